@@ -1,0 +1,74 @@
+//! On whose behalf an operation runs.
+
+use crate::{Attr, FsError, FsResult};
+
+/// Bits of an access question, as in `access(2)`: `READ | WRITE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access(pub u8);
+
+impl Access {
+    /// May read the content or list the directory.
+    pub const READ: Self = Self(4);
+    /// May change the content or the entries.
+    pub const WRITE: Self = Self(2);
+    /// May run the file or pass through the directory.
+    pub const EXEC: Self = Self(1);
+    /// To change entries of a directory one must also pass through it.
+    pub const CHANGE: Self = Self(3);
+}
+
+/// The process on whose behalf an operation runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Supplementary groups (may repeat `gid`).
+    pub groups: Vec<u32>,
+    /// Process id, 0 if unknown.
+    pub pid: u32,
+    /// Whether operations check permissions themselves. Off for the client's own work (background jobs, tools).
+    pub check: bool,
+}
+
+impl Caller {
+    /// The client itself: root, and no permission is asked.
+    pub const fn client() -> Self {
+        Self { uid: 0, gid: 0, groups: Vec::new(), pid: 0, check: false }
+    }
+
+    /// A user with one group, whose permissions are checked.
+    pub const fn user(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, groups: Vec::new(), pid: 0, check: true }
+    }
+
+    /// Whether the caller is the superuser.
+    pub const fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether the caller belongs to `gid`.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Checks the mode bits of `attr`. ACLs are checked by the metadata crate, which knows the rules.
+    ///
+    /// # Errors
+    /// [`FsError::Access`] if the caller lacks one of the bits.
+    pub fn check_mode(&self, attr: &Attr, access: Access) -> FsResult<()> {
+        if !self.check || self.is_root() {
+            return Ok(());
+        }
+        let shift = if self.uid == attr.uid {
+            6
+        } else if self.in_group(attr.gid) {
+            3
+        } else {
+            0
+        };
+        let granted = (attr.mode >> shift) as u8 & 7;
+        if granted & access.0 == access.0 { Ok(()) } else { Err(FsError::Access) }
+    }
+}

@@ -1,0 +1,21 @@
+//! The words every other crate speaks: inodes, names, attributes, callers, errors, time and chance.
+//!
+//! Nothing here does I/O. The one exception to purity is [`SystemClock`] and [`Rng::from_os`], which are the only
+//! places in Sluice that ask the machine for the wall clock or for randomness, so that everything else can be
+//! replayed.
+
+mod attr;
+mod caller;
+mod error;
+mod ino;
+mod name;
+mod rng;
+mod time;
+
+pub use attr::{Attr, AttrFlags, FileType, align4k};
+pub use caller::{Access, Caller};
+pub use error::{FsError, FsResult};
+pub use ino::Ino;
+pub use name::{MAX_NAME, Name};
+pub use rng::Rng;
+pub use time::{Clock, ManualClock, SystemClock, Time};

@@ -10,6 +10,7 @@ mod error;
 mod ino;
 mod name;
 mod rng;
+mod slice;
 mod time;
 
 pub use attr::{Attr, AttrFlags, FileType, align4k};
@@ -18,4 +19,5 @@ pub use error::{FsError, FsResult};
 pub use ino::Ino;
 pub use name::{MAX_NAME, Name};
 pub use rng::Rng;
+pub use slice::{CHUNK_SIZE, MAX_FILE_SIZE, Slice};
 pub use time::{Clock, ManualClock, SystemClock, Time};

@@ -1,0 +1,89 @@
+//! The seam between whoever keeps blocks and wherever they are kept.
+//!
+//! Objects are immutable: a key is put once (a retry may put the same bytes again), read and deleted. Every call has
+//! a deadline of its own; none of them waits for ever.
+
+use std::{fmt, ops::Range};
+
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream::BoxStream};
+use sluice_types::Time;
+
+/// What an object store must do. Keys are relative to the volume's prefix and never start with `/`.
+pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
+    /// Where this is, for messages: driver and bucket, without secrets.
+    fn describe(&self) -> String;
+
+    /// Whether `get` with a range costs less than getting the whole object (not so when it is compressed or
+    /// encrypted, since then only the whole can be decoded).
+    fn ranged(&self) -> bool;
+
+    /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error.
+    fn get<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> BoxFuture<'a, Result<Bytes, ObjectError>>;
+
+    /// Stores `data` under `key`. When this returns the object is durable as the store defines it.
+    fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>>;
+
+    /// Removes `key`; a key that is not there is no error.
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>>;
+
+    /// Size and time of `key`.
+    fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>>;
+
+    /// All objects whose key starts with `prefix`, in no particular order.
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>>;
+}
+
+/// What a store tells of an object without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Key relative to the volume's prefix.
+    pub key: String,
+    /// Stored bytes (after compression and encryption).
+    pub size: u64,
+    /// Last modification, if the store tells.
+    pub modified: Option<Time>,
+}
+
+/// Why an object could not be read or written, told by who must act.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// There is no such object.
+    #[error("object {key} does not exist in {store}")]
+    NotFound {
+        /// The key.
+        key: String,
+        /// The store, as [`ObjectStore::describe`] tells it.
+        store: String,
+    },
+    /// The object is there but its bytes cannot be right: truncated, or refused by the decoder.
+    #[error("object {key} in {store} is damaged: {reason}")]
+    Corrupt {
+        /// The key.
+        key: String,
+        /// The store.
+        store: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store did not do it now, and may later.
+    #[error("{store} did not {action} {key}: {reason}")]
+    Unavailable {
+        /// What was tried: `read`, `write`, `delete`, `list`.
+        action: &'static str,
+        /// The key or prefix.
+        key: String,
+        /// The store.
+        store: String,
+        /// What the store said.
+        reason: String,
+    },
+    /// The store will never do it as configured: wrong credentials, missing bucket, unknown driver.
+    #[error("{store}: {reason}")]
+    Config {
+        /// The store.
+        store: String,
+        /// What is wrong and what to do about it.
+        reason: String,
+    },
+}

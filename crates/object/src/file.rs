@@ -1,0 +1,358 @@
+//! `file`: objects as files below a directory, laid out as the volume format says.
+//!
+//! What must stay true: an object is either whole under its name or not there. It is written beside its place under
+//! a temporary name, and renamed; whatever carries such a name is nobody's object.
+//!
+//! Small reads and writes run where they are called, since a page-cache hit costs less than waking a thread; larger
+//! ones, and all that wait for a disk to confirm, run on the runtime's blocking threads if there is a runtime.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::UNIX_EPOCH,
+};
+
+use bytes::Bytes;
+use futures::{
+    future::BoxFuture,
+    stream::{self, BoxStream, StreamExt, TryStreamExt},
+};
+use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use sluice_types::{Rng, Time};
+
+use crate::store::{ObjectError, ObjectMeta, ObjectStore};
+
+/// Transfers up to this many bytes run on the calling thread.
+const INLINE_BYTES: u64 = 128 * 1024;
+/// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
+const TEMPORARY_BASE: usize = 200;
+
+/// Objects as files. Cloning is cheap; all clones are the same store.
+#[derive(Clone, Debug)]
+pub struct FileStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    root: String,
+    sync: bool,
+    names: Mutex<Rng>,
+}
+
+impl FileStore {
+    /// Files below `root`, an absolute directory. A key is appended to it as text, so that `root` should end in `/`;
+    /// it need not exist before the first write.
+    ///
+    /// With `sync`, a put returns only when the bytes and the name are on the disk. Without it, as `JuiceFS` does,
+    /// a power cut may leave an object empty or missing although its put returned.
+    pub fn new(root: impl Into<String>, sync: bool) -> Result<Self, ObjectError> {
+        let root = root.into();
+        if !root.starts_with('/') {
+            return Err(ObjectError::Config {
+                store: format!("file://{root}"),
+                reason: "the bucket of file storage has to be an absolute directory, such as /var/jfs/".into(),
+            });
+        }
+        Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()) })))
+    }
+}
+
+impl ObjectStore for FileStore {
+    fn describe(&self) -> String {
+        format!("file://{}", self.0.root)
+    }
+
+    fn ranged(&self) -> bool {
+        true
+    }
+
+    fn get<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        let small = range.as_ref().is_some_and(|range| range.end.saturating_sub(range.start) <= INLINE_BYTES);
+        let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
+        Box::pin(run(small, move || inner.read(&owned, range)))
+    }
+
+    fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
+        let small = !self.0.sync && data.len() as u64 <= INLINE_BYTES;
+        let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
+        Box::pin(run(small, move || {
+            inner.write(&owned, &data).map_err(|error| inner.failed("write", &owned, &error))
+        }))
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move {
+            match fs::remove_file(self.0.path(key)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.0.failed("delete", key, &error)),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {
+        Box::pin(async move {
+            let meta = fs::metadata(self.0.path(key)).map_err(|error| self.0.failed("read", key, &error))?;
+            Ok(described(key.to_owned(), &meta))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
+        let top = prefix.rfind('/').map_or(String::new(), |slash| prefix[..=slash].to_owned());
+        let walk = stream::try_unfold(vec![top], move |mut waiting| async move {
+            let Some(directory) = waiting.pop() else { return Ok(None) };
+            let inner = Arc::clone(&self.0);
+            let wanted = prefix.to_owned();
+            let (objects, deeper) = run(false, move || inner.scan(&directory, &wanted)).await?;
+            waiting.extend(deeper);
+            Ok(Some((stream::iter(objects.into_iter().map(Ok)), waiting)))
+        });
+        walk.try_flatten().boxed()
+    }
+}
+
+/// Runs `work` here when it is `small` or there is no runtime, else on a blocking thread.
+async fn run<T, F>(small: bool, work: F) -> Result<T, ObjectError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, ObjectError> + Send + 'static,
+{
+    let runtime = if small { None } else { tokio::runtime::Handle::try_current().ok() };
+    match runtime {
+        None => work(),
+        Some(runtime) => runtime.spawn_blocking(work).await.unwrap_or_else(|failure| {
+            Err(ObjectError::Unavailable {
+                action: "run",
+                key: "a file operation".into(),
+                store: "file".into(),
+                reason: failure.to_string(),
+            })
+        }),
+    }
+}
+
+impl Inner {
+    fn path(&self, key: &str) -> PathBuf {
+        PathBuf::from(format!("{}{key}", self.root))
+    }
+
+    fn failed(&self, action: &'static str, key: &str, error: &io::Error) -> ObjectError {
+        let store = format!("file://{}", self.root);
+        let key = key.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => ObjectError::NotFound { key, store },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ObjectError::Config {
+                store,
+                reason: format!("cannot {action} {key}: {error}; give this user access to the directory"),
+            },
+            _ => ObjectError::Unavailable { action, key, store, reason: error.to_string() },
+        }
+    }
+
+    fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
+        let failed = |error: &io::Error| self.failed("read", key, error);
+        let file = File::open(self.path(key)).map_err(|error| failed(&error))?;
+        let Range { start, end } = match range {
+            Some(range) => range,
+            None => 0..file.metadata().map_err(|error| failed(&error))?.len(),
+        };
+        let wanted = end.saturating_sub(start) as usize;
+        let mut data = Vec::with_capacity(wanted);
+        while data.len() < wanted {
+            // The spare capacity may be larger than asked for; a read into it is cut to what is wanted below.
+            let offset = start + data.len() as u64;
+            match rustix::io::pread(&file, spare_capacity(&mut data), offset) {
+                Ok(0) => {
+                    return Err(ObjectError::Corrupt {
+                        key: key.to_owned(),
+                        store: format!("file://{}", self.root),
+                        reason: format!("it ends at byte {offset}, bytes {start} to {end} were wanted"),
+                    });
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(failed(&error.into())),
+            }
+        }
+        data.truncate(wanted);
+        Ok(data.into())
+    }
+
+    fn write(&self, key: &str, data: &[u8]) -> io::Result<()> {
+        let path = self.path(key);
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let temporary = directory.join(self.temporary_name(&path));
+        let file = match create(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_directory(directory)?;
+                create(&temporary)
+            }
+            other => other,
+        }?;
+        let written = self.fill(file, data).and_then(|()| fs::rename(&temporary, &path));
+        if let Err(error) = written {
+            // The first failure is the one to tell; a left-over name is ignored by everyone.
+            drop(fs::remove_file(&temporary));
+            return Err(error);
+        }
+        if self.sync { File::open(directory)?.sync_all() } else { Ok(()) }
+    }
+
+    fn fill(&self, mut file: File, data: &[u8]) -> io::Result<()> {
+        file.write_all(data)?;
+        if self.sync { file.sync_data() } else { Ok(()) }
+    }
+
+    /// Makes `directory` and its parents, each one's name durable in the one above it if that was asked for.
+    fn make_directory(&self, directory: &Path) -> io::Result<()> {
+        if !self.sync {
+            return fs::create_dir_all(directory);
+        }
+        let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+        for path in missing.into_iter().rev() {
+            match fs::create_dir(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            if let Some(parent) = path.parent() {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn temporary_name(&self, path: &Path) -> String {
+        let base = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut cut = base.len().min(TEMPORARY_BASE);
+        while !base.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        format!(".jfs.{}.tmp.{}", &base[..cut], self.names.lock().next_u64() >> 1)
+    }
+
+    /// The objects in one directory (a key that ends in `/`, or nothing for the top) and the directories below it
+    /// that can hold keys starting with `prefix`.
+    fn scan(&self, directory: &str, prefix: &str) -> Result<(Vec<ObjectMeta>, Vec<String>), ObjectError> {
+        let failed = |error: &io::Error| self.failed("list", directory, error);
+        let (mut objects, mut deeper) = (Vec::new(), Vec::new());
+        let entries = match fs::read_dir(self.path(directory)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((objects, deeper)),
+            other => other.map_err(|error| failed(&error))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if is_temporary(&name) {
+                continue;
+            }
+            let key = format!("{directory}{name}");
+            // Follows links, as people move parts of a store to other disks; what vanished meanwhile is not there.
+            let Ok(meta) = fs::metadata(entry.path()) else { continue };
+            let below = format!("{key}/");
+            if meta.is_dir() && (below.starts_with(prefix) || prefix.starts_with(&below)) {
+                deeper.push(below);
+            } else if meta.is_file() && key.starts_with(prefix) {
+                objects.push(described(key, &meta));
+            }
+        }
+        Ok((objects, deeper))
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).open(path)
+}
+
+fn is_temporary(name: &str) -> bool {
+    name.starts_with(".jfs.") && name.contains(".tmp.")
+}
+
+fn described(key: String, meta: &fs::Metadata) -> ObjectMeta {
+    let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.map(|since| Time { sec: since.as_secs() as i64, nsec: since.subsec_nanos() });
+    ObjectMeta { key, size: meta.len(), modified }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use futures::executor::block_on;
+
+    use super::*;
+
+    fn store(sync: bool) -> (tempfile::TempDir, FileStore) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = FileStore::new(format!("{}/bucket/", directory.path().display()), sync).unwrap();
+        (directory, store)
+    }
+
+    fn keys(store: &FileStore, prefix: &str) -> Vec<String> {
+        let mut keys: Vec<String> =
+            block_on(store.list(prefix).map_ok(|meta| meta.key).try_collect()).unwrap();
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn puts_files_where_the_format_says() {
+        for sync in [false, true] {
+            let (directory, store) = store(sync);
+            block_on(store.put("vol/chunks/0/0/1_0_4", Bytes::from_static(b"abcd"))).unwrap();
+            let path = directory.path().join("bucket/vol/chunks/0/0/1_0_4");
+            assert_eq!(fs::read(&path).unwrap(), b"abcd");
+            // Nothing but the object is left in its directory.
+            assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+            let probe = directory.path().join("probe");
+            fs::write(&probe, "").unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode(&path), mode(&probe), "0666 less the umask");
+        }
+    }
+
+    #[test]
+    fn reads_ranges_and_refuses_to_read_past_the_end() {
+        let (_directory, store) = store(false);
+        let body: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
+        block_on(store.put("k", Bytes::from(body.clone()))).unwrap();
+        assert_eq!(block_on(store.get("k", None)).unwrap(), body);
+        assert_eq!(block_on(store.get("k", Some(5..1_000_005))).unwrap(), body[5..1_000_005]);
+        assert_eq!(block_on(store.get("k", Some(7..7))).unwrap(), Bytes::new());
+        let error = block_on(store.get("k", Some(2_999_999..3_000_001))).unwrap_err();
+        assert!(matches!(error, ObjectError::Corrupt { .. }), "{error}");
+        let error = block_on(store.get("other", None)).unwrap_err();
+        assert!(matches!(error, ObjectError::NotFound { .. }), "{error}");
+    }
+
+    #[test]
+    fn lists_by_prefix_and_ignores_temporary_files() {
+        let (directory, store) = store(false);
+        for key in ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"] {
+            block_on(store.put(key, Bytes::from_static(b"x"))).unwrap();
+        }
+        fs::write(directory.path().join("bucket/chunks/0/0/.jfs.1_0_1.tmp.77"), "stale").unwrap();
+        assert_eq!(keys(&store, ""), ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"]);
+        assert_eq!(keys(&store, "chunks/"), ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1"]);
+        assert_eq!(keys(&store, "meta/dump"), ["meta/dump-1"]);
+        assert_eq!(keys(&store, "nothing/"), [""; 0]);
+        block_on(store.delete("uuid")).unwrap();
+        block_on(store.delete("uuid")).unwrap();
+        assert_eq!(keys(&store, "u"), [""; 0]);
+        assert_eq!(block_on(store.head("meta/other")).unwrap().size, 1);
+    }
+
+    #[test]
+    fn long_keys_fit_their_temporary_names() {
+        let (_directory, store) = store(false);
+        let key = "é".repeat(120);
+        block_on(store.put(&key, Bytes::from_static(b"x"))).unwrap();
+        assert_eq!(keys(&store, ""), [key]);
+    }
+
+    #[test]
+    fn relative_directories_are_refused() {
+        let error = FileStore::new("jfs/", false).unwrap_err();
+        assert!(error.to_string().contains("absolute"), "{error}");
+    }
+}

@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn secrets_do_not_print() {
-        let config = StoreConfig { secret_key: "hunter2".into(), session_token: "tok3n".into(), ..Default::default() };
+        let config =
+            StoreConfig { secret_key: "hunter2".into(), session_token: "tok3n".into(), ..Default::default() };
         let shown = format!("{config:?}");
         assert!(!shown.contains("hunter2") && !shown.contains("tok3n") && shown.contains("***"), "{shown}");
     }

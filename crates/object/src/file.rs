@@ -53,7 +53,8 @@ impl FileStore {
         if !root.starts_with('/') {
             return Err(ObjectError::Config {
                 store: format!("file://{root}"),
-                reason: "the bucket of file storage has to be an absolute directory, such as /var/jfs/".into(),
+                reason: "the bucket of file storage has to be an absolute directory, such as /var/jfs/"
+                    .into(),
             });
         }
         Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()) })))
@@ -69,7 +70,11 @@ impl ObjectStore for FileStore {
         true
     }
 
-    fn get<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         let small = range.as_ref().is_some_and(|range| range.end.saturating_sub(range.start) <= INLINE_BYTES);
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
         Box::pin(run(small, move || inner.read(&owned, range)))
@@ -86,7 +91,9 @@ impl ObjectStore for FileStore {
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move {
             match fs::remove_file(self.0.path(key)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.0.failed("delete", key, &error)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(self.0.failed("delete", key, &error))
+                }
                 _ => Ok(()),
             }
         })
@@ -332,7 +339,10 @@ mod tests {
             block_on(store.put(key, Bytes::from_static(b"x"))).unwrap();
         }
         fs::write(directory.path().join("bucket/chunks/0/0/.jfs.1_0_1.tmp.77"), "stale").unwrap();
-        assert_eq!(keys(&store, ""), ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"]);
+        assert_eq!(
+            keys(&store, ""),
+            ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1", "meta/dump-1", "meta/other", "uuid"]
+        );
         assert_eq!(keys(&store, "chunks/"), ["chunks/0/0/1_0_1", "chunks/0/1/2_0_1"]);
         assert_eq!(keys(&store, "meta/dump"), ["meta/dump-1"]);
         assert_eq!(keys(&store, "nothing/"), [""; 0]);

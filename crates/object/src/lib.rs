@@ -3,6 +3,7 @@
 //! Knows nothing of chunks, slices, files or metadata. Everything is asynchronous on tokio, and the caller brings
 //! the runtime.
 
+mod compress;
 mod config;
 pub mod crypto;
 mod file;
@@ -11,6 +12,7 @@ mod mem;
 mod open;
 mod store;
 
+pub use compress::{CodecError, Compression};
 pub use config::{Encryption, Limits, RetryPolicy, Secret, StoreConfig};
 pub use file::FileStore;
 pub use mem::MemStore;

@@ -53,7 +53,11 @@ impl ObjectStore for MemStore {
         true
     }
 
-    fn get<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         Box::pin(future::ready(self.read(key, range)))
     }
 

@@ -19,7 +19,11 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     fn ranged(&self) -> bool;
 
     /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error.
-    fn get<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> BoxFuture<'a, Result<Bytes, ObjectError>>;
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>>;
 
     /// Stores `data` under `key`. When this returns the object is durable as the store defines it.
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>>;

@@ -46,7 +46,11 @@ impl ObjectStore for Prefixed {
         self.inner.ranged()
     }
 
-    fn get<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         Box::pin(async move { self.inner.get(&self.full(key), range).await })
     }
 

@@ -20,7 +20,8 @@ impl Name {
         if bytes.len() > MAX_NAME {
             return Err(FsError::NameTooLong);
         }
-        if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.iter().any(|b| matches!(b, b'/' | 0)) {
+        if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.iter().any(|b| matches!(b, b'/' | 0))
+        {
             return Err(FsError::Invalid);
         }
         Ok(Self(bytes.into()))

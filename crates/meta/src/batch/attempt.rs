@@ -1,0 +1,235 @@
+//! One attempt to bring a batch through: read trips until every operation has decided, then one commit.
+//!
+//! A commit happens once. When its answer is lost the lane's writer record tells whether it happened, and until that
+//! is known nothing else is tried.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use rustc_hash::FxHashSet;
+use sluice_types::FsError;
+
+use super::{
+    Batcher, Patience,
+    ticket::{AnyTicket, Ran},
+};
+use crate::{
+    engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Write},
+    op::Lane,
+    schema::{Key, Row},
+    view::{Batch, View},
+};
+
+/// Why an attempt came to nothing.
+pub(super) enum Failed {
+    /// Nothing was committed: records changed under the operations at these places of the batch.
+    Again { culprits: FxHashSet<usize> },
+    /// Nothing was committed: the engine could not be asked.
+    Unavailable(EngineError),
+    /// Nothing was committed: the engine will not do it.
+    Refused(EngineError),
+    /// Whether it was committed could not be found out.
+    Unknown(EngineError),
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Unavailable { .. } => Self::Unavailable(error),
+            EngineError::Indeterminate { .. } => Self::Unknown(error),
+            EngineError::Conflict(_) => Self::Again { culprits: FxHashSet::default() },
+            EngineError::Corrupt { .. } | EngineError::Refused { .. } => Self::Refused(error),
+        }
+    }
+}
+
+/// More trips than any operation needs: a limit against an operation that asks for ever.
+const MAX_TRIPS: usize = 64;
+
+impl Batcher {
+    pub(super) fn attempt(
+        &self,
+        lane: u16,
+        group: &[Arc<AnyTicket>],
+        patience: &mut Patience<'_>,
+    ) -> Result<(), Failed> {
+        let mut txn = self.engine.begin(lane)?;
+        let mut batch = Batch::new(&self.env);
+        let mut touched = Touched(vec![Vec::new(); group.len()]);
+        let mut open: Vec<usize> = (0..group.len()).collect();
+        for trip in 0.. {
+            let reads = decide(group, &mut batch, &mut open, &mut touched);
+            if open.is_empty() {
+                break;
+            }
+            if trip == MAX_TRIPS {
+                let error =
+                    FsError::io("an operation asks without end; please report this as a fault of sluice");
+                open.drain(..).for_each(|at| group[at].fail(error.clone()));
+                break;
+            }
+            let found = txn.read(&reads).map_err(|error| touched.blame(error))?;
+            batch.learn(reads, found);
+            if !batch.torn.is_empty() {
+                return Err(touched.blame(EngineError::Conflict(batch.torn)));
+            }
+        }
+        let from = self.step(lane).load(Ordering::Relaxed);
+        let step = Step { writer: self.writer, lane, from, to: from + 1 };
+        let Some(commit) = batch.into_commit(step) else { return Ok(()) };
+        match txn.commit(&commit) {
+            Ok(()) => self.reached(lane, step.to),
+            Err(EngineError::Indeterminate { reason, .. }) => {
+                tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
+                return self.settle(step, patience);
+            }
+            Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
+                self.resynchronise(step)?;
+                return Err(Failed::Again { culprits: FxHashSet::default() });
+            }
+            Err(error) => return Err(touched.blame(error)),
+        }
+        Ok(())
+    }
+
+    fn reached(&self, lane: u16, n: u64) {
+        self.step(lane).store(n, Ordering::Relaxed);
+    }
+
+    /// The answer to commit `lost` was lost. Tries to take the number *after* it in its stead: if that succeeds the
+    /// lost commit can never happen any more; if it fails, the number found tells which of the two did.
+    fn settle(&self, lost: Step, patience: &mut Patience<'_>) -> Result<(), Failed> {
+        let instead = Commit { step: Some(Step { to: lost.from + 2, ..lost }), ..Commit::default() };
+        loop {
+            let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));
+            let error = match taken {
+                Ok(()) => {
+                    self.reached(lost.lane, lost.from + 2);
+                    return Err(Failed::Again { culprits: FxHashSet::default() });
+                }
+                Err(EngineError::Conflict(_)) => match self.stored_step(lost) {
+                    Ok(Some(n)) if n == lost.to => {
+                        self.reached(lost.lane, n);
+                        return Ok(());
+                    }
+                    Ok(_) => {
+                        self.resynchronise(lost)?;
+                        return Err(Failed::Again { culprits: FxHashSet::default() });
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            if !patience.back_off(false) {
+                return Err(Failed::Unknown(error));
+            }
+        }
+    }
+
+    /// What the engine holds as the number of the last commit of a lane.
+    fn stored_step(&self, step: Step) -> Result<Option<u64>, EngineError> {
+        let read = Read::Get(Key::Writer(step.writer, step.lane), Hold::None);
+        Ok(match self.engine.read(&[read])?.pop() {
+            Some(Found::Row(Some(Row::Writer(_, _, n)))) => Some(n),
+            _ => None,
+        })
+    }
+
+    /// The engine's number is not ours: either it lost commits, or somebody took this process for dead and removed
+    /// its records. Both are reported, and the lane goes on from what the engine holds.
+    fn resynchronise(&self, step: Step) -> Result<(), EngineError> {
+        match self.stored_step(step)? {
+            Some(n) => {
+                if n < step.from {
+                    let lost = step.from - n;
+                    tracing::error!(
+                        lane = step.lane,
+                        lost,
+                        "the metadata engine lost commits it had acknowledged"
+                    );
+                }
+                self.reached(step.lane, n);
+            }
+            None => {
+                tracing::error!(
+                    sid = step.writer,
+                    "this client was taken for dead; its locks and open deleted files are lost"
+                );
+                self.env.fenced();
+                let key = Key::Writer(step.writer, step.lane);
+                let again = Row::Writer(step.writer, step.lane, step.to);
+                let commit = Commit {
+                    step: None,
+                    expects: vec![Expect::Absent(key)],
+                    writes: vec![Write::Insert(again)],
+                };
+                self.engine.begin(step.lane)?.commit(&commit)?;
+                self.reached(step.lane, step.to);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets every open operation run on what is known. Returns what they ask for.
+fn decide(
+    group: &[Arc<AnyTicket>],
+    batch: &mut Batch<'_>,
+    open: &mut Vec<usize>,
+    touched: &mut Touched,
+) -> Vec<Read> {
+    let mut wanted: FxHashSet<Read> = FxHashSet::default();
+    let mut waiting: FxHashSet<Lane> = FxHashSet::default();
+    open.retain(|&at| {
+        let ticket = &group[at];
+        let mut view = View::new(batch);
+        let ran = ticket.run(&mut view);
+        let outcome = view.into_outcome();
+        match ran {
+            Ran::More(reads) => {
+                touched.reads(at, &reads);
+                wanted.extend(reads);
+            }
+            // Those that share a lane with one still waiting keep their order.
+            _ if ticket.lanes.iter().any(|lane| waiting.contains(lane)) => {}
+            Ran::Done => {
+                touched.writes(at, &outcome.writes);
+                batch.accept(outcome);
+                return false;
+            }
+            Ran::Failed => return false,
+        }
+        waiting.extend(ticket.lanes.iter().copied());
+        true
+    });
+    wanted.into_iter().collect()
+}
+
+/// Which records each operation of a batch depends on.
+struct Touched(Vec<Vec<Key>>);
+
+impl Touched {
+    fn reads(&mut self, at: usize, reads: &[Read]) {
+        self.0[at].extend(reads.iter().filter_map(|read| match read {
+            Read::Get(key, hold) if *hold > Hold::None => Some(key.clone()),
+            Read::Follow(dir, name, hold) if *hold > Hold::None => Some(Key::Entry(*dir, name.clone())),
+            Read::Names { dir, .. } => Some(Key::Node(*dir)),
+            _ => None,
+        }));
+    }
+
+    fn writes(&mut self, at: usize, writes: &[Write]) {
+        self.0[at].extend(writes.iter().filter_map(|write| match write {
+            Write::Insert(row) | Write::Put(row) => Some(row.key()),
+            Write::Delete(key) => Some(key.clone()),
+            Write::Bump { ino, .. } => Some(Key::Node(*ino)),
+            _ => None,
+        }));
+    }
+
+    /// Finds whose fault a failure is.
+    fn blame(&self, error: EngineError) -> Failed {
+        let EngineError::Conflict(keys) = error else { return error.into() };
+        let guilty = |held: &Vec<Key>| held.iter().any(|key| keys.contains(key));
+        Failed::Again { culprits: (0..self.0.len()).filter(|at| guilty(&self.0[*at])).collect() }
+    }
+}

@@ -1,0 +1,205 @@
+//! A waiting operation, the thread that waits for it, and what can wake that thread.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use sluice_types::{FsError, FsResult};
+
+use crate::{
+    op::{Lanes, Op},
+    view::{Stop, View},
+};
+
+/// Set when the application gave up waiting (a signal). Cheap to clone; waits on it end when it is set.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<InterruptState>);
+
+#[derive(Default)]
+struct InterruptState {
+    set: AtomicBool,
+    sleeper: Mutex<Option<Thread>>,
+}
+
+impl Interrupt {
+    /// One that nobody sets.
+    pub fn never() -> Self {
+        Self::default()
+    }
+
+    /// Ends the waits of the operation it was given to.
+    pub fn set(&self) {
+        self.0.set.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.0.sleeper.lock().as_ref() {
+            thread.unpark();
+        }
+    }
+
+    /// Whether it was set.
+    pub fn is_set(&self) -> bool {
+        self.0.set.load(Ordering::SeqCst)
+    }
+
+    /// Waits for `pause`, or less if it is set meanwhile.
+    pub fn sleep(&self, pause: Duration) {
+        self.attach();
+        let until = Instant::now() + pause;
+        while !self.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Makes the calling thread the one that `set` wakes.
+    fn attach(&self) {
+        *self.0.sleeper.lock() = Some(thread::current());
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Interrupt({})", self.is_set())
+    }
+}
+
+/// A waiting thread: how many of its tickets are open, and whether it is to run a batch.
+pub(super) struct Turn {
+    thread: Thread,
+    open: AtomicUsize,
+    /// Lane + 1 of the batch it is to run, 0 for none.
+    lead: AtomicU32,
+    pub(super) interrupt: Interrupt,
+    withdrawn: AtomicBool,
+}
+
+impl Turn {
+    pub(super) fn new(tickets: usize, interrupt: Interrupt) -> Self {
+        interrupt.attach();
+        Self {
+            thread: thread::current(),
+            open: AtomicUsize::new(tickets),
+            lead: AtomicU32::new(0),
+            interrupt,
+            withdrawn: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells the thread to run a batch in `lane`.
+    pub(super) fn lead(&self, lane: u16) {
+        self.lead.store(u32::from(lane) + 1, Ordering::Release);
+        self.wake();
+    }
+
+    pub(super) fn take_lead(&self) -> Option<u16> {
+        self.lead.swap(0, Ordering::AcqRel).checked_sub(1).map(|lane| lane as u16)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+
+    /// One ticket has its answer.
+    pub(super) fn finish_one(&self) {
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wake();
+        }
+    }
+
+    /// Sleeps until something may have changed; true if the wait was interrupted for the first time.
+    pub(super) fn wait(&self) -> bool {
+        if self.interrupt.is_set() && !self.withdrawn.swap(true, Ordering::Relaxed) {
+            return true;
+        }
+        thread::park();
+        false
+    }
+
+    fn wake(&self) {
+        if self.thread.id() != thread::current().id() {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// What a batch knows of an operation.
+pub(super) trait Run: Send {
+    /// Runs it. Its answer, good or bad, is kept until the caller takes it.
+    fn run(&mut self, view: &mut View<'_>) -> Ran;
+    /// Answers it with an error.
+    fn fail(&mut self, error: FsError);
+}
+
+/// How a run ended.
+pub(super) enum Ran {
+    /// With an answer, to be committed.
+    Done,
+    /// With an error: nothing to commit.
+    Failed,
+    /// It needs to see more.
+    More(Vec<crate::engine::Read>),
+}
+
+/// An operation and its answer.
+pub(super) struct Job<O: Op> {
+    op: O,
+    answer: Option<FsResult<O::Out>>,
+}
+
+impl<O: Op> Run for Job<O> {
+    fn run(&mut self, view: &mut View<'_>) -> Ran {
+        let (answer, ran) = match self.op.run(view) {
+            Ok(out) => (Ok(out), Ran::Done),
+            Err(Stop::Fail(error)) => (Err(error), Ran::Failed),
+            Err(Stop::More(reads)) => return Ran::More(reads),
+        };
+        self.answer = Some(answer);
+        ran
+    }
+
+    fn fail(&mut self, error: FsError) {
+        tracing::debug!(op = O::NAME, %error, "failed");
+        self.answer = Some(Err(error));
+    }
+}
+
+/// An operation in the queue.
+pub(super) struct Ticket<J: ?Sized> {
+    pub(super) turn: Arc<Turn>,
+    pub(super) lanes: Lanes,
+    job: Mutex<J>,
+}
+
+/// A ticket of any kind of operation.
+pub(super) type AnyTicket = Ticket<dyn Run>;
+
+impl<O: Op> Ticket<Job<O>> {
+    pub(super) fn new(op: O, turn: Arc<Turn>) -> Self {
+        Self { turn, lanes: op.lanes(), job: Mutex::new(Job { op, answer: None }) }
+    }
+
+    /// The answer, once.
+    pub(super) fn take(&self) -> FsResult<O::Out> {
+        let answer = self.job.lock().answer.take();
+        answer.unwrap_or_else(|| Err(FsError::io("the operation got no answer; this is a fault in sluice")))
+    }
+}
+
+impl AnyTicket {
+    pub(super) fn run(&self, view: &mut View<'_>) -> Ran {
+        self.job.lock().run(view)
+    }
+
+    pub(super) fn fail(&self, error: FsError) {
+        self.job.lock().fail(error);
+    }
+}

@@ -1,0 +1,347 @@
+//! The contract between the file system and the database: records, two trips, three words for concurrency.
+//!
+//! An engine is a codec. It maps [`Key`]s and [`Row`]s to what the database stores and decides nothing: it knows no
+//! caller, no permission and no error of the file system. Every method that talks to the database is *one* round
+//! trip, blocks the calling thread, and ends within the engine's own deadline.
+//!
+//! # What an engine promises
+//! * A [`Txn::commit`] is atomic: all of its writes or none, and none unless every [`Expect`] and every precondition
+//!   stated at [`Write`] holds at that moment.
+//! * [`Engine::read`] and reads with [`Hold::None`] see each record as committed at some moment during the call;
+//!   two records need not be seen at the same moment.
+//! * What was read with [`Hold::Guard`] or [`Hold::Lock`] and is repeated as an [`Expect`] in the commit still holds at
+//!   the commit. An engine may ensure that by a lock taken while reading or by a comparison while committing.
+//!   Only engines whose [`Limits::compares`] is set also validate expectations that were not read in the same
+//!   transaction.
+//! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as this.
+
+use std::time::Duration;
+
+use sluice_types::{Ino, Name, Slice, Time};
+
+use crate::schema::{Counter, DirStat, Entry, Key, QuotaKey, Row, WriterId};
+
+/// How firmly a read is held until the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hold {
+    /// As committed; may change at once.
+    None,
+    /// Must still hold at the commit. Of a node: type, mode, uid, gid, flags, parent, ACL ids and tier, and that it
+    /// exists. Many transactions may guard one record at once, and commutative writes to it proceed.
+    Guard,
+    /// I shall write it: unchanged in every byte at the commit.
+    Lock,
+}
+
+/// A question to the engine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Read {
+    /// One record. Answered by [`Found::Row`].
+    Get(Key, Hold),
+    /// The entry of that name and the node it names, which is held as said; the entry is held too unless
+    /// [`Hold::None`]. Answered by [`Found::Rows`]: nothing, the entry, or the entry and the node.
+    Follow(Ino, Name, Hold),
+    /// Up to `limit` names of a directory, read after every lock of the same call is held. Answered by
+    /// [`Found::Names`]. Repeated as [`Expect::Vacant`] it says that the directory is empty.
+    Names {
+        /// The directory.
+        dir: Ino,
+        /// How many names to return at most.
+        limit: usize,
+    },
+    /// All records of a small collection, unheld. Answered by [`Found::Rows`].
+    All(List),
+}
+
+/// Records that belong together and are few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum List {
+    /// Extended attributes of an inode.
+    Xattrs(Ino),
+    /// Directories a several-times linked inode is in.
+    Parents(Ino),
+    /// BSD locks on a file.
+    Flocks(Ino),
+    /// POSIX locks on a file.
+    Plocks(Ino),
+    /// Chunks of a file from the first index up to, not including, the second.
+    Chunks(Ino, u32, u32),
+    /// Files without links that a session has open.
+    Sustained(u64),
+    /// Locks of all kinds that a session holds.
+    LocksOf(u64),
+    /// Lanes of a committing process.
+    Lanes(WriterId),
+}
+
+/// The answer to a [`Read`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Answer to [`Read::Get`].
+    Row(Option<Row>),
+    /// Answer to [`Read::Follow`] and [`Read::All`].
+    Rows(Vec<Row>),
+    /// Answer to [`Read::Names`], no order implied.
+    Names(Vec<Name>),
+}
+
+/// What must hold at the commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// The record is as it was, to the degree of the hold.
+    Row(Row, Hold),
+    /// There is no such record.
+    Absent(Key),
+    /// The directory holds no entry but those that this very commit deletes.
+    Vacant(Ino),
+}
+
+impl Expect {
+    /// The key it speaks of.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Row(row, _) => row.key(),
+            Self::Absent(key) => key.clone(),
+            Self::Vacant(dir) => Key::Node(*dir),
+        }
+    }
+}
+
+/// Whether `now` is still what `then` was, to the degree of `hold`.
+pub fn still_holds(hold: Hold, then: &Row, now: &Row) -> bool {
+    match (hold, then, now) {
+        (Hold::None, ..) => true,
+        (Hold::Guard, Row::Node(_, a), Row::Node(_, b)) => {
+            (a.kind, a.mode, a.uid, a.gid, a.flags, a.parent, a.access_acl, a.default_acl, a.tier)
+                == (b.kind, b.mode, b.uid, b.gid, b.flags, b.parent, b.access_acl, b.default_acl, b.tier)
+        }
+        _ => then == now,
+    }
+}
+
+/// A change. Those that add commute with each other; whatever they meet, nothing is read first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// A new record; a conflict if it exists.
+    Insert(Row),
+    /// Replaces the record, or makes it.
+    Put(Row),
+    /// Removes the record; a conflict if there is none.
+    Delete(Key),
+    /// Removes all records of a collection, however many there are. Not for [`List::LocksOf`], [`List::Sustained`].
+    Clear(List),
+    /// Adds to a directory's or file's `nlink` and raises its mtime and ctime to at least `time`; a conflict if the
+    /// node is gone.
+    Bump {
+        /// The node.
+        ino: Ino,
+        /// Added to `nlink`.
+        nlink: i32,
+        /// New lower bound of mtime and ctime; `None` leaves them.
+        time: Option<Time>,
+    },
+    /// Adds to a counter, which starts at 0.
+    Count(Counter, i64),
+    /// Adds to the references of a slice (id, size); a slice without a row has one.
+    Refer(u64, u32, i64),
+    /// Adds to the number of entries of an inode in a directory (inode, directory), which starts at 0.
+    Link(Ino, Ino, i64),
+    /// Adds to the usage of a directory if it has a record; without one it stays without.
+    Use(Ino, DirStat),
+    /// Adds (bytes, inodes) to the usage of a quota if it has a record.
+    Charge(QuotaKey, i64, i64),
+    /// Appends records to a chunk, which starts empty.
+    Append(Ino, u32, Vec<Slice>),
+    /// Tells the other clients after the commit; no effect where the engine has no messages.
+    Tell(Change),
+}
+
+/// What one client tells the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// A lock on this file was released or weakened: waiters should try again.
+    Lock(Ino),
+    /// Anything may have changed: the engine noticed a commit but not which.
+    Any,
+}
+
+/// The identity of a commit: it takes the record of lane `lane` of process `writer` from number `from` to number `to`,
+/// and conflicts on [`Key::Writer`] unless the record holds `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The process.
+    pub writer: WriterId,
+    /// Its lane.
+    pub lane: u16,
+    /// Number of the commit before.
+    pub from: u64,
+    /// Number of this commit.
+    pub to: u64,
+}
+
+/// One atomic commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// Which commit this is; `None` only where applying it twice is harmless.
+    pub step: Option<Step>,
+    /// What must hold.
+    pub expects: Vec<Expect>,
+    /// What changes. No key is written twice, but for [`Write::Bump`] and the adding writes of different kinds.
+    pub writes: Vec<Write>,
+}
+
+/// A collection too large for one answer, read page by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Entries of a directory, with or without the nodes they name (each [`Row::Entry`] then is followed by its
+    /// [`Row::Node`], if there is one). An entry that is there from before the first to after the last page
+    /// appears at least once.
+    Entries {
+        /// The directory.
+        dir: Ino,
+        /// Whether the nodes are wanted too.
+        nodes: bool,
+    },
+    /// Every node.
+    Nodes,
+    /// Every entry of every directory.
+    AllEntries,
+    /// Every chunk.
+    Chunks,
+    /// Every stored slice reference.
+    SliceRefs,
+    /// Deleted files.
+    DelFiles,
+    /// Replaced slices.
+    DelSlices,
+    /// Sessions.
+    Sessions,
+    /// Files without links that are open somewhere.
+    Sustained,
+    /// Clones in progress.
+    Detached,
+    /// ACL rules.
+    Acls,
+    /// Directory usage.
+    DirStats,
+    /// Quotas.
+    Quotas,
+    /// Sluice's own writer records.
+    Writers,
+}
+
+/// Where a scan goes on; opaque, only good for the same [`Scan`] on the same engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(pub Vec<u8>);
+
+/// One page of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The records. A page may be empty although others follow.
+    pub rows: Vec<Row>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// What an engine can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Commits that may be under way at once.
+    pub lanes: usize,
+    /// Operations in one commit.
+    pub batch: usize,
+    /// Whether a commit validates expectations that were not read in its transaction, so that reads may come from
+    /// a cache.
+    pub compares: bool,
+    /// Whether messages of other clients arrive by themselves ([`Engine::watch`] does not poll).
+    pub notifies: bool,
+}
+
+/// A database that keeps a volume's metadata.
+pub trait Engine: Send + Sync + 'static {
+    /// Scheme of its URLs, for messages.
+    fn name(&self) -> &'static str;
+
+    /// What it can take.
+    fn limits(&self) -> Limits;
+
+    /// Makes what must exist before the first record: tables, scripts. Harmless when they exist.
+    fn prepare(&self) -> Result<(), EngineError>;
+
+    /// Begins a transaction in one of the lanes `0 .. limits().lanes`; the caller sees to it that no two are in one
+    /// lane. No trip. Dropping the transaction undoes it.
+    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError>;
+
+    /// Reads without a transaction; holds are ignored. One trip. Answers in the order of the questions.
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
+
+    /// One page of about `limit` records. One trip.
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
+
+    /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
+    fn sync(&self) -> Result<(), EngineError>;
+
+    /// A listener for what other clients tell.
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;
+}
+
+/// A transaction: reads, then one commit.
+pub trait Txn {
+    /// Reads and holds. One trip. Answers in the order of the questions.
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
+
+    /// Commits. One trip.
+    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError>;
+}
+
+/// A listener for changes made by others.
+pub trait Watch: Send {
+    /// Waits up to `timeout` for changes; empty if there were none.
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError>;
+}
+
+/// Why the engine did not do it. Each says what the caller must do.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// An expectation or a precondition failed; nothing was committed. Run again what touches these keys; if there
+    /// are none, run everything again.
+    #[error("conflict on {0:?}")]
+    Conflict(Vec<Key>),
+    /// The engine could not be asked; nothing was committed. Try again until patience ends.
+    #[error("metadata engine {engine} is not available: {reason}")]
+    Unavailable {
+        /// Name and address, without secrets.
+        engine: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The answer to a commit was lost; it may have been committed, now or later.
+    #[error("metadata engine {engine} gave no answer to a commit: {reason}")]
+    Indeterminate {
+        /// Name and address, without secrets.
+        engine: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A stored record breaks the format. Trying again does not help.
+    #[error("damaged record {record} in {engine}: {reason}; run `sluice fsck`")]
+    Corrupt {
+        /// Name and address, without secrets.
+        engine: String,
+        /// Which record, as the engine names it.
+        record: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The engine refuses for good: wrong URL, credentials, version, value too large, read-only replica.
+    #[error("metadata engine {engine}: {reason}")]
+    Refused {
+        /// Name and address, without secrets.
+        engine: String,
+        /// What it refuses, and what to do.
+        reason: String,
+    },
+}
+
+/// An entry with its directory and name, as scans return it.
+pub type DirEntry = (Name, Entry);

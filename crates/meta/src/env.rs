@@ -1,0 +1,112 @@
+//! What operations know besides the records: the volume's settings, the clock, what this client has open.
+//!
+//! Nothing here is authoritative for other clients; it is this process's own knowledge.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use sluice_types::{Clock, FsError, FsResult, Ino};
+
+use crate::schema::VolumeFormat;
+
+/// This client's knowledge, shared by all operations.
+pub struct Env {
+    /// Session id, 0 while there is none.
+    pub(crate) sid: u64,
+    /// Where the time is read.
+    pub(crate) clock: Arc<dyn Clock>,
+    format: RwLock<Arc<VolumeFormat>>,
+    used_space: AtomicI64,
+    used_inodes: AtomicI64,
+    open: Mutex<FxHashMap<Ino, u32>>,
+    fences: AtomicI64,
+}
+
+impl Env {
+    pub(crate) fn new(sid: u64, clock: Arc<dyn Clock>, format: VolumeFormat) -> Self {
+        Self {
+            sid,
+            clock,
+            format: RwLock::new(Arc::new(format)),
+            used_space: AtomicI64::new(0),
+            used_inodes: AtomicI64::new(0),
+            open: Mutex::default(),
+            fences: AtomicI64::new(0),
+        }
+    }
+
+    /// The settings as last loaded.
+    pub fn format(&self) -> Arc<VolumeFormat> {
+        self.format.read().clone()
+    }
+
+    pub(crate) fn set_format(&self, format: VolumeFormat) {
+        *self.format.write() = Arc::new(format);
+    }
+
+    /// Bytes and inodes in use, as last loaded plus what this client did since.
+    pub fn used(&self) -> (i64, i64) {
+        (self.used_space.load(Ordering::Relaxed), self.used_inodes.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_used(&self, space: i64, inodes: i64) {
+        self.used_space.store(space, Ordering::Relaxed);
+        self.used_inodes.store(inodes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_used(&self, space: i64, inodes: i64) {
+        self.used_space.fetch_add(space, Ordering::Relaxed);
+        self.used_inodes.fetch_add(inodes, Ordering::Relaxed);
+    }
+
+    /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] if they do not.
+    pub(crate) fn admit(&self, space: i64, inodes: i64) -> FsResult<()> {
+        let format = self.format.read();
+        let (used_space, used_inodes) = self.used();
+        let full = |limit: u64, used: i64, more: i64| limit > 0 && more > 0 && used + more > limit as i64;
+        if full(format.capacity, used_space, space) || full(format.inodes, used_inodes, inodes) {
+            return Err(FsError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Notes that this client was taken for dead by another.
+    pub(crate) fn fenced(&self) {
+        self.fences.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often this client was taken for dead. Locks and open deleted files from before the last time are lost.
+    pub fn fences(&self) -> i64 {
+        self.fences.load(Ordering::Relaxed)
+    }
+
+    /// Registers one more open handle. Called before the trip that opens, so that an unlink in the same client sees it.
+    pub(crate) fn opened(&self, ino: Ino) {
+        *self.open.lock().entry(ino).or_default() += 1;
+    }
+
+    /// Unregisters a handle; whether it was the last.
+    pub(crate) fn closed(&self, ino: Ino) -> bool {
+        let mut open = self.open.lock();
+        match open.get_mut(&ino) {
+            Some(1) => open.remove(&ino).is_some(),
+            Some(count) => {
+                *count -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Whether this client has the file open.
+    pub(crate) fn is_open(&self, ino: Ino) -> bool {
+        self.open.lock().contains_key(&ino)
+    }
+}

@@ -1,0 +1,58 @@
+//! What an operation is: a value that decides, from what it sees, what changes.
+
+use std::fmt;
+
+use sluice_types::{Ino, Name};
+use smallvec::SmallVec;
+
+use crate::view::{Stop, View};
+
+/// What an operation works on. Two operations that share a lane never run in two batches at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lane {
+    /// Entries of a directory.
+    Dir(Ino),
+    /// Attributes or content of an inode.
+    Node(Ino),
+    /// Something there is one of in the volume.
+    Volume(&'static str),
+}
+
+/// Lanes of one operation.
+pub type Lanes = SmallVec<[Lane; 2]>;
+
+/// A metadata operation.
+///
+/// `run` is a pure function of its view: it may be called any number of times and only the last call counts.
+pub trait Op: fmt::Debug + Send + 'static {
+    /// What it answers.
+    type Out: Send + 'static;
+
+    /// Name for logs and statistics.
+    const NAME: &'static str;
+
+    /// What it works on.
+    fn lanes(&self) -> Lanes;
+
+    /// Decides.
+    ///
+    /// # Errors
+    /// [`Stop::More`] if it needs to see more, [`Stop::Fail`] if it fails.
+    fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop>;
+}
+
+/// A directory and a name in it, as most operations take them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The directory.
+    pub dir: Ino,
+    /// The name.
+    pub name: Name,
+}
+
+impl At {
+    /// `name` in `dir`.
+    pub fn new(dir: Ino, name: Name) -> Self {
+        Self { dir, name }
+    }
+}

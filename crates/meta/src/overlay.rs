@@ -1,0 +1,304 @@
+//! What the operations of a batch have decided so far, on top of what the engine holds.
+//!
+//! Writes fold as they arrive: ten creates in one directory are one bump of its mtime, a create followed by an unlink
+//! is nothing at all. What remains is what the engine commits.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use sluice_types::{Attr, Ino, Name, Slice, Time};
+
+use crate::{
+    engine::{Change, List, Write},
+    schema::{Counter, DirStat, Key, QuotaKey, Row},
+};
+
+/// What will become of one record.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Pending {
+    /// New.
+    Insert(Row),
+    /// Replaced or made.
+    Put(Row),
+    /// Removed.
+    Delete,
+    /// Made and removed again by the same batch.
+    Gone,
+}
+
+impl Pending {
+    /// The record as the next operation sees it.
+    pub(crate) fn row(&self) -> Option<&Row> {
+        match self {
+            Self::Insert(row) | Self::Put(row) => Some(row),
+            Self::Delete | Self::Gone => None,
+        }
+    }
+
+    fn row_mut(&mut self) -> Option<&mut Row> {
+        match self {
+            Self::Insert(row) | Self::Put(row) => Some(row),
+            Self::Delete | Self::Gone => None,
+        }
+    }
+}
+
+/// A pending change of `nlink` and times.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bump {
+    nlink: i32,
+    time: Option<Time>,
+}
+
+impl Bump {
+    fn merge(&mut self, nlink: i32, time: Option<Time>) {
+        self.nlink += nlink;
+        self.time = self.time.max(time);
+    }
+
+    /// The attributes after the change.
+    pub(crate) fn apply(self, attr: &mut Attr) {
+        attr.nlink = attr.nlink.saturating_add_signed(self.nlink);
+        if let Some(time) = self.time {
+            attr.mtime = attr.mtime.max(time);
+            attr.ctime = attr.ctime.max(time);
+        }
+    }
+}
+
+/// The folded writes of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    rows: BTreeMap<Key, Pending>,
+    bumps: FxHashMap<Ino, Bump>,
+    appends: BTreeMap<(Ino, u32), Vec<Slice>>,
+    counts: FxHashMap<Counter, i64>,
+    refers: FxHashMap<(u64, u32), i64>,
+    links: FxHashMap<(Ino, Ino), i64>,
+    uses: FxHashMap<Ino, DirStat>,
+    charges: FxHashMap<QuotaKey, (i64, i64)>,
+    clears: Vec<List>,
+    tells: Vec<Change>,
+}
+
+impl Overlay {
+    /// What becomes of `key`, if a batch operation decided that.
+    pub(crate) fn get(&self, key: &Key) -> Option<&Pending> {
+        self.rows.get(key)
+    }
+
+    /// The pending change of a node that is not replaced.
+    pub(crate) fn bump(&self, ino: Ino) -> Option<Bump> {
+        self.bumps.get(&ino).copied()
+    }
+
+    /// Records that will be appended to a chunk that is not replaced.
+    pub(crate) fn appended(&self, ino: Ino, index: u32) -> &[Slice] {
+        self.appends.get(&(ino, index)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What will be added to a number that is not replaced.
+    pub(crate) fn added(&self, key: &Key) -> i64 {
+        match key {
+            Key::Counter(counter) => self.counts.get(counter).copied(),
+            Key::SliceRef(id, size) => self.refers.get(&(*id, *size)).copied(),
+            Key::Parents(ino, parent) => self.links.get(&(*ino, *parent)).copied(),
+            _ => None,
+        }
+        .unwrap_or(0)
+    }
+
+    /// Numbers of entries that will be added to parents of `ino`.
+    pub(crate) fn links_of(&self, ino: Ino) -> impl Iterator<Item = (Ino, i64)> {
+        self.links.iter().filter(move |((child, _), _)| *child == ino).map(|((_, parent), n)| (*parent, *n))
+    }
+
+    /// Chunks of `ino` that will be appended to.
+    pub(crate) fn appended_chunks(&self, ino: Ino) -> impl Iterator<Item = (u32, &[Slice])> {
+        self.appends.range((ino, 0)..=(ino, u32::MAX)).map(|((_, index), slices)| (*index, slices.as_slice()))
+    }
+
+    /// Whether the whole collection is to be removed.
+    pub(crate) fn is_cleared(&self, list: &List) -> bool {
+        self.clears.contains(list)
+    }
+
+    /// Pending records whose keys lie in a collection.
+    pub(crate) fn in_list(&self, list: &List) -> impl Iterator<Item = (&Key, &Pending)> {
+        let (first, last) = match *list {
+            List::Xattrs(ino) => {
+                (Key::Xattr(ino, Name::stored(&[])), Key::Xattr(next(ino), Name::stored(&[])))
+            }
+            List::Parents(ino) => (Key::Parents(ino, Ino(0)), Key::Parents(next(ino), Ino(0))),
+            List::Chunks(ino, from, to) => (Key::Chunk(ino, from), Key::Chunk(ino, to)),
+            List::Flocks(ino) => (Key::Flock(ino, LOWEST), Key::Flock(next(ino), LOWEST)),
+            List::Plocks(ino) => (Key::Plock(ino, LOWEST), Key::Plock(next(ino), LOWEST)),
+            List::Sustained(sid) => (Key::Sustained(sid, Ino(0)), Key::Sustained(sid + 1, Ino(0))),
+            List::Lanes(writer) => (Key::Writer(writer, 0), Key::Writer(writer + 1, 0)),
+            // Spans two kinds of records; only read by operations that run alone.
+            List::LocksOf(_) => (Key::Setting, Key::Setting),
+        };
+        self.rows.range(first..last)
+    }
+
+    /// Names in `dir` that will appear (`true`) or vanish (`false`).
+    pub(crate) fn names(&self, dir: Ino) -> impl Iterator<Item = (&Name, bool)> {
+        let (first, last) = (Key::Entry(dir, Name::stored(&[])), Key::Entry(next(dir), Name::stored(&[])));
+        self.rows.range(first..last).filter_map(|(key, pending)| match (key, pending) {
+            (_, Pending::Gone) => None,
+            (Key::Entry(_, name), pending) => Some((name, pending.row().is_some())),
+            _ => None,
+        })
+    }
+
+    /// Folds one more write in. `existed` tells whether the engine holds a record of that key.
+    pub(crate) fn apply(&mut self, write: Write, existed: impl Fn(&Key) -> bool) {
+        match write {
+            Write::Insert(row) => {
+                let key = row.key();
+                let pending = match self.rows.get(&key) {
+                    Some(Pending::Delete) => Pending::Put(row),
+                    _ => Pending::Insert(row),
+                };
+                self.rows.insert(key, pending);
+            }
+            Write::Put(row) => {
+                let key = row.key();
+                self.absorb(&key);
+                let pending = match self.rows.get(&key) {
+                    Some(Pending::Insert(_) | Pending::Gone) => Pending::Insert(row),
+                    _ => Pending::Put(row),
+                };
+                self.rows.insert(key, pending);
+            }
+            Write::Delete(key) => {
+                self.absorb(&key);
+                let made_here = match self.rows.get(&key) {
+                    Some(Pending::Insert(_) | Pending::Gone) => true,
+                    Some(Pending::Put(_)) => !existed(&key),
+                    _ => false,
+                };
+                self.rows.insert(key, if made_here { Pending::Gone } else { Pending::Delete });
+            }
+            Write::Clear(list) => self.clear(list),
+            Write::Bump { ino, nlink, time } => {
+                match self.rows.get_mut(&Key::Node(ino)).map(Pending::row_mut) {
+                    Some(Some(Row::Node(_, attr))) => Bump { nlink, time }.apply(attr),
+                    _ => self.bumps.entry(ino).or_default().merge(nlink, time),
+                }
+            }
+            Write::Append(ino, index, slices) => {
+                match self.rows.get_mut(&Key::Chunk(ino, index)).map(Pending::row_mut) {
+                    Some(Some(Row::Chunk(_, _, records))) => records.extend(slices),
+                    _ => self.appends.entry((ino, index)).or_default().extend(slices),
+                }
+            }
+            Write::Count(counter, by) => {
+                if let Some(Some(Row::Counter(_, value))) = self.pending_mut(&Key::Counter(counter)) {
+                    *value += by;
+                } else {
+                    *self.counts.entry(counter).or_default() += by;
+                }
+            }
+            Write::Refer(id, size, by) => {
+                if let Some(Some(Row::SliceRef(_, _, refs))) = self.pending_mut(&Key::SliceRef(id, size)) {
+                    *refs += by;
+                } else {
+                    *self.refers.entry((id, size)).or_default() += by;
+                }
+            }
+            Write::Link(ino, parent, by) => {
+                if let Some(Some(Row::Parents(_, _, count))) = self.pending_mut(&Key::Parents(ino, parent)) {
+                    *count += by;
+                } else {
+                    *self.links.entry((ino, parent)).or_default() += by;
+                }
+            }
+            Write::Use(ino, by) => {
+                if let Some(Some(Row::DirStat(_, stat))) = self.pending_mut(&Key::DirStat(ino)) {
+                    *stat = stat.plus(by);
+                } else {
+                    let stat = self.uses.entry(ino).or_default();
+                    *stat = stat.plus(by);
+                }
+            }
+            Write::Charge(key, space, inodes) => {
+                let charge = self.charges.entry(key).or_default();
+                *charge = (charge.0 + space, charge.1 + inodes);
+            }
+            Write::Tell(change) => {
+                if !self.tells.contains(&change) {
+                    self.tells.push(change);
+                }
+            }
+        }
+    }
+
+    fn pending_mut(&mut self, key: &Key) -> Option<Option<&mut Row>> {
+        self.rows.get_mut(key).map(Pending::row_mut)
+    }
+
+    /// Drops what would be added to a record that is now replaced or removed: the operation that does so has seen it.
+    fn absorb(&mut self, key: &Key) {
+        match key {
+            Key::Node(ino) => drop(self.bumps.remove(ino)),
+            Key::Chunk(ino, index) => drop(self.appends.remove(&(*ino, *index))),
+            Key::Counter(counter) => drop(self.counts.remove(counter)),
+            Key::SliceRef(id, size) => drop(self.refers.remove(&(*id, *size))),
+            Key::Parents(ino, parent) => drop(self.links.remove(&(*ino, *parent))),
+            Key::DirStat(ino) => drop(self.uses.remove(ino)),
+            _ => {}
+        }
+    }
+
+    fn clear(&mut self, list: List) {
+        let keys: Vec<Key> = self.in_list(&list).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.rows.insert(key, Pending::Gone);
+        }
+        match list {
+            List::Parents(ino) => self.links.retain(|(child, _), _| *child != ino),
+            List::Chunks(ino, from, to) => {
+                self.appends.retain(|(i, at), _| *i != ino || !(from..to).contains(at))
+            }
+            _ => {}
+        }
+        if !self.clears.contains(&list) {
+            self.clears.push(list);
+        }
+    }
+
+    /// What to commit, removals of whole collections first.
+    pub(crate) fn into_writes(self) -> Vec<Write> {
+        let mut writes: Vec<Write> = self.clears.into_iter().map(Write::Clear).collect();
+        writes.extend(self.rows.into_iter().filter_map(|(key, pending)| match pending {
+            Pending::Insert(row) => Some(Write::Insert(row)),
+            Pending::Put(row) => Some(Write::Put(row)),
+            Pending::Delete => Some(Write::Delete(key)),
+            Pending::Gone => None,
+        }));
+        writes.extend(self.bumps.into_iter().map(|(ino, b)| Write::Bump {
+            ino,
+            nlink: b.nlink,
+            time: b.time,
+        }));
+        writes
+            .extend(self.appends.into_iter().map(|((ino, index), slices)| Write::Append(ino, index, slices)));
+        writes.extend(self.counts.into_iter().filter(|(_, n)| *n != 0).map(|(c, n)| Write::Count(c, n)));
+        writes.extend(
+            self.refers.into_iter().filter(|(_, n)| *n != 0).map(|((i, s), n)| Write::Refer(i, s, n)),
+        );
+        writes
+            .extend(self.links.into_iter().filter(|(_, n)| *n != 0).map(|((i, p), n)| Write::Link(i, p, n)));
+        writes.extend(self.uses.into_iter().filter(|(_, s)| !s.is_zero()).map(|(ino, s)| Write::Use(ino, s)));
+        writes.extend(self.charges.into_iter().map(|(key, (s, n))| Write::Charge(key, s, n)));
+        writes.extend(self.tells.into_iter().map(Write::Tell));
+        writes
+    }
+}
+
+const LOWEST: crate::schema::LockOwner = crate::schema::LockOwner { sid: 0, owner: 0 };
+
+fn next(ino: Ino) -> Ino {
+    Ino(ino.0 + 1)
+}

@@ -1,0 +1,140 @@
+//! The closed set of records that a volume's metadata is made of.
+//!
+//! [`Key`] names a record, [`Row`] is the record with its value. Both are closed enums: a new record does not compile
+//! until every engine maps it. How a record is laid out is the engine's business; the byte forms that several engines
+//! share (attributes, entries, slices, locks, ACL rules) are here beside the types, as the JuiceFS volume format has
+//! them.
+
+mod acl;
+mod chunk;
+mod counter;
+mod entry;
+mod format;
+mod lock;
+mod node;
+mod session;
+mod usage;
+
+use bytes::Bytes;
+use sluice_types::{Attr, Ino, Name, Slice};
+
+pub use acl::{AclEntry, AclRule, UNSET};
+pub use chunk::{decode_slices, encode_slices};
+pub use counter::Counter;
+pub use entry::Entry;
+pub use format::{FormatError, Tier, TrashDays, VolumeFormat};
+pub use lock::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
+pub use node::{decode_attr, encode_attr};
+pub use session::{Session, SessionInfo};
+pub use usage::{DirStat, Quota, QuotaKey};
+
+/// Identity of a process that commits: its session id. Whoever cleans up after a dead session removes its writer
+/// records too, and thereby fences it.
+pub type WriterId = u64;
+
+/// Names one record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// The volume's settings; one per volume.
+    Setting,
+    /// A volume-wide number.
+    Counter(Counter),
+    /// Attributes of an inode.
+    Node(Ino),
+    /// The entry of that name in that directory.
+    Entry(Ino, Name),
+    /// How many entries of a several-times linked inode (first) are in a directory (second).
+    Parents(Ino, Ino),
+    /// Target of a symbolic link.
+    Symlink(Ino),
+    /// One extended attribute.
+    Xattr(Ino, Name),
+    /// The slice records of one chunk of a file.
+    Chunk(Ino, u32),
+    /// How many records show a slice, by id and size.
+    SliceRef(u64, u32),
+    /// A deleted file whose chunks are still to be removed, by inode and length.
+    DelFile(Ino, u64),
+    /// Slices replaced by a compaction that stay as long as the trash keeps files: id of the new slice and Unix
+    /// seconds of the compaction.
+    DelSlices(u64, i64),
+    /// An ACL rule.
+    Acl(u32),
+    /// Usage of the direct children of a directory.
+    DirStat(Ino),
+    /// Limits and usage of a directory tree, user or group.
+    Quota(QuotaKey),
+    /// A mounted client.
+    Session(u64),
+    /// A file without links that a session (first) still has open.
+    Sustained(u64, Ino),
+    /// A BSD lock on a file.
+    Flock(Ino, LockOwner),
+    /// The POSIX locks of one owner on a file.
+    Plock(Ino, LockOwner),
+    /// Root of a tree that is being cloned and has no entry yet.
+    Detached(Ino),
+    /// Sluice's own: the last commit of one lane of one process.
+    Writer(WriterId, u16),
+}
+
+/// A record: its key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant is described at the key of the same name")]
+pub enum Row {
+    Setting(VolumeFormat),
+    Counter(Counter, i64),
+    Node(Ino, Attr),
+    Entry(Ino, Name, Entry),
+    Parents(Ino, Ino, i64),
+    Symlink(Ino, Bytes),
+    Xattr(Ino, Name, Bytes),
+    /// Oldest record first.
+    Chunk(Ino, u32, Vec<Slice>),
+    /// References, 1 for a slice shown by one record. A slice without a stored row has one.
+    SliceRef(u64, u32, i64),
+    /// Unix seconds of the deletion.
+    DelFile(Ino, u64, i64),
+    /// Ids and sizes of the replaced slices.
+    DelSlices(u64, i64, Vec<(u64, u32)>),
+    Acl(u32, AclRule),
+    DirStat(Ino, DirStat),
+    Quota(QuotaKey, Quota),
+    Session(u64, Session),
+    Sustained(u64, Ino),
+    Flock(Ino, LockOwner, FlockKind),
+    /// Sorted, not overlapping.
+    Plock(Ino, LockOwner, Vec<PlockRange>),
+    /// Unix seconds when the clone began.
+    Detached(Ino, i64),
+    /// Number of the last commit, 0 before the first.
+    Writer(WriterId, u16, u64),
+}
+
+impl Row {
+    /// The key of this record.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Setting(_) => Key::Setting,
+            Self::Counter(counter, _) => Key::Counter(*counter),
+            Self::Node(ino, _) => Key::Node(*ino),
+            Self::Entry(dir, name, _) => Key::Entry(*dir, name.clone()),
+            Self::Parents(ino, parent, _) => Key::Parents(*ino, *parent),
+            Self::Symlink(ino, _) => Key::Symlink(*ino),
+            Self::Xattr(ino, name, _) => Key::Xattr(*ino, name.clone()),
+            Self::Chunk(ino, index, _) => Key::Chunk(*ino, *index),
+            Self::SliceRef(id, size, _) => Key::SliceRef(*id, *size),
+            Self::DelFile(ino, length, _) => Key::DelFile(*ino, *length),
+            Self::DelSlices(id, time, _) => Key::DelSlices(*id, *time),
+            Self::Acl(id, _) => Key::Acl(*id),
+            Self::DirStat(ino, _) => Key::DirStat(*ino),
+            Self::Quota(key, _) => Key::Quota(*key),
+            Self::Session(sid, _) => Key::Session(*sid),
+            Self::Sustained(sid, ino) => Key::Sustained(*sid, *ino),
+            Self::Flock(ino, owner, _) => Key::Flock(*ino, *owner),
+            Self::Plock(ino, owner, _) => Key::Plock(*ino, *owner),
+            Self::Detached(ino, _) => Key::Detached(*ino),
+            Self::Writer(id, lane, _) => Key::Writer(*id, *lane),
+        }
+    }
+}

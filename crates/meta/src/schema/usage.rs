@@ -1,0 +1,55 @@
+//! What is counted: per directory, and against limits.
+
+use sluice_types::Ino;
+
+/// Usage of the *direct* children of a directory. Advisory: it may drift, and `fsck` says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirStat {
+    /// Sum of the lengths of regular files, bytes.
+    pub length: i64,
+    /// Sum of their lengths in 4 KiB units, bytes; 0 for everything but regular files.
+    pub space: i64,
+    /// Number of entries.
+    pub inodes: i64,
+}
+
+impl DirStat {
+    /// Whether adding it changes nothing.
+    pub const fn is_zero(&self) -> bool {
+        self.length == 0 && self.space == 0 && self.inodes == 0
+    }
+
+    /// Sum of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            length: self.length + other.length,
+            space: self.space + other.space,
+            inodes: self.inodes + other.inodes,
+        }
+    }
+}
+
+/// What a quota limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QuotaKey {
+    /// A directory tree.
+    Dir(Ino),
+    /// Everything a user owns.
+    User(u32),
+    /// Everything a group owns.
+    Group(u32),
+}
+
+/// Limits and usage. A limit of 0 (directories) or -1 (users, groups) means none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes allowed.
+    pub max_space: i64,
+    /// Inodes allowed.
+    pub max_inodes: i64,
+    /// Bytes in use.
+    pub used_space: i64,
+    /// Inodes in use.
+    pub used_inodes: i64,
+}

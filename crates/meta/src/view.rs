@@ -1,0 +1,380 @@
+//! What an operation sees: the records it asked for, with the batch's earlier operations on top.
+//!
+//! An operation runs from its beginning each time; when it asks for something that is not here yet it stops, the batch
+//! fetches what all its operations asked for in one trip, and it runs again. So an operation must be a pure function of
+//! its view, and its trips are the number of times it stopped.
+
+use rustc_hash::FxHashMap;
+use sluice_types::{Attr, FsError, FsResult, Ino, Name, Time};
+
+use crate::{
+    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
+    env::Env,
+    overlay::Overlay,
+    schema::{Entry, Key, Row},
+};
+
+/// Why an operation stopped before its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// It needs these first.
+    More(Vec<Read>),
+    /// It fails, and leaves no trace.
+    Fail(FsError),
+}
+
+impl From<FsError> for Stop {
+    fn from(error: FsError) -> Self {
+        Self::Fail(error)
+    }
+}
+
+/// What a batch has read and decided.
+pub(crate) struct Batch<'e> {
+    pub(crate) env: &'e Env,
+    pub(crate) now: Time,
+    rows: FxHashMap<Key, (Hold, Option<Row>)>,
+    follows: FxHashMap<(Ino, Name), Hold>,
+    lists: FxHashMap<List, Vec<Row>>,
+    names: FxHashMap<Ino, (usize, Vec<Name>)>,
+    overlay: Overlay,
+    held: FxHashMap<Key, Hold>,
+    vacant: Vec<Ino>,
+    /// Records that changed between two trips although a finished operation relied on them.
+    pub(crate) torn: Vec<Key>,
+}
+
+impl<'e> Batch<'e> {
+    pub(crate) fn new(env: &'e Env) -> Self {
+        Self {
+            env,
+            now: env.clock.now(),
+            rows: FxHashMap::default(),
+            follows: FxHashMap::default(),
+            lists: FxHashMap::default(),
+            names: FxHashMap::default(),
+            overlay: Overlay::default(),
+            held: FxHashMap::default(),
+            vacant: Vec::new(),
+            torn: Vec::new(),
+        }
+    }
+
+    /// Takes in the answers of one trip.
+    pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
+        for (read, found) in reads.into_iter().zip(found) {
+            match (read, found) {
+                (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),
+                (Read::Follow(dir, name, hold), Found::Rows(rows)) => {
+                    let mut entry = None;
+                    for row in rows {
+                        match &row {
+                            Row::Entry(..) => entry = Some(row),
+                            _ => self.learn_row(row.key(), hold, Some(row)),
+                        }
+                    }
+                    if let Some(Row::Entry(_, _, to)) = &entry {
+                        // An entry whose node is missing: remember that it was looked for.
+                        let node = Key::Node(to.ino);
+                        if self.rows.get(&node).is_none_or(|(known, _)| *known < hold) {
+                            self.learn_row(node, hold, None);
+                        }
+                    }
+                    self.learn_row(Key::Entry(dir, name.clone()), hold, entry);
+                    self.follows.insert((dir, name), hold);
+                }
+                (Read::Names { dir, limit }, Found::Names(names)) => {
+                    drop(self.names.insert(dir, (limit, names)))
+                }
+                (Read::All(list), Found::Rows(rows)) => drop(self.lists.insert(list, rows)),
+                (read, found) => {
+                    tracing::error!(?read, ?found, "the engine's answer does not fit the question")
+                }
+            }
+        }
+    }
+
+    fn learn_row(&mut self, key: Key, hold: Hold, row: Option<Row>) {
+        let Some((known, before)) = self.rows.get(&key) else {
+            self.rows.insert(key, (hold, row));
+            return;
+        };
+        if *known > hold {
+            return;
+        }
+        // A record read again under a firmer hold: who relied on the first answer must find it in the second.
+        if let Some(relied) = self.held.get(&key) {
+            let same = match (before, &row) {
+                (Some(then), Some(now)) => still_holds(*relied, then, now),
+                (None, None) => true,
+                _ => *relied == Hold::None,
+            };
+            if !same {
+                self.torn.push(key.clone());
+            }
+        }
+        self.rows.insert(key, (hold, row));
+    }
+
+    /// Whether the answer to `read` is here.
+    fn knows(&self, read: &Read) -> bool {
+        match read {
+            Read::Get(key, hold) => {
+                self.overlay.get(key).is_some() || self.rows.get(key).is_some_and(|(known, _)| known >= hold)
+            }
+            Read::Follow(dir, name, hold) => {
+                let key = Key::Entry(*dir, name.clone());
+                match self.overlay.get(&key) {
+                    Some(pending) => match pending.row() {
+                        Some(Row::Entry(_, _, to)) => self.knows(&Read::Get(Key::Node(to.ino), *hold)),
+                        _ => true,
+                    },
+                    None => self.follows.get(&(*dir, name.clone())).is_some_and(|known| known >= hold),
+                }
+            }
+            Read::Names { dir, limit } => {
+                self.names.get(dir).is_some_and(|(known, names)| known >= limit || names.len() < *known)
+            }
+            Read::All(list) => self.lists.contains_key(list),
+        }
+    }
+
+    /// Takes over what a finished operation decided.
+    pub(crate) fn accept(&mut self, outcome: Outcome) {
+        for (key, hold) in outcome.held {
+            let strongest = self.held.entry(key).or_insert(hold);
+            *strongest = (*strongest).max(hold);
+        }
+        self.vacant.extend(outcome.vacant);
+        for write in outcome.writes {
+            let rows = &self.rows;
+            self.overlay.apply(write, |key| rows.get(key).is_some_and(|(_, row)| row.is_some()));
+        }
+    }
+
+    /// What to commit, if anything.
+    pub(crate) fn into_commit(self, step: Step) -> Option<Commit> {
+        let writes = self.overlay.into_writes();
+        if writes.is_empty() {
+            return None;
+        }
+        let mut expects: Vec<Expect> = self
+            .held
+            .into_iter()
+            .filter(|(_, hold)| *hold > Hold::None)
+            .filter_map(|(key, hold)| match self.rows.get(&key) {
+                Some((_, Some(row))) => Some(Expect::Row(row.clone(), hold)),
+                Some((_, None)) => Some(Expect::Absent(key)),
+                None => None,
+            })
+            .collect();
+        expects.extend(self.vacant.into_iter().map(Expect::Vacant));
+        Some(Commit { step: Some(step), expects, writes })
+    }
+}
+
+/// What one operation decided.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) held: Vec<(Key, Hold)>,
+    pub(crate) vacant: Vec<Ino>,
+}
+
+/// The view of one operation.
+pub struct View<'a> {
+    batch: &'a Batch<'a>,
+    outcome: Outcome,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(batch: &'a Batch<'a>) -> Self {
+        Self { batch, outcome: Outcome::default() }
+    }
+
+    pub(crate) fn into_outcome(self) -> Outcome {
+        self.outcome
+    }
+
+    /// The time at which the batch runs.
+    pub fn now(&self) -> Time {
+        self.batch.now
+    }
+
+    /// This client's own knowledge.
+    pub fn env(&self) -> &'a Env {
+        self.batch.env
+    }
+
+    /// Asks for several things at once: one trip for all that are not here yet.
+    pub fn want(&self, reads: &[Read]) -> Result<(), Stop> {
+        let missing: Vec<Read> = reads.iter().filter(|read| !self.batch.knows(read)).cloned().collect();
+        if missing.is_empty() { Ok(()) } else { Err(Stop::More(missing)) }
+    }
+
+    /// A record.
+    pub fn get(&mut self, key: &Key, hold: Hold) -> Result<Option<Row>, Stop> {
+        if let Some(pending) = self.batch.overlay.get(key) {
+            return Ok(pending.row().cloned());
+        }
+        match self.batch.rows.get(key) {
+            Some((known, row)) if *known >= hold => {
+                let row = row.clone();
+                self.outcome.held.push((key.clone(), hold));
+                Ok(self.with_added(key, row))
+            }
+            _ => Err(Stop::More(vec![Read::Get(key.clone(), hold)])),
+        }
+    }
+
+    /// The record with what earlier operations of the batch add to it.
+    fn with_added(&self, key: &Key, row: Option<Row>) -> Option<Row> {
+        let overlay = &self.batch.overlay;
+        match (key, row) {
+            (Key::Node(ino), Some(Row::Node(_, mut attr))) => {
+                if let Some(bump) = overlay.bump(*ino) {
+                    bump.apply(&mut attr);
+                }
+                Some(Row::Node(*ino, attr))
+            }
+            (Key::Chunk(ino, index), row) => {
+                let mut records = match row {
+                    Some(Row::Chunk(_, _, records)) => records,
+                    _ => Vec::new(),
+                };
+                records.extend_from_slice(overlay.appended(*ino, *index));
+                (!records.is_empty()).then_some(Row::Chunk(*ino, *index, records))
+            }
+            (Key::Counter(counter), row) => {
+                let stored = if let Some(Row::Counter(_, value)) = row { value } else { 0 };
+                Some(Row::Counter(*counter, stored + overlay.added(key)))
+            }
+            (Key::SliceRef(id, size), row) => {
+                let stored = if let Some(Row::SliceRef(_, _, refs)) = row { refs } else { 1 };
+                Some(Row::SliceRef(*id, *size, stored + overlay.added(key)))
+            }
+            (Key::Parents(ino, parent), row) => {
+                let stored = if let Some(Row::Parents(_, _, count)) = row { count } else { 0 };
+                let count = stored + overlay.added(key);
+                (count != 0).then_some(Row::Parents(*ino, *parent, count))
+            }
+            (_, row) => row,
+        }
+    }
+
+    /// Attributes of an inode, if it exists.
+    pub fn node(&mut self, ino: Ino, hold: Hold) -> Result<Option<Attr>, Stop> {
+        Ok(match self.get(&Key::Node(ino), hold)? {
+            Some(Row::Node(_, attr)) => Some(attr),
+            _ => None,
+        })
+    }
+
+    /// What a name stands for, if anything.
+    pub fn entry(&mut self, dir: Ino, name: &Name, hold: Hold) -> Result<Option<Entry>, Stop> {
+        Ok(match self.get(&Key::Entry(dir, name.clone()), hold)? {
+            Some(Row::Entry(_, _, entry)) => Some(entry),
+            _ => None,
+        })
+    }
+
+    /// What a name stands for, with the attributes of the node; `None` for the attributes if the node is missing.
+    pub fn follow(
+        &mut self,
+        dir: Ino,
+        name: &Name,
+        hold: Hold,
+    ) -> Result<Option<(Entry, Option<Attr>)>, Stop> {
+        self.want(&[Read::Follow(dir, name.clone(), hold)])?;
+        let key = Key::Entry(dir, name.clone());
+        let entry = match self.batch.overlay.get(&key) {
+            Some(pending) => pending.row(),
+            None => self.batch.rows.get(&key).and_then(|(_, row)| row.as_ref()),
+        };
+        let Some(Row::Entry(_, _, entry)) = entry else { return Ok(None) };
+        let entry = *entry;
+        if self.batch.overlay.get(&key).is_none() {
+            self.outcome.held.push((key, hold));
+        }
+        let attr = self.node(entry.ino, hold)?;
+        Ok(Some((entry, attr)))
+    }
+
+    /// All records of a small collection.
+    pub fn all(&mut self, list: List) -> Result<Vec<Row>, Stop> {
+        let overlay = &self.batch.overlay;
+        let mut rows: Vec<Row> = if overlay.is_cleared(&list) {
+            Vec::new()
+        } else {
+            self.batch.lists.get(&list).cloned().ok_or_else(|| Stop::More(vec![Read::All(list)]))?
+        };
+        rows.retain(|row| overlay.get(&row.key()).is_none());
+        rows.extend(overlay.in_list(&list).filter_map(|(_, pending)| pending.row().cloned()));
+        match list {
+            List::Parents(ino) => {
+                for (parent, by) in overlay.links_of(ino) {
+                    match rows.iter_mut().find(|row| row.key() == Key::Parents(ino, parent)) {
+                        Some(Row::Parents(_, _, count)) => *count += by,
+                        _ => rows.push(Row::Parents(ino, parent, by)),
+                    }
+                }
+            }
+            List::Chunks(ino, from, to) => {
+                for (index, slices) in overlay.appended_chunks(ino).filter(|(at, _)| (from..to).contains(at))
+                {
+                    match rows.iter_mut().find(|row| row.key() == Key::Chunk(ino, index)) {
+                        Some(Row::Chunk(_, _, records)) => records.extend_from_slice(slices),
+                        _ => rows.push(Row::Chunk(ino, index, slices.to_vec())),
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(rows)
+    }
+
+    /// Whether a directory, whose node this operation must hold with [`Hold::Lock`], has no entries. If so, it has
+    /// none at the commit either.
+    pub fn is_empty(&mut self, dir: Ino) -> Result<bool, Stop> {
+        let mut vanishing = 0;
+        for (_, appears) in self.batch.overlay.names(dir) {
+            if appears {
+                return Ok(false);
+            }
+            vanishing += 1;
+        }
+        self.want(&[Read::Names { dir, limit: vanishing + 1 }])?;
+        let names = self.batch.names.get(&dir).map_or(&[][..], |(_, names)| names);
+        let stays = |name: &Name| self.batch.overlay.get(&Key::Entry(dir, name.clone())).is_none();
+        if names.iter().any(stays) {
+            return Ok(false);
+        }
+        self.outcome.vacant.push(dir);
+        Ok(true)
+    }
+
+    /// States a change. The operation itself does not see it; those after it do.
+    pub fn write(&mut self, write: Write) {
+        self.outcome.writes.push(write);
+    }
+
+    /// A new record.
+    pub fn insert(&mut self, row: Row) {
+        self.write(Write::Insert(row));
+    }
+
+    /// A record replaced or made. It must be read with [`Hold::Lock`] before.
+    pub fn put(&mut self, row: Row) {
+        self.write(Write::Put(row));
+    }
+
+    /// A record removed. It must be read with [`Hold::Lock`] before.
+    pub fn delete(&mut self, key: Key) {
+        self.write(Write::Delete(key));
+    }
+
+    /// Fails with `error` unless `condition`.
+    pub fn require(&self, condition: bool, error: FsError) -> FsResult<()> {
+        if condition { Ok(()) } else { Err(error) }
+    }
+}

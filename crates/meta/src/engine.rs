@@ -49,8 +49,10 @@ pub enum Read {
         /// How many names to return at most.
         limit: usize,
     },
-    /// All records of a small collection, unheld. Answered by [`Found::Rows`].
-    All(List),
+    /// All records of a small collection. Answered by [`Found::Rows`]. Under [`Hold::Lock`], which only
+    /// [`List::Flocks`] and [`List::Plocks`] know and whose node must be locked in the same call, and repeated as
+    /// [`Expect::Same`], the collection is the same at the commit.
+    All(List, Hold),
 }
 
 /// Records that belong together and are few.
@@ -94,6 +96,8 @@ pub enum Expect {
     Absent(Key),
     /// The directory holds no entry but those that this very commit deletes.
     Vacant(Ino),
+    /// The collection holds exactly these records, in any order.
+    Same(List, Vec<Row>),
 }
 
 impl Expect {
@@ -103,6 +107,8 @@ impl Expect {
             Self::Row(row, _) => row.key(),
             Self::Absent(key) => key.clone(),
             Self::Vacant(dir) => Key::Node(*dir),
+            Self::Same(List::Flocks(ino) | List::Plocks(ino), _) => Key::Node(*ino),
+            Self::Same(..) => Key::Setting,
         }
     }
 }

@@ -54,7 +54,7 @@ impl MemEngine {
                 let entries = rows.range(entry_range(*dir)).take(*limit);
                 Found::Names(entries.filter_map(|(key, _)| name_of(key)).collect())
             }
-            Read::All(list) => Found::Rows(
+            Read::All(list, _) => Found::Rows(
                 self.0.rows.lock().values().filter(|row| contains(list, &row.key())).cloned().collect(),
             ),
         }
@@ -219,6 +219,10 @@ fn broken(rows: &BTreeMap<Key, Row>, commit: &Commit) -> Vec<Key> {
                 *hold == Hold::None || rows.get(&row.key()).is_some_and(|now| still_holds(*hold, row, now))
             }
             Expect::Absent(key) => !rows.contains_key(key),
+            Expect::Same(list, then) => {
+                let now: Vec<&Row> = rows.values().filter(|row| contains(list, &row.key())).collect();
+                now.len() == then.len() && now.iter().all(|row| then.contains(row))
+            }
             Expect::Vacant(dir) => rows.range(entry_range(*dir)).all(|(key, _)| {
                 commit.writes.iter().any(|write| matches!(write, Write::Delete(k) if k == key))
             }),

@@ -4,7 +4,7 @@
 //! fetches what all its operations asked for in one trip, and it runs again. So an operation must be a pure function of
 //! its view, and its trips are the number of times it stopped.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Attr, FsError, FsResult, Ino, Name, Time};
 
 use crate::{
@@ -35,11 +35,12 @@ pub(crate) struct Batch<'e> {
     pub(crate) now: Time,
     rows: FxHashMap<Key, (Hold, Option<Row>)>,
     follows: FxHashMap<(Ino, Name), Hold>,
-    lists: FxHashMap<List, Vec<Row>>,
+    lists: FxHashMap<List, (Hold, Vec<Row>)>,
     names: FxHashMap<Ino, (usize, Vec<Name>)>,
     overlay: Overlay,
     held: FxHashMap<Key, Hold>,
     vacant: Vec<Ino>,
+    same: FxHashSet<List>,
     /// Records that changed between two trips although a finished operation relied on them.
     pub(crate) torn: Vec<Key>,
 }
@@ -56,6 +57,7 @@ impl<'e> Batch<'e> {
             overlay: Overlay::default(),
             held: FxHashMap::default(),
             vacant: Vec::new(),
+            same: FxHashSet::default(),
             torn: Vec::new(),
         }
     }
@@ -86,7 +88,7 @@ impl<'e> Batch<'e> {
                 (Read::Names { dir, limit }, Found::Names(names)) => {
                     drop(self.names.insert(dir, (limit, names)))
                 }
-                (Read::All(list), Found::Rows(rows)) => drop(self.lists.insert(list, rows)),
+                (Read::All(list, hold), Found::Rows(rows)) => drop(self.lists.insert(list, (hold, rows))),
                 (read, found) => {
                     tracing::error!(?read, ?found, "the engine's answer does not fit the question")
                 }
@@ -135,7 +137,7 @@ impl<'e> Batch<'e> {
             Read::Names { dir, limit } => {
                 self.names.get(dir).is_some_and(|(known, names)| known >= limit || names.len() < *known)
             }
-            Read::All(list) => self.lists.contains_key(list),
+            Read::All(list, hold) => self.lists.get(list).is_some_and(|(known, _)| known >= hold),
         }
     }
 
@@ -146,6 +148,7 @@ impl<'e> Batch<'e> {
             *strongest = (*strongest).max(hold);
         }
         self.vacant.extend(outcome.vacant);
+        self.same.extend(outcome.same);
         for write in outcome.writes {
             let rows = &self.rows;
             self.overlay.apply(write, |key| rows.get(key).is_some_and(|(_, row)| row.is_some()));
@@ -153,7 +156,7 @@ impl<'e> Batch<'e> {
     }
 
     /// What to commit, if anything.
-    pub(crate) fn into_commit(self, step: Step) -> Option<Commit> {
+    pub(crate) fn into_commit(mut self, step: Step) -> Option<Commit> {
         let writes = self.overlay.into_writes();
         if writes.is_empty() {
             return None;
@@ -169,6 +172,8 @@ impl<'e> Batch<'e> {
             })
             .collect();
         expects.extend(self.vacant.into_iter().map(Expect::Vacant));
+        let lists = &mut self.lists;
+        expects.extend(self.same.into_iter().filter_map(|list| Some(Expect::Same(list, lists.remove(&list)?.1))));
         Some(Commit { step: Some(step), expects, writes })
     }
 }
@@ -179,6 +184,7 @@ pub(crate) struct Outcome {
     pub(crate) writes: Vec<Write>,
     pub(crate) held: Vec<(Key, Hold)>,
     pub(crate) vacant: Vec<Ino>,
+    pub(crate) same: Vec<List>,
 }
 
 /// The view of one operation.
@@ -300,13 +306,17 @@ impl<'a> View<'a> {
         Ok(Some((entry, attr)))
     }
 
-    /// All records of a small collection.
-    pub fn all(&mut self, list: List) -> Result<Vec<Row>, Stop> {
+    /// All records of a small collection. Under [`Hold::Lock`] (lists of locks only) it is the same at the commit.
+    pub fn all(&mut self, list: List, hold: Hold) -> Result<Vec<Row>, Stop> {
         let overlay = &self.batch.overlay;
         let mut rows: Vec<Row> = if overlay.is_cleared(&list) {
             Vec::new()
         } else {
-            self.batch.lists.get(&list).cloned().ok_or_else(|| Stop::More(vec![Read::All(list)]))?
+            self.want(&[Read::All(list, hold)])?;
+            if hold == Hold::Lock {
+                self.outcome.same.push(list);
+            }
+            self.batch.lists.get(&list).map(|(_, rows)| rows.clone()).unwrap_or_default()
         };
         rows.retain(|row| overlay.get(&row.key()).is_none());
         rows.extend(overlay.in_list(&list).filter_map(|(_, pending)| pending.row().cloned()));

@@ -26,11 +26,14 @@ pub enum Counter {
     LastCleanupTrash,
     /// Unix seconds when slices without references were last cleaned.
     NextCleanupSlices,
+    /// Sluice's own: how many directories have changed their parent. Whoever moves one counts it, so that two moves
+    /// never pass each other unseen.
+    DirMoves,
 }
 
 impl Counter {
     /// Every counter.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::NextInode,
         Self::NextChunk,
         Self::NextSession,
@@ -42,6 +45,7 @@ impl Counter {
         Self::LastCleanupFiles,
         Self::LastCleanupTrash,
         Self::NextCleanupSlices,
+        Self::DirMoves,
     ];
 
     /// Name in the volume format (SQL and TiKV; Redis writes the first three in lower case).
@@ -58,6 +62,7 @@ impl Counter {
             Self::LastCleanupFiles => "lastCleanupFiles",
             Self::LastCleanupTrash => "lastCleanupTrash",
             Self::NextCleanupSlices => "nextCleanupSlices",
+            Self::DirMoves => "sluiceDirMoves",
         }
     }
 }

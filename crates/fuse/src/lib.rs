@@ -1,0 +1,50 @@
+//! Sluice's own FUSE: the kernel's protocol, mounting, and serving a [`FileSystem`].
+//!
+//! | module | what |
+//! |---|---|
+//! | `abi` | the kernel's structures |
+//! | `decode`, `args` | a request as an operation |
+//! | `filesystem`, `reply`, `errno` | the seam: what a file system is asked and answers |
+//! | `dispatch` | from one to the other |
+//! | `call`, `interrupt` | a request on its way: answered once, interruptible |
+//! | `init` | what kernel and mount agree on |
+//! | `device`, `readers` | the classic transport and its threads |
+//! | `mount`, `options`, `guardian` | mounting, unmounting, and cleaning up after a death |
+//! | `session`, `notify` | a mount's life, and notifications |
+//!
+//! What must stay true: no request is left without an answer, and no application hangs for longer than the deadline.
+//! Everything from `decode` to `interrupt` knows no transport; another one brings its own [`call::Channel`] and
+//! threads.
+
+mod abi;
+mod args;
+mod call;
+mod decode;
+mod device;
+mod dispatch;
+mod errno;
+mod filesystem;
+mod guardian;
+mod init;
+mod interrupt;
+mod mount;
+mod notify;
+mod options;
+mod readers;
+mod reply;
+mod session;
+
+pub use args::{
+    CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, LockKind, Mknod, Open, Read, Release, Rename,
+    SetAttr, SetTime, SetXattr, Timestamp, Write,
+};
+pub use call::Reply;
+pub use errno::{Errno, Result};
+pub use filesystem::{FileSystem, ROOT, Request};
+pub use init::{Config, Features, Negotiated};
+pub use interrupt::{Interrupt, Registration};
+pub use mount::{MountError, clear_dead, unmount};
+pub use notify::Notifier;
+pub use options::{BadOption, MountOptions};
+pub use reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs};
+pub use session::{Session, SessionHandle};

@@ -1,0 +1,299 @@
+//! Mounting and unmounting, as root by system call and otherwise through `fusermount3`.
+//!
+//! What must stay true: nothing here asks the file system at the mount point anything once it is mounted, for the
+//! thread that would answer may be the one that asks.
+
+use std::{
+    ffi::CString,
+    fs::{self, File},
+    io::{self, IoSliceMut, Read},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    io::Errno as Os,
+    mount::{self as sys, FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags},
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+        recvmsg, socketpair,
+    },
+    process::{getegid, geteuid},
+};
+
+use crate::{device::DEV_FUSE, guardian::Guardian, options::MountOptions};
+
+const FUSERMOUNT: &str = "fusermount3";
+
+/// Why mounting or unmounting failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// No `/dev/fuse`.
+    #[error(
+        "cannot open {DEV_FUSE}: {0}; load the kernel module (`modprobe fuse`), or give the container the device"
+    )]
+    Device(#[source] io::Error),
+    /// The mount point is not a directory that can be used.
+    #[error("cannot use {0} as a mount point: {1}")]
+    Mountpoint(PathBuf, #[source] io::Error),
+    /// The kernel refused.
+    #[error("cannot mount on {0}: {1}")]
+    Refused(PathBuf, #[source] io::Error),
+    /// Something has files open there, or stands in it.
+    #[error("{0} is busy: close what is open in it, or unmount it lazily")]
+    Busy(PathBuf),
+    /// The kernel refused to unmount.
+    #[error("cannot unmount {0}: {1}")]
+    Unmount(PathBuf, #[source] io::Error),
+    /// `fusermount3`, which mounts for users, failed.
+    #[error("fusermount3 failed for {0}: {1}")]
+    Fusermount(PathBuf, String),
+    /// `fusermount3` could not be run.
+    #[error("cannot run fusermount3, which mounts for users other than root: {0}; install the package fuse3")]
+    NoFusermount(#[source] io::Error),
+    /// The kernel's protocol is older than what this crate speaks.
+    #[error("the kernel speaks FUSE {0}.{1}; 7.23 (Linux 3.15) or newer is needed")]
+    Protocol(u32, u32),
+    /// The first exchange failed.
+    #[error("the kernel did not finish the mount on {0}: {1}")]
+    Handshake(PathBuf, #[source] io::Error),
+    /// Threads or descriptors are short.
+    #[error("cannot serve {0}: {1}")]
+    Serve(PathBuf, #[source] io::Error),
+}
+
+/// A mount that exists. Dropped, it is unmounted lazily, unless it is gone already.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    mountpoint: PathBuf,
+    /// Minor device number: the connection's name in `/sys`. 0 if it could not be found out.
+    pub(crate) connection: u32,
+    gone: bool,
+    /// After `Drop` has unmounted, this drops, too.
+    _guardian: Guardian,
+}
+
+impl Mount {
+    /// Mounts on `mountpoint` and answers the descriptor to serve it by.
+    pub(crate) fn new(mountpoint: &Path, options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
+        clear_dead(mountpoint)?;
+        let unusable = |why| MountError::Mountpoint(mountpoint.into(), why);
+        let mountpoint = &fs::canonicalize(mountpoint).map_err(unusable)?;
+        let helper = find_fusermount();
+        let guardian = Guardian::start(mountpoint, helper.as_deref())
+            .map_err(|why| MountError::Serve(mountpoint.into(), why))?;
+        let fd = match mount_directly(mountpoint, options) {
+            Err(MountError::Refused(_, why)) if why.kind() == io::ErrorKind::PermissionDenied => {
+                mount_by_helper(mountpoint, options)?
+            }
+            other => other?,
+        };
+        let connection = connection_of(mountpoint).unwrap_or(0);
+        Ok((Self { mountpoint: mountpoint.into(), connection, gone: false, _guardian: guardian }, fd))
+    }
+
+    pub(crate) fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Takes note that somebody unmounted it.
+    pub(crate) fn set_gone(&mut self) {
+        self.gone = true;
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !self.gone
+            && let Err(why) = unmount(&self.mountpoint, true)
+        {
+            tracing::warn!("{why}");
+        }
+    }
+}
+
+fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let device = File::options().read(true).write(true).open(DEV_FUSE).map_err(MountError::Device)?;
+    let fd = OwnedFd::from(device);
+    let data = options.kernel_data(fd.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
+    let kind = if options.subtype.is_empty() { "fuse".into() } else { format!("fuse.{}", options.subtype) };
+    let refused = |why: io::Error| MountError::Refused(mountpoint.into(), why);
+    let data = CString::new(data).map_err(|why| refused(why.into()))?;
+    sys::mount(options.fsname.as_str(), mountpoint, kind, options.flags(), data.as_c_str())
+        .map_err(|why| refused(why.into()))?;
+    Ok(fd)
+}
+
+fn find_fusermount() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    std::env::split_paths(&path).map(|folder| folder.join(FUSERMOUNT)).find(|file| file.is_file())
+}
+
+/// `fusermount3` mounts and sends the descriptor over a socket, here its standard input.
+fn mount_by_helper(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let failed = |what: String| MountError::Fusermount(mountpoint.into(), what);
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|why| failed(why.to_string()))?;
+    let mut helper = Command::new(FUSERMOUNT)
+        .arg("-o")
+        .arg(options.fusermount_options())
+        .arg("--")
+        .arg(mountpoint)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(theirs))
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(MountError::NoFusermount)?;
+    let fd = receive_descriptor(&ours);
+    let mut complaint = String::new();
+    if let Some(mut stderr) = helper.stderr.take() {
+        let _ = stderr.read_to_string(&mut complaint);
+    }
+    let status = helper.wait().map_err(|why| failed(why.to_string()))?;
+    match fd {
+        Ok(Some(fd)) if status.success() => Ok(fd),
+        Err(why) => Err(failed(why.to_string())),
+        _ => Err(failed(complaint.trim().trim_start_matches("fusermount3: ").to_owned())),
+    }
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(_) => break,
+            Err(Os::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(fds.last())
+}
+
+/// Unmounts what is mounted on `mountpoint`; `lazy` takes it out of sight at once and ends it when its last open file
+/// is closed.
+///
+/// # Errors
+/// [`MountError::Busy`] if it is in use and `lazy` is not set.
+pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match sys::unmount(mountpoint, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Os::BUSY) => Err(MountError::Busy(mountpoint.into())),
+        Err(Os::PERM) => unmount_by_helper(mountpoint, lazy),
+        Err(why) => Err(MountError::Unmount(mountpoint.into(), why.into())),
+    }
+}
+
+fn unmount_by_helper(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
+    let lazily: &[&str] = if lazy { &["-z"] } else { &[] };
+    let helper = Command::new(FUSERMOUNT).arg("-u").args(lazily).arg("--").arg(mountpoint).output();
+    let output = helper.map_err(MountError::NoFusermount)?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        Ok(())
+    } else if complaint.contains("busy") {
+        Err(MountError::Busy(mountpoint.into()))
+    } else {
+        Err(MountError::Fusermount(mountpoint.into(), complaint.trim().into()))
+    }
+}
+
+/// Unmounts what is left at `mountpoint` of servers that died ("Transport endpoint is not connected"); `true` if
+/// there was something.
+pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
+    let mut found = false;
+    // Several may be stacked.
+    for _ in 0..16 {
+        match rustix::fs::statfs(mountpoint) {
+            Err(Os::NOTCONN | Os::CONNABORTED) => {
+                tracing::warn!("{} is a dead mount, it is cleared", mountpoint.display());
+                unmount(mountpoint, true)?;
+                found = true;
+            }
+            _ => break,
+        }
+    }
+    Ok(found)
+}
+
+/// Minor device number of the topmost mount on `mountpoint`, an absolute path without symbolic links.
+fn connection_of(mountpoint: &Path) -> Option<u32> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mut found = None;
+    for line in mounts.split(|byte| *byte == b'\n') {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let (device, at) = (fields.next(), fields.nth(1));
+        if at.is_some_and(|at| unescape(at) == mountpoint.as_os_str().as_bytes()) {
+            let device = std::str::from_utf8(device?).ok()?;
+            found = device.split_once(':')?.1.parse().ok();
+        }
+    }
+    found
+}
+
+/// `mountinfo` writes blanks and backslashes as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..3).and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
+        match (first, code) {
+            (b'\\', Some(byte)) => {
+                out.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Cuts the connection: every request that waits fails, and every later one. Needs the user who mounted, or root.
+pub(crate) fn abort(connection: u32) -> io::Result<()> {
+    match fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1") {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => abort_privately(connection),
+        other => other,
+    }
+}
+
+/// Where nobody mounted the control file system, root can have one that no path leads to.
+fn abort_privately(connection: u32) -> io::Result<()> {
+    let context = sys::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    sys::fsconfig_create(&context)?;
+    let control = sys::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    let path = format!("{connection}/abort");
+    let file = rustix::fs::openat(&control, path, rustix::fs::OFlags::WRONLY, rustix::fs::Mode::empty())?;
+    rustix::io::write(&file, b"1")?;
+    Ok(())
+}
+
+/// Sets the read-ahead of a mount, which the kernel otherwise limits to 128 KiB. Needs root.
+pub(crate) fn set_read_ahead(connection: u32, kib: u32) -> io::Result<()> {
+    fs::write(format!("/sys/class/bdi/0:{connection}/read_ahead_kb"), kib.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_paths_are_unescaped() {
+        assert_eq!(unescape(b"/a\\040b\\134c"), b"/a b\\c");
+        assert_eq!(unescape(b"/a\\"), b"/a\\");
+        assert_eq!(unescape(b"/a\\9zz"), b"/a\\9zz");
+    }
+}

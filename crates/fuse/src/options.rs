@@ -1,0 +1,145 @@
+//! Mount options: what `-o` takes.
+//!
+//! What must stay true: an option that nobody understands is an error, not a silence.
+
+use rustix::mount::MountFlags;
+
+/// How a mount point is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What `df` and `mount` show as the source.
+    pub fsname: String,
+    /// What stands behind `fuse.` as the type.
+    pub subtype: String,
+    /// Other users may enter.
+    pub allow_other: bool,
+    /// The kernel checks permissions.
+    pub default_permissions: bool,
+    /// Largest READ in bytes, if it shall be less than the largest WRITE.
+    pub max_read: Option<u32>,
+    flags: MountFlags,
+}
+
+/// An option that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "unknown mount option `{0}`; known are the general ones of mount(8) and allow_other, default_permissions, fsname=, subtype=, max_read="
+)]
+pub struct BadOption(String);
+
+/// Options that are a flag of mount(2), and whether they set or clear it.
+const FLAGS: [(&str, MountFlags, bool); 18] = [
+    ("ro", MountFlags::RDONLY, true),
+    ("rw", MountFlags::RDONLY, false),
+    ("nosuid", MountFlags::NOSUID, true),
+    ("suid", MountFlags::NOSUID, false),
+    ("nodev", MountFlags::NODEV, true),
+    ("dev", MountFlags::NODEV, false),
+    ("noexec", MountFlags::NOEXEC, true),
+    ("exec", MountFlags::NOEXEC, false),
+    ("sync", MountFlags::SYNCHRONOUS, true),
+    ("async", MountFlags::SYNCHRONOUS, false),
+    ("dirsync", MountFlags::DIRSYNC, true),
+    ("noatime", MountFlags::NOATIME, true),
+    ("atime", MountFlags::NOATIME, false),
+    ("nodiratime", MountFlags::NODIRATIME, true),
+    ("diratime", MountFlags::NODIRATIME, false),
+    ("relatime", MountFlags::RELATIME, true),
+    ("norelatime", MountFlags::RELATIME, false),
+    ("strictatime", MountFlags::STRICTATIME, true),
+];
+
+impl MountOptions {
+    /// Options for a source named `fsname`, of type `fuse.subtype`: the kernel checks permissions, setuid and devices
+    /// have no effect, and nobody else may enter.
+    pub fn new(fsname: impl Into<String>, subtype: impl Into<String>) -> Self {
+        Self {
+            fsname: fsname.into(),
+            subtype: subtype.into(),
+            allow_other: false,
+            default_permissions: true,
+            max_read: None,
+            flags: MountFlags::NOSUID | MountFlags::NODEV,
+        }
+    }
+
+    /// Takes over what stands behind `-o`, separated by commas; what comes later wins.
+    ///
+    /// # Errors
+    /// [`BadOption`] names the first that is not known.
+    pub fn apply(&mut self, options: &str) -> Result<(), BadOption> {
+        options.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+    }
+
+    fn apply_one(&mut self, option: &str) -> Result<(), BadOption> {
+        if let Some((_, flag, on)) = FLAGS.iter().find(|(name, ..)| *name == option) {
+            self.flags.set(*flag, *on);
+            return Ok(());
+        }
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match (name, value) {
+            ("allow_other", "") => self.allow_other = true,
+            ("default_permissions", "") => self.default_permissions = true,
+            ("fsname", value) => value.clone_into(&mut self.fsname),
+            ("subtype", value) => value.clone_into(&mut self.subtype),
+            ("max_read", value) => {
+                self.max_read = Some(value.parse().map_err(|_| BadOption(option.into()))?);
+            }
+            // What other tools leave in fstab lines, and what is always so here.
+            (
+                "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nofail" | "_netdev"
+                | "nonempty" | "auto_unmount",
+                "",
+            ) => {}
+            (name, _) if name.starts_with("x-") || name.starts_with("comment") => {}
+            _ => return Err(BadOption(option.into())),
+        }
+        Ok(())
+    }
+
+    /// Whether nothing may be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.flags.contains(MountFlags::RDONLY)
+    }
+
+    /// Mounts read-only, or not.
+    pub fn set_read_only(&mut self, on: bool) {
+        self.flags.set(MountFlags::RDONLY, on);
+    }
+
+    pub(crate) fn flags(&self) -> MountFlags {
+        self.flags
+    }
+
+    /// What mount(2) hands to the kernel's FUSE.
+    pub(crate) fn kernel_data(&self, fd: i32, uid: u32, gid: u32) -> String {
+        let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}");
+        for option in self.fuse_options() {
+            data.push(',');
+            data.push_str(&option);
+        }
+        data
+    }
+
+    /// What `fusermount3 -o` takes.
+    pub(crate) fn fusermount_options(&self) -> String {
+        let escape = |text: &str| text.replace('\\', "\\\\").replace(',', "\\,");
+        let mut all =
+            vec![format!("fsname={}", escape(&self.fsname)), format!("subtype={}", escape(&self.subtype))];
+        all.extend(self.fuse_options());
+        let set = FLAGS.iter().filter(|(_, flag, on)| *on && self.flags.contains(*flag));
+        // It knows no atime options beyond noatime, and sets nosuid and nodev itself.
+        let known = set.filter(|(name, ..)| {
+            matches!(*name, "ro" | "nosuid" | "nodev" | "noexec" | "sync" | "dirsync" | "noatime")
+        });
+        all.extend(known.map(|(name, ..)| (*name).to_owned()));
+        all.join(",")
+    }
+
+    fn fuse_options(&self) -> impl Iterator<Item = String> {
+        let allow_other = self.allow_other.then(|| "allow_other".to_owned());
+        let permissions = self.default_permissions.then(|| "default_permissions".to_owned());
+        let max_read = self.max_read.map(|bytes| format!("max_read={bytes}"));
+        [allow_other, permissions, max_read].into_iter().flatten()
+    }
+}

@@ -1,0 +1,242 @@
+//! A mount from its first exchange with the kernel to its end.
+//!
+//! What must stay true: [`Session::run`] returns after the mount is gone, whatever handlers still hang in, and the
+//! mount point is free then.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    abi::opcode,
+    call::{Call, Calls, Channel},
+    decode::Message,
+    device::{Device, Received},
+    errno::Errno,
+    filesystem::FileSystem,
+    init::{Config, Negotiated},
+    mount::{self, Mount, MountError},
+    notify::Notifier,
+    options::MountOptions,
+    readers::Readers,
+    reply::Wire,
+};
+
+/// A mounted file system that is not served yet. Dropped, it is unmounted.
+pub struct Session {
+    fs: Arc<dyn FileSystem>,
+    config: Config,
+    negotiated: Negotiated,
+    calls: Arc<Calls>,
+    readers: Arc<Readers>,
+    notifier: Notifier,
+    mount: Mount,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("mount", &self.mount).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Mounts `fs` on `mountpoint` and agrees with the kernel on what it can do. A dead mount there is cleared first.
+    ///
+    /// Forks a small process that unmounts if this one dies, so daemonise before, not after.
+    pub fn mount(
+        fs: Arc<dyn FileSystem>,
+        mountpoint: &Path,
+        options: &MountOptions,
+        config: Config,
+    ) -> Result<Self, MountError> {
+        let (mount, fd) = Mount::new(mountpoint, options)?;
+        let calls = Arc::new(Calls::default());
+        let device = Device::new(fd, Arc::clone(&calls));
+        let device = Arc::new(device);
+        let negotiated = handshake(&*fs, &device, &config, mount.mountpoint())?;
+        if let Some(kib) = config.read_ahead_kb
+            && let Err(why) = mount::set_read_ahead(mount.connection, kib)
+        {
+            tracing::info!("read-ahead stays at the kernel's default: {why}");
+        }
+        let notifier = Notifier::new(Arc::clone(&device) as Arc<dyn Channel>);
+        let devices = clone_devices(device, config.idle_readers.max(2));
+        let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
+        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount })
+    }
+
+    /// What the kernel agreed to.
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// Something to end it with and to tell the kernel about changes, from other threads.
+    pub fn handle(&self) -> SessionHandle {
+        SessionHandle {
+            readers: Arc::clone(&self.readers),
+            notifier: self.notifier.clone(),
+            mountpoint: self.mount.mountpoint().into(),
+            connection: self.mount.connection,
+        }
+    }
+
+    /// Serves until it is unmounted, by whomever. Operations that still run then are interrupted and waited for as
+    /// long as [`Config::grace`] says.
+    pub fn run(mut self) -> Result<(), MountError> {
+        let serve = |why| MountError::Serve(self.mount.mountpoint().into(), why);
+        let (alive, ended) = mpsc::channel();
+        let watchdog = match self.config.deadline {
+            Some(deadline) => Some(watch(&self.calls, &self.readers, deadline, ended).map_err(serve)?),
+            None => None,
+        };
+        self.readers.start();
+        self.readers.wait_gone(None);
+        self.mount.set_gone();
+        self.calls.interrupt_all();
+        let left = self.readers.wait_ended(self.config.grace);
+        if left > 0 {
+            tracing::warn!(
+                "{} is unmounted; {left} operations still hang and are left",
+                self.mount.mountpoint().display()
+            );
+        }
+        drop(alive);
+        if let Some(watchdog) = watchdog {
+            let _ = watchdog.join();
+        }
+        self.fs.destroy();
+        Ok(())
+    }
+}
+
+/// Answers EIO to operations that take longer than `deadline`, until the other end of `ended` drops.
+fn watch(
+    calls: &Arc<Calls>,
+    readers: &Arc<Readers>,
+    deadline: Duration,
+    ended: mpsc::Receiver<()>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let tick = (deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    let (calls, readers) = (Arc::clone(calls), Arc::clone(readers));
+    thread::Builder::new().name("fuse-watchdog".into()).spawn(move || {
+        while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
+            readers.give_up(calls.expire(deadline));
+        }
+    })
+}
+
+/// Reads INIT and answers it.
+fn handshake(
+    fs: &dyn FileSystem,
+    device: &Arc<Device>,
+    config: &Config,
+    mountpoint: &Path,
+) -> Result<Negotiated, MountError> {
+    let failed = |why: io::Error| MountError::Handshake(mountpoint.into(), why);
+    let mut buffer = vec![0; crate::abi::HEADER_ROOM * 4];
+    let size = loop {
+        match device.receive(&mut buffer) {
+            Received::Request(size) => break size,
+            Received::Nothing => {}
+            Received::Gone => return Err(failed(io::ErrorKind::NotConnected.into())),
+        }
+    };
+    let message = Message::parse(&buffer[..size]).map_err(|why| failed(io::Error::other(why)))?;
+    if message.header.opcode != opcode::INIT {
+        return Err(failed(io::Error::other("the kernel did not start with INIT")));
+    }
+    let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
+    let negotiated = match Negotiated::agree(&message.init(), config) {
+        Ok(negotiated) => negotiated,
+        Err((major, minor)) => {
+            call.answer(Err::<(), _>(Errno(libc::EPROTO)));
+            return Err(MountError::Protocol(major, minor));
+        }
+    };
+    if let Err(errno) = fs.init(&negotiated) {
+        call.answer(Err::<(), _>(errno));
+        return Err(failed(io::Error::from_raw_os_error(errno.0)));
+    }
+    call.answer(Ok(Wire(negotiated.reply(config))));
+    Ok(negotiated)
+}
+
+/// A descriptor for each of the first readers; further ones share them. One serves all if the kernel gives no more.
+fn clone_devices(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
+    let mut devices = vec![first];
+    while devices.len() < count {
+        match devices[0].duplicate() {
+            Ok(device) => devices.push(Arc::new(device)),
+            Err(why) => {
+                tracing::info!("all FUSE threads share one descriptor: {why}");
+                break;
+            }
+        }
+    }
+    devices
+}
+
+/// Ends a session from outside, and tells the kernel about changes. Cheap to clone.
+#[derive(Clone)]
+pub struct SessionHandle {
+    readers: Arc<Readers>,
+    notifier: Notifier,
+    mountpoint: PathBuf,
+    connection: u32,
+}
+
+impl std::fmt::Debug for SessionHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionHandle").field("mountpoint", &self.mountpoint).finish_non_exhaustive()
+    }
+}
+
+impl SessionHandle {
+    /// Notifications to the kernel.
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    /// Where it is mounted, absolute.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Unmounts, if nothing uses it; then [`Session::run`] returns.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] if something does.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        if self.is_gone() { Ok(()) } else { mount::unmount(&self.mountpoint, false) }
+    }
+
+    /// Ends it in any case: unmounts, lazily if it is in use, and if `grace` later something still uses it, cuts the
+    /// connection, so that whatever waits there gets an error.
+    pub fn shutdown(&self, grace: Duration) -> Result<(), MountError> {
+        match self.unmount() {
+            Err(MountError::Busy(_)) => mount::unmount(&self.mountpoint, true)?,
+            other => return other,
+        }
+        if !self.readers.wait_gone(Some(Instant::now() + grace)) {
+            self.abort().map_err(|why| MountError::Unmount(self.mountpoint.clone(), why))?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an error.
+    pub fn abort(&self) -> io::Result<()> {
+        if self.is_gone() { Ok(()) } else { mount::abort(self.connection) }
+    }
+
+    /// Whether the mount has ended.
+    pub fn is_gone(&self) -> bool {
+        self.readers.wait_gone(Some(Instant::now()))
+    }
+}

@@ -48,6 +48,8 @@ pub struct StoreConfig {
     pub secret_key: Secret,
     /// Token of temporary credentials.
     pub session_token: Secret,
+    /// Region of the bucket if its address does not tell (`AWS_REGION`); empty for the driver's default.
+    pub region: String,
     /// Storage class of new objects, empty for the bucket's default.
     pub storage_class: String,
     /// Volume name: keys start with `<name>/`. Empty for no prefix.
@@ -96,9 +98,9 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 0,
-            give_up: Duration::from_secs(300),
-            get_timeout: Duration::from_secs(60),
-            put_timeout: Duration::from_secs(60),
+            give_up: Duration::from_mins(5),
+            get_timeout: Duration::from_mins(1),
+            put_timeout: Duration::from_mins(1),
             first_pause: Duration::from_millis(100),
             max_pause: Duration::from_secs(10),
         }

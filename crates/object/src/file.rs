@@ -24,10 +24,11 @@ use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use sluice_types::{Rng, Time};
 
-use crate::store::{ObjectError, ObjectMeta, ObjectStore};
+use crate::{
+    offload::offload,
+    store::{ObjectError, ObjectMeta, ObjectStore},
+};
 
-/// Transfers up to this many bytes run on the calling thread.
-const INLINE_BYTES: u64 = 128 * 1024;
 /// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
 const TEMPORARY_BASE: usize = 200;
 
@@ -75,15 +76,15 @@ impl ObjectStore for FileStore {
         key: &'a str,
         range: Option<Range<u64>>,
     ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
-        let small = range.as_ref().is_some_and(|range| range.end.saturating_sub(range.start) <= INLINE_BYTES);
+        let bytes = range.as_ref().map_or(u64::MAX, |range| range.end.saturating_sub(range.start));
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
-        Box::pin(run(small, move || inner.read(&owned, range)))
+        Box::pin(offload(bytes, move || inner.read(&owned, range)))
     }
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
-        let small = !self.0.sync && data.len() as u64 <= INLINE_BYTES;
+        let bytes = if self.0.sync { u64::MAX } else { data.len() as u64 };
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
-        Box::pin(run(small, move || {
+        Box::pin(offload(bytes, move || {
             inner.write(&owned, &data).map_err(|error| inner.failed("write", &owned, &error))
         }))
     }
@@ -112,31 +113,11 @@ impl ObjectStore for FileStore {
             let Some(directory) = waiting.pop() else { return Ok(None) };
             let inner = Arc::clone(&self.0);
             let wanted = prefix.to_owned();
-            let (objects, deeper) = run(false, move || inner.scan(&directory, &wanted)).await?;
+            let (objects, deeper) = offload(u64::MAX, move || inner.scan(&directory, &wanted)).await?;
             waiting.extend(deeper);
             Ok(Some((stream::iter(objects.into_iter().map(Ok)), waiting)))
         });
         walk.try_flatten().boxed()
-    }
-}
-
-/// Runs `work` here when it is `small` or there is no runtime, else on a blocking thread.
-async fn run<T, F>(small: bool, work: F) -> Result<T, ObjectError>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, ObjectError> + Send + 'static,
-{
-    let runtime = if small { None } else { tokio::runtime::Handle::try_current().ok() };
-    match runtime {
-        None => work(),
-        Some(runtime) => runtime.spawn_blocking(work).await.unwrap_or_else(|failure| {
-            Err(ObjectError::Unavailable {
-                action: "run",
-                key: "a file operation".into(),
-                store: "file".into(),
-                reason: failure.to_string(),
-            })
-        }),
     }
 }
 

@@ -6,15 +6,22 @@
 mod compress;
 mod config;
 pub mod crypto;
+mod drivers;
 mod file;
 pub mod layers;
 mod mem;
+mod offload;
 mod open;
+mod place;
+mod probe;
+mod remote;
 mod store;
 
 pub use compress::{CodecError, Compression};
 pub use config::{Encryption, Limits, RetryPolicy, Secret, StoreConfig};
+pub use drivers::names as driver_names;
 pub use file::FileStore;
 pub use mem::MemStore;
-pub use open::open;
+pub use open::{open, open_observed};
+pub use probe::{ensure_empty, probe};
 pub use store::{ObjectError, ObjectMeta, ObjectStore};

@@ -3,6 +3,8 @@
 //! `data/vectors.json` and the objects in `data/*vol` were written by `JuiceFS` 1.4.1. The private key was made for
 //! them alone and protects nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{fs, path::PathBuf};
 
 use aws_lc_rs::digest;

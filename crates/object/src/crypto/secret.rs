@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_only_with_its_volume() {
-        for text in ["x", "mysecret", "a rather longer secret, with ünicode"] {
+        for text in ["mysecret", "a rather longer secret, with ünicode"] {
             let stored = seal_secret(UUID, text).unwrap();
-            assert!(!stored.contains(text));
+            assert!(!stored.contains(text), "8 bytes do not turn up in base64 by chance");
             assert_ne!(stored, seal_secret(UUID, text).unwrap(), "a fresh nonce each time");
             assert_eq!(open_secret(UUID, &stored).unwrap(), text);
             let other = open_secret("00000000-7eaf-4692-b889-d9334c527967", &stored).unwrap_err();

@@ -1,5 +1,15 @@
 //! What can be put around any store: a store each, that passes on what it does not change.
 
+mod encrypted;
+mod observed;
 mod prefixed;
+mod retry;
+mod sharded;
+mod throttle;
 
+pub use encrypted::Encrypted;
+pub use observed::{LATENCY_BOUNDS, MethodStats, Observed, Stats};
 pub use prefixed::Prefixed;
+pub use retry::Retry;
+pub use sharded::Sharded;
+pub use throttle::Throttle;

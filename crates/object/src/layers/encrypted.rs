@@ -1,0 +1,100 @@
+//! Encryption at rest: every object is sealed before it leaves.
+//!
+//! What must stay true: nothing unsealed reaches the store below, and nothing unauthenticated its callers.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream::BoxStream};
+
+use crate::{
+    crypto::{CryptoError, ObjectCipher},
+    offload::offload,
+    store::{ObjectError, ObjectMeta, ObjectStore},
+};
+
+/// A store that holds sealed objects. Sizes in listings are those of the sealed ones.
+#[derive(Debug)]
+pub struct Encrypted {
+    inner: Arc<dyn ObjectStore>,
+    cipher: Arc<ObjectCipher>,
+}
+
+impl Encrypted {
+    /// `inner`, with objects sealed by `cipher`.
+    pub fn new(inner: Arc<dyn ObjectStore>, cipher: ObjectCipher) -> Self {
+        Self { inner, cipher: Arc::new(cipher) }
+    }
+
+    /// Seals or opens, off the caller's thread if there is much of it.
+    async fn work(
+        &self,
+        key: &str,
+        data: Bytes,
+        work: fn(&ObjectCipher, Bytes) -> Result<Bytes, CryptoError>,
+    ) -> Result<Bytes, ObjectError> {
+        let cipher = Arc::clone(&self.cipher);
+        let (key, store) = (key.to_owned(), self.describe());
+        offload(data.len() as u64, move || {
+            work(&cipher, data).map_err(|error| ObjectError::Corrupt {
+                key,
+                store,
+                reason: error.to_string(),
+            })
+        })
+        .await
+    }
+
+    async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
+        let sealed = self.inner.get(key, None).await?;
+        let plain = self.work(key, sealed, ObjectCipher::open).await?;
+        match range {
+            None => Ok(plain),
+            Some(range) if range.start <= range.end && range.end <= plain.len() as u64 => {
+                Ok(plain.slice(range.start as usize..range.end as usize))
+            }
+            Some(range) => Err(ObjectError::Corrupt {
+                key: key.to_owned(),
+                store: self.describe(),
+                reason: format!("it has {} bytes, {} to {} were wanted", plain.len(), range.start, range.end),
+            }),
+        }
+    }
+}
+
+impl ObjectStore for Encrypted {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn ranged(&self) -> bool {
+        false
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        Box::pin(self.read(key, range))
+    }
+
+    fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move {
+            let sealed = self.work(key, data, |cipher, plain| cipher.seal(&plain)).await?;
+            self.inner.put(key, sealed).await
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
+        self.inner.delete(key)
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {
+        self.inner.head(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
+        self.inner.list(prefix)
+    }
+}

@@ -1,0 +1,145 @@
+//! Patience with a store: a limit for each try, pauses between tries, and a time to give up.
+//!
+//! What must stay true: no call outlasts its deadline, and only what may succeed later is tried again. Dropping the
+//! call ends it at once.
+
+use std::{future::Future, ops::Range, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    future::BoxFuture,
+    stream::{BoxStream, StreamExt},
+};
+use parking_lot::Mutex;
+use sluice_types::Rng;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    config::RetryPolicy,
+    store::{ObjectError, ObjectMeta, ObjectStore},
+};
+
+/// A store that tries again.
+#[derive(Debug)]
+pub struct Retry {
+    inner: Arc<dyn ObjectStore>,
+    policy: RetryPolicy,
+    jitter: Mutex<Rng>,
+}
+
+impl Retry {
+    /// `inner`, with the patience that `policy` states.
+    pub fn new(inner: Arc<dyn ObjectStore>, policy: RetryPolicy) -> Self {
+        Self { inner, policy, jitter: Mutex::new(Rng::from_os()) }
+    }
+
+    /// Tries until it works, cannot work, or the time is over.
+    async fn patiently<T, F>(
+        &self,
+        action: &'static str,
+        key: &str,
+        limit: Duration,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, ObjectError>
+    where
+        F: Future<Output = Result<T, ObjectError>>,
+    {
+        let started = Instant::now();
+        let mut pause = self.policy.first_pause;
+        for tries in 1_u32.. {
+            let left = self.policy.give_up.saturating_sub(started.elapsed());
+            let limit = limit.min(left);
+            let error = match timeout(limit, attempt()).await {
+                Ok(Err(error @ ObjectError::Unavailable { .. })) => error,
+                Ok(result) => return result,
+                Err(_) => self.silent(action, key, limit),
+            };
+            let over = started.elapsed() + pause >= self.policy.give_up;
+            if over || tries == self.policy.attempts {
+                return Err(gave_up(error, tries, started.elapsed()));
+            }
+            tracing::warn!(%error, tries, "the object store is asked again");
+            sleep(self.jittered(pause)).await;
+            pause = (pause * 2).min(self.policy.max_pause);
+        }
+        Err(self.silent(action, key, limit))
+    }
+
+    /// Half of `pause` and a random part of the other half, so that many clients do not come back together.
+    fn jittered(&self, pause: Duration) -> Duration {
+        let half = pause / 2;
+        half + Duration::from_nanos(self.jitter.lock().below(half.as_nanos() as u64 + 1))
+    }
+
+    fn silent(&self, action: &'static str, key: &str, limit: Duration) -> ObjectError {
+        ObjectError::Unavailable {
+            action,
+            key: key.to_owned(),
+            store: self.inner.describe(),
+            reason: format!("no answer within {:.1} s", limit.as_secs_f64()),
+        }
+    }
+}
+
+fn gave_up(error: ObjectError, tries: u32, after: Duration) -> ObjectError {
+    match error {
+        ObjectError::Unavailable { action, key, store, reason } if tries > 1 => {
+            let reason = format!("{reason} (gave up after {tries} tries in {:.1} s)", after.as_secs_f64());
+            ObjectError::Unavailable { action, key, store, reason }
+        }
+        other => other,
+    }
+}
+
+impl ObjectStore for Retry {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn ranged(&self) -> bool {
+        self.inner.ranged()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        Box::pin(
+            self.patiently("read", key, self.policy.get_timeout, move || self.inner.get(key, range.clone())),
+        )
+    }
+
+    fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(
+            self.patiently("write", key, self.policy.put_timeout, move || self.inner.put(key, data.clone())),
+        )
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(self.patiently("delete", key, self.policy.put_timeout, move || self.inner.delete(key)))
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {
+        Box::pin(self.patiently("read", key, self.policy.get_timeout, move || self.inner.head(key)))
+    }
+
+    /// Waits for each object no longer than `give_up`. A listing is not begun again: part of it may be handed on
+    /// already, and the drivers themselves ask again for each page.
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
+        async_stream::stream! {
+            let mut found = self.inner.list(prefix);
+            loop {
+                match timeout(self.policy.give_up, found.next()).await {
+                    Ok(Some(meta)) => yield meta,
+                    Ok(None) => return,
+                    Err(_) => {
+                        yield Err(self.silent("list", prefix, self.policy.give_up));
+                        return;
+                    }
+                }
+            }
+        }
+        .boxed()
+    }
+}

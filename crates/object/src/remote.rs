@@ -1,0 +1,235 @@
+//! Any store that `OpenDAL` reaches.
+//!
+//! What must stay true: bytes are handed on only if they are as many as the server announced and the caller wanted,
+//! and a failure is told by who must act: the key's absence, the user's configuration, or the server's state.
+
+use std::{error::Error, ops::Range, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    future::BoxFuture,
+    stream::{BoxStream, StreamExt},
+};
+use opendal::{
+    Entry, ErrorKind, HttpTransporter, Metadata, OperationContext, Operator,
+    layers::{RetryLayer, TimeoutLayer},
+};
+use opendal_http_transport_reqwest::ReqwestTransport;
+use sluice_types::Time;
+
+use crate::{
+    config::StoreConfig,
+    drivers::Driver,
+    store::{ObjectError, ObjectMeta, ObjectStore},
+};
+
+/// Time to reach a server; a dead one should cost less than a try.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Tries for each page of a listing, which cannot be begun again once part of it is handed on.
+const PAGE_TRIES: usize = 5;
+/// A server's words in a message are cut to this many bytes.
+const WORDS: usize = 300;
+
+/// A bucket behind a server.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    operator: Operator,
+    /// The same with retries below the page cursor.
+    listing: Operator,
+    name: String,
+}
+
+impl Remote {
+    /// The bucket that `config` describes, by `driver`. Talks to nobody yet.
+    pub(crate) fn new(driver: &Driver, config: &StoreConfig) -> Result<Self, ObjectError> {
+        let refused = |reason| ObjectError::Config { store: driver.name.to_owned(), reason };
+        let place = driver.place(config).map_err(refused)?;
+        let operator = driver.build(config, &place).map_err(refused)?;
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
+            .tls_danger_accept_invalid_certs(place.is_on("tls-insecure-skip-verify"))
+            .build()
+            .map_err(|error| refused(format!("no HTTP client: {}", error.without_url())))?;
+        let transport = HttpTransporter::new(ReqwestTransport::new(client));
+        let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
+        let page = config.retry.get_timeout;
+        let listing = operator
+            .clone()
+            .layer(TimeoutLayer::new().with_timeout(page).with_io_timeout(page))
+            .layer(RetryLayer::new().with_max_times(PAGE_TRIES).with_jitter());
+        let name = format!("{}://{}/", driver.name, operator.info().name());
+        if !config.storage_class.is_empty() && !matches!(operator.info().scheme(), "s3" | "gcs") {
+            tracing::warn!(store = %name, class = %config.storage_class, "this driver cannot set a storage class");
+        }
+        Ok(Self { operator, listing, name })
+    }
+
+    fn failed(&self, action: &'static str, key: &str, error: &opendal::Error) -> ObjectError {
+        let (key, store) = (key.to_owned(), self.name.clone());
+        let words = words(error);
+        let refused = |advice: &str| ObjectError::Config {
+            store: self.name.clone(),
+            reason: format!("cannot {action} {key}: {advice} (the server says: {words})"),
+        };
+        match error.kind() {
+            _ if mentions(&words, &NO_BUCKET) => {
+                refused("there is no such bucket: create it, or correct its name")
+            }
+            ErrorKind::NotFound if action == "read" => ObjectError::NotFound { key, store },
+            ErrorKind::NotFound => {
+                refused("there is no such place: create the bucket, or correct its address")
+            }
+            ErrorKind::PermissionDenied => refused(
+                "access is refused: check the access key, the secret key and what they may do with the bucket",
+            ),
+            _ if mentions(&words, &BAD_KEY) => {
+                refused("the keys are refused: check access key, secret key and token")
+            }
+            _ if mentions(&words, &ELSEWHERE) => {
+                refused("the bucket is in another region: correct its address")
+            }
+            ErrorKind::ConfigInvalid | ErrorKind::Unsupported => refused("the configuration is refused"),
+            ErrorKind::RangeNotSatisfied => ObjectError::Corrupt {
+                key,
+                store,
+                reason: "it ends before the bytes that were wanted".into(),
+            },
+            _ => ObjectError::Unavailable { action, key, store, reason: words },
+        }
+    }
+
+    async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
+        let wanted = range.as_ref().map(|range| range.end.saturating_sub(range.start));
+        if wanted == Some(0) {
+            return Ok(Bytes::new());
+        }
+        let read = match range {
+            Some(range) => self.operator.read_with(key).range(range).await,
+            None => self.operator.read(key).await,
+        };
+        let data = read.map_err(|error| self.failed("read", key, &error))?.to_bytes();
+        match wanted {
+            Some(wanted) if data.len() as u64 != wanted => Err(ObjectError::Corrupt {
+                key: key.to_owned(),
+                store: self.name.clone(),
+                reason: format!("{wanted} bytes were wanted, {} are there", data.len()),
+            }),
+            _ => Ok(data),
+        }
+    }
+}
+
+const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"];
+const BAD_KEY: [&str; 5] =
+    ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthenticationFailed"];
+const ELSEWHERE: [&str; 3] =
+    ["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"];
+
+fn mentions(words: &str, codes: &[&str]) -> bool {
+    codes.iter().any(|code| words.contains(code))
+}
+
+/// What the server said and what lies below it. The request's address stays out: it may be signed.
+fn words(error: &opendal::Error) -> String {
+    let mut words = error.message().trim().to_owned();
+    let mut cause: Option<&dyn Error> = error.source();
+    while let Some(inner) = cause {
+        let text = inner.to_string();
+        if !words.contains(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = inner.source();
+    }
+    if words.is_empty() {
+        words = error.kind().to_string();
+    }
+    let end = (0..=WORDS.min(words.len())).rev().find(|at| words.is_char_boundary(*at)).unwrap_or(0);
+    words.truncate(end);
+    words
+}
+
+impl ObjectStore for Remote {
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn ranged(&self) -> bool {
+        true
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        Box::pin(self.read(key, range))
+    }
+
+    fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move {
+            self.operator.write(key, data).await.map_err(|error| self.failed("write", key, &error))?;
+            Ok(())
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move {
+            match self.operator.delete(key).await {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed("delete", key, &error)),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {
+        Box::pin(async move {
+            let meta = self.operator.stat(key).await.map_err(|error| self.failed("read", key, &error))?;
+            Ok(described(key.to_owned(), &meta))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
+        // Stores with real directories only list those.
+        let directory = prefix.rfind('/').map_or("/", |slash| &prefix[..=slash]);
+        let object = move |entry: Entry| {
+            let (key, meta) = entry.into_parts();
+            (meta.is_file() && key.starts_with(prefix)).then(|| described(key, &meta))
+        };
+        async_stream::stream! {
+            let mut lister = match self.listing.lister_with(directory).recursive(true).await {
+                Ok(lister) => lister,
+                Err(error) if missing_directory(&error) => return,
+                Err(error) => {
+                    yield Err(self.failed("list", prefix, &error));
+                    return;
+                }
+            };
+            while let Some(entry) = lister.next().await {
+                match entry {
+                    Ok(entry) => if let Some(meta) = object(entry) { yield Ok(meta) },
+                    Err(error) if missing_directory(&error) => return,
+                    Err(error) => {
+                        yield Err(self.failed("list", prefix, &error));
+                        return;
+                    }
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A directory that is not there holds nothing; a missing bucket is something else.
+fn missing_directory(error: &opendal::Error) -> bool {
+    error.kind() == ErrorKind::NotFound && !mentions(&words(error), &NO_BUCKET)
+}
+
+fn described(key: String, meta: &Metadata) -> ObjectMeta {
+    let modified = meta.last_modified().map(|time| {
+        let since = time.into_inner();
+        Time { sec: since.as_second(), nsec: since.subsec_nanosecond().unsigned_abs() }
+    });
+    ObjectMeta { key, size: meta.content_length(), modified }
+}

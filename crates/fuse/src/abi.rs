@@ -86,7 +86,7 @@ layout! {
     WriteIn[40] { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
     FsyncIn[16] { fh: u64, fsync_flags: u32, padding: u32 }
     SetxattrIn[8] { size: u32, flags: u32 }
-    /// Follows [`SetxattrIn`] where SETXATTR_EXT was agreed on.
+    /// Follows [`SetxattrIn`] where `SETXATTR_EXT` was agreed on.
     SetxattrExt[8] { setxattr_flags: u32, padding: u32 }
     GetxattrIn[8] { size: u32, padding: u32 }
     FileLock[24] { start: u64, end: u64, kind: u32, pid: u32 }

@@ -1,6 +1,6 @@
 //! A request on its way: answered exactly once, by whoever comes first.
 //!
-//! What must stay true: a call is in [`Calls`] from before its handler starts until it is answered, and `answered`
+//! What must stay true: a call is in [`Calls`] from before its handler starts until it is answered, and its state
 //! decides who writes to the kernel. So the watchdog may answer a call whose handler hangs, and the handler's late
 //! answer goes nowhere.
 
@@ -9,7 +9,7 @@ use std::{
     io::{self, IoSlice},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -33,6 +33,13 @@ pub(crate) trait Channel: fmt::Debug + Send + Sync {
     fn calls(&self) -> &Calls;
 }
 
+/// Nobody runs it yet.
+const WAITING: u8 = 0;
+/// A reader runs it.
+const RUNNING: u8 = 1;
+/// The kernel has its answer.
+const ANSWERED: u8 = 2;
+
 /// A request that the kernel waits for.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -40,7 +47,7 @@ pub(crate) struct Call {
     pub(crate) opcode: u32,
     channel: Arc<dyn Channel>,
     started: Instant,
-    answered: AtomicBool,
+    state: AtomicU8,
     callbacks: Callbacks,
 }
 
@@ -52,38 +59,44 @@ impl Call {
             opcode: header.opcode,
             channel,
             started: Instant::now(),
-            answered: AtomicBool::new(false),
+            state: AtomicU8::new(WAITING),
             callbacks: Callbacks::default(),
         });
         call.channel.calls().insert(&call);
         call
     }
 
+    /// Takes it to run it; `false` if it has been answered while it waited.
+    pub(crate) fn run(&self) -> bool {
+        self.state.compare_exchange(WAITING, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// Answers; `false` if somebody else was first.
     pub(crate) fn answer(&self, result: Result<impl Answer>) -> bool {
         match result {
-            Ok(answer) => answer.send(|body| self.finish(0, body)),
-            Err(errno) => self.finish(errno.wire(), &[]),
+            Ok(answer) => answer.send(|body| self.finish(0, body) != ANSWERED),
+            Err(errno) => self.finish(errno.wire(), &[]) != ANSWERED,
         }
     }
 
-    fn finish(&self, error: i32, body: &[&[u8]]) -> bool {
-        if self.answered.swap(true, Ordering::AcqRel) {
-            return false;
+    /// Answers unless that has been done, and says in which state it was.
+    fn finish(&self, error: i32, body: &[&[u8]]) -> u8 {
+        let before = self.state.swap(ANSWERED, Ordering::AcqRel);
+        if before == ANSWERED {
+            return before;
         }
         self.channel.calls().remove(self.unique);
         self.callbacks.clear();
-        if let Err(why) = send(&*self.channel, self.unique, error, body) {
-            match why.raw_os_error() {
-                // The kernel gave it up meanwhile, or the mount is gone.
-                Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED) => {}
-                _ => tracing::error!(
-                    "the kernel refused the answer to FUSE operation {}, its caller gets an error: {why}",
-                    self.opcode
-                ),
-            }
+        // ENOENT: the kernel gave it up meanwhile. The others: the mount is gone.
+        if let Err(why) = send(&*self.channel, self.unique, error, body)
+            && !matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED))
+        {
+            tracing::error!(
+                "the kernel refused the answer to FUSE operation {}, its caller gets an error: {why}",
+                self.opcode
+            );
         }
-        true
+        before
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
@@ -181,19 +194,19 @@ impl Calls {
 
     /// Answers EIO to all calls older than `deadline` and says how many handlers are thereby left to themselves.
     pub(crate) fn expire(&self, deadline: Duration) -> usize {
-        let expired = self.collect(|call| call.has_deadline() && call.started.elapsed() >= deadline);
-        let mut count = 0;
-        for call in expired {
-            if call.answer(Err::<(), _>(Errno::EIO)) {
-                count += 1;
+        let mut abandoned = 0;
+        for call in self.collect(|call| call.has_deadline() && call.started.elapsed() >= deadline) {
+            let before = call.finish(Errno::EIO.wire(), &[]);
+            if before != ANSWERED {
                 tracing::warn!(
-                    "FUSE operation {} took longer than {deadline:?}, its caller got an I/O error",
+                    "FUSE operation {} took over {deadline:?}, its caller got an I/O error",
                     call.opcode
                 );
             }
+            abandoned += usize::from(before == RUNNING);
             call.callbacks.trigger();
         }
-        count
+        abandoned
     }
 
     fn collect(&self, wanted: impl Fn(&Call) -> bool) -> Vec<Arc<Call>> {
@@ -202,5 +215,113 @@ impl Calls {
             found.extend(shard.lock().values().filter(|call| wanted(call)).cloned());
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::Interrupt;
+
+    /// Keeps what was sent.
+    #[derive(Debug, Default)]
+    struct Sink {
+        sent: Mutex<Vec<Vec<u8>>>,
+        calls: Calls,
+    }
+
+    impl Channel for Sink {
+        fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+            self.sent.lock().push(pieces.iter().flat_map(|piece| piece.to_vec()).collect());
+            Ok(())
+        }
+
+        fn calls(&self) -> &Calls {
+            &self.calls
+        }
+    }
+
+    fn call(sink: &Arc<Sink>, unique: u64, opcode: u32) -> Arc<Call> {
+        let header = InHeader { unique, opcode, ..InHeader::default() };
+        Call::begin(Arc::clone(sink) as Arc<dyn Channel>, &header)
+    }
+
+    #[test]
+    fn a_call_is_answered_once() {
+        let sink = Arc::<Sink>::default();
+        let call = call(&sink, 4, opcode::READ);
+        assert!(call.answer(Ok(bytes::Bytes::from_static(b"data"))));
+        assert!(!call.answer(Err::<(), _>(Errno::EIO)));
+        drop(Reply(call));
+        let sent = sink.sent.lock();
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0], [&20_u32.to_ne_bytes()[..], &[0; 4], &4_u64.to_ne_bytes(), b"data"].concat());
+    }
+
+    #[test]
+    fn a_dropped_reply_is_an_error() {
+        let sink = Arc::<Sink>::default();
+        drop(Reply(call(&sink, 4, opcode::SETLKW)));
+        assert_eq!(sink.sent.lock()[0][4..8], (-libc::EIO).to_ne_bytes());
+    }
+
+    #[test]
+    fn what_is_no_errno_becomes_one() {
+        let sink = Arc::<Sink>::default();
+        for (unique, errno) in [(2, 0), (4, -5), (6, 512)] {
+            call(&sink, unique, opcode::READ).answer(Err::<(), _>(Errno(errno)));
+        }
+        assert!(sink.sent.lock().iter().all(|reply| reply[4..8] == (-libc::EIO).to_ne_bytes()));
+    }
+
+    #[test]
+    fn only_running_calls_are_abandoned_and_locks_never() {
+        let sink = Arc::<Sink>::default();
+        let (parked, running) = (call(&sink, 2, opcode::READ), call(&sink, 4, opcode::READ));
+        let lock = call(&sink, 6, opcode::SETLKW);
+        assert!(running.run() && lock.run());
+        assert_eq!(sink.calls.expire(Duration::from_hours(1)), 0);
+        assert_eq!(sink.calls.expire(Duration::ZERO), 1);
+        assert!(!parked.run(), "it has its answer, nobody must run it");
+        assert!(running.is_interrupted() && !lock.is_interrupted());
+        assert_eq!(sink.sent.lock().len(), 2);
+    }
+
+    #[test]
+    fn interrupts_run_callbacks_once() {
+        let sink = Arc::<Sink>::default();
+        let count = Arc::new(AtomicUsize::new(0));
+        let add = |count: &Arc<AtomicUsize>| {
+            let count = Arc::clone(count);
+            move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let call = call(&sink, 2, opcode::READ);
+        let interrupt = Interrupt::new(&call);
+        let kept = interrupt.on_interrupt(add(&count));
+        drop(interrupt.on_interrupt(add(&count)));
+        assert!(!sink.calls.interrupt(4), "no such call");
+        assert!(sink.calls.interrupt(2) && sink.calls.interrupt(2));
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        let late = interrupt.on_interrupt(add(&count));
+        assert_eq!(count.load(Ordering::Relaxed), 2, "it was interrupted already");
+        drop((kept, late));
+        call.answer(Ok(()));
+        assert!(!sink.calls.interrupt(2), "it has been answered");
+    }
+
+    #[test]
+    fn an_answered_call_lets_go_of_its_callbacks() {
+        let sink = Arc::<Sink>::default();
+        let call = call(&sink, 2, opcode::SETLKW);
+        let token = Arc::new(());
+        let (held, itself) = (Arc::clone(&token), Arc::clone(&call));
+        let registration = Interrupt::new(&call).on_interrupt(move || drop((held, itself)));
+        call.answer(Ok(()));
+        assert_eq!(Arc::strong_count(&token), 1);
+        drop(registration);
     }
 }

@@ -158,10 +158,11 @@ pub(crate) enum Operation<'a> {
     Unknown,
 }
 
-/// The inodes of a BATCH_FORGET and how often each is forgotten.
-#[derive(Debug)]
+/// The inodes of a `BATCH_FORGET` and how often each is forgotten.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Forgets<'a>(&'a [u8]);
 
+#[allow(clippy::copy_iterator, reason = "whoever copies it wants to start at the same place")]
 impl Iterator for Forgets<'_> {
     type Item = (u64, u64);
 

@@ -25,7 +25,7 @@ pub(crate) fn dispatch(
     fs: &dyn FileSystem,
     call: &Arc<Call>,
     message: &Message<'_>,
-    operation: Operation<'_>,
+    operation: &Operation<'_>,
 ) -> bool {
     let opcode = call.opcode;
     let run = AssertUnwindSafe(|| perform(fs, call, message, operation));
@@ -36,24 +36,24 @@ pub(crate) fn dispatch(
 }
 
 #[allow(clippy::too_many_lines, reason = "one line per operation, and nothing else")]
-fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operation: Operation<'_>) -> bool {
+fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operation: &Operation<'_>) -> bool {
     let header = &message.header;
     let req = &Request { unique: header.unique, uid: header.uid, gid: header.gid, pid: header.pid, call };
     let ino = header.nodeid;
-    match operation {
+    match *operation {
         Operation::Lookup { name } => call.answer(fs.lookup(req, ino, name)),
         Operation::Getattr { fh } => call.answer(fs.getattr(req, ino, fh)),
-        Operation::Setattr(change) => call.answer(fs.setattr(req, ino, &change)),
+        Operation::Setattr(ref change) => call.answer(fs.setattr(req, ino, change)),
         Operation::Readlink => call.answer(fs.readlink(req, ino)),
         Operation::Symlink { name, target } => call.answer(fs.symlink(req, ino, name, target)),
-        Operation::Mknod(node) => call.answer(fs.mknod(req, ino, &node)),
+        Operation::Mknod(ref node) => call.answer(fs.mknod(req, ino, node)),
         Operation::Mkdir { name, mode, umask } => call.answer(fs.mkdir(req, ino, name, mode, umask)),
         Operation::Unlink { name } => call.answer(fs.unlink(req, ino, name)),
         Operation::Rmdir { name } => call.answer(fs.rmdir(req, ino, name)),
-        Operation::Rename(rename) => call.answer(fs.rename(req, ino, &rename)),
+        Operation::Rename(ref rename) => call.answer(fs.rename(req, ino, rename)),
         Operation::Link { ino: target, name } => call.answer(fs.link(req, target, ino, name)),
-        Operation::Open(open) => call.answer(fs.open(req, ino, &open)),
-        Operation::Create(create) => call.answer(fs.create(req, ino, &create)),
+        Operation::Open(ref open) => call.answer(fs.open(req, ino, open)),
+        Operation::Create(ref create) => call.answer(fs.create(req, ino, create)),
         Operation::Read(read) => {
             let mut out = ReadBuffer::new(read.size);
             call.answer(fs.read(req, ino, &read, &mut out).map(|()| out))
@@ -63,7 +63,7 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
             call.answer(written.map(|size| Wire(WriteOut { size, padding: 0 })))
         }
         Operation::Flush { fh, lock_owner } => call.answer(fs.flush(req, ino, fh, lock_owner)),
-        Operation::Release(release) => call.answer(fs.release(req, ino, &release)),
+        Operation::Release(ref release) => call.answer(fs.release(req, ino, release)),
         Operation::Fsync { fh, data_only } => call.answer(fs.fsync(req, ino, fh, data_only)),
         Operation::Opendir { flags } => call.answer(fs.opendir(req, ino, flags)),
         Operation::Readdir(read) => {
@@ -74,18 +74,18 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
             let mut out = DirPlusBuffer::new(read.size);
             call.answer(fs.readdirplus(req, ino, read.fh, read.offset, &mut out).map(|()| out))
         }
-        Operation::Releasedir(release) => call.answer(fs.releasedir(req, ino, &release)),
+        Operation::Releasedir(ref release) => call.answer(fs.releasedir(req, ino, release)),
         Operation::Fsyncdir { fh, data_only } => call.answer(fs.fsyncdir(req, ino, fh, data_only)),
         Operation::Statfs => call.answer(fs.statfs(req, ino)),
-        Operation::Setxattr(xattr) => call.answer(fs.setxattr(req, ino, &xattr)),
+        Operation::Setxattr(ref xattr) => call.answer(fs.setxattr(req, ino, xattr)),
         Operation::Getxattr { name, size } => answer_xattr(call, fs.getxattr(req, ino, name), size),
         Operation::Listxattr { size } => answer_xattr(call, fs.listxattr(req, ino), size),
         Operation::Removexattr { name } => call.answer(fs.removexattr(req, ino, name)),
         Operation::Access { mask } => call.answer(fs.access(req, ino, mask)),
-        Operation::Getlk(lock) => call.answer(fs.getlk(req, ino, &lock)),
-        Operation::Setlk(lock) => call.answer(fs.setlk(req, ino, &lock)),
-        Operation::Setlkw(lock) => {
-            fs.setlkw(req, ino, &lock, Reply(Arc::clone(call)));
+        Operation::Getlk(ref lock) => call.answer(fs.getlk(req, ino, lock)),
+        Operation::Setlk(ref lock) => call.answer(fs.setlk(req, ino, lock)),
+        Operation::Setlkw(ref lock) => {
+            fs.setlkw(req, ino, lock, Reply(Arc::clone(call)));
             true
         }
         Operation::Ioctl(ioctl) => {
@@ -93,7 +93,7 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
             let out = fs.ioctl(req, ino, &ioctl);
             call.answer(out.map(|bytes| IoctlAnswer(bytes.slice(..bytes.len().min(limit)))))
         }
-        Operation::Fallocate(range) => call.answer(fs.fallocate(req, ino, &range)),
+        Operation::Fallocate(ref range) => call.answer(fs.fallocate(req, ino, range)),
         Operation::Lseek { fh, offset, whence } => {
             let found = fs.lseek(req, ino, fh, offset, whence);
             call.answer(found.map(|offset| Wire(LseekOut { offset })))
@@ -134,9 +134,9 @@ fn answer_copy(
 }
 
 /// Runs what needs no answer; `false` if `operation` is something else.
-pub(crate) fn forget(fs: &dyn FileSystem, message: &Message<'_>, operation: &mut Operation<'_>) -> bool {
-    let run = AssertUnwindSafe(|| match operation {
-        Operation::Forget { count } => fs.forget(message.header.nodeid, *count),
+pub(crate) fn forget(fs: &dyn FileSystem, message: &Message<'_>, operation: &Operation<'_>) -> bool {
+    let run = AssertUnwindSafe(|| match *operation {
+        Operation::Forget { count } => fs.forget(message.header.nodeid, count),
         Operation::BatchForget(forgets) => forgets.for_each(|(ino, count)| fs.forget(ino, count)),
         _ => {}
     });

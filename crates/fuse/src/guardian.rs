@@ -81,10 +81,11 @@ fn watch(pipe: RawFd, mountpoint: &CStr, helper: Option<&CStr>, argv: &[*const c
             }
             match *libc::__errno_location() {
                 libc::ENOTCONN => {
-                    if libc::umount2(mountpoint.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) != 0 {
-                        if let Some(helper) = helper {
-                            libc::execv(helper.as_ptr(), argv.as_ptr());
-                        }
+                    let lazily = libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW;
+                    if libc::umount2(mountpoint.as_ptr(), lazily) != 0
+                        && let Some(helper) = helper
+                    {
+                        libc::execv(helper.as_ptr(), argv.as_ptr());
                     }
                     break;
                 }

@@ -194,3 +194,37 @@ impl Negotiated {
         self.features.has(Features::SETXATTR_EXT)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(minor: u32, features: Features) -> InitIn {
+        InitIn {
+            major: 7,
+            minor,
+            max_readahead: 131_072,
+            flags: features.0 as u32,
+            flags2: (features.0 >> 32) as u32,
+            ..InitIn::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_for_that_was_not_offered() {
+        let offered = Features::ASYNC_READ.with(Features::DIRECT_IO_ALLOW_MMAP);
+        let agreed = Negotiated::agree(&kernel(31, offered), &Config::default()).expect("new enough");
+        assert_eq!(agreed.features, Features::ASYNC_READ, "flags2 means nothing without INIT_EXT");
+        assert_eq!((agreed.minor, agreed.max_write, agreed.max_readahead), (31, 128 << 10, 128 << 10));
+        let agreed = Negotiated::agree(&kernel(99, Features(u64::MAX)), &Config::default()).expect("newer");
+        assert_eq!((agreed.minor, agreed.features), (abi::MINOR, Features::DEFAULT));
+        let reply = agreed.reply(&Config::default());
+        assert_eq!((reply.max_write, reply.max_pages), (1 << 20, 256));
+    }
+
+    #[test]
+    fn old_kernels_are_refused() {
+        let refused = Negotiated::agree(&kernel(22, Features(0)), &Config::default());
+        assert_eq!(refused.map(|_| ()), Err((7, 22)));
+    }
+}

@@ -248,16 +248,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
         let code = tail.get(..3).and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
-        match (first, code) {
-            (b'\\', Some(byte)) => {
-                out.push(byte);
-                rest = &tail[3..];
-            }
-            _ => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
+        let (byte, after) = match code {
+            Some(byte) if *first == b'\\' => (byte, &tail[3..]),
+            _ => (*first, tail),
+        };
+        out.push(byte);
+        rest = after;
     }
     out
 }

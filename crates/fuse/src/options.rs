@@ -143,3 +143,39 @@ impl MountOptions {
         [allow_other, permissions, max_read].into_iter().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_flags_and_data() {
+        let mut options = MountOptions::new("a,b", "sluice");
+        options
+            .apply("ro,allow_other,suid,,noatime,max_read=4096,_netdev,x-systemd.automount")
+            .expect("known");
+        assert!(options.is_read_only());
+        assert_eq!(options.flags(), MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOATIME);
+        let data = options.kernel_data(7, 1, 2);
+        assert_eq!(
+            data,
+            "fd=7,rootmode=40000,user_id=1,group_id=2,allow_other,default_permissions,max_read=4096"
+        );
+        let helper = options.fusermount_options();
+        assert_eq!(
+            helper,
+            "fsname=a\\,b,subtype=sluice,allow_other,default_permissions,max_read=4096,ro,nodev,noatime"
+        );
+        options.apply("rw").expect("known");
+        assert!(!options.is_read_only());
+    }
+
+    #[test]
+    fn unknown_options_are_refused_by_name() {
+        let mut options = MountOptions::new("a", "b");
+        for bad in ["alow_other", "max_read=many", "allow_other=1"] {
+            let error = options.apply(&format!("ro,{bad}")).expect_err("unknown");
+            assert!(error.to_string().contains(bad), "{error}");
+        }
+    }
+}

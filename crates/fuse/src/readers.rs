@@ -1,10 +1,12 @@
 //! The threads that read requests and run them.
 //!
 //! What must stay true: somebody waits for the next request, whatever the others are blocked in. A reader runs its
-//! request itself; the one that leaves nobody waiting first starts another, up to a limit. The watchdog lifts the
-//! limit by every reader that it has given up on.
+//! request itself; the one that leaves nobody waiting first starts another. At the limit, the last one runs nothing
+//! any more but sets requests aside for those that become free, so that interrupts and the end of the mount are
+//! still noticed. The watchdog lifts the limit by every reader that it has given up on.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -17,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     call::{self, Call, Calls, Channel},
-    decode::{Message, Operation},
+    decode::{Malformed, Message, Operation},
     device::{Device, Received},
     dispatch,
     errno::Errno,
@@ -37,9 +39,21 @@ pub(crate) struct Readers {
     idle: AtomicUsize,
     /// Readers that count against the limit: all but those given up.
     live: AtomicUsize,
+    /// Requests set aside, and how many, to be looked at without a lock.
+    parked: Mutex<VecDeque<Parked>>,
+    parked_count: AtomicUsize,
     state: Mutex<State>,
     changed: Condvar,
 }
+
+/// A request that waits for a reader.
+struct Parked {
+    call: Arc<Call>,
+    bytes: Box<[u8]>,
+}
+
+/// Requests that may be set aside; each is up to the largest WRITE, so this is a bound on memory, too.
+const PARKED_MAX: usize = 64;
 
 #[derive(Default)]
 struct State {
@@ -66,6 +80,8 @@ impl Readers {
             live_max: config.max_readers.max(idle_max),
             idle: AtomicUsize::new(0),
             live: AtomicUsize::new(0),
+            parked: Mutex::default(),
+            parked_count: AtomicUsize::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -77,16 +93,13 @@ impl Readers {
         }
     }
 
-    /// Starts a reader unless there are enough.
-    fn add(self: &Arc<Self>) {
+    /// Starts a reader; `false` if there are as many as may be.
+    fn add(self: &Arc<Self>) -> bool {
         let room = |live| (live < self.live_max).then_some(live + 1);
         if self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
-            return;
+            return false;
         }
         let mut state = self.state.lock();
-        if state.gone {
-            return;
-        }
         self.idle.fetch_add(1, Ordering::AcqRel);
         let device = Arc::clone(&self.devices[state.started % self.devices.len()]);
         let this = Arc::clone(self);
@@ -99,22 +112,22 @@ impl Readers {
             Ok(_) => {
                 state.threads += 1;
                 state.started += 1;
+                true
             }
             Err(why) => {
                 self.idle.fetch_sub(1, Ordering::AcqRel);
                 self.live.fetch_sub(1, Ordering::AcqRel);
                 tracing::error!("cannot start another thread for FUSE requests: {why}");
+                false
             }
         }
     }
 
     /// The watchdog gave up `count` readers: they are replaced, and end when their operations do.
     pub(crate) fn give_up(self: &Arc<Self>, count: usize) {
-        if count > 0 {
-            self.live.fetch_sub(count, Ordering::AcqRel);
-            if self.idle.load(Ordering::Acquire) == 0 {
-                self.add();
-            }
+        self.live.fetch_sub(count, Ordering::AcqRel);
+        for _ in 0..count.min(self.parked_count.load(Ordering::SeqCst)) {
+            self.add();
         }
     }
 
@@ -122,20 +135,20 @@ impl Readers {
     fn serve(self: &Arc<Self>, device: &Arc<Device>) {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
         loop {
+            if self.parked_count.load(Ordering::SeqCst) > 0 && !self.unpark() {
+                return;
+            }
             let size = match device.receive(&mut buffer) {
                 Received::Request(size) => size,
                 Received::Nothing => continue,
                 Received::Gone => break,
             };
-            if self.idle.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.add();
-            }
-            if !self.handle(device, &buffer[..size]) {
+            let last = self.idle.fetch_sub(1, Ordering::SeqCst) == 1 && !self.add();
+            if !self.handle(device, &buffer[..size], last) {
                 return;
             }
-            if self.idle.fetch_add(1, Ordering::AcqRel) >= self.idle_max {
-                self.idle.fetch_sub(1, Ordering::AcqRel);
-                self.live.fetch_sub(1, Ordering::AcqRel);
+            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
+                self.retire();
                 return;
             }
         }
@@ -143,8 +156,14 @@ impl Readers {
         self.changed.notify_all();
     }
 
-    /// Runs one request; `false` if the watchdog gave up on it.
-    fn handle(&self, device: &Arc<Device>, bytes: &[u8]) -> bool {
+    fn retire(&self) {
+        self.idle.fetch_sub(1, Ordering::SeqCst);
+        self.live.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Handles one request; `false` if the watchdog gave up on this reader meanwhile. The `last` reader sets aside what
+    /// may block.
+    fn handle(&self, device: &Arc<Device>, bytes: &[u8], last: bool) -> bool {
         let message = match Message::parse(bytes) {
             Ok(message) => message,
             Err(why) => {
@@ -152,22 +171,79 @@ impl Readers {
                 return true;
             }
         };
-        match message.operation(self.negotiated.setxattr_ext()) {
+        let operation = message.operation(self.negotiated.setxattr_ext());
+        match &operation {
             Ok(Operation::Interrupt { unique }) => {
-                self.interrupt(device, message.header.unique, unique);
-                true
+                self.interrupt(device, message.header.unique, *unique);
+                return true;
             }
-            Ok(mut operation) => {
-                if dispatch::forget(&*self.fs, &message, &mut operation) {
-                    return true;
-                }
-                let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
-                dispatch::dispatch(&*self.fs, &call, &message, operation)
-            }
+            Ok(operation) if dispatch::forget(&*self.fs, &message, operation) => return true,
+            _ => {}
+        }
+        let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
+        if last && self.park(&call, bytes) {
+            return true;
+        }
+        self.run(&call, &message, operation)
+    }
+
+    /// Runs a request; `false` if the watchdog gave up on this reader meanwhile.
+    fn run(
+        &self,
+        call: &Arc<Call>,
+        message: &Message<'_>,
+        operation: Result<Operation<'_>, Malformed>,
+    ) -> bool {
+        if !call.run() {
+            return true;
+        }
+        match operation {
+            Ok(operation) => dispatch::dispatch(&*self.fs, call, message, &operation),
             Err(why) => {
                 tracing::error!("{why}");
-                let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
                 call.answer(Err::<(), _>(Errno::EIO))
+            }
+        }
+    }
+
+    /// Sets a request aside; `false` if there are too many.
+    fn park(&self, call: &Arc<Call>, bytes: &[u8]) -> bool {
+        let mut parked = self.parked.lock();
+        if parked.len() >= PARKED_MAX {
+            return false;
+        }
+        parked.push_back(Parked { call: Arc::clone(call), bytes: bytes.into() });
+        self.parked_count.store(parked.len(), Ordering::SeqCst);
+        true
+    }
+
+    /// Runs what was set aside, as long as another reader waits for requests; `false` if the watchdog gave up on this
+    /// reader meanwhile.
+    ///
+    /// Whoever is about to wait counts itself as idle first and looks here then, and whoever sets something aside looks
+    /// here before it waits again: one of them sees the other.
+    fn unpark(self: &Arc<Self>) -> bool {
+        loop {
+            if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 && !self.add() {
+                self.idle.fetch_add(1, Ordering::SeqCst);
+                return true;
+            }
+            let next = {
+                let mut parked = self.parked.lock();
+                let next = parked.pop_front();
+                self.parked_count.store(parked.len(), Ordering::SeqCst);
+                next
+            };
+            let ours = next.as_ref().is_none_or(|Parked { call, bytes }| match Message::parse(bytes) {
+                Ok(message) => self.run(call, &message, message.operation(self.negotiated.setxattr_ext())),
+                Err(_) => call.answer(Err::<(), _>(Errno::EIO)),
+            });
+            if !ours {
+                return false;
+            }
+            self.idle.fetch_add(1, Ordering::SeqCst);
+            if next.is_none() {
+                return true;
             }
         }
     }

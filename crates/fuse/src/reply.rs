@@ -389,3 +389,71 @@ impl From<&Lock> for abi::LkOut {
         Self { lk: abi::FileLock { start: lock.start, end: lock.end, kind: kind as u32, pid: lock.pid } }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(answer: &impl Answer) -> Vec<u8> {
+        answer.send(|pieces| pieces.concat())
+    }
+
+    #[test]
+    fn reads_never_exceed_what_was_asked() {
+        let mut out = ReadBuffer::new(10);
+        out.push(Bytes::from_static(b"abcd"));
+        out.push_zeros(3);
+        assert_eq!(out.remaining(), 3);
+        out.push(Bytes::from_static(b"efghij"));
+        out.push_zeros(1 << 30);
+        assert_eq!(bytes(&out), b"abcd\0\0\0efg");
+    }
+
+    #[test]
+    fn more_pieces_than_writev_takes_are_joined() {
+        let mut out = ReadBuffer::new(5000);
+        for i in 0..5000_u32 {
+            out.push(Bytes::copy_from_slice(&[i as u8]));
+        }
+        assert_eq!(out.send(|pieces| pieces.len()), 1);
+        assert_eq!(bytes(&out).len(), 5000);
+    }
+
+    #[test]
+    fn directory_pages_are_padded_and_bounded() {
+        let mut out = DirBuffer::new(70);
+        assert!(out.add(5, 1, libc::S_IFDIR | 0o755, b"a"));
+        assert!(out.add(6, 2, libc::S_IFREG, b"12345678"));
+        assert!(!out.add(7, 3, libc::S_IFREG, b"x"), "24 + 8 bytes do not fit into 70 - 64");
+        let page = bytes(&out);
+        assert_eq!(page.len(), 64);
+        assert_eq!(page[24..32], *b"a\0\0\0\0\0\0\0");
+        assert_eq!(u32::from_ne_bytes([page[20], page[21], page[22], page[23]]), 4, "DT_DIR");
+        assert_eq!(page[56..64], *b"12345678");
+    }
+
+    #[test]
+    fn readdirplus_pages_hold_whole_entries() {
+        let entry = Entry {
+            ino: 9,
+            attr: Attr { ino: 9, mode: libc::S_IFREG, ..Attr::default() },
+            ..Entry::default()
+        };
+        let mut out = DirPlusBuffer::new(128 + 24 + 8);
+        assert!(out.add(1, b"name", &entry));
+        assert!(!out.add(2, b"more", &entry));
+        assert_eq!(bytes(&out).len(), 160);
+    }
+
+    #[test]
+    fn times_to_live_are_kept_apart() {
+        let entry = Entry {
+            entry_ttl: Duration::from_millis(1500),
+            attr_ttl: Duration::from_secs(9),
+            ..Entry::default()
+        };
+        let wire = abi::EntryOut::from(&entry);
+        assert_eq!((wire.entry_valid, wire.entry_valid_nsec), (1, 500_000_000));
+        assert_eq!((wire.attr_valid, wire.attr_valid_nsec), (9, 0));
+    }
+}

@@ -18,7 +18,11 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use sluice_fuse::*;
+use sluice_fuse::{
+    Attr, AttrReply, CopyFileRange, Create, DirBuffer, DirPlusBuffer, Entry, Errno, FileSystem, Interrupt,
+    Ioctl, Lock, LockArgs, LockKind, Mknod, Open, OpenFlags, Opened, ROOT, Read, ReadBuffer, Registration,
+    Release, Rename, Reply, Request, Result, SetAttr, SetTime, SetXattr, Write,
+};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,17 +84,17 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    fn wait(self: &Arc<Self>, interrupt: Option<Interrupt>) -> Result<()> {
+    fn wait(self: &Arc<Self>, interrupt: Option<&Interrupt>) -> Result<()> {
         self.waiting.fetch_add(1, Relaxed);
         let this = Arc::clone(self);
-        let _wake = interrupt.as_ref().map(|i| {
+        let _wake = interrupt.map(|i| {
             i.on_interrupt(move || {
                 drop(this.open.lock());
                 this.changed.notify_all();
             })
         });
         let mut open = self.open.lock();
-        while !*open && !interrupt.as_ref().is_some_and(Interrupt::is_set) {
+        while !*open && !interrupt.is_some_and(Interrupt::is_set) {
             self.changed.wait(&mut open);
         }
         self.waiting.fetch_sub(1, Relaxed);
@@ -118,7 +122,7 @@ struct Waiter {
     kind: LockKind,
     flock: bool,
     reply: Option<Reply>,
-    _registration: Option<Registration>,
+    registration: Option<Registration>,
 }
 
 /// Whole-file locks; the two kinds side by side.
@@ -366,7 +370,7 @@ impl FileSystem for MemFs {
             // Content that makes reading misbehave.
             b"wait" => {
                 drop(inner);
-                self.gate.wait(Some(req.interrupt())).inspect_err(|_| self.counts.add(Op::Interrupted))?;
+                self.gate.wait(Some(&req.interrupt())).inspect_err(|_| self.counts.add(Op::Interrupted))?;
                 return Ok(());
             }
             b"hang" => {
@@ -476,7 +480,7 @@ impl FileSystem for MemFs {
             return reply.ok();
         }
         let (owner, flock) = (args.owner, args.flock);
-        let waiter = Waiter { owner, kind: args.lock.kind, flock, reply: Some(reply), _registration: None };
+        let waiter = Waiter { owner, kind: args.lock.kind, flock, reply: Some(reply), registration: None };
         locks.waiting.push((ino, waiter));
         drop(locks);
         let (locks, counts) = (Arc::clone(&self.locks), Arc::clone(&self.counts));
@@ -493,12 +497,12 @@ impl FileSystem for MemFs {
             }
         });
         let mut locks = self.locks.lock();
-        match locks.waiting.iter_mut().find(|(i, w)| (*i, w.owner, w.flock) == (ino, owner, flock)) {
-            Some((_, waiter)) => waiter._registration = Some(registration),
-            None => {
-                drop(locks);
-                drop(registration);
-            }
+        let waiter = locks.waiting.iter_mut().find(|(i, w)| (*i, w.owner, w.flock) == (ino, owner, flock));
+        if let Some((_, waiter)) = waiter {
+            waiter.registration = Some(registration);
+        } else {
+            drop(locks);
+            drop(registration);
         }
     }
 

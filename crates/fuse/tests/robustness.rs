@@ -1,0 +1,385 @@
+//! What happens when things go wrong: handlers that hang or panic, callers and servers that are killed, mounts that end
+//! under load.
+
+mod memfs;
+mod rig;
+
+use std::{
+    env,
+    fs::{self, File},
+    os::unix::{
+        fs::{FileExt, PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+use memfs::{Behaviour, MemFs, Op};
+use rig::{LONG, Mounted, is_mounted, join, no_fuse, reap, start_part, until};
+use sluice_fuse::{Config, MountError, MountOptions, Session, clear_dead};
+
+/// Nothing is cached, every stat is a request.
+fn uncached() -> Behaviour {
+    Behaviour { attr_ttl: Duration::ZERO, ..Behaviour::default() }
+}
+
+fn write(m: &Mounted, name: &str, content: &str) -> PathBuf {
+    fs::write(m.path(name), content).expect("write");
+    // Its next read has to ask.
+    let ino = std::os::unix::fs::MetadataExt::ino(&fs::metadata(m.path(name)).expect("stat"));
+    m.handle.notifier().inval_inode(ino, 0, 0).expect("notify");
+    m.path(name)
+}
+
+/// Reads at different offsets are different requests, and none is read-ahead.
+fn read_at(path: &Path, offset: u64) -> std::io::Result<usize> {
+    File::open(path)?.read_at(&mut [0], offset)
+}
+
+fn cat(path: &Path) -> Child {
+    Command::new("cat").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("cat")
+}
+
+#[test]
+fn blocked_handlers_do_not_stop_others() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config::default());
+    let other = write(&m, "other", "content");
+    let waits: Vec<_> = (0..50).map(|i| write(&m, &format!("wait{i}"), "wait")).collect();
+    let blocked: Vec<_> = waits.into_iter().map(|path| thread::spawn(move || read_at(&path, 0))).collect();
+    until("50 handlers are blocked", || m.fs.gate.waiting.load(Ordering::Relaxed) == 50);
+    let asked = m.fs.counts.of(Op::Getattr);
+    for _ in 0..100 {
+        fs::metadata(&other).expect("stat");
+    }
+    assert_eq!(m.fs.counts.of(Op::Getattr), asked + 100);
+    m.fs.gate.open();
+    for thread in blocked {
+        join("a blocked read ends", thread).expect("read");
+    }
+}
+
+#[test]
+fn at_the_limit_interrupts_still_arrive_and_nothing_is_lost() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config { idle_readers: 2, max_readers: 4, ..Config::default() });
+    let paths: Vec<_> = (0..12).map(|i| write(&m, &format!("wait{i}"), "wait")).collect();
+    let mut killed: Vec<_> = paths[..6].iter().map(|path| cat(path)).collect();
+    until("all but one reader are blocked", || m.fs.gate.waiting.load(Ordering::Relaxed) == 3);
+    for child in &mut killed {
+        child.kill().expect("kill");
+    }
+    for child in &mut killed {
+        assert!(!reap("a killed caller ends", child).success());
+    }
+    until("every handler has given up", || m.fs.gate.waiting.load(Ordering::Relaxed) == 0);
+    let mut waiting: Vec<_> = paths[6..].iter().map(|path| cat(path)).collect();
+    until("all but one reader are blocked again", || m.fs.gate.waiting.load(Ordering::Relaxed) == 3);
+    m.fs.gate.open();
+    for child in &mut waiting {
+        assert!(reap("a caller gets its answer", child).success());
+    }
+    fs::metadata(m.path("wait0")).expect("stat");
+}
+
+#[test]
+fn an_interrupted_operation_ends() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config::default());
+    for round in 0..20 {
+        let path = write(&m, &format!("wait{round}"), "wait");
+        let mut child = cat(&path);
+        until("it waits", || m.fs.gate.waiting.load(Ordering::Relaxed) == 1);
+        child.kill().expect("kill");
+        assert!(!reap("a killed caller ends", &mut child).success());
+        until("its handler too", || m.fs.counts.of(Op::Interrupted) == round + 1);
+    }
+}
+
+#[test]
+fn killed_callers_never_hang_wherever_their_request_is() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config::default());
+    let path = write(&m, "wait", "wait");
+    for _ in 0..100 {
+        // Killed at any moment: before the request is read, before it is taken note of, or later.
+        let mut child = cat(&path);
+        child.kill().expect("kill");
+        reap("a killed caller ends", &mut child);
+    }
+    until("every handler has given up", || m.fs.gate.waiting.load(Ordering::Relaxed) == 0);
+}
+
+#[test]
+fn a_hung_handler_is_answered_at_the_deadline() {
+    if no_fuse() {
+        return;
+    }
+    let deadline = Some(Duration::from_millis(300));
+    let m = Mounted::new(uncached(), Config { deadline, max_readers: 3, ..Config::default() });
+    let paths: Vec<_> = (0..10).map(|i| write(&m, &format!("hang{i}"), "hang")).collect();
+    let hung: Vec<_> = paths.iter().cloned().map(|path| thread::spawn(move || read_at(&path, 0))).collect();
+    for thread in hung {
+        let error = join("a hung read ends", thread).expect_err("nobody answered it");
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    }
+    let other = write(&m, "other", "content");
+    assert_eq!(fs::read(&other).expect("the rest works, though more hang than may run"), b"content");
+    m.fs.gate.open();
+    until("late handlers come back", || m.fs.gate.waiting.load(Ordering::Relaxed) == 0);
+    assert_eq!(read_at(&paths[0], 0).expect("their answers did no harm"), 0);
+}
+
+#[test]
+fn waiting_for_a_lock_has_no_deadline() {
+    if no_fuse() {
+        return;
+    }
+    let deadline = Some(Duration::from_millis(100));
+    let m = Mounted::new(uncached(), Config { deadline, ..Config::default() });
+    let (lock, hang) = (write(&m, "lock", ""), write(&m, "hang", "hang"));
+    let mine = File::open(&lock).expect("open");
+    rustix::fs::flock(&mine, rustix::fs::FlockOperation::LockExclusive).expect("flock");
+    let mut waiter = Command::new("flock").arg(&lock).args(["--command", "true"]).spawn().expect("flock(1)");
+    until("it waits", || m.fs.counts.of(Op::Flock) == 2);
+    for offset in 0..3 {
+        read_at(&hang, offset).expect_err("each takes the deadline's time");
+    }
+    assert!(waiter.try_wait().expect("wait").is_none(), "the lock's waiter is still there");
+    drop(mine);
+    assert!(reap("the lock is granted", &mut waiter).success());
+}
+
+#[test]
+fn a_panic_is_an_error_of_one_operation() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config::default());
+    let path = write(&m, "panic", "panic");
+    for _ in 0..10 {
+        assert_eq!(read_at(&path, 0).expect_err("it panicked").raw_os_error(), Some(libc::EIO));
+    }
+    fs::metadata(&path).expect("the mount lives");
+}
+
+#[test]
+fn an_end_under_load_hangs_nobody() {
+    if no_fuse() {
+        return;
+    }
+    let config = Config { grace: Duration::from_secs(5), ..Config::default() };
+    let mut m = Mounted::new(uncached(), config);
+    let mut load = Vec::new();
+    for i in 0..4 {
+        let path = write(&m, &format!("wait{i}"), "wait");
+        load.push(thread::spawn(move || drop(read_at(&path, 0))));
+    }
+    for i in 0..8 {
+        let path = m.path(&format!("f{i}"));
+        load.push(thread::spawn(move || {
+            while fs::write(&path, [i; 10_000]).and_then(|()| fs::remove_file(&path)).is_ok() {}
+        }));
+    }
+    until("all are at work", || {
+        m.fs.counts.of(Op::Unlink) > 500 && m.fs.gate.waiting.load(Ordering::Relaxed) == 4
+    });
+    assert!(matches!(m.handle.unmount(), Err(MountError::Busy(_))));
+    m.handle.shutdown(Duration::from_millis(200)).expect("shutdown");
+    m.ended();
+    for thread in load {
+        join("the load ends", thread);
+    }
+    assert!(!is_mounted(m.handle.mountpoint()));
+    assert_eq!(m.fs.counts.of(Op::Destroy), 1);
+}
+
+#[test]
+fn a_handler_that_never_returns_does_not_keep_the_session() {
+    if no_fuse() {
+        return;
+    }
+    let config = Config { grace: Duration::from_millis(100), ..Config::default() };
+    let mut m = Mounted::new(uncached(), config);
+    let path = write(&m, "hang", "hang");
+    let reader = thread::spawn(move || read_at(&path, 0));
+    until("it hangs", || m.fs.gate.waiting.load(Ordering::Relaxed) == 1);
+    m.handle.shutdown(Duration::from_millis(100)).expect("shutdown");
+    m.ended();
+    join("the caller gets an error", reader).expect_err("the connection is cut");
+}
+
+#[test]
+fn an_idle_mount_ends_when_anybody_unmounts_it() {
+    if no_fuse() {
+        return;
+    }
+    let mut m = Mounted::new(uncached(), Config::default());
+    let at = m.handle.mountpoint().to_owned();
+    assert!(Command::new("umount").arg(&at).status().expect("umount(8)").success());
+    m.ended();
+    assert!(m.handle.is_gone());
+    m.handle.unmount().expect("it is unmounted");
+}
+
+/// A server of its own that can be killed.
+struct Server(Child);
+
+impl Server {
+    fn start(mut command: Command, at: &Path) -> Self {
+        let mut server = Self(command.stdout(Stdio::null()).spawn().expect("server"));
+        until("the server serves", || {
+            assert!(server.0.try_wait().expect("wait").is_none(), "the server ended");
+            is_mounted(at)
+        });
+        fs::metadata(at).ok();
+        server
+    }
+
+    /// Processes that it started.
+    fn children(&self) -> Vec<u32> {
+        let pid = self.0.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let mut all: Vec<u32> = Vec::new();
+        if let Ok(text) = children {
+            all.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        all
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().expect("kill");
+        self.0.wait().expect("wait");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_no_dead_mount() {
+    if no_fuse() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("directory");
+    let program = env::current_exe().expect("program");
+    let mut server = Server::start(start_part(&program, "server", dir.path()), dir.path());
+    let hang = dir.path().join("hang");
+    fs::write(&hang, "hang").expect("write");
+    rustix::fs::fadvise(File::open(&hang).expect("open"), 0, None, rustix::fs::Advice::DontNeed)
+        .expect("fadvise");
+    let mut caller = cat(&hang);
+    server.kill();
+    until("the mount point is free", || !is_mounted(dir.path()));
+    reap("the caller ends", &mut caller);
+    assert_eq!(fs::read_dir(dir.path()).expect("the directory below").count(), 0);
+}
+
+#[test]
+fn a_dead_mount_is_cleared_by_the_next() {
+    if no_fuse() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("directory");
+    let program = env::current_exe().expect("program");
+    let mut server = Server::start(start_part(&program, "server", dir.path()), dir.path());
+    // Without its guardian.
+    let children = server.children();
+    assert_eq!(children.len(), 1, "one guardian");
+    let guardian = rustix::process::Pid::from_raw(children[0] as i32).expect("pid");
+    rustix::process::kill_process(guardian, rustix::process::Signal::KILL).expect("kill");
+    server.kill();
+    let error = until_error(dir.path());
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+    let session = Session::mount(
+        MemFs::new(Behaviour::default()),
+        dir.path(),
+        &MountOptions::new("memory", "memfs"),
+        Config::default(),
+    )
+    .expect("mount over a dead mount");
+    let handle = session.handle();
+    let served = thread::spawn(move || session.run());
+    fs::write(dir.path().join("f"), "x").expect("write");
+    handle.unmount().expect("unmount");
+    join("the session ends", served).expect("session");
+    assert!(!is_mounted(dir.path()), "and nothing is left below it");
+    assert!(!clear_dead(dir.path()).expect("clear"), "nothing is dead any more");
+}
+
+fn until_error(path: &Path) -> std::io::Error {
+    let end = Instant::now() + LONG;
+    loop {
+        match rustix::fs::statfs(path) {
+            Err(rustix::io::Errno::CONNABORTED) | Ok(_) => assert!(Instant::now() < end, "it never died"),
+            Err(why) => return why.into(),
+        }
+    }
+}
+
+#[test]
+fn users_mount_through_fusermount3() {
+    if no_fuse() {
+        return;
+    }
+    const NOBODY: u32 = 65534;
+    let dir = tempfile::tempdir().expect("directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let (program, at) = (dir.path().join("program"), dir.path().join("mnt"));
+    fs::copy(env::current_exe().expect("program"), &program).expect("copy");
+    fs::create_dir(&at).expect("mkdir");
+    chown(&at, Some(NOBODY), Some(NOBODY)).expect("chown");
+    let as_nobody = |role| {
+        let mut command = start_part(&program, role, &at);
+        command.uid(NOBODY).gid(NOBODY).env("TMPDIR", "/tmp").current_dir("/");
+        command
+    };
+    let mut server = Server::start(as_nobody("server"), &at);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    assert!(mounts.contains("user_id=65534"), "{mounts}");
+    assert!(as_nobody("use").status().expect("use").success(), "its user may use it");
+    server.kill();
+    until("the mount point is free", || !is_mounted(&at));
+
+    let mut server = Server::start(as_nobody("short server"), &at);
+    assert!(reap("it unmounts by itself", &mut server.0).success());
+    assert!(!is_mounted(&at));
+}
+
+/// What this program does when a test starts it once more.
+#[test]
+#[ignore = "a part that other tests start"]
+fn part() {
+    let role = env::var("PART").expect("PART");
+    let at = PathBuf::from(env::var_os("PART_PATH").expect("PART_PATH"));
+    if role == "use" {
+        fs::write(at.join("f"), "x").expect("write");
+        assert_eq!(fs::read(at.join("f")).expect("read"), b"x");
+        return;
+    }
+    let options = MountOptions::new("memory", "memfs");
+    let session = Session::mount(MemFs::new(uncached()), &at, &options, Config::default()).expect("mount");
+    let handle = session.handle();
+    let served = thread::spawn(move || session.run());
+    if role == "short server" {
+        fs::write(at.join("f"), "x").expect("write");
+        handle.shutdown(LONG).expect("unmount");
+    }
+    served.join().expect("thread").expect("session");
+}

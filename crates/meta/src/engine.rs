@@ -134,6 +134,8 @@ pub enum Write {
     Put(Row),
     /// Removes the record; a conflict if there is none.
     Delete(Key),
+    /// Removes the record if there is one.
+    Discard(Key),
     /// Removes all records of a collection, however many there are. Not for [`List::LocksOf`], [`List::Sustained`].
     Clear(List),
     /// Adds to a directory's or file's `nlink` and raises its mtime and ctime to at least `time`; a conflict if the

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use sluice_types::{Clock, FsError, FsResult, Ino};
 
-use crate::schema::VolumeFormat;
+use crate::schema::{AclRule, Quota, QuotaKey, VolumeFormat};
 
 /// This client's knowledge, shared by all operations.
 pub struct Env {
@@ -24,6 +24,11 @@ pub struct Env {
     used_inodes: AtomicI64,
     open: Mutex<FxHashMap<Ino, u32>>,
     fences: AtomicI64,
+    /// ACL rules never change, so what was seen once is good for ever.
+    acls: RwLock<FxHashMap<u32, Arc<AclRule>>>,
+    quotas: RwLock<Arc<FxHashMap<QuotaKey, Quota>>>,
+    /// The hour directory of the trash in use: its name and inode.
+    trash_hour: Mutex<Option<(String, Ino)>>,
 }
 
 impl Env {
@@ -36,6 +41,9 @@ impl Env {
             used_inodes: AtomicI64::new(0),
             open: Mutex::default(),
             fences: AtomicI64::new(0),
+            acls: RwLock::default(),
+            quotas: RwLock::default(),
+            trash_hour: Mutex::default(),
         }
     }
 
@@ -75,6 +83,36 @@ impl Env {
             return Err(FsError::NoSpace);
         }
         Ok(())
+    }
+
+    pub(crate) fn acl(&self, id: u32) -> Option<Arc<AclRule>> {
+        self.acls.read().get(&id).cloned()
+    }
+
+    pub(crate) fn learn_acl(&self, id: u32, rule: AclRule) -> Arc<AclRule> {
+        self.acls.write().entry(id).or_insert_with(|| Arc::new(rule)).clone()
+    }
+
+    /// Id of a rule that says the same, if one was seen.
+    pub(crate) fn acl_id(&self, rule: &AclRule) -> Option<u32> {
+        self.acls.read().iter().find(|(_, known)| known.as_ref() == rule).map(|(id, _)| *id)
+    }
+
+    /// Quotas as last loaded.
+    pub(crate) fn quotas(&self) -> Arc<FxHashMap<QuotaKey, Quota>> {
+        self.quotas.read().clone()
+    }
+
+    pub(crate) fn set_quotas(&self, quotas: FxHashMap<QuotaKey, Quota>) {
+        *self.quotas.write() = Arc::new(quotas);
+    }
+
+    pub(crate) fn trash_hour(&self, name: &str) -> Option<Ino> {
+        self.trash_hour.lock().as_ref().filter(|(known, _)| known == name).map(|(_, ino)| *ino)
+    }
+
+    pub(crate) fn learn_trash_hour(&self, name: String, ino: Ino) {
+        *self.trash_hour.lock() = Some((name, ino));
     }
 
     /// Notes that this client was taken for dead by another.

@@ -248,7 +248,7 @@ fn broken(rows: &BTreeMap<Key, Row>, commit: &Commit) -> Vec<Key> {
 fn apply(rows: &mut BTreeMap<Key, Row>, write: &Write) {
     match write {
         Write::Insert(row) | Write::Put(row) => drop(rows.insert(row.key(), row.clone())),
-        Write::Delete(key) => drop(rows.remove(key)),
+        Write::Delete(key) | Write::Discard(key) => drop(rows.remove(key)),
         Write::Clear(list) => rows.retain(|key, _| !contains(list, key)),
         Write::Bump { ino, nlink, time } => {
             if let Some(Row::Node(_, attr)) = rows.get_mut(&Key::Node(*ino)) {

@@ -20,8 +20,10 @@ pub(crate) enum Pending {
     Insert(Row),
     /// Replaced or made.
     Put(Row),
-    /// Removed.
+    /// Removed; it is there.
     Delete,
+    /// Removed if it is there.
+    Discard,
     /// Made and removed again by the same batch.
     Gone,
 }
@@ -31,14 +33,14 @@ impl Pending {
     pub(crate) fn row(&self) -> Option<&Row> {
         match self {
             Self::Insert(row) | Self::Put(row) => Some(row),
-            Self::Delete | Self::Gone => None,
+            Self::Delete | Self::Discard | Self::Gone => None,
         }
     }
 
     fn row_mut(&mut self) -> Option<&mut Row> {
         match self {
             Self::Insert(row) | Self::Put(row) => Some(row),
-            Self::Delete | Self::Gone => None,
+            Self::Delete | Self::Discard | Self::Gone => None,
         }
     }
 }
@@ -157,7 +159,7 @@ impl Overlay {
             Write::Insert(row) => {
                 let key = row.key();
                 let pending = match self.rows.get(&key) {
-                    Some(Pending::Delete) => Pending::Put(row),
+                    Some(Pending::Delete | Pending::Discard) => Pending::Put(row),
                     _ => Pending::Insert(row),
                 };
                 self.rows.insert(key, pending);
@@ -179,6 +181,15 @@ impl Overlay {
                     _ => false,
                 };
                 self.rows.insert(key, if made_here { Pending::Gone } else { Pending::Delete });
+            }
+            Write::Discard(key) => {
+                self.absorb(&key);
+                let pending = match self.rows.get(&key) {
+                    Some(Pending::Insert(_) | Pending::Gone) => Pending::Gone,
+                    Some(Pending::Delete) => Pending::Delete,
+                    _ => Pending::Discard,
+                };
+                self.rows.insert(key, pending);
             }
             Write::Clear(list) => self.clear(list),
             Write::Bump { ino, nlink, time } => {
@@ -275,6 +286,7 @@ impl Overlay {
             Pending::Insert(row) => Some(Write::Insert(row)),
             Pending::Put(row) => Some(Write::Put(row)),
             Pending::Delete => Some(Write::Delete(key)),
+            Pending::Discard => Some(Write::Discard(key)),
             Pending::Gone => None,
         }));
         writes.extend(self.bumps.into_iter().map(|(ino, b)| Write::Bump {

@@ -5,7 +5,7 @@
 //! its view, and its trips are the number of times it stopped.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Attr, FsError, FsResult, Ino, Name, Time};
+use sluice_types::{Attr, FsError, Ino, Name, Time};
 
 use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
@@ -173,7 +173,9 @@ impl<'e> Batch<'e> {
             .collect();
         expects.extend(self.vacant.into_iter().map(Expect::Vacant));
         let lists = &mut self.lists;
-        expects.extend(self.same.into_iter().filter_map(|list| Some(Expect::Same(list, lists.remove(&list)?.1))));
+        expects.extend(
+            self.same.into_iter().filter_map(|list| Some(Expect::Same(list, lists.remove(&list)?.1))),
+        );
         Some(Commit { step: Some(step), expects, writes })
     }
 }
@@ -381,10 +383,5 @@ impl<'a> View<'a> {
     /// A record removed. It must be read with [`Hold::Lock`] before.
     pub fn delete(&mut self, key: Key) {
         self.write(Write::Delete(key));
-    }
-
-    /// Fails with `error` unless `condition`.
-    pub fn require(&self, condition: bool, error: FsError) -> FsResult<()> {
-        if condition { Ok(()) } else { Err(error) }
     }
 }

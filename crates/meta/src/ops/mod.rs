@@ -1,1 +1,29 @@
-//! x
+//! The operations of the file system, one file each (or one family), written once for all engines.
+//!
+//! Each is a value whose `run` is a pure function of what it sees. What it reads first it asks for in one `want`; what
+//! it must be able to rely on at the commit it reads with `Hold::Guard` or `Hold::Lock`, and says why.
+
+pub mod acl;
+pub mod allocate;
+pub mod chunks;
+pub mod clone;
+pub mod compact;
+pub mod copy_range;
+pub mod create;
+pub mod flock;
+pub mod getattr;
+pub mod link;
+pub mod lookup;
+pub mod plock;
+pub mod readlink;
+pub mod removal;
+pub mod rename;
+pub mod rmdir;
+pub(crate) mod rules;
+pub mod session;
+pub mod setattr;
+pub mod sustained;
+pub mod truncate;
+pub mod unlink;
+pub mod write;
+pub mod xattr;

@@ -1,0 +1,105 @@
+//! POSIX ACLs: the two attributes `system.posix_acl_access` and `system.posix_acl_default`.
+
+use sluice_types::{Attr, Caller, FsError, Ino};
+use smallvec::smallvec;
+
+use super::rules;
+use crate::{
+    engine::Hold,
+    op::{Lane, Lanes, Op},
+    schema::{AclRule, Row},
+    view::{Stop, View},
+};
+
+/// Which of the two ACLs of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AclKind {
+    /// Who may do what.
+    Access,
+    /// What children of a directory inherit.
+    Default,
+}
+
+/// Reads an ACL. One trip, two if the rule was never seen.
+#[derive(Clone, Debug)]
+pub struct GetAcl {
+    /// The inode.
+    pub ino: Ino,
+    /// Which ACL.
+    pub kind: AclKind,
+}
+
+impl Op for GetAcl {
+    type Out = AclRule;
+    const NAME: &'static str = "getfacl";
+
+    fn lanes(&self) -> Lanes {
+        Lanes::new()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<AclRule, Stop> {
+        let attr = rules::existing(view, self.ino, Hold::None)?;
+        let id = match self.kind {
+            AclKind::Access => attr.access_acl,
+            AclKind::Default => attr.default_acl,
+        };
+        rules::require(id != 0, FsError::NoData)?;
+        let mut rule = (*rules::acl(view, id)?).clone();
+        if self.kind == AclKind::Access {
+            // The mode is what `chmod` writes; the rule follows it.
+            rule = rule.chmod(attr.mode);
+        }
+        Ok(rule)
+    }
+}
+
+/// Sets or removes an ACL. Two trips, three for a rule that is new to this client.
+#[derive(Clone, Debug)]
+pub struct SetAcl {
+    /// The inode.
+    pub ino: Ino,
+    /// Which ACL.
+    pub kind: AclKind,
+    /// The rule; `None` removes it.
+    pub rule: Option<AclRule>,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for SetAcl {
+    type Out = Attr;
+    const NAME: &'static str = "setfacl";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+        let mut attr = rules::existing(view, self.ino, Hold::Lock)?;
+        let own = !self.caller.check || self.caller.is_root() || self.caller.uid == attr.uid;
+        rules::require(own, FsError::Perm)?;
+        rules::check_removable(&attr)?;
+        let id = match &self.rule {
+            Some(rule) if !rule.is_minimal() || self.kind == AclKind::Default => rules::acl_id(view, rule)?,
+            _ => 0,
+        };
+        match self.kind {
+            AclKind::Access => {
+                attr.access_acl = id;
+                if let Some(rule) = &self.rule {
+                    attr.mode = attr.mode & 0o7000 | rule.mode();
+                    if !self.caller.is_root() && self.caller.check && !self.caller.in_group(attr.gid) {
+                        attr.mode &= !0o2000;
+                    }
+                }
+            }
+            AclKind::Default => {
+                rules::require(attr.is_dir() || self.rule.is_none(), FsError::Access)?;
+                attr.default_acl = id;
+            }
+        }
+        attr.ctime = view.now();
+        view.put(Row::Node(self.ino, attr));
+        Ok(attr)
+    }
+}

@@ -1,0 +1,68 @@
+//! Chunks: which slices a file shows.
+
+use sluice_types::{Ino, Slice};
+
+use crate::{
+    engine::{Hold, List},
+    op::{Lanes, Op},
+    schema::{Key, Row},
+    view::{Stop, View},
+};
+
+/// Reads the records of one chunk, oldest first. One trip.
+#[derive(Clone, Debug)]
+pub struct ReadChunk {
+    /// The file.
+    pub ino: Ino,
+    /// The chunk.
+    pub index: u32,
+}
+
+impl Op for ReadChunk {
+    type Out = Vec<Slice>;
+    const NAME: &'static str = "read";
+
+    fn lanes(&self) -> Lanes {
+        Lanes::new()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Vec<Slice>, Stop> {
+        match view.get(&Key::Chunk(self.ino, self.index), Hold::None)? {
+            Some(Row::Chunk(_, _, records)) => Ok(records),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Reads the records of several chunks of a file, those with none left out. One trip.
+#[derive(Clone, Debug)]
+pub struct ReadChunks {
+    /// The file.
+    pub ino: Ino,
+    /// First chunk.
+    pub from: u32,
+    /// Chunk behind the last.
+    pub to: u32,
+}
+
+impl Op for ReadChunks {
+    type Out = Vec<(u32, Vec<Slice>)>;
+    const NAME: &'static str = "read_chunks";
+
+    fn lanes(&self) -> Lanes {
+        Lanes::new()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
+        let rows = view.all(List::Chunks(self.ino, self.from, self.to), Hold::None)?;
+        let mut chunks: Vec<(u32, Vec<Slice>)> = rows
+            .into_iter()
+            .filter_map(|row| match row {
+                Row::Chunk(_, index, records) => Some((index, records)),
+                _ => None,
+            })
+            .collect();
+        chunks.sort_unstable_by_key(|(index, _)| *index);
+        Ok(chunks)
+    }
+}

@@ -1,0 +1,194 @@
+//! Clone: a node that shows the same slices as another.
+
+use sluice_types::{Access, Attr, AttrFlags, CHUNK_SIZE, Caller, FileType, FsError, Ino};
+use smallvec::smallvec;
+
+use super::{create::Made, rules};
+use crate::{
+    engine::{Hold, List, Read, Write},
+    op::{At, Lane, Lanes, Op},
+    schema::{DirStat, Entry, Key, Row},
+    view::{Stop, View},
+};
+
+/// Copies one node, without the entries of a directory. Two trips if `length` is still right.
+#[derive(Clone, Debug)]
+pub struct CloneNode {
+    /// The source.
+    pub source: Ino,
+    /// Its length when it was seen, which tells how many chunks to read.
+    pub length: u64,
+    /// Number of the copy, never used before.
+    pub ino: Ino,
+    /// Where the copy gets its name; `None` leaves it detached, for [`Attach`] to name it.
+    pub at: Option<At>,
+    /// Whether others can see the directory already, so that it must be guarded and its times change.
+    pub visible: bool,
+    /// Whether owner, mode and times are kept.
+    pub preserve: bool,
+    /// Bits taken away unless they are kept.
+    pub umask: u16,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for CloneNode {
+    type Out = Attr;
+    const NAME: &'static str = "clone";
+
+    fn lanes(&self) -> Lanes {
+        match &self.at {
+            Some(at) => smallvec![Lane::Dir(at.dir)],
+            None => smallvec![Lane::Node(self.ino)],
+        }
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+        let chunks = self.length.div_ceil(CHUNK_SIZE) as u32;
+        // The records are held: their slices must not lose their last reference before this adds one.
+        let mut reads: Vec<Read> =
+            (0..chunks).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
+        reads.push(Read::Get(Key::Node(self.source), Hold::Guard));
+        reads.push(Read::All(List::Xattrs(self.source), Hold::None));
+        if let (Some(at), true) = (&self.at, self.visible) {
+            reads.push(Read::Get(Key::Node(at.dir), Hold::Guard));
+            reads.push(Read::Get(Key::Entry(at.dir, at.name.clone()), Hold::None));
+        }
+        view.want(&reads)?;
+        let source = rules::existing(view, self.source, Hold::Guard)?;
+        let access = if source.is_dir() { Access(5) } else { Access::READ };
+        if source.kind != FileType::Symlink {
+            rules::check(view, &self.caller, &source, access)?;
+        }
+        let attr = self.attr(view, &source);
+        let dir = self.at.as_ref().map_or(Ino::NONE, |at| at.dir);
+        rules::admit(view, dir, (attr.uid, attr.gid), attr.space(), 1)?;
+        self.content(view, &source, attr.length)?;
+        view.insert(Row::Node(self.ino, attr));
+        rules::charge_volume(view, &attr, attr.space(), 1);
+        self.name(view, &attr)?;
+        Ok(attr)
+    }
+}
+
+impl CloneNode {
+    fn attr(&self, view: &View<'_>, source: &Attr) -> Attr {
+        let now = view.now();
+        let mut attr = *source;
+        attr.nlink = if source.is_dir() { 2 } else { 1 };
+        attr.parent = self.at.as_ref().map_or(Ino::ROOT, |at| at.dir);
+        attr.flags = AttrFlags(source.flags.0 & !(AttrFlags::IMMUTABLE | AttrFlags::APPEND));
+        attr.ctime = now;
+        if !self.preserve {
+            attr.uid = self.caller.uid;
+            attr.gid = self.caller.gid;
+            attr.mode &= !(self.umask & 0o777);
+            attr.atime = now;
+            attr.mtime = now;
+        }
+        attr
+    }
+
+    /// Copies what hangs on the node.
+    fn content(&self, view: &mut View<'_>, source: &Attr, length: u64) -> Result<(), Stop> {
+        for row in view.all(List::Xattrs(self.source), Hold::None)? {
+            if let Row::Xattr(_, name, value) = row {
+                view.insert(Row::Xattr(self.ino, name, value));
+            }
+        }
+        match source.kind {
+            FileType::File => {
+                for index in 0..length.div_ceil(CHUNK_SIZE) as u32 {
+                    if let Some(Row::Chunk(_, _, records)) =
+                        view.get(&Key::Chunk(self.source, index), Hold::Lock)?
+                    {
+                        for slice in records.iter().filter(|slice| !slice.is_hole()) {
+                            view.write(Write::Refer(slice.id, slice.size, 1));
+                        }
+                        view.insert(Row::Chunk(self.ino, index, records));
+                    }
+                }
+            }
+            FileType::Symlink => {
+                if let Some(Row::Symlink(_, target)) = view.get(&Key::Symlink(self.source), Hold::None)? {
+                    view.insert(Row::Symlink(self.ino, target));
+                }
+            }
+            FileType::Dir if view.env().format().dir_stats => {
+                view.put(Row::DirStat(self.ino, DirStat::default()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn name(&self, view: &mut View<'_>, attr: &Attr) -> Result<(), Stop> {
+        let Some(at) = &self.at else {
+            let now = view.now().sec;
+            view.put(Row::Detached(self.ino, now));
+            return Ok(());
+        };
+        if self.visible {
+            named(view, at, self.ino, attr, &self.caller)?;
+            return Ok(());
+        }
+        view.insert(Row::Entry(at.dir, at.name.clone(), Entry { kind: attr.kind, ino: self.ino }));
+        if attr.is_dir() {
+            view.write(Write::Bump { ino: at.dir, nlink: 1, time: None });
+        }
+        rules::use_dir(view, at.dir, rules::entry_usage(attr));
+        Ok(())
+    }
+}
+
+/// Gives a detached tree its name. Two trips.
+#[derive(Clone, Debug)]
+pub struct Attach {
+    /// Root of the tree.
+    pub ino: Ino,
+    /// Its place.
+    pub at: At,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for Attach {
+    type Out = Made;
+    const NAME: &'static str = "attach";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {
+        view.want(&[
+            Read::Get(Key::Node(self.at.dir), Hold::Guard),
+            Read::Get(Key::Entry(self.at.dir, self.at.name.clone()), Hold::None),
+            Read::Get(Key::Node(self.ino), Hold::Lock),
+            Read::Get(Key::Detached(self.ino), Hold::Lock),
+        ])?;
+        let mut attr = rules::existing(view, self.ino, Hold::Lock)?;
+        rules::require(view.get(&Key::Detached(self.ino), Hold::Lock)?.is_some(), FsError::NotFound)?;
+        view.delete(Key::Detached(self.ino));
+        attr.parent = self.at.dir;
+        view.put(Row::Node(self.ino, attr));
+        let dir = named(view, &self.at, self.ino, &attr, &self.caller)?;
+        Ok(Made { attr, dir })
+    }
+}
+
+/// Makes the first entry of a node in a directory that others see.
+fn named(view: &mut View<'_>, at: &At, ino: Ino, attr: &Attr, caller: &Caller) -> Result<Attr, Stop> {
+    let mut dir = rules::changing_dir(view, at.dir, caller)?;
+    rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
+    let now = view.now();
+    let nlink = i32::from(attr.is_dir());
+    view.insert(Row::Entry(at.dir, at.name.clone(), Entry { kind: attr.kind, ino }));
+    view.write(Write::Bump { ino: at.dir, nlink, time: Some(now) });
+    rules::use_dir(view, at.dir, rules::entry_usage(attr));
+    rules::charge_tree(view, at.dir, attr.space(), 1)?;
+    dir.nlink = dir.nlink.saturating_add_signed(nlink);
+    dir.mtime = dir.mtime.max(now);
+    dir.ctime = dir.ctime.max(now);
+    Ok(dir)
+}

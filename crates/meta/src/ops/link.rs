@@ -1,0 +1,67 @@
+//! Link: one more name for a node.
+
+use sluice_types::{Caller, FsError, Ino};
+use smallvec::smallvec;
+
+use super::{create::Made, rules};
+use crate::{
+    engine::{Hold, Read, Write},
+    op::{At, Lane, Lanes, Op},
+    schema::{Entry, Key, Row},
+    view::{Stop, View},
+};
+
+/// Gives a node one more name. Two trips.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The node.
+    pub ino: Ino,
+    /// The new name.
+    pub at: At,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for Link {
+    type Out = Made;
+    const NAME: &'static str = "link";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {
+        let At { dir, name } = &self.at;
+        view.want(&[
+            Read::Get(Key::Node(*dir), Hold::Guard),
+            Read::Get(Key::Node(self.ino), Hold::Lock),
+            Read::Get(Key::Entry(*dir, name.clone()), Hold::None),
+        ])?;
+        let mut parent = rules::changing_dir(view, *dir, &self.caller)?;
+        let mut attr = rules::existing(view, self.ino, Hold::Lock)?;
+        if attr.is_dir() {
+            return Err(FsError::Perm.into());
+        }
+        // Deleted but open, or in the trash: no way back by link.
+        rules::require(attr.nlink > 0 && !attr.parent.is_trash_hour(), FsError::NotFound)?;
+        rules::check_removable(&attr)?;
+        rules::require(attr.nlink < rules::MAX_LINKS, FsError::TooManyLinks)?;
+        rules::require(view.entry(*dir, name, Hold::None)?.is_none(), FsError::Exists)?;
+
+        let now = view.now();
+        if attr.parent != Ino::NONE {
+            view.write(Write::Link(self.ino, attr.parent, 1));
+            attr.parent = Ino::NONE;
+        }
+        view.write(Write::Link(self.ino, *dir, 1));
+        attr.nlink += 1;
+        attr.ctime = now;
+        view.put(Row::Node(self.ino, attr));
+        view.insert(Row::Entry(*dir, name.clone(), Entry { kind: attr.kind, ino: self.ino }));
+        view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });
+        rules::use_dir(view, *dir, rules::entry_usage(&attr));
+        parent.mtime = parent.mtime.max(now);
+        parent.ctime = parent.ctime.max(now);
+        Ok(Made { attr, dir: parent })
+    }
+}

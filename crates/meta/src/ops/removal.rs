@@ -1,0 +1,238 @@
+//! What becomes of a node when one of its names goes: to the trash, one link less, or nothing left.
+//!
+//! Unlink, rmdir and a rename over an existing name all end here.
+
+use sluice_types::{Attr, AttrFlags, FileType, FsError, Ino, Name, Time};
+
+use super::rules;
+use crate::{
+    engine::{Hold, List, Write},
+    schema::{Counter, DirStat, Entry, Key, QuotaKey, Row},
+    view::{Stop, View},
+};
+
+/// A name that is about to go, and the node it stands for, which is locked.
+#[derive(Clone, Debug)]
+pub struct Removal {
+    /// Directory of the name.
+    pub dir: Ino,
+    /// The name.
+    pub name: Name,
+    /// The node.
+    pub ino: Ino,
+    /// Its attributes.
+    pub attr: Attr,
+    /// Whether the trash is passed by.
+    pub skip_trash: bool,
+}
+
+/// What became of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has other names, or sits in the trash.
+    Lives(Attr),
+    /// It has no name but this client has it open.
+    Sustained(Attr),
+    /// It is gone. If it was a file, its chunks wait to be deleted up to this length.
+    Gone {
+        /// Length of a deleted file.
+        file_length: Option<u64>,
+    },
+}
+
+impl Removal {
+    /// States all changes but those to the entry itself and to the directory's own record.
+    pub fn apply(&self, view: &mut View<'_>) -> Result<Fate, Stop> {
+        rules::use_dir(view, self.dir, rules::minus(rules::entry_usage(&self.attr)));
+        if self.attr.is_dir() || self.attr.nlink <= 1 || self.attr.parent == Ino::NONE {
+            rules::charge_tree(view, self.dir, -self.attr.space(), -1)?;
+        }
+        if self.goes_to_trash(view)
+            && let Some(fate) = self.to_trash(view)?
+        {
+            return Ok(fate);
+        }
+        if self.attr.is_dir() { self.remove_dir(view) } else { self.remove_link(view) }
+    }
+
+    fn goes_to_trash(&self, view: &View<'_>) -> bool {
+        !self.skip_trash
+            && view.env().format().trash_days > 0
+            && !self.dir.is_trash()
+            && !self.attr.flags.has(AttrFlags::SKIP_TRASH)
+    }
+
+    /// Moves the entry to the hour directory; `None` if the same link is there already.
+    fn to_trash(&self, view: &mut View<'_>) -> Result<Option<Fate>, Stop> {
+        let hour = trash_hour(view)?;
+        let name = trash_name(self.dir, self.ino, &self.name);
+        let single = self.attr.is_dir() || self.attr.parent != Ino::NONE;
+        if !single && view.entry(hour, &name, Hold::None)?.is_some() {
+            return Ok(None);
+        }
+        let mut attr = self.attr;
+        attr.ctime = view.now();
+        if single {
+            attr.parent = hour;
+        } else {
+            view.write(Write::Link(self.ino, hour, 1));
+            view.write(Write::Link(self.ino, self.dir, -1));
+        }
+        view.put(Row::Node(self.ino, attr));
+        view.insert(Row::Entry(hour, name, Entry { kind: attr.kind, ino: self.ino }));
+        rules::use_dir(view, hour, rules::entry_usage(&attr));
+        if attr.is_dir() {
+            discard_usage(view, self.ino);
+        }
+        Ok(Some(Fate::Lives(attr)))
+    }
+
+    fn remove_dir(&self, view: &mut View<'_>) -> Result<Fate, Stop> {
+        view.delete(Key::Node(self.ino));
+        discard_usage(view, self.ino);
+        view.write(Write::Clear(List::Xattrs(self.ino)));
+        rules::charge_volume(view, &self.attr, -4096, -1);
+        Ok(Fate::Gone { file_length: None })
+    }
+
+    fn remove_link(&self, view: &mut View<'_>) -> Result<Fate, Stop> {
+        let mut attr = self.attr;
+        attr.nlink = attr.nlink.saturating_sub(1);
+        attr.ctime = view.now();
+        if attr.nlink > 0 {
+            if attr.parent == Ino::NONE {
+                view.write(Write::Link(self.ino, self.dir, -1));
+            }
+            view.put(Row::Node(self.ino, attr));
+            return Ok(Fate::Lives(attr));
+        }
+        let env = view.env();
+        if attr.is_file() && env.sid != 0 && env.is_open(self.ino) {
+            view.put(Row::Node(self.ino, attr));
+            view.put(Row::Sustained(env.sid, self.ino));
+            if attr.parent == Ino::NONE {
+                view.write(Write::Clear(List::Parents(self.ino)));
+            }
+            return Ok(Fate::Sustained(attr));
+        }
+        Ok(Fate::Gone { file_length: destroy(view, self.ino, &self.attr) })
+    }
+}
+
+/// A removed directory counts nothing any more.
+fn discard_usage(view: &mut View<'_>, dir: Ino) {
+    view.write(Write::Discard(Key::DirStat(dir)));
+    if view.env().quotas().contains_key(&QuotaKey::Dir(dir)) {
+        view.write(Write::Discard(Key::Quota(QuotaKey::Dir(dir))));
+    }
+}
+
+/// Removes a node without names, and all that belongs to it. A file's chunks are left to a deleted-file record.
+pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
+    view.delete(Key::Node(ino));
+    view.write(Write::Clear(List::Xattrs(ino)));
+    if attr.parent == Ino::NONE {
+        view.write(Write::Clear(List::Parents(ino)));
+    }
+    rules::charge_volume(view, attr, -attr.space(), -1);
+    match attr.kind {
+        FileType::File => {
+            let now = view.now().sec;
+            view.put(Row::DelFile(ino, attr.length, now));
+            Some(attr.length)
+        }
+        FileType::Symlink => {
+            view.write(Write::Discard(Key::Symlink(ino)));
+            None
+        }
+        _ => None,
+    }
+}
+
+/// The hour directory of the trash for now, made if this is the first deletion of the hour. It needs no lane and no
+/// guard: nobody removes the hour that is.
+fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
+    let name = hour_name(view.now());
+    if let Some(hour) = view.env().trash_hour(&name) {
+        return Ok(hour);
+    }
+    let entry_name = Name::new(name.as_bytes())?;
+    if let Some(entry) = view.entry(Ino::TRASH, &entry_name, Hold::None)? {
+        view.env().learn_trash_hour(name, entry.ino);
+        return Ok(entry.ino);
+    }
+    let offset = rules::counter(view, Counter::NextTrash)? + 1;
+    let ino = Ino(Ino::TRASH.0 + offset as u64);
+    let now = view.now();
+    let attr = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::TRASH, now);
+    view.put(Row::Counter(Counter::NextTrash, offset));
+    view.insert(Row::Entry(Ino::TRASH, entry_name, Entry { kind: FileType::Dir, ino }));
+    view.insert(Row::Node(ino, attr));
+    if view.env().format().dir_stats {
+        view.put(Row::DirStat(ino, DirStat::default()));
+    }
+    rules::charge_volume(view, &attr, 4096, 1);
+    Ok(ino)
+}
+
+/// Name of an hour directory: `YYYY-MM-DD-HH` in UTC.
+pub fn hour_name(time: Time) -> String {
+    let days = time.sec.div_euclid(86_400);
+    let hour = time.sec.rem_euclid(86_400) / 3600;
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}-{hour:02}")
+}
+
+/// The date `days` after the epoch, by the usual count of 400-year eras that begin in March.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Name in the trash: where it was and what it was, cut to the longest name there may be.
+fn trash_name(dir: Ino, ino: Ino, name: &Name) -> Name {
+    let mut bytes = format!("{dir}-{ino}-").into_bytes();
+    bytes.extend_from_slice(name);
+    bytes.truncate(sluice_types::MAX_NAME);
+    Name::stored(&bytes)
+}
+
+/// Fails if a node may not lose a name.
+pub fn check_link_removal(attr: &Attr) -> Result<(), Stop> {
+    if attr.is_dir() {
+        return Err(FsError::IsDir.into());
+    }
+    rules::check_removable(attr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_utc() {
+        for (sec, name) in [
+            (0, "1970-01-01-00"),
+            (951_782_400, "2000-02-29-00"),
+            (1_709_251_199, "2024-02-29-23"),
+            (1_795_288_064, "2026-11-21-19"),
+        ] {
+            assert_eq!(hour_name(Time { sec, nsec: 0 }), name);
+        }
+    }
+
+    #[test]
+    fn trash_names_are_cut_at_255_bytes() {
+        let long = Name::new(&[b'x'; 255]).expect("valid");
+        let name = trash_name(Ino(7), Ino(99), &long);
+        assert_eq!(name.len(), 255);
+        assert!(name.starts_with(b"7-99-xxx"));
+    }
+}

@@ -1,0 +1,293 @@
+//! Rename: moves a name, over another one or in exchange for it.
+
+use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
+use smallvec::smallvec;
+
+use super::{
+    removal::{Fate, Removal},
+    rules,
+    unlink::target,
+};
+use crate::{
+    engine::{Hold, Read, Write},
+    op::{At, Lane, Lanes, Op},
+    schema::{Counter, Entry, Key, QuotaKey, Row},
+    view::{Stop, View},
+};
+
+/// What a rename does when the new name exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Fail.
+    NoReplace,
+    /// Swap both.
+    Exchange,
+}
+
+/// Moves a name. Two trips, three if it replaces a directory; one more per level of the target when a directory
+/// changes its parent.
+#[derive(Clone, Debug)]
+pub struct Rename {
+    /// Old place.
+    pub from: At,
+    /// New place.
+    pub to: At,
+    /// What to do with an existing target.
+    pub mode: RenameMode,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// What a rename changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// The node moved.
+    pub ino: Ino,
+    /// Its attributes after the move.
+    pub attr: Attr,
+    /// The node that was replaced, and what became of it.
+    pub replaced: Option<(Ino, Fate)>,
+    /// The node that was swapped against.
+    pub exchanged: Option<(Ino, Attr)>,
+    /// Old directory.
+    pub from_dir: Attr,
+    /// New directory; the same as the old one for a rename within it.
+    pub to_dir: Attr,
+}
+
+/// One of the two names, with what it stands for.
+struct Side {
+    ino: Ino,
+    attr: Attr,
+}
+
+impl Op for Rename {
+    type Out = Renamed;
+    const NAME: &'static str = "rename";
+
+    fn lanes(&self) -> Lanes {
+        if self.from.dir == self.to.dir {
+            smallvec![Lane::Dir(self.from.dir)]
+        } else {
+            smallvec![Lane::Dir(self.from.dir), Lane::Dir(self.to.dir)]
+        }
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Renamed, Stop> {
+        let (from, to) = (&self.from, &self.to);
+        view.want(&[
+            Read::Get(Key::Node(from.dir), Hold::Guard),
+            Read::Get(Key::Node(to.dir), Hold::Guard),
+            Read::Follow(from.dir, from.name.clone(), Hold::Lock),
+            Read::Follow(to.dir, to.name.clone(), Hold::Lock),
+        ])?;
+        let (from_dir, to_dir) = self.dirs(view)?;
+        let (ino, attr) = target(view, from)?;
+        let source = Side { ino, attr };
+        rules::check_removable(&source.attr)?;
+        rules::check_sticky(&self.caller, &from_dir, &source.attr)?;
+        let existing = match view.follow(to.dir, &to.name, Hold::Lock)? {
+            Some(_) => {
+                let (ino, attr) = target(view, to)?;
+                Some(Side { ino, attr })
+            }
+            None => None,
+        };
+        if from == to || existing.as_ref().is_some_and(|old| old.ino == source.ino) {
+            return self.nothing_to_do(&source, existing.is_some(), from_dir, to_dir);
+        }
+        self.check_moved_dir(view, &source, self.to.dir)?;
+        match (self.mode, existing) {
+            (RenameMode::NoReplace, Some(_)) => Err(FsError::Exists.into()),
+            (RenameMode::Exchange, None) => Err(FsError::NotFound.into()),
+            (RenameMode::Exchange, Some(other)) => {
+                rules::check_removable(&other.attr)?;
+                rules::check_sticky(&self.caller, &to_dir, &other.attr)?;
+                self.check_moved_dir(view, &other, self.from.dir)?;
+                self.exchange(view, &source, &other, from_dir, to_dir)
+            }
+            (_, existing) => self.replace(view, &source, existing, from_dir, to_dir),
+        }
+    }
+}
+
+impl Rename {
+    /// Both directories, which must accept the change.
+    fn dirs(&self, view: &mut View<'_>) -> Result<(Attr, Attr), Stop> {
+        // Out of the trash, for the superuser, is how files are restored; into it there is no way.
+        let from_dir = if self.from.dir.is_trash() {
+            rules::require(!self.caller.check || self.caller.is_root(), FsError::Perm)?;
+            rules::existing_dir(view, self.from.dir, Hold::Guard)?
+        } else {
+            rules::changing_dir(view, self.from.dir, &self.caller)?
+        };
+        rules::require(!self.to.dir.is_trash(), FsError::Perm)?;
+        let to_dir = rules::changing_dir(view, self.to.dir, &self.caller)?;
+        rules::require(!from_dir.flags.has(AttrFlags::APPEND), FsError::Perm)?;
+        Ok((from_dir, to_dir))
+    }
+
+    /// Two names of one file, or a name onto itself: POSIX asks for success without a change.
+    fn nothing_to_do(
+        &self,
+        source: &Side,
+        exists: bool,
+        from_dir: Attr,
+        to_dir: Attr,
+    ) -> Result<Renamed, Stop> {
+        if self.mode == RenameMode::NoReplace && exists {
+            return Err(FsError::Exists.into());
+        }
+        Ok(Renamed { ino: source.ino, attr: source.attr, replaced: None, exchanged: None, from_dir, to_dir })
+    }
+
+    /// A directory that changes its parent must not move below itself, however others move directories meanwhile.
+    fn check_moved_dir(&self, view: &mut View<'_>, moved: &Side, into: Ino) -> Result<(), Stop> {
+        if !moved.attr.is_dir() || self.from.dir == self.to.dir {
+            return Ok(());
+        }
+        view.want(&[
+            Read::Get(Key::Counter(Counter::DirMoves), Hold::Lock),
+            Read::Get(Key::Node(into), Hold::Guard),
+        ])?;
+        let moves = rules::counter(view, Counter::DirMoves)?;
+        if rules::ancestors(view, into)?.contains(&moved.ino) {
+            return Err(FsError::Invalid.into());
+        }
+        view.put(Row::Counter(Counter::DirMoves, moves + 1));
+        // A change of owner of ".." needs write permission on the directory itself.
+        if self.caller.check && !self.caller.is_root() && self.caller.uid != moved.attr.uid {
+            rules::check(view, &self.caller, &moved.attr, sluice_types::Access::WRITE)?;
+        }
+        Ok(())
+    }
+
+    fn replace(
+        &self,
+        view: &mut View<'_>,
+        source: &Side,
+        existing: Option<Side>,
+        mut from_dir: Attr,
+        mut to_dir: Attr,
+    ) -> Result<Renamed, Stop> {
+        let (from, to) = (&self.from, &self.to);
+        let mut nlink = i32::from(source.attr.is_dir());
+        let mut replaced = None;
+        let entry = Row::Entry(to.dir, to.name.clone(), Entry { kind: source.attr.kind, ino: source.ino });
+        if let Some(old) = existing {
+            self.check_replaced(view, source, &old, &to_dir)?;
+            nlink -= i32::from(old.attr.is_dir());
+            let removal = Removal {
+                dir: to.dir,
+                name: to.name.clone(),
+                ino: old.ino,
+                attr: old.attr,
+                skip_trash: false,
+            };
+            replaced = Some((old.ino, removal.apply(view)?));
+            view.put(entry);
+        } else {
+            view.insert(entry);
+        }
+        view.delete(Key::Entry(from.dir, from.name.clone()));
+        let attr = Self::moved(view, source, from.dir, to.dir)?;
+        let leaves = -i32::from(source.attr.is_dir() && !from.dir.is_trash());
+        if from.dir == to.dir {
+            Self::bump(view, from.dir, &mut from_dir, leaves + nlink);
+            to_dir = from_dir;
+        } else {
+            Self::bump(view, from.dir, &mut from_dir, leaves);
+            Self::bump(view, to.dir, &mut to_dir, nlink);
+        }
+        Ok(Renamed { ino: source.ino, attr, replaced, exchanged: None, from_dir, to_dir })
+    }
+
+    fn check_replaced(
+        &self,
+        view: &mut View<'_>,
+        source: &Side,
+        old: &Side,
+        to_dir: &Attr,
+    ) -> Result<(), Stop> {
+        rules::require(!to_dir.flags.has(AttrFlags::APPEND), FsError::Perm)?;
+        rules::check_removable(&old.attr)?;
+        rules::check_sticky(&self.caller, to_dir, &old.attr)?;
+        match (source.attr.is_dir(), old.attr.is_dir()) {
+            (true, false) => Err(FsError::NotDir.into()),
+            (false, true) => Err(FsError::IsDir.into()),
+            (true, true) if !view.is_empty(old.ino)? => Err(FsError::NotEmpty.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn exchange(
+        &self,
+        view: &mut View<'_>,
+        source: &Side,
+        other: &Side,
+        mut from_dir: Attr,
+        mut to_dir: Attr,
+    ) -> Result<Renamed, Stop> {
+        let (from, to) = (&self.from, &self.to);
+        view.put(Row::Entry(to.dir, to.name.clone(), Entry { kind: source.attr.kind, ino: source.ino }));
+        view.put(Row::Entry(from.dir, from.name.clone(), Entry { kind: other.attr.kind, ino: other.ino }));
+        let attr = Self::moved(view, source, from.dir, to.dir)?;
+        let exchanged = Self::moved(view, other, to.dir, from.dir)?;
+        let gain = i32::from(source.attr.is_dir()) - i32::from(other.attr.is_dir());
+        if from.dir == to.dir {
+            Self::bump(view, from.dir, &mut from_dir, 0);
+            to_dir = from_dir;
+        } else {
+            Self::bump(view, from.dir, &mut from_dir, -gain);
+            Self::bump(view, to.dir, &mut to_dir, gain);
+        }
+        Ok(Renamed {
+            ino: source.ino,
+            attr,
+            replaced: None,
+            exchanged: Some((other.ino, exchanged)),
+            from_dir,
+            to_dir,
+        })
+    }
+
+    /// States the changes to a node that moves between directories, and to what is counted there.
+    fn moved(view: &mut View<'_>, node: &Side, from: Ino, to: Ino) -> Result<Attr, Stop> {
+        let mut attr = node.attr;
+        attr.ctime = view.now();
+        if from != to {
+            if attr.parent == Ino::NONE {
+                view.write(Write::Link(node.ino, from, -1));
+                view.write(Write::Link(node.ino, to, 1));
+            } else {
+                attr.parent = to;
+            }
+            let usage = rules::entry_usage(&attr);
+            rules::use_dir(view, from, rules::minus(usage));
+            rules::use_dir(view, to, usage);
+            let (space, inodes) = Self::tree_usage(view, node);
+            rules::charge_tree(view, from, -space, -inodes)?;
+            rules::charge_tree(view, to, space, inodes)?;
+        }
+        view.put(Row::Node(node.ino, attr));
+        Ok(attr)
+    }
+
+    /// What moves between quotas: a directory with a quota of its own is known exactly, any other counts as itself
+    /// (`quota check` of JuiceFS repairs the rest).
+    fn tree_usage(view: &View<'_>, node: &Side) -> (i64, i64) {
+        let own = (node.attr.space(), 1);
+        let quota = view.env().quotas().get(&QuotaKey::Dir(node.ino)).copied();
+        quota.map_or(own, |quota| (own.0 + quota.used_space, own.1 + quota.used_inodes))
+    }
+
+    fn bump(view: &mut View<'_>, dir: Ino, attr: &mut Attr, nlink: i32) {
+        let now = view.now();
+        view.write(Write::Bump { ino: dir, nlink, time: Some(now) });
+        attr.nlink = attr.nlink.saturating_add_signed(nlink);
+        attr.mtime = attr.mtime.max(now);
+        attr.ctime = attr.ctime.max(now);
+    }
+}

@@ -1,0 +1,68 @@
+//! Rmdir: removes an empty directory.
+
+use sluice_types::{Caller, FsError, Ino};
+use smallvec::smallvec;
+
+use super::{
+    removal::Removal,
+    rules,
+    unlink::{Removed, removing_dir, target},
+};
+use crate::{
+    engine::{Hold, Read, Write},
+    op::{At, Lane, Lanes, Op},
+    schema::Key,
+    view::{Stop, View},
+};
+
+/// Removes an empty directory. Two trips if the caller knows its inode, three otherwise.
+#[derive(Clone, Debug)]
+pub struct Rmdir {
+    /// Where.
+    pub at: At,
+    /// What the name stood for when it was last looked up; only saves a trip.
+    pub hint: Option<Ino>,
+    /// Whether the trash is passed by.
+    pub skip_trash: bool,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for Rmdir {
+    type Out = Removed;
+    const NAME: &'static str = "rmdir";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Dir(self.at.dir)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {
+        let At { dir, name } = &self.at;
+        let mut first =
+            vec![Read::Get(Key::Node(*dir), Hold::Guard), Read::Follow(*dir, name.clone(), Hold::Lock)];
+        if let Some(hint) = self.hint {
+            first.push(Read::Get(Key::Node(hint), Hold::Lock));
+            first.push(Read::Names { dir: hint, limit: 1 });
+        }
+        view.want(&first)?;
+        let mut parent = removing_dir(view, *dir, &self.caller)?;
+        let (ino, attr) = target(view, &self.at)?;
+        rules::require(attr.is_dir(), FsError::NotDir)?;
+        rules::check_removable(&attr)?;
+        rules::check_sticky(&self.caller, &parent, &attr)?;
+        if !view.is_empty(ino)? {
+            return Err(FsError::NotEmpty.into());
+        }
+        let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
+        let fate = removal.apply(view)?;
+        let now = view.now();
+        view.delete(Key::Entry(*dir, name.clone()));
+        // The trash root and its hours stay at two links.
+        let nlink = if dir.is_trash() { 0 } else { -1 };
+        view.write(Write::Bump { ino: *dir, nlink, time: Some(now) });
+        parent.nlink = parent.nlink.saturating_add_signed(nlink);
+        parent.mtime = parent.mtime.max(now);
+        parent.ctime = parent.ctime.max(now);
+        Ok(Removed { ino, fate, dir: parent })
+    }
+}

@@ -1,0 +1,190 @@
+//! What several operations decide alike: which parents accept changes, who may do what, what is accounted where.
+
+use std::sync::Arc;
+
+use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, align4k};
+
+use crate::{
+    engine::{Hold, Write},
+    schema::{AclRule, Counter, DirStat, Key, QuotaKey, Row},
+    view::{Stop, View},
+};
+
+/// Most entries or sub-directories of one inode.
+pub const MAX_LINKS: u32 = i32::MAX as u32;
+
+/// Fails with `error` unless `condition`.
+pub fn require(condition: bool, error: FsError) -> Result<(), FsError> {
+    if condition { Ok(()) } else { Err(error) }
+}
+
+/// A directory whose entries the caller is about to change, guarded so that it cannot vanish meanwhile.
+pub fn changing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
+    let attr = existing_dir(view, dir, Hold::Guard)?;
+    if dir.is_trash() || attr.parent.is_trash_hour() {
+        return Err(FsError::NotFound.into());
+    }
+    check(view, caller, &attr, Access::CHANGE)?;
+    if attr.flags.has(AttrFlags::IMMUTABLE) {
+        return Err(FsError::Perm.into());
+    }
+    Ok(attr)
+}
+
+/// A directory that must exist.
+pub fn existing_dir(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Attr, Stop> {
+    let attr = existing(view, dir, hold)?;
+    if attr.is_dir() { Ok(attr) } else { Err(FsError::NotDir.into()) }
+}
+
+/// A node that must exist.
+pub fn existing(view: &mut View<'_>, ino: Ino, hold: Hold) -> Result<Attr, Stop> {
+    view.node(ino, hold)?.ok_or(Stop::Fail(FsError::NotFound))
+}
+
+/// Whether `caller` may do `access` on a node, by its mode or its ACL.
+pub fn check(view: &mut View<'_>, caller: &Caller, attr: &Attr, access: Access) -> Result<(), Stop> {
+    if !caller.check || caller.is_root() {
+        return Ok(());
+    }
+    // The group bits are the mask of an ACL: if they are empty it cannot grant anything.
+    if attr.access_acl != 0 && attr.mode & 0o070 != 0 {
+        let rule = acl(view, attr.access_acl)?;
+        return Ok(rule.check(attr, caller, access)?);
+    }
+    Ok(caller.check_mode(attr, access)?)
+}
+
+/// Whether `caller` may remove `node` from `dir`, which it may write, in spite of the sticky bit.
+pub fn check_sticky(caller: &Caller, dir: &Attr, node: &Attr) -> Result<(), Stop> {
+    let owner = caller.uid == dir.uid || caller.uid == node.uid;
+    if !caller.check || caller.is_root() || dir.mode & 0o1000 == 0 || owner {
+        return Ok(());
+    }
+    Err(FsError::Access.into())
+}
+
+/// A node that must not be immutable or append-only.
+pub fn check_removable(node: &Attr) -> Result<(), Stop> {
+    if node.flags.any(AttrFlags::IMMUTABLE | AttrFlags::APPEND) {
+        return Err(FsError::Perm.into());
+    }
+    Ok(())
+}
+
+/// An ACL rule by id.
+pub fn acl(view: &mut View<'_>, id: u32) -> Result<Arc<AclRule>, Stop> {
+    if let Some(rule) = view.env().acl(id) {
+        return Ok(rule);
+    }
+    match view.get(&Key::Acl(id), Hold::None)? {
+        Some(Row::Acl(_, rule)) => Ok(view.env().learn_acl(id, rule)),
+        _ => Err(FsError::io(format_args!("ACL rule {id} is missing; run `sluice fsck`")).into()),
+    }
+}
+
+/// Id of a rule, which is stored if no equal one is known.
+pub fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
+    if let Some(id) = view.env().acl_id(rule) {
+        return Ok(id);
+    }
+    let last = counter(view, Counter::AclMaxId)?;
+    let id = last as u32 + 1;
+    view.put(Row::Counter(Counter::AclMaxId, i64::from(id)));
+    view.insert(Row::Acl(id, rule.clone()));
+    Ok(id)
+}
+
+/// A counter that this operation is about to put.
+pub fn counter(view: &mut View<'_>, counter: Counter) -> Result<i64, Stop> {
+    Ok(match view.get(&Key::Counter(counter), Hold::Lock)? {
+        Some(Row::Counter(_, value)) => value,
+        _ => 0,
+    })
+}
+
+/// Usage of one directory entry that stands for a node.
+pub fn entry_usage(attr: &Attr) -> DirStat {
+    let length = if attr.is_file() { attr.length } else { 0 };
+    DirStat { length: length as i64, space: align4k(length), inodes: 1 }
+}
+
+/// The opposite.
+pub fn minus(stat: DirStat) -> DirStat {
+    DirStat { length: -stat.length, space: -stat.space, inodes: -stat.inodes }
+}
+
+/// Records that the direct children of `dir` use `by` more.
+pub fn use_dir(view: &mut View<'_>, dir: Ino, by: DirStat) {
+    if view.env().format().dir_stats && !by.is_zero() {
+        view.write(Write::Use(dir, by));
+    }
+}
+
+/// Records that the volume, and whoever owns the node `attr`, uses `space` bytes and `inodes` inodes more.
+pub fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes: i64) {
+    view.write(Write::Count(Counter::UsedSpace, space));
+    view.write(Write::Count(Counter::TotalInodes, inodes));
+    if view.env().format().user_group_quota {
+        view.write(Write::Charge(QuotaKey::User(attr.uid), space, inodes));
+        view.write(Write::Charge(QuotaKey::Group(attr.gid), space, inodes));
+    }
+}
+
+/// Records that the tree under `dir` uses `space` bytes and `inodes` inodes more, for every quota above.
+pub fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
+    let quotas = view.env().quotas();
+    if !quotas.keys().any(|key| matches!(key, QuotaKey::Dir(_))) {
+        return Ok(());
+    }
+    for dir in ancestors(view, dir)? {
+        if quotas.contains_key(&QuotaKey::Dir(dir)) {
+            view.write(Write::Charge(QuotaKey::Dir(dir), space, inodes));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the limits of the volume, the owner and the trees above `dir` admit that much more.
+pub fn admit(
+    view: &mut View<'_>,
+    dir: Ino,
+    (uid, gid): (u32, u32),
+    space: i64,
+    inodes: i64,
+) -> Result<(), Stop> {
+    view.env().admit(space, inodes)?;
+    let quotas = view.env().quotas();
+    if quotas.is_empty() || space <= 0 && inodes <= 0 {
+        return Ok(());
+    }
+    let mut keys = vec![QuotaKey::User(uid), QuotaKey::Group(gid)];
+    if quotas.keys().any(|key| matches!(key, QuotaKey::Dir(_))) && dir != Ino::NONE {
+        keys.extend(ancestors(view, dir)?.into_iter().map(QuotaKey::Dir));
+    }
+    for key in keys {
+        let full = |max: i64, used: i64, more: i64| max > 0 && more > 0 && used + more > max;
+        if let Some(quota) = quotas.get(&key)
+            && (full(quota.max_space, quota.used_space, space)
+                || full(quota.max_inodes, quota.used_inodes, inodes))
+        {
+            return Err(FsError::Quota.into());
+        }
+    }
+    Ok(())
+}
+
+/// `dir` and the directories above it, up to the root of the volume or of the trash.
+pub fn ancestors(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
+    let mut chain = vec![dir];
+    let mut at = dir;
+    while at != Ino::ROOT && !at.is_trash() {
+        let Some(attr) = view.node(at, Hold::None)? else { break };
+        at = attr.parent;
+        if at == Ino::NONE || chain.contains(&at) {
+            break;
+        }
+        chain.push(at);
+    }
+    Ok(chain)
+}

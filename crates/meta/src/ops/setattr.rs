@@ -1,0 +1,167 @@
+//! Setattr: owner, mode, times and flags of an inode. Length is truncate's.
+
+use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, Time};
+use smallvec::smallvec;
+
+use super::rules;
+use crate::{
+    engine::Hold,
+    op::{Lane, Lanes, Op},
+    schema::{QuotaKey, Row},
+    view::{Stop, View},
+};
+
+/// A new time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time at which the change happens.
+    Now,
+    /// This one.
+    At(Time),
+}
+
+/// Changes attributes. Two trips.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Permission bits.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of content.
+    pub mtime: Option<SetTime>,
+    /// `chattr` flags.
+    pub flags: Option<AttrFlags>,
+    /// Whether setuid and setgid go, as the kernel asks when an unprivileged caller writes or truncates.
+    pub kill_suid: bool,
+}
+
+/// Changes attributes of an inode. Two trips.
+#[derive(Clone, Debug)]
+pub struct SetAttr {
+    /// The inode.
+    pub ino: Ino,
+    /// What changes.
+    pub changes: Changes,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for SetAttr {
+    type Out = Attr;
+    const NAME: &'static str = "setattr";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
+        let before = rules::existing(view, self.ino, Hold::Lock)?;
+        rules::require(!before.parent.is_trash_hour() || !self.caller.check, FsError::Perm)?;
+        let mut attr = before;
+        self.owner(view, &before, &mut attr)?;
+        self.mode(view, &before, &mut attr)?;
+        self.times(view, &before, &mut attr)?;
+        if let Some(flags) = self.changes.flags {
+            rules::require(self.privileged(), FsError::Perm)?;
+            attr.flags = flags;
+        }
+        if attr == before {
+            return Ok(attr);
+        }
+        attr.ctime = view.now();
+        view.put(Row::Node(self.ino, attr));
+        if view.env().format().user_group_quota {
+            self.recharge(view, &before, &attr);
+        }
+        Ok(attr)
+    }
+}
+
+impl SetAttr {
+    fn privileged(&self) -> bool {
+        !self.caller.check || self.caller.is_root()
+    }
+
+    fn owner(&self, view: &View<'_>, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
+        let changes = &self.changes;
+        if let Some(gid) = changes.gid
+            && gid != before.gid
+        {
+            let own = self.caller.uid == before.uid && self.caller.in_group(gid);
+            rules::require(self.privileged() || own, FsError::Perm)?;
+            attr.gid = gid;
+        }
+        if let Some(uid) = changes.uid
+            && uid != before.uid
+        {
+            rules::require(self.privileged(), FsError::Perm)?;
+            attr.uid = uid;
+        }
+        let touched = changes.uid.is_some() || changes.gid.is_some();
+        rules::require(!touched || self.privileged() || self.caller.uid == before.uid, FsError::Perm)?;
+        if changes.kill_suid || touched && before.is_file() && !self.privileged() {
+            attr.mode = without_suid(attr);
+        }
+        Ok(())
+    }
+
+    fn mode(&self, view: &mut View<'_>, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
+        let Some(mut mode) = self.changes.mode else { return Ok(()) };
+        let own = self.caller.uid == before.uid;
+        rules::require(self.privileged() || own, FsError::Perm)?;
+        if !self.privileged() && !self.caller.in_group(attr.gid) && !before.is_dir() {
+            mode &= !0o2000;
+        }
+        attr.mode = mode & 0o7777;
+        if before.access_acl != 0 {
+            let rule = rules::acl(view, before.access_acl)?.chmod(mode);
+            attr.mode = mode & 0o7000 | rule.mode();
+            attr.access_acl = rules::acl_id(view, &rule)?;
+        }
+        Ok(())
+    }
+
+    fn times(&self, view: &mut View<'_>, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
+        let own = self.privileged() || self.caller.uid == before.uid;
+        for (change, time) in [(self.changes.atime, &mut attr.atime), (self.changes.mtime, &mut attr.mtime)] {
+            match change {
+                None => {}
+                // Times before 1970 cannot be stored.
+                Some(SetTime::At(at)) if at.sec >= 0 => {
+                    rules::require(own, FsError::Perm)?;
+                    *time = at;
+                }
+                Some(_) => {
+                    if !own {
+                        rules::check(view, &self.caller, before, Access::WRITE)?;
+                    }
+                    *time = view.now();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the node uses now counts for its new owner.
+    fn recharge(&self, view: &mut View<'_>, before: &Attr, attr: &Attr) {
+        let mut charge = |key, sign| view.write(crate::engine::Write::Charge(key, sign * attr.space(), sign));
+        if attr.uid != before.uid {
+            charge(QuotaKey::User(before.uid), -1);
+            charge(QuotaKey::User(attr.uid), 1);
+        }
+        if attr.gid != before.gid {
+            charge(QuotaKey::Group(before.gid), -1);
+            charge(QuotaKey::Group(attr.gid), 1);
+        }
+    }
+}
+
+/// The mode without setuid, and without setgid where that means execution as a group.
+pub fn without_suid(attr: &Attr) -> u16 {
+    let setgid = if attr.mode & 0o010 != 0 { 0o2000 } else { 0 };
+    attr.mode & !(0o4000 | setgid)
+}

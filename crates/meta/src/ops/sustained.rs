@@ -1,0 +1,44 @@
+//! Sustained files: without a name, but open in some session.
+
+use sluice_types::Ino;
+use smallvec::smallvec;
+
+use super::removal::destroy;
+use crate::{
+    engine::{Hold, Read},
+    op::{Lane, Lanes, Op},
+    schema::Key,
+    view::{Stop, View},
+};
+
+/// Ends a sustained file after its last close, or after the death of its session. Two trips.
+#[derive(Clone, Debug)]
+pub struct DropSustained {
+    /// The session.
+    pub sid: u64,
+    /// The file.
+    pub ino: Ino,
+}
+
+impl Op for DropSustained {
+    /// Length of the file, whose chunks now wait to be deleted; `None` if somebody else did it.
+    type Out = Option<u64>;
+    const NAME: &'static str = "drop_sustained";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Option<u64>, Stop> {
+        let key = Key::Sustained(self.sid, self.ino);
+        view.want(&[Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(self.ino), Hold::Lock)])?;
+        if view.get(&key, Hold::Lock)?.is_none() {
+            return Ok(None);
+        }
+        view.delete(key);
+        match view.node(self.ino, Hold::Lock)? {
+            Some(attr) if attr.nlink == 0 => Ok(destroy(view, self.ino, &attr)),
+            _ => Ok(None),
+        }
+    }
+}

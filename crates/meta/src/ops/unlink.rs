@@ -1,0 +1,93 @@
+//! Unlink: removes a name of anything but a directory.
+
+use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
+use smallvec::smallvec;
+
+use super::{
+    removal::{Fate, Removal, check_link_removal},
+    rules,
+};
+use crate::{
+    engine::{Hold, Read, Write},
+    op::{At, Lane, Lanes, Op},
+    schema::Key,
+    view::{Stop, View},
+};
+
+/// Removes a name. Two trips.
+#[derive(Clone, Debug)]
+pub struct Unlink {
+    /// Where.
+    pub at: At,
+    /// Whether the trash is passed by.
+    pub skip_trash: bool,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// What a removal left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// The node that lost a name.
+    pub ino: Ino,
+    /// What became of it.
+    pub fate: Fate,
+    /// The directory after it.
+    pub dir: Attr,
+}
+
+impl Op for Unlink {
+    type Out = Removed;
+    const NAME: &'static str = "unlink";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Dir(self.at.dir)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {
+        let At { dir, name } = &self.at;
+        view.want(&[Read::Get(Key::Node(*dir), Hold::Guard), Read::Follow(*dir, name.clone(), Hold::Lock)])?;
+        let mut parent = removing_dir(view, *dir, &self.caller)?;
+        let (ino, attr) = target(view, &self.at)?;
+        check_link_removal(&attr)?;
+        rules::check_sticky(&self.caller, &parent, &attr)?;
+        let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
+        let fate = removal.apply(view)?;
+        let now = view.now();
+        view.delete(Key::Entry(*dir, name.clone()));
+        view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });
+        parent.mtime = parent.mtime.max(now);
+        parent.ctime = parent.ctime.max(now);
+        Ok(Removed { ino, fate, dir: parent })
+    }
+}
+
+/// A directory that is about to lose an entry.
+pub fn removing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
+    let attr = if dir.is_trash() {
+        // Only the client itself and the superuser empty the trash.
+        rules::require(!caller.check || caller.is_root(), FsError::Perm)?;
+        rules::existing_dir(view, dir, Hold::Guard)?
+    } else {
+        rules::changing_dir(view, dir, caller)?
+    };
+    if attr.flags.has(AttrFlags::APPEND) {
+        return Err(FsError::Perm.into());
+    }
+    Ok(attr)
+}
+
+/// The locked node that a name stands for.
+pub fn target(view: &mut View<'_>, at: &At) -> Result<(Ino, Attr), Stop> {
+    match view.follow(at.dir, &at.name, Hold::Lock)? {
+        Some((entry, Some(attr))) => Ok((entry.ino, attr)),
+        Some((entry, None)) => {
+            let story = format!(
+                "{:?} in {} names node {}, which is missing; run `sluice fsck`",
+                at.name, at.dir, entry.ino
+            );
+            Err(FsError::io(story).into())
+        }
+        None => Err(FsError::NotFound.into()),
+    }
+}

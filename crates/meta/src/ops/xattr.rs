@@ -1,0 +1,161 @@
+//! Extended attributes, ACLs apart.
+
+use bytes::Bytes;
+use sluice_types::{Access, Caller, FsError, Ino, Name};
+use smallvec::smallvec;
+
+use super::rules;
+use crate::{
+    engine::{Hold, List, Read},
+    op::{Lane, Lanes, Op},
+    schema::{Key, Row},
+    view::{Stop, View},
+};
+
+/// Longest value in bytes.
+pub const MAX_XATTR: usize = 65_536;
+
+/// What `setxattr(2)` does with an existing attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Makes or replaces it.
+    Any,
+    /// Fails if it exists.
+    Create,
+    /// Fails if it does not exist.
+    Replace,
+}
+
+/// Reads an attribute. One trip.
+#[derive(Clone, Debug)]
+pub struct GetXattr {
+    /// The inode.
+    pub ino: Ino,
+    /// The attribute.
+    pub name: Name,
+}
+
+impl Op for GetXattr {
+    type Out = Bytes;
+    const NAME: &'static str = "getxattr";
+
+    fn lanes(&self) -> Lanes {
+        Lanes::new()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Bytes, Stop> {
+        match view.get(&Key::Xattr(self.ino, self.name.clone()), Hold::None)? {
+            Some(Row::Xattr(_, _, value)) => Ok(value),
+            _ => Err(FsError::NoData.into()),
+        }
+    }
+}
+
+/// Lists the names of all attributes. One trip.
+#[derive(Clone, Debug)]
+pub struct ListXattr(pub Ino);
+
+impl Op for ListXattr {
+    type Out = Vec<Name>;
+    const NAME: &'static str = "listxattr";
+
+    fn lanes(&self) -> Lanes {
+        Lanes::new()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Vec<Name>, Stop> {
+        let rows = view.all(List::Xattrs(self.0), Hold::None)?;
+        let names = rows.into_iter().filter_map(|row| match row {
+            Row::Xattr(_, name, _) => Some(name),
+            _ => None,
+        });
+        Ok(names.collect())
+    }
+}
+
+/// Sets an attribute. Two trips.
+#[derive(Clone, Debug)]
+pub struct SetXattr {
+    /// The inode.
+    pub ino: Ino,
+    /// The attribute.
+    pub name: Name,
+    /// Its value, up to 64 KiB.
+    pub value: Bytes,
+    /// What to do if it exists.
+    pub mode: XattrMode,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for SetXattr {
+    type Out = ();
+    const NAME: &'static str = "setxattr";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        rules::require(self.value.len() <= MAX_XATTR, FsError::Range)?;
+        let key = Key::Xattr(self.ino, self.name.clone());
+        view.want(&[Read::Get(Key::Node(self.ino), Hold::Lock), Read::Get(key.clone(), Hold::Lock)])?;
+        changing(view, self.ino, &self.name, &self.caller)?;
+        let row = Row::Xattr(self.ino, self.name.clone(), self.value.clone());
+        match (view.get(&key, Hold::Lock)?.is_some(), self.mode) {
+            (true, XattrMode::Create) => Err(FsError::Exists.into()),
+            (false, XattrMode::Replace) => Err(FsError::NoData.into()),
+            (true, _) => {
+                view.put(row);
+                Ok(())
+            }
+            (false, _) => {
+                view.insert(row);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Removes an attribute. Two trips.
+#[derive(Clone, Debug)]
+pub struct RemoveXattr {
+    /// The inode.
+    pub ino: Ino,
+    /// The attribute.
+    pub name: Name,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Op for RemoveXattr {
+    type Out = ();
+    const NAME: &'static str = "removexattr";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Node(self.ino)]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        let key = Key::Xattr(self.ino, self.name.clone());
+        view.want(&[Read::Get(Key::Node(self.ino), Hold::Lock), Read::Get(key.clone(), Hold::Lock)])?;
+        changing(view, self.ino, &self.name, &self.caller)?;
+        rules::require(view.get(&key, Hold::Lock)?.is_some(), FsError::NoData)?;
+        view.delete(key);
+        Ok(())
+    }
+}
+
+/// Checks that the caller may change an attribute of that name, and notes the change of the node.
+fn changing(view: &mut View<'_>, ino: Ino, name: &Name, caller: &Caller) -> Result<(), Stop> {
+    let mut attr = rules::existing(view, ino, Hold::Lock)?;
+    rules::check_removable(&attr)?;
+    if name.starts_with(b"user.") {
+        rules::check(view, caller, &attr, Access::WRITE)?;
+    } else {
+        rules::require(!caller.check || caller.is_root() || caller.uid == attr.uid, FsError::Perm)?;
+    }
+    attr.ctime = view.now();
+    view.put(Row::Node(ino, attr));
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! Blocks by key: out of memory, local files or the object store, and into it.
+//!
+//! What must stay true: a block that is cached is answered on the calling thread, without a lock held over I/O and
+//! without a hop to another thread; and a block is never fetched twice at once.
+
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use sluice_object::{Compression, ObjectError, ObjectStore};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, SemaphorePermit},
+};
+
+use crate::{
+    budget::Budget,
+    cache::{DiskCache, SecondChance},
+    config::DataConfig,
+    flight::{Flights, Leader, Seat},
+    layout::{BlockKey, Layout},
+    staging::Staging,
+    stats::Stats,
+};
+
+/// How often a block whose bytes cannot be right is fetched before that is believed.
+const TRIES_DAMAGED: u32 = 3;
+/// Pauses between tries of an upload: the first one, doubling up to the last.
+const PAUSES: Range<Duration> = Duration::from_millis(50)..Duration::from_secs(5);
+/// Reads of at most this share of a block are fetched by range.
+const RANGED_SHARE: u32 = 4;
+/// The memory cache may take this share of the budget, whatever room there is …
+const MEMORY_CEILING: u64 = 3;
+/// … and may always take this share.
+const MEMORY_FLOOR: u64 = 8;
+
+/// All blocks of the volume.
+#[derive(Debug)]
+pub(crate) struct BlockStore {
+    pub(crate) layout: Layout,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) budget: Arc<Budget>,
+    store: Arc<dyn ObjectStore>,
+    runtime: Handle,
+    memory: SecondChance<BlockKey, Bytes>,
+    disk: Option<Arc<DiskCache>>,
+    staging: Option<Arc<Staging>>,
+    flights: Arc<Flights>,
+    uploads: Semaphore,
+    downloads: Semaphore,
+    deletes: Semaphore,
+    prefetches: Arc<Semaphore>,
+    compression: Compression,
+    prefetch: bool,
+    large_writes: bool,
+    give_up: Duration,
+}
+
+impl BlockStore {
+    pub(crate) fn new(
+        config: &DataConfig,
+        store: Arc<dyn ObjectStore>,
+        runtime: Handle,
+        stats: Arc<Stats>,
+        disk: Option<Arc<DiskCache>>,
+        staging: Option<Arc<Staging>>,
+    ) -> Self {
+        Self {
+            layout: Layout { block_size: config.block_size, hash_prefix: config.hash_prefix },
+            stats,
+            budget: Budget::new(config.buffer_size),
+            store,
+            runtime,
+            memory: SecondChance::new(),
+            disk,
+            staging,
+            flights: Arc::default(),
+            uploads: Semaphore::new(config.max_uploads.max(1)),
+            downloads: Semaphore::new(config.max_downloads.max(1)),
+            deletes: Semaphore::new(config.max_deletes.max(1)),
+            prefetches: Arc::new(Semaphore::new(config.prefetch)),
+            compression: config.compression,
+            prefetch: config.prefetch > 0,
+            large_writes: config.cache.large_writes,
+            give_up: config.give_up,
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        self.store.describe()
+    }
+
+    pub(crate) fn staging(&self) -> Option<&Arc<Staging>> {
+        self.staging.as_ref()
+    }
+
+    /// Bytes `range` of block `key`. Blocks; must not be called from the runtime's own threads.
+    pub(crate) fn read(self: &Arc<Self>, key: BlockKey, range: Range<u32>) -> Result<Bytes, ObjectError> {
+        if let Some(bytes) = self.cached(key, &range) {
+            return Ok(bytes);
+        }
+        self.stats.cache_misses.add(1);
+        self.stats.cache_miss_bytes.add(u64::from(range.end - range.start));
+        let little = (range.end - range.start) <= key.size / RANGED_SHARE;
+        let ranged = self.store.ranged() && self.compression == Compression::None;
+        if little && ranged && self.flights.find(key).is_none() {
+            if self.prefetch {
+                self.prefetch_quietly(key);
+            }
+            return self.runtime.block_on(self.fetch(key, Some(&range)));
+        }
+        let whole = match self.flights.join(key) {
+            Seat::Leader(leader) => self.runtime.block_on(Arc::clone(self).lead(leader)),
+            Seat::Passenger(flight) => match flight.wait(self.give_up * 2) {
+                Some(fetched) => fetched,
+                None => Err(self.unavailable("read", key, "another request for it hangs")),
+            },
+        }?;
+        Ok(whole.slice(range.start as usize..range.end as usize))
+    }
+
+    /// Bytes `range` of block `key` if they are in memory or in a local file.
+    pub(crate) fn cached(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+        let len = u64::from(range.end - range.start);
+        if let Some(whole) = self.memory.get(&key) {
+            self.stats.memory_hits.add(1);
+            self.stats.memory_hit_bytes.add(len);
+            return Some(whole.slice(range.start as usize..range.end as usize));
+        }
+        let staged = self.staging.as_ref().and_then(|staging| staging.read(key, range));
+        let found = staged.or_else(|| self.disk.as_ref().and_then(|disk| disk.read(key, range)))?;
+        self.stats.cache_hits.add(1);
+        self.stats.cache_hit_bytes.add(len);
+        Some(found)
+    }
+
+    /// Whether a read of `key` needs no object store, or somebody fetches it already.
+    pub(crate) fn is_near(&self, key: BlockKey) -> bool {
+        self.memory.contains(&key)
+            || self.staging.as_ref().is_some_and(|staging| staging.contains(key))
+            || self.disk.as_ref().is_some_and(|disk| disk.contains(key))
+            || self.flights.find(key).is_some()
+    }
+
+    /// Starts to fetch `key` into the caches, unless it is there or memory is short.
+    pub(crate) fn prefetch(self: &Arc<Self>, key: BlockKey) {
+        let crowded = self.budget.used() * 5 > self.budget.limit() * 4;
+        if crowded || self.is_near(key) {
+            return;
+        }
+        if let Seat::Leader(leader) = self.flights.join(key) {
+            self.stats.prefetches.add(1);
+            self.runtime.spawn(Arc::clone(self).lead(leader));
+        }
+    }
+
+    /// As [`Self::prefetch`], but no more than a few at a time: for reads that may never come back to the block.
+    fn prefetch_quietly(self: &Arc<Self>, key: BlockKey) {
+        let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
+        if let Seat::Leader(leader) = self.flights.join(key) {
+            self.stats.prefetches.add(1);
+            let fetch = Arc::clone(self).lead(leader);
+            self.runtime.spawn(async move {
+                let fetched = fetch.await;
+                drop((fetched, permit));
+            });
+        }
+    }
+
+    async fn lead(self: Arc<Self>, leader: Leader) -> Result<Bytes, ObjectError> {
+        let key = leader.key();
+        // Between the caller's look and its seat another flight may have landed.
+        let fetched = match self.memory.get(&key) {
+            Some(whole) => Ok(whole),
+            None => {
+                let charge = self.budget.charge(u64::from(key.size));
+                let fetched = self.fetch(key, None).await;
+                drop(charge);
+                if let Ok(whole) = &fetched {
+                    self.remember(key, whole);
+                    self.offer(key, whole);
+                }
+                fetched
+            }
+        };
+        leader.land(fetched.clone());
+        fetched
+    }
+
+    /// Gets all of `key` or `range` of it from the store; the answer has the right length.
+    async fn fetch(&self, key: BlockKey, range: Option<&Range<u32>>) -> Result<Bytes, ObjectError> {
+        let _permit = self.permit(&self.downloads, "read", key).await?;
+        let name = self.layout.name(key);
+        let wanted = range.map_or(key.size, |range| range.end - range.start) as usize;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let started = Instant::now();
+            let range = range.map(|range| u64::from(range.start)..u64::from(range.end));
+            let got = self.store.get(&name, range).await;
+            self.stats.gets.add(1);
+            self.stats.get_time.observe(started.elapsed());
+            let decoded = got.and_then(|stored| {
+                self.stats.get_bytes.add(stored.len() as u64);
+                self.compression.decode(stored, wanted).map_err(|error| self.damaged(key, &error.to_string()))
+            });
+            let error = match decoded {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            self.stats.object_errors.add(1);
+            if !matches!(error, ObjectError::Corrupt { .. }) || tries == TRIES_DAMAGED {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Stores a new block: staged locally if the mount writes back, else in the object store. Blocks; must not be
+    /// called from the runtime's own threads.
+    pub(crate) fn write(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
+        match &self.staging {
+            Some(staging) if staging.stage(key, data) => Ok(()),
+            _ => self.runtime.block_on(self.put(key, data)),
+        }
+    }
+
+    /// [`Self::write`] for the runtime's threads.
+    pub(crate) async fn write_async(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
+        if let Some(staging) = &self.staging {
+            let (staging, data) = (Arc::clone(staging), data.clone());
+            if matches!(tokio::task::spawn_blocking(move || staging.stage(key, &data)).await, Ok(true)) {
+                return Ok(());
+            }
+        }
+        self.put(key, data).await
+    }
+
+    /// Puts a block into the object store, and into the caches as far as that is worth it.
+    pub(crate) async fn put(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
+        self.upload(key, data).await?;
+        self.remember(key, data);
+        if key.size < self.layout.block_size || self.large_writes {
+            self.offer(key, data);
+        }
+        Ok(())
+    }
+
+    /// Puts a block into the object store, with patience.
+    pub(crate) async fn upload(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
+        let name = self.layout.name(key);
+        let stored =
+            self.compression.encode(data.clone()).map_err(|error| self.damaged(key, &error.to_string()))?;
+        let begun = Instant::now();
+        let mut pause = PAUSES.start;
+        self.stats.uploading.add(1);
+        let result = loop {
+            let permit = match self.permit(&self.uploads, "write", key).await {
+                Ok(permit) => permit,
+                Err(error) => break Err(error),
+            };
+            let started = Instant::now();
+            let put = self.store.put(&name, stored.clone()).await;
+            drop(permit);
+            self.stats.puts.add(1);
+            self.stats.put_time.observe(started.elapsed());
+            match put {
+                Ok(()) => break Ok(()),
+                Err(error) => {
+                    self.stats.object_errors.add(1);
+                    let passing = matches!(error, ObjectError::Unavailable { .. });
+                    if !passing || begun.elapsed() + pause > self.give_up {
+                        break Err(error);
+                    }
+                    tracing::warn!(%error, "a block could not be uploaded and is tried again");
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.end);
+        };
+        self.stats.uploading.sub(1);
+        if result.is_ok() {
+            self.stats.put_bytes.add(stored.len() as u64);
+        }
+        result
+    }
+
+    /// Deletes all blocks of a slice, from the caches too.
+    pub(crate) async fn delete_slice(&self, id: u64, size: u32) -> Result<(), ObjectError> {
+        for key in self.layout.blocks(id, size) {
+            self.forget(key);
+            if let Some(staging) = &self.staging {
+                staging.remove(key);
+            }
+            self.delete_block(key).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a block from the object store.
+    pub(crate) async fn delete_block(&self, key: BlockKey) -> Result<(), ObjectError> {
+        let _permit = self.permit(&self.deletes, "delete", key).await?;
+        self.stats.deletes.add(1);
+        self.store.delete(&self.layout.name(key)).await.inspect_err(|_| self.stats.object_errors.add(1))
+    }
+
+    /// Drops a block from the caches.
+    pub(crate) fn forget(&self, key: BlockKey) {
+        self.memory.remove(&key);
+        if let Some(disk) = &self.disk {
+            disk.remove(key);
+        }
+    }
+
+    fn remember(&self, key: BlockKey, data: &Bytes) {
+        let capacity = self.memory_capacity();
+        let weight = u64::from(key.size) + 128;
+        if weight <= capacity {
+            let used = self.memory.insert(key, data.clone(), weight, capacity);
+            self.stats.memory_bytes.set(used);
+        }
+    }
+
+    /// Gives memory back that writers need.
+    pub(crate) fn shrink_memory(&self) {
+        self.stats.memory_bytes.set(self.memory.shrink(self.memory_capacity()));
+        self.stats.buffer_bytes.set(self.budget.used());
+    }
+
+    fn memory_capacity(&self) -> u64 {
+        let limit = self.budget.limit();
+        limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
+    }
+
+    fn offer(&self, key: BlockKey, data: &Bytes) {
+        if let Some(disk) = &self.disk {
+            disk.offer(key, data.clone());
+        }
+    }
+
+    async fn permit<'a>(
+        &self,
+        gate: &'a Semaphore,
+        action: &'static str,
+        key: BlockKey,
+    ) -> Result<SemaphorePermit<'a>, ObjectError> {
+        gate.acquire().await.map_err(|_| self.unavailable(action, key, "the client is shutting down"))
+    }
+
+    fn damaged(&self, key: BlockKey, reason: &str) -> ObjectError {
+        ObjectError::Corrupt {
+            key: self.layout.name(key),
+            store: self.store.describe(),
+            reason: reason.into(),
+        }
+    }
+
+    fn unavailable(&self, action: &'static str, key: BlockKey, reason: &str) -> ObjectError {
+        ObjectError::Unavailable {
+            action,
+            key: self.layout.name(key),
+            store: self.store.describe(),
+            reason: reason.into(),
+        }
+    }
+}

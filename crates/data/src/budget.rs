@@ -1,0 +1,133 @@
+//! The memory that unwritten data may take, and the waiting of whoever wants more.
+//!
+//! What must stay true: every buffer holds a [`Charge`] for as long as it lives, so that what is counted is what is
+//! there.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long a writer is held up once the budget is used, before it goes on towards twice the budget.
+const SLOWDOWN: Duration = Duration::from_millis(10);
+/// How often a writer that is stopped looks again by itself, should a wake be lost.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// A shared count of bytes against a limit.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    used: AtomicU64,
+    peak: AtomicU64,
+    waiting: Mutex<u32>,
+    freed: Condvar,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            waiting: Mutex::new(0),
+            freed: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The most that was ever used.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes`, whatever the limit: who must not exceed it asks [`Self::wait`] first.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> Charge {
+        let mut charge = Charge { budget: Arc::clone(self), bytes: 0 };
+        charge.resize(bytes);
+        charge
+    }
+
+    /// Holds the caller up: for a moment from the limit on, until there is room from twice the limit on.
+    pub(crate) fn wait(&self) {
+        if self.used() < self.limit {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        self.freed.wait_for(&mut waiting, SLOWDOWN);
+        while self.used() >= 2 * self.limit {
+            self.freed.wait_for(&mut waiting, RECHECK);
+        }
+        *waiting -= 1;
+    }
+
+    fn release(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        if before >= self.limit && *self.waiting.lock() > 0 {
+            self.freed.notify_all();
+        }
+    }
+}
+
+/// Bytes taken from a [`Budget`]; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Counts `bytes` from now on.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            let used = self.budget.used.fetch_add(more, Ordering::Relaxed) + more;
+            self.budget.peak.fetch_max(used, Ordering::Relaxed);
+        } else if bytes < self.bytes {
+            self.budget.release(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_writer_goes_on_when_there_is_room() {
+        let budget = Budget::new(100);
+        let charge = budget.charge(200);
+        let waiter = std::thread::spawn({
+            let budget = Arc::clone(&budget);
+            move || {
+                budget.wait();
+                budget.used()
+            }
+        });
+        while *budget.waiting.lock() == 0 {
+            std::thread::yield_now();
+        }
+        drop(charge);
+        assert_eq!(waiter.join().unwrap(), 0);
+        assert_eq!(budget.peak(), 200);
+    }
+}

@@ -1,0 +1,209 @@
+//! One block in a local file: its bytes, then a CRC-32C (big endian) for each 32 KiB of them.
+//!
+//! What must stay true: no byte leaves a file that its checksum disowns, at the chosen level of care; and a file
+//! appears under its name only when it is whole.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    ops::Range,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+
+use crate::config::Verify;
+
+/// Bytes that one checksum covers.
+const PAGE: u32 = 32 << 10;
+/// Ending of a file that is being written.
+const TEMPORARY: &str = ".tmp";
+
+/// A block's file, open for reading.
+#[derive(Debug)]
+pub(crate) struct BlockFile {
+    file: File,
+    size: u32,
+    /// Of each page; empty if the file has none or nobody wants them.
+    sums: Vec<u32>,
+}
+
+/// Why a file gives no bytes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Damaged {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Bytes(String),
+}
+
+impl BlockFile {
+    /// Opens the file of a block of `size` bytes.
+    pub(crate) fn open(path: &Path, size: u32, verify: Verify) -> Result<Self, Damaged> {
+        let file = File::open(path)?;
+        let found = file.metadata()?.len();
+        let sums_len = u64::from(size.div_ceil(PAGE)) * 4;
+        let extra = found.checked_sub(u64::from(size));
+        let Some(extra) = extra else {
+            return Err(Damaged::Bytes(format!("it has {found} bytes, of {size}")));
+        };
+        // Beyond the checksums another client may have put a footer, after which the length is a multiple of 4.
+        let summed = extra >= sums_len && extra % 4 == 0 && extra > 0;
+        if !summed && extra % 4 == 0 && extra > 0 {
+            return Err(Damaged::Bytes(format!("it has {extra} bytes of checksums, of {sums_len}")));
+        }
+        let sums = if summed && verify != Verify::None {
+            let raw = pread(&file, u64::from(size), sums_len as usize)?;
+            raw.chunks_exact(4).map(|sum| u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]])).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Self { file, size, sums })
+    }
+
+    /// Bytes `range` of the block, checked as `verify` says.
+    pub(crate) fn read(&self, range: &Range<u32>, verify: Verify) -> Result<Bytes, Damaged> {
+        let whole = range.start == 0 && range.end == self.size;
+        let (from, to) = match verify {
+            Verify::Extend if !self.sums.is_empty() => {
+                (range.start / PAGE * PAGE, range.end.next_multiple_of(PAGE).min(self.size))
+            }
+            _ => (range.start, range.end),
+        };
+        let bytes = pread(&self.file, u64::from(from), (to - from) as usize)?;
+        if !self.sums.is_empty() && (verify != Verify::Full || whole) && verify != Verify::None {
+            self.check(&bytes, from)?;
+        }
+        let start = (range.start - from) as usize;
+        Ok(Bytes::from(bytes).slice(start..start + (range.end - range.start) as usize))
+    }
+
+    /// Checks the pages that lie wholly in `bytes`, which were read at `from`.
+    fn check(&self, bytes: &[u8], from: u32) -> Result<(), Damaged> {
+        let to = from + bytes.len() as u32;
+        for page in from.div_ceil(PAGE)..self.size.div_ceil(PAGE) {
+            let (start, end) = (page * PAGE, ((page + 1) * PAGE).min(self.size));
+            if end > to {
+                break;
+            }
+            let sum = crc32c::crc32c(&bytes[(start - from) as usize..(end - from) as usize]);
+            if sum != self.sums[page as usize] {
+                return Err(Damaged::Bytes(format!("the checksum of bytes {start} to {end} does not fit")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a block to `path`, by way of a temporary name, with the directories that lead there. With `sync` its
+/// bytes are on the disk when it gets its name.
+pub(crate) fn write(path: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
+    let temporary = temporary(path);
+    let written = try_write(&temporary, data, checksums, mode).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn try_write(temporary: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let mut file = match options.open(temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = temporary.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            options.open(temporary)?
+        }
+        other => other?,
+    };
+    file.write_all(data)?;
+    if checksums {
+        let sums: Vec<u8> =
+            data.chunks(PAGE as usize).flat_map(|page| crc32c::crc32c(page).to_be_bytes()).collect();
+        file.write_all(&sums)?;
+    }
+    Ok(())
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    name.into()
+}
+
+/// Whether a file of this name is one that was being written.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.ends_with(TEMPORARY)
+}
+
+/// Bytes that the file of a block takes on disk.
+pub(crate) fn disk_bytes(size: u32) -> u64 {
+    (u64::from(size) + u64::from(size.div_ceil(PAGE)) * 4).next_multiple_of(4096)
+}
+
+fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len() as u64;
+        // The allocator may give more room than asked for; reading past `len` would read the checksums too.
+        let missing = len - bytes.len();
+        let read = if bytes.capacity() - bytes.len() == missing {
+            rustix::io::pread(file, spare_capacity(&mut bytes), at)?
+        } else {
+            let mut rest = vec![0; missing];
+            let read = rustix::io::pread(file, &mut rest[..], at)?;
+            bytes.extend_from_slice(&rest[..read]);
+            read
+        };
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flip(path: &Path, at: usize) {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[at] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn each_level_sees_the_damage_it_promises_to_see() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/1_0_100000");
+        let data: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
+        write(&path, &data, true, 0o600).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 100_000 + 16);
+        flip(&path, 40_000);
+        let read = |verify, range: Range<u32>| {
+            BlockFile::open(&path, 100_000, verify).unwrap().read(&range, verify).map(|bytes| bytes.to_vec())
+        };
+        assert_eq!(read(Verify::Extend, 0..10).unwrap(), data[..10], "another page");
+        assert!(read(Verify::Extend, 33_000..33_001).is_err());
+        assert!(read(Verify::Shrink, 33_000..99_000).is_ok(), "the page is not wholly wanted");
+        assert!(read(Verify::Shrink, 32_768..65_536).is_err());
+        assert!(read(Verify::Full, 32_768..65_536).is_ok());
+        assert!(read(Verify::Full, 0..100_000).is_err());
+        assert!(read(Verify::None, 0..100_000).is_ok());
+    }
+
+    #[test]
+    fn short_files_are_refused_and_files_without_checksums_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1_0_50000");
+        write(&path, &[7; 50_000], false, 0o600).unwrap();
+        let file = BlockFile::open(&path, 50_000, Verify::Extend).unwrap();
+        assert_eq!(file.read(&(49_999..50_000), Verify::Extend).unwrap(), [7u8][..]);
+        assert!(BlockFile::open(&path, 50_001, Verify::Extend).is_err());
+        assert!(BlockFile::open(&path, 49_996, Verify::Extend).is_err(), "half a trailer");
+    }
+}

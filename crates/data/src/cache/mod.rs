@@ -1,0 +1,11 @@
+//! Blocks kept near: in memory while they are hot, in local files for longer.
+//!
+//! What must stay true: a cache may forget anything at any time, and never answers other bytes than the block's.
+
+mod disk;
+pub(crate) mod file;
+mod second_chance;
+mod shelf;
+
+pub(crate) use disk::DiskCache;
+pub(crate) use second_chance::SecondChance;

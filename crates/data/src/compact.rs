@@ -1,0 +1,301 @@
+//! Compaction: many records of a chunk become few.
+//!
+//! What must stay true: what a chunk shows never changes by it, old blocks stay until the metadata forgot them, and
+//! nothing is replaced that changed meanwhile.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_object::ObjectError;
+use sluice_types::{FsError, FsResult, Ino, Slice};
+use tokio::task::JoinHandle;
+
+use crate::{
+    blocks::BlockStore,
+    cover::{Cover, Piece},
+    layout::{cut, visible},
+    pool::Pool,
+};
+
+/// Records looked at in one compaction.
+const MOST: usize = 4000;
+/// A record of at least this many bytes may be worth keeping …
+const KEEP_BYTES: u32 = 1 << 20;
+/// … if it is at least this share of all that is left.
+const KEEP_SHARE: u64 = 5;
+/// Records at which a chunk is compacted before more are added. Engines refuse chunks of some 2,700.
+const URGENT: usize = 1500;
+/// Records beyond which every commit asks for a compaction; below, every hundredth record does.
+const MANY: usize = 350;
+/// Records from which on reading a chunk compacts it.
+const READ_MANY: usize = 5;
+/// Blocks of the new slice that are uploaded at once.
+const PARALLEL: usize = 4;
+/// Chunks remembered as not worth another try.
+const MAX_TRIED: usize = 10_000;
+
+type Uploading = JoinHandle<Result<(), ObjectError>>;
+
+/// How the records of a chunk can be made fewer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How many records, from the first one on, are replaced.
+    pub taken: usize,
+    /// How many of these stay as they are.
+    pub keep: usize,
+    /// Where in the chunk the new slice starts.
+    pub pos: u32,
+    /// Bytes of the new slice.
+    pub size: u32,
+    /// What it is made of, by offset; gaps are zeros.
+    pub pieces: Vec<Slice>,
+}
+
+/// Plans the compaction of `records`; `None` if it would gain nothing.
+pub fn plan(records: &[Slice]) -> Option<Plan> {
+    let taken = records.len().min(MOST);
+    let records = &records[..taken];
+    let mut keep = 0;
+    let mut pieces = visible(records);
+    while let Some(first) = records.get(keep) {
+        let total = pieces.first().zip(pieces.last()).map_or(0, |(first, last)| last.end() - first.pos);
+        let worth = first.len >= KEEP_BYTES && u64::from(first.len) * KEEP_SHARE >= u64::from(total);
+        let untouched = pieces.first() == Some(first) && !records[keep + 1..].contains(first);
+        if !worth || !untouched {
+            break;
+        }
+        keep += 1;
+        pieces = visible(&records[keep..]);
+    }
+    if taken - keep < 2 {
+        return None;
+    }
+    let (pos, size) = match (pieces.first(), pieces.last()) {
+        (Some(first), Some(last)) => (first.pos, last.end() - first.pos),
+        // Nothing but holes: one byte of zeros stands for them.
+        _ => (records[keep].pos, 1),
+    };
+    Some(Plan { taken, keep, pos, size, pieces })
+}
+
+/// Runs compactions, one per chunk at a time.
+#[derive(Debug)]
+pub(crate) struct Compactor {
+    blocks: Arc<BlockStore>,
+    index: crate::IndexRef,
+    pool: Pool,
+    auto: bool,
+    busy: Mutex<FxHashSet<(Ino, u32)>>,
+    /// How many records a chunk had when compacting it was found useless.
+    tried: Mutex<FxHashMap<(Ino, u32), usize>>,
+}
+
+impl Compactor {
+    pub(crate) fn new(blocks: Arc<BlockStore>, index: crate::IndexRef, pool: Pool, auto: bool) -> Arc<Self> {
+        Arc::new(Self { blocks, index, pool, auto, busy: Mutex::default(), tried: Mutex::default() })
+    }
+
+    /// A chunk got `added` records and has `count` now.
+    pub(crate) fn after_commit(self: &Arc<Self>, ino: Ino, index: u32, added: usize, count: usize) {
+        if !self.auto {
+            return;
+        }
+        if count >= URGENT {
+            if let Err(error) = self.compact(ino, index) {
+                tracing::warn!(%ino, chunk = index, %error, "a chunk of many records could not be compacted");
+            }
+        } else if count > MANY || count.saturating_sub(added) / 100 != count / 100 {
+            self.schedule(ino, index, count);
+        }
+    }
+
+    /// A chunk of `count` records was read.
+    pub(crate) fn after_read(self: &Arc<Self>, ino: Ino, index: u32, count: usize) {
+        if self.auto && count >= READ_MANY {
+            self.schedule(ino, index, count);
+        }
+    }
+
+    fn schedule(self: &Arc<Self>, ino: Ino, index: u32, count: usize) {
+        let tried = self.tried.lock().get(&(ino, index)) == Some(&count);
+        if tried || self.busy.lock().contains(&(ino, index)) {
+            return;
+        }
+        let compactor = Arc::clone(self);
+        self.pool.run(move || {
+            let done = compactor.compact(ino, index);
+            if !matches!(done, Ok(true)) {
+                let mut tried = compactor.tried.lock();
+                if tried.len() >= MAX_TRIED {
+                    tried.clear();
+                }
+                tried.insert((ino, index), count);
+            }
+            if let Err(error) = done {
+                tracing::warn!(%ino, chunk = index, %error, "a chunk could not be compacted");
+            }
+        });
+    }
+
+    /// Compacts a chunk. Answers whether anything was replaced; nothing is if it would gain nothing, if another
+    /// compaction is at it, or if the records changed meanwhile.
+    pub(crate) fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
+        if !self.busy.lock().insert((ino, index)) {
+            return Ok(false);
+        }
+        let result = self.compact_alone(ino, index);
+        self.busy.lock().remove(&(ino, index));
+        result
+    }
+
+    fn compact_alone(&self, ino: Ino, index: u32) -> FsResult<bool> {
+        let records = self.index.slices(ino, index, true)?;
+        let Some(plan) = plan(&records) else { return Ok(false) };
+        let id = self.index.new_slice_id()?;
+        let new = Slice::whole(plan.pos, id, plan.size);
+        if let Err(error) = self.copy(&plan, id) {
+            self.delete(new);
+            // Somebody else replaced the records and their blocks are gone already.
+            return if matches!(error, ObjectError::NotFound { .. }) {
+                Ok(false)
+            } else {
+                Err(FsError::io(error))
+            };
+        }
+        match self.index.replace(ino, index, &records[..plan.taken], plan.keep, new) {
+            Ok(true) => {
+                self.blocks.stats.compactions.add(1);
+                self.blocks.stats.compacted_bytes.add(u64::from(plan.size));
+                Ok(true)
+            }
+            Ok(false) => {
+                self.delete(new);
+                Ok(false)
+            }
+            Err(error) => {
+                // Only an I/O error leaves open whether the new slice is in use.
+                if !matches!(error, FsError::Io(_) | FsError::Interrupted | FsError::Again) {
+                    self.delete(new);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the new slice, a few blocks at a time.
+    fn copy(&self, plan: &Plan, id: u64) -> Result<(), ObjectError> {
+        let runtime = self.blocks.runtime();
+        let mut under_way: VecDeque<Uploading> = VecDeque::new();
+        let finish =
+            |task: Uploading| runtime.block_on(task).unwrap_or_else(|error| Err(self.interrupted(&error)));
+        let mut result = Ok(());
+        let mut pos = plan.pos;
+        for key in self.blocks.layout.blocks(id, plan.size) {
+            let charge = self.blocks.budget.charge(u64::from(key.size));
+            let data = match self.gather(plan, pos, pos + key.size) {
+                Ok(data) => data,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            };
+            pos += key.size;
+            let blocks = Arc::clone(&self.blocks);
+            under_way.push_back(runtime.spawn(async move {
+                let result = blocks.put(key, &data).await;
+                drop(charge);
+                result
+            }));
+            if under_way.len() >= PARALLEL {
+                result = under_way.pop_front().map_or(Ok(()), finish);
+            }
+            if result.is_err() {
+                break;
+            }
+        }
+        // Even after a failure none may still be on its way when the caller deletes the blocks.
+        under_way.into_iter().map(finish).fold(result, Result::and)
+    }
+
+    /// What the plan shows between two offsets of the chunk.
+    fn gather(&self, plan: &Plan, from: u32, to: u32) -> Result<Bytes, ObjectError> {
+        let mut cover = Cover::new(from, to);
+        let first = plan.pieces.partition_point(|piece| piece.end() <= from);
+        for piece in plan.pieces[first..].iter().take_while(|piece| piece.pos < to) {
+            cover.fill(piece.pos, piece.end(), |from, to, found| {
+                found.extend(self.blocks.layout.parts(cut(*piece, from, to)).map(Piece::Block));
+            });
+        }
+        let mut out = Vec::new();
+        cover.assemble(&mut out, |part| self.blocks.read(part.block, part.from..part.from + part.len))?;
+        if out.len() == 1 {
+            return Ok(out.remove(0));
+        }
+        let mut joined = BytesMut::with_capacity((to - from) as usize);
+        out.iter().for_each(|piece| joined.extend_from_slice(piece));
+        Ok(joined.freeze())
+    }
+
+    fn delete(&self, slice: Slice) {
+        if let Err(error) = self.blocks.runtime().block_on(self.blocks.delete_slice(slice.id, slice.size)) {
+            tracing::warn!(%error, slice = slice.id, "blocks of an abandoned compaction stay behind for gc");
+        }
+    }
+
+    fn interrupted(&self, error: &tokio::task::JoinError) -> ObjectError {
+        ObjectError::Unavailable {
+            action: "write",
+            key: "a compacted slice".into(),
+            store: self.blocks.describe(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u32 = 1 << 20;
+
+    #[test]
+    fn small_records_become_one_slice_without_the_holes_at_its_ends() {
+        let records =
+            [Slice::whole(100, 1, 10), Slice::hole(0, 105), Slice::whole(200, 2, 10), Slice::hole(205, 50)];
+        let plan = plan(&records).unwrap();
+        assert_eq!((plan.taken, plan.keep, plan.pos, plan.size), (4, 0, 105, 100));
+        assert_eq!(
+            plan.pieces,
+            [
+                Slice { pos: 105, id: 1, size: 10, off: 5, len: 5 },
+                Slice { pos: 200, id: 2, size: 10, off: 0, len: 5 }
+            ]
+        );
+    }
+
+    #[test]
+    fn a_large_first_record_stays() {
+        let records =
+            [Slice::whole(0, 1, 4 * MIB), Slice::whole(4 * MIB, 2, 10), Slice::whole(5 * MIB, 3, 10)];
+        let plan1 = plan(&records).unwrap();
+        assert_eq!((plan1.keep, plan1.pos, plan1.size), (1, 4 * MIB, MIB + 10));
+        let covered = [records[0], Slice::whole(MIB, 2, 10), Slice::whole(5 * MIB, 3, 10)];
+        assert_eq!(plan(&covered).unwrap().keep, 0, "partly hidden");
+        let repeated = [records[0], records[1], records[0]];
+        assert_eq!(plan(&repeated).unwrap().keep, 0, "repeated");
+        let small =
+            [Slice::whole(0, 1, MIB), Slice::whole(MIB, 2, 30 * MIB), Slice::whole(31 * MIB, 3, 30 * MIB)];
+        assert_eq!(plan(&small).unwrap().keep, 0, "less than a fifth");
+    }
+
+    #[test]
+    fn little_or_nothing_is_left_alone() {
+        assert_eq!(plan(&[]), None);
+        assert_eq!(plan(&[Slice::whole(0, 1, 10)]), None);
+        assert_eq!(plan(&[Slice::whole(0, 1, MIB), Slice::whole(MIB, 2, 10)]), None, "one record left");
+        let holes = plan(&[Slice::hole(5, 10), Slice::hole(0, 100)]).unwrap();
+        assert_eq!((holes.pos, holes.size, holes.pieces.len()), (5, 1, 0));
+    }
+}

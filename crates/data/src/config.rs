@@ -1,0 +1,163 @@
+//! What the data path can be told: sizes, limits, places.
+//!
+//! What must stay true: `Default` is what `JuiceFS` users get without flags.
+
+use std::{path::PathBuf, time::Duration};
+
+use sluice_object::Compression;
+
+use crate::error::DataError;
+
+const MIB: u64 = 1 << 20;
+
+/// Settings of the data path of one mounted volume.
+#[derive(Clone, Debug)]
+pub struct DataConfig {
+    /// The volume's UUID: names its directory below each cache directory.
+    pub volume: String,
+    /// Bytes of a full block (a setting of the volume).
+    pub block_size: u32,
+    /// Whether object names start with a hash (a setting of the volume).
+    pub hash_prefix: bool,
+    /// How blocks are compressed (a setting of the volume).
+    pub compression: Compression,
+    /// Memory for data not yet written and for read-ahead, bytes. Writers slow down at once this and stop at twice.
+    pub buffer_size: u64,
+    /// How far to read ahead of a sequential reader, bytes; 0 for 8 blocks.
+    pub max_readahead: u64,
+    /// How many whole blocks to fetch at once after a small read of them; 0 for none.
+    pub prefetch: usize,
+    /// Blocks uploaded at once.
+    pub max_uploads: usize,
+    /// Blocks downloaded at once.
+    pub max_downloads: usize,
+    /// Blocks deleted at once.
+    pub max_deletes: usize,
+    /// For how long a store that does not answer is only a delay.
+    pub give_up: Duration,
+    /// Age at which unflushed data is uploaded although it is still being written to.
+    pub flush_age: Duration,
+    /// Age of the last write at which unflushed data is uploaded.
+    pub flush_idle: Duration,
+    /// Whether chunks of many records are compacted as they are met.
+    pub auto_compact: bool,
+    /// Local cache files.
+    pub cache: CacheConfig,
+    /// Acknowledge data once it is on the local disk, and upload later. Needs a cache directory.
+    pub writeback: Option<WritebackConfig>,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            volume: String::new(),
+            block_size: 4 * MIB as u32,
+            hash_prefix: false,
+            compression: Compression::None,
+            buffer_size: 300 * MIB,
+            max_readahead: 0,
+            prefetch: 1,
+            max_uploads: 20,
+            max_downloads: 200,
+            max_deletes: 10,
+            give_up: Duration::from_secs(300),
+            flush_age: Duration::from_secs(5),
+            flush_idle: Duration::from_secs(1),
+            auto_compact: true,
+            cache: CacheConfig::default(),
+            writeback: None,
+        }
+    }
+}
+
+impl DataConfig {
+    /// Refuses settings that cannot work.
+    pub(crate) fn check(&self) -> Result<(), DataError> {
+        let wrong = if self.block_size == 0 || u64::from(self.block_size) > 16 * MIB {
+            "the volume's block size has to be between 1 byte and 16 MiB"
+        } else if self.buffer_size == 0 {
+            "the buffer size has to be more than 0 (--buffer-size)"
+        } else if self.writeback.is_some() && self.cache.dirs.is_empty() {
+            "write-back needs a cache directory (--cache-dir)"
+        } else {
+            return Ok(());
+        };
+        Err(DataError::Config(wrong.into()))
+    }
+
+    /// [`Self::max_readahead`] with its default filled in.
+    pub(crate) fn readahead(&self) -> u64 {
+        if self.max_readahead == 0 { 8 * u64::from(self.block_size) } else { self.max_readahead }
+    }
+}
+
+/// Settings of the local cache files.
+#[derive(Clone, Debug)]
+pub struct CacheConfig {
+    /// Cache directories; the volume's UUID is appended to each. None: blocks are only cached in memory.
+    pub dirs: Vec<PathBuf>,
+    /// Bytes in all directories together.
+    pub size: u64,
+    /// Files in all directories together; 0 for no limit.
+    pub items: u64,
+    /// Share of each file system, in bytes and inodes, that stays free.
+    pub free_space_ratio: f64,
+    /// Permissions of cache files.
+    pub mode: u32,
+    /// What goes when there is no room.
+    pub eviction: Eviction,
+    /// How much is checked on each read.
+    pub verify: Verify,
+    /// Whether full blocks written by this client are cached too (small ones always are).
+    pub large_writes: bool,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            dirs: Vec::new(),
+            size: 100 << 30,
+            items: 0,
+            free_space_ratio: 0.1,
+            mode: 0o600,
+            eviction: Eviction::TwoRandom,
+            verify: Verify::Extend,
+            large_writes: false,
+        }
+    }
+}
+
+/// Which cached block goes when there is no room for a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The new one is not cached.
+    None,
+    /// The older of two picked at random.
+    TwoRandom,
+    /// The one not used for the longest time, of a large random sample.
+    Lru,
+}
+
+/// How much of a cached block is checked against its checksums when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Nothing.
+    None,
+    /// Reads of whole blocks.
+    Full,
+    /// The 32 KiB pages that lie wholly in what is read.
+    Shrink,
+    /// All 32 KiB pages that are touched: what is read is extended to them.
+    Extend,
+}
+
+/// Settings of write-back.
+#[derive(Clone, Debug, Default)]
+pub struct WritebackConfig {
+    /// How long a block stays before it is uploaded.
+    pub upload_delay: Duration,
+    /// Blocks of at least this many bytes are uploaded at once instead; 0 for none.
+    pub threshold: u32,
+    /// Blocks staged at once that wait for upload; 0 for no limit. Above, blocks are uploaded directly.
+    pub max_staged: u64,
+}

@@ -1,0 +1,26 @@
+//! Why the data path of a volume could not be opened.
+//!
+//! What must stay true: each says what to do.
+
+use std::{io, path::PathBuf};
+
+/// Why the data path of a volume could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// A cache directory cannot be used.
+    #[error(
+        "cache directory {path} cannot be used: {source}; make it writable or name another with --cache-dir"
+    )]
+    CacheDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives no more threads.
+    #[error("background threads could not be started: {0}")]
+    Threads(io::Error),
+}

@@ -1,0 +1,123 @@
+//! One fetch per block however many want it.
+//!
+//! What must stay true: a flight always lands. Whoever leads it holds a [`Leader`], which lands it with an error
+//! when dropped early.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use sluice_object::ObjectError;
+
+use crate::layout::BlockKey;
+
+type Fetched = Result<Bytes, ObjectError>;
+
+/// The fetches under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flights(Mutex<FxHashMap<BlockKey, Arc<Flight>>>);
+
+/// One fetch under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    landed: Mutex<Option<Fetched>>,
+    changed: Condvar,
+}
+
+/// Who joins a flight: either it flies, or it waits for the one that does.
+#[derive(Debug)]
+pub(crate) enum Seat {
+    Leader(Leader),
+    Passenger(Arc<Flight>),
+}
+
+impl Flights {
+    pub(crate) fn join(self: &Arc<Self>, key: BlockKey) -> Seat {
+        let mut flights = self.0.lock();
+        if let Some(flight) = flights.get(&key) {
+            return Seat::Passenger(Arc::clone(flight));
+        }
+        let flight = Arc::new(Flight::default());
+        flights.insert(key, Arc::clone(&flight));
+        Seat::Leader(Leader { key, flight, flights: Arc::clone(self) })
+    }
+
+    /// The flight that fetches `key`, if there is one.
+    pub(crate) fn find(&self, key: BlockKey) -> Option<Arc<Flight>> {
+        self.0.lock().get(&key).cloned()
+    }
+}
+
+impl Flight {
+    /// Waits for the landing, at most `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> Option<Fetched> {
+        let mut landed = self.landed.lock();
+        if landed.is_none() {
+            self.changed.wait_while_for(&mut landed, |landed| landed.is_none(), patience);
+        }
+        landed.clone()
+    }
+}
+
+/// The duty to fetch a block and tell the others.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    key: BlockKey,
+    flight: Arc<Flight>,
+    flights: Arc<Flights>,
+}
+
+impl Leader {
+    pub(crate) fn key(&self) -> BlockKey {
+        self.key
+    }
+
+    pub(crate) fn land(self, fetched: Fetched) {
+        *self.flight.landed.lock() = Some(fetched);
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.flights.0.lock().remove(&self.key);
+        let mut landed = self.flight.landed.lock();
+        landed.get_or_insert_with(|| {
+            Err(ObjectError::Unavailable {
+                action: "read",
+                key: format!("block {} of slice {}", self.key.index, self.key.id),
+                store: "the object store".into(),
+                reason: "the client is shutting down".into(),
+            })
+        });
+        drop(landed);
+        self.flight.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: BlockKey = BlockKey { id: 1, index: 0, size: 3 };
+
+    #[test]
+    fn passengers_get_what_the_leader_fetched() {
+        let flights = Arc::new(Flights::default());
+        let Seat::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
+        let Seat::Passenger(flight) = flights.join(KEY) else { panic!("second one waits") };
+        let waiter = std::thread::spawn(move || flight.wait(Duration::from_secs(30)));
+        leader.land(Ok(Bytes::from_static(b"abc")));
+        assert_eq!(waiter.join().unwrap().unwrap().unwrap(), "abc");
+        assert!(flights.find(KEY).is_none());
+    }
+
+    #[test]
+    fn a_leader_that_gives_up_leaves_nobody_waiting() {
+        let flights = Arc::new(Flights::default());
+        let Seat::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
+        let flight = flights.find(KEY).unwrap();
+        drop(leader);
+        assert!(flight.wait(Duration::from_secs(30)).unwrap().is_err());
+    }
+}

@@ -1,0 +1,28 @@
+//! What the data path needs to know of metadata: the records of chunks, and how to append to them.
+//!
+//! What must stay true: this is all it knows. No engine, no inode attribute and no transaction shows here.
+
+use std::sync::Arc;
+
+use sluice_types::{FsResult, Ino, Slice, Time};
+
+/// The records of all chunks, as the metadata keeps them. Calls block, each with a deadline of its own.
+pub trait ChunkIndex: Send + Sync + 'static {
+    /// The records of chunk `index` of `ino`, oldest first; empty for a chunk that nobody wrote. May come from a
+    /// cache unless `fresh`.
+    fn slices(&self, ino: Ino, index: u32, fresh: bool) -> FsResult<Arc<[Slice]>>;
+
+    /// An id that no slice of the volume ever had.
+    fn new_slice_id(&self) -> FsResult<u64>;
+
+    /// Appends `records` to chunk `index` in one transaction, sets `mtime` and raises the file's length to the end
+    /// of the furthest record. Records that share an id each count as a reference of that slice. All blocks are
+    /// stored when this is called. Answers how many records the chunk has now.
+    ///
+    /// Every error but [`Io`](sluice_types::FsError::Io) promises that nothing was appended.
+    fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32>;
+
+    /// Replaces the first `old.len()` records of a chunk, if they still are `old`, by the first `keep` of them and
+    /// `new`; the references of the others go. Answers false, and changes nothing, if they are not.
+    fn replace(&self, ino: Ino, index: u32, old: &[Slice], keep: usize, new: Slice) -> FsResult<bool>;
+}

@@ -1,0 +1,52 @@
+//! File data: chunks of slices of blocks, between the file system above and an object store below.
+//!
+//! [`DataStore`] is the door. It knows metadata only as a [`ChunkIndex`].
+//!
+//! What must stay true: nothing here names a metadata engine, and nothing above sees an object.
+
+mod blocks;
+mod budget;
+mod cache;
+mod compact;
+mod config;
+mod cover;
+mod error;
+mod flight;
+mod index;
+mod layout;
+mod pool;
+mod read;
+mod staging;
+mod stats;
+mod store;
+mod streams;
+mod write;
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+pub use compact::{Plan, plan};
+pub use config::{CacheConfig, DataConfig, Eviction, Verify, WritebackConfig};
+pub use error::DataError;
+pub use index::ChunkIndex;
+pub use layout::{BlockKey, Layout, Part, parse_name, visible};
+pub use read::FileReader;
+pub use stats::{Counter, Gauge, Histogram, Stats};
+pub use store::DataStore;
+pub use write::FileWriter;
+
+/// The index, as it is passed around inside.
+#[derive(Clone)]
+pub(crate) struct IndexRef(Arc<dyn ChunkIndex>);
+
+impl Deref for IndexRef {
+    type Target = dyn ChunkIndex;
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for IndexRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChunkIndex")
+    }
+}

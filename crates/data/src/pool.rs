@@ -1,0 +1,84 @@
+//! A few threads for work that blocks on metadata: commits and compactions that nobody waits for.
+//!
+//! What must stay true: jobs never wait for an object store that itself waits for a job.
+
+use std::{collections::VecDeque, sync::Arc, thread};
+
+use parking_lot::{Condvar, Mutex};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that start when there is work and stay.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    name: &'static str,
+    most: usize,
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(name: &'static str, most: usize) -> Self {
+        Self(Arc::new(Shared { name, most, queue: Mutex::default(), arrived: Condvar::new() }))
+    }
+
+    /// Runs `job` on one of the threads. After [`Self::close`] it is dropped.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut queue = self.0.queue.lock();
+        if queue.closed {
+            return;
+        }
+        queue.jobs.push_back(Box::new(job));
+        if queue.idle >= queue.jobs.len() || queue.threads == self.0.most {
+            self.0.arrived.notify_one();
+            return;
+        }
+        let shared = Arc::clone(&self.0);
+        let started = thread::Builder::new().name(self.0.name.into()).spawn(move || shared.work());
+        match started {
+            Ok(_) => queue.threads += 1,
+            Err(error) => tracing::warn!(%error, "no thread for background work; those there are will do it"),
+        }
+    }
+
+    /// Lets the threads end once the queue is empty.
+    pub(crate) fn close(&self) {
+        self.0.queue.lock().closed = true;
+        self.0.arrived.notify_all();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                job();
+                queue = self.queue.lock();
+            } else if queue.closed {
+                return;
+            } else {
+                queue.idle += 1;
+                self.arrived.wait(&mut queue);
+                queue.idle -= 1;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({})", self.0.name)
+    }
+}

@@ -1,0 +1,368 @@
+//! Write-back: blocks wait in local files, `<dir>/<volume>/rawstaging/<object name>`, for their upload.
+//!
+//! What must stay true: a staged block is readable until the store has it, its file goes only then, and after
+//! [`Staging::sync`] a power cut takes none of them.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fs::{self, File},
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    blocks::BlockStore,
+    cache::{
+        DiskCache,
+        file::{self, BlockFile, Damaged},
+    },
+    config::{DataConfig, Verify, WritebackConfig},
+    error::DataError,
+    layout::{BlockKey, Layout, parse_name},
+    stats::Stats,
+};
+
+/// How long a block that could not be uploaded rests before the next try.
+const REST: Duration = Duration::from_secs(5);
+/// Age from which on a half-written file is nobody's.
+const STALE: Duration = Duration::from_secs(60);
+/// Ending of a staged file that cannot be right.
+const DAMAGED: &str = ".damaged";
+
+/// The staged blocks of one volume.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    roots: Vec<PathBuf>,
+    layout: Layout,
+    config: WritebackConfig,
+    free_ratio: f64,
+    mode: u32,
+    parallel: usize,
+    disk: Option<Arc<DiskCache>>,
+    state: Mutex<State>,
+    emptied: Condvar,
+    queued: Notify,
+    /// Held while files are being synced, so that whoever comes second waits for the first.
+    syncing: Mutex<()>,
+    stats: Arc<Stats>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where each staged block is, as an index into the roots.
+    staged: FxHashMap<BlockKey, usize>,
+    queue: VecDeque<(Instant, BlockKey)>,
+    unsynced: Vec<BlockKey>,
+    full: Option<Instant>,
+    hurry: bool,
+    stopped: bool,
+}
+
+impl Staging {
+    /// Opens the staging directories if the mount writes back or an earlier one left staged blocks there.
+    pub(crate) fn open(
+        config: &DataConfig,
+        layout: Layout,
+        disk: Option<Arc<DiskCache>>,
+        stats: Arc<Stats>,
+    ) -> Result<Option<Arc<Self>>, DataError> {
+        let roots: Vec<PathBuf> =
+            config.cache.dirs.iter().map(|dir| dir.join(&config.volume).join("rawstaging")).collect();
+        let Some(writeback) = &config.writeback else { return Ok(None) };
+        for root in &roots {
+            let made = fs::create_dir_all(root).and_then(|()| sync_dirs(root.ancestors().take(3)));
+            made.map_err(|source| DataError::CacheDir { path: root.clone(), source })?;
+        }
+        let staging = Self {
+            layout,
+            config: writeback.clone(),
+            free_ratio: config.cache.free_space_ratio / 2.0,
+            mode: config.cache.mode,
+            parallel: config.max_uploads.max(1),
+            disk,
+            state: Mutex::default(),
+            emptied: Condvar::new(),
+            queued: Notify::new(),
+            syncing: Mutex::new(()),
+            stats,
+            roots,
+        };
+        for number in 0..staging.roots.len() {
+            staging.replay(number);
+        }
+        Ok(Some(Arc::new(staging)))
+    }
+
+    /// Starts to upload in the background.
+    pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) {
+        let (staging, store) = (Arc::clone(self), Arc::downgrade(blocks));
+        blocks.runtime().spawn(async move { staging.dispatch(store).await });
+    }
+
+    /// Stages a block. Answers false if it has to be uploaded directly: it is large, there are too many, or the
+    /// disk is full or broken.
+    pub(crate) fn stage(&self, key: BlockKey, data: &Bytes) -> bool {
+        if self.config.threshold > 0 && key.size >= self.config.threshold || !self.has_room() {
+            return false;
+        }
+        let number = key.id as usize % self.roots.len();
+        if let Err(error) = file::write(&self.path(number, key), data, true, self.mode) {
+            tracing::warn!(dir = %self.roots[number].display(), %error, "blocks are not staged but uploaded directly");
+            self.stats.staged_errors.add(1);
+            self.state.lock().full = Some(Instant::now());
+            return false;
+        }
+        self.stats.staged_write_bytes.add(data.len() as u64);
+        let mut state = self.state.lock();
+        state.unsynced.push(key);
+        self.enter(&mut state, number, key, Instant::now() + self.config.upload_delay);
+        drop(state);
+        self.queued.notify_one();
+        true
+    }
+
+    /// Makes everything staged so far survive a power cut.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let _alone = self.syncing.lock();
+        let files: Vec<(BlockKey, usize)> = {
+            let mut state = self.state.lock();
+            let unsynced = std::mem::take(&mut state.unsynced);
+            // Those that are gone are in the object store.
+            unsynced.into_iter().filter_map(|key| Some((key, *state.staged.get(&key)?))).collect()
+        };
+        let synced = self.sync_files(&files);
+        if synced.is_err() {
+            self.state.lock().unsynced.extend(files.iter().map(|(key, _)| *key));
+        }
+        synced
+    }
+
+    fn sync_files(&self, files: &[(BlockKey, usize)]) -> io::Result<()> {
+        let mut dirs = BTreeSet::new();
+        for (key, number) in files {
+            let path = self.path(*number, *key);
+            match File::open(&path).and_then(|file| file.sync_data()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            }
+            let root = &self.roots[*number];
+            dirs.extend(path.ancestors().skip(1).take_while(|dir| dir.starts_with(root)).map(Path::to_owned));
+        }
+        sync_dirs(dirs.iter().map(PathBuf::as_path))
+    }
+
+    /// Bytes `range` of a block, if it is staged.
+    pub(crate) fn read(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+        let number = *self.state.lock().staged.get(&key)?;
+        match self.load(number, key, range) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                // Uploaded meanwhile, or unreadable: the store may have it.
+                tracing::debug!(slice = key.id, block = key.index, %error, "a staged block could not be read");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, key: BlockKey) -> bool {
+        self.state.lock().staged.contains_key(&key)
+    }
+
+    /// Drops a staged block that nobody needs any more.
+    pub(crate) fn remove(&self, key: BlockKey) {
+        let mut state = self.state.lock();
+        if let Some(number) = self.leave(&mut state, key) {
+            drop(state);
+            let _ = fs::remove_file(self.path(number, key));
+        }
+    }
+
+    /// Uploads what is staged without further delay and waits for it. Answers how many blocks are left.
+    pub(crate) fn drain(&self, patience: Duration) -> u64 {
+        let until = Instant::now() + patience;
+        let mut state = self.state.lock();
+        state.hurry = true;
+        self.queued.notify_one();
+        while !state.staged.is_empty() && !state.stopped {
+            if self.emptied.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        state.hurry = false;
+        state.staged.len() as u64
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.queued.notify_one();
+        self.emptied.notify_all();
+    }
+
+    /// Takes up what an earlier process left.
+    fn replay(&self, number: usize) {
+        let mut rest = vec![self.roots[number].clone()];
+        let mut state = self.state.lock();
+        while let Some(path) = rest.pop() {
+            let Ok(entries) = fs::read_dir(&path) else { continue };
+            for entry in entries.flatten() {
+                let (path, name) = (entry.path(), entry.file_name());
+                let name = name.to_string_lossy();
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    rest.push(path);
+                } else if file::is_temporary(&name) {
+                    let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
+                    if age.is_ok_and(|age| age.is_ok_and(|age| age > STALE)) {
+                        let _ = fs::remove_file(path);
+                    }
+                } else if let Some(key) = parse_name(&name).filter(|key| path == self.path(number, *key)) {
+                    self.enter(&mut state, number, key, Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Uploads one block after the other, several at once.
+    async fn dispatch(self: Arc<Self>, store: Weak<BlockStore>) {
+        let gate = Arc::new(Semaphore::new(self.parallel));
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                if state.stopped {
+                    return;
+                }
+                match state.queue.front() {
+                    Some((due, _)) if state.hurry || *due <= Instant::now() => Ok(state.queue.pop_front()),
+                    Some((due, _)) => Err(*due),
+                    None => Err(Instant::now() + REST),
+                }
+            };
+            let key = match next {
+                Ok(Some((_, key))) => key,
+                Ok(None) => continue,
+                Err(due) => {
+                    let _ = tokio::time::timeout_at(due.into(), self.queued.notified()).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&gate).acquire_owned().await else { return };
+            let Some(blocks) = store.upgrade() else { return };
+            let staging = Arc::clone(&self);
+            tokio::spawn(async move {
+                staging.upload(&blocks, key).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn upload(self: &Arc<Self>, blocks: &BlockStore, key: BlockKey) {
+        let Some(number) = self.state.lock().staged.get(&key).copied() else { return };
+        let staging = Arc::clone(self);
+        let loaded = tokio::task::spawn_blocking(move || staging.load(number, key, &(0..key.size))).await;
+        let data = match loaded {
+            Ok(Ok(data)) => data,
+            Ok(Err(error)) => return self.give_up_on(number, key, &error),
+            Err(_) => return,
+        };
+        if let Err(error) = blocks.upload(key, &data).await {
+            tracing::warn!(slice = key.id, block = key.index, %error, "a staged block waits for the next try");
+            self.stats.staged_errors.add(1);
+            let mut state = self.state.lock();
+            state.queue.push_back((Instant::now() + REST, key));
+            return;
+        }
+        let path = self.path(number, key);
+        let kept = match &self.disk {
+            Some(disk) if self.contains(key) => disk.adopt(key, &path),
+            _ => fs::remove_file(&path),
+        };
+        if let Err(error) = kept
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "an uploaded staged block could not be put away");
+        }
+        let removed_meanwhile = self.leave(&mut self.state.lock(), key).is_none();
+        if removed_meanwhile && let Err(error) = blocks.delete_block(key).await {
+            tracing::warn!(%error, "a block deleted during its upload stays behind for gc");
+        }
+    }
+
+    /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is left.
+    fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) {
+        let path = self.path(number, key);
+        let gone = matches!(error, Damaged::Io(error) if error.kind() == io::ErrorKind::NotFound);
+        if let Damaged::Io(error) = error
+            && !gone
+        {
+            tracing::warn!(path = %path.display(), %error, "a staged block cannot be read and is tried again");
+            self.state.lock().queue.push_back((Instant::now() + REST, key));
+            return;
+        }
+        if !gone {
+            tracing::error!(path = %path.display(), %error, "a staged block is damaged; it is set aside");
+            self.stats.staged_errors.add(1);
+            let mut aside = path.clone().into_os_string();
+            aside.push(DAMAGED);
+            let _ = fs::rename(&path, aside);
+        }
+        let mut state = self.state.lock();
+        self.leave(&mut state, key);
+    }
+
+    fn load(&self, number: usize, key: BlockKey, range: &Range<u32>) -> Result<Bytes, Damaged> {
+        BlockFile::open(&self.path(number, key), key.size, Verify::Extend)?.read(range, Verify::Extend)
+    }
+
+    fn enter(&self, state: &mut State, number: usize, key: BlockKey, due: Instant) {
+        if state.staged.insert(key, number).is_none() {
+            state.queue.push_back((due, key));
+            self.stats.staged_blocks.add(1);
+            self.stats.staged_bytes.add(u64::from(key.size));
+        }
+    }
+
+    fn leave(&self, state: &mut State, key: BlockKey) -> Option<usize> {
+        let number = state.staged.remove(&key)?;
+        self.stats.staged_blocks.sub(1);
+        self.stats.staged_bytes.sub(u64::from(key.size));
+        if state.staged.is_empty() {
+            state.unsynced.clear();
+            self.emptied.notify_all();
+        }
+        Some(number)
+    }
+
+    fn has_room(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.full.is_some_and(|since| since.elapsed() < REST) {
+            return false;
+        }
+        state.full = None;
+        let few = self.config.max_staged == 0 || (state.staged.len() as u64) < self.config.max_staged;
+        few && !state.stopped && self.roots.iter().all(|root| self.has_space(root))
+    }
+
+    fn has_space(&self, root: &Path) -> bool {
+        let enough = |free: u64, all: u64| all == 0 || free as f64 >= self.free_ratio * all as f64;
+        rustix::fs::statvfs(root)
+            .is_ok_and(|stat| enough(stat.f_bavail, stat.f_blocks) && enough(stat.f_favail, stat.f_files))
+    }
+
+    fn path(&self, number: usize, key: BlockKey) -> PathBuf {
+        self.roots[number].join(self.layout.name(key))
+    }
+}
+
+fn sync_dirs<'a>(dirs: impl Iterator<Item = &'a Path>) -> io::Result<()> {
+    for dir in dirs {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! The data path of one mounted volume, put together.
+//!
+//! What must stay true: its calls block and are made from plain threads; only the object store is asynchronous, and
+//! only inside.
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_object::{ObjectError, ObjectStore};
+use sluice_types::{FsResult, Ino};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::{
+    IndexRef,
+    blocks::BlockStore,
+    cache::DiskCache,
+    compact::Compactor,
+    config::DataConfig,
+    error::DataError,
+    index::ChunkIndex,
+    layout::Layout,
+    pool::Pool,
+    read::{FileReader, ReadContext},
+    staging::Staging,
+    stats::Stats,
+    write::{FileWriter, Flusher, WriteContext},
+};
+
+/// Threads of the runtime that talks to the object store.
+const RUNTIME_THREADS: usize = 2;
+/// Threads that commit what nobody waits for.
+const COMMIT_THREADS: usize = 8;
+/// Threads that compact.
+const COMPACT_THREADS: usize = 2;
+
+/// The data of one mounted volume. Dropping it stops the background work; what was not flushed is lost.
+#[derive(Debug)]
+pub struct DataStore {
+    blocks: Arc<BlockStore>,
+    write: Arc<WriteContext>,
+    read: Arc<ReadContext>,
+    disk: Option<Arc<DiskCache>>,
+    pools: [Pool; 2],
+    runtime: Option<Runtime>,
+}
+
+impl DataStore {
+    /// Opens the data path over `store`, whose records `index` keeps. Object I/O runs on `runtime`, or on a runtime
+    /// of its own. Staged blocks of an earlier process are uploaded in the background.
+    pub fn open(
+        config: &DataConfig,
+        store: Arc<dyn ObjectStore>,
+        index: Arc<dyn ChunkIndex>,
+        runtime: Option<Handle>,
+    ) -> Result<Self, DataError> {
+        config.check()?;
+        let own = match &runtime {
+            Some(_) => None,
+            None => Some(
+                Builder::new_multi_thread()
+                    .worker_threads(RUNTIME_THREADS)
+                    .thread_name("sluice-object")
+                    .enable_all()
+                    .build()
+                    .map_err(DataError::Threads)?,
+            ),
+        };
+        let Some(handle) = runtime.or_else(|| own.as_ref().map(|own| own.handle().clone())) else {
+            return Err(DataError::Threads(std::io::ErrorKind::Unsupported.into()));
+        };
+        let stats = Arc::new(Stats::default());
+        let layout = Layout { block_size: config.block_size, hash_prefix: config.hash_prefix };
+        let disk = DiskCache::open(config, layout, Arc::clone(&stats))?;
+        let staging = Staging::open(config, layout, disk.clone(), Arc::clone(&stats))?;
+        let blocks = Arc::new(BlockStore::new(config, store, handle, stats, disk.clone(), staging));
+        if let Some(staging) = blocks.staging() {
+            staging.start(&blocks);
+        }
+        let index = IndexRef(index);
+        let commits = Pool::new("sluice-commit", COMMIT_THREADS);
+        let compactions = Pool::new("sluice-compact", COMPACT_THREADS);
+        let compactor =
+            Compactor::new(Arc::clone(&blocks), index.clone(), compactions.clone(), config.auto_compact);
+        let flusher = Flusher::new(config.flush_age, config.flush_idle);
+        let write = Arc::new(WriteContext {
+            blocks: Arc::clone(&blocks),
+            index: index.clone(),
+            pool: commits.clone(),
+            compactor: Arc::clone(&compactor),
+            flusher: Arc::clone(&flusher),
+        });
+        Flusher::start(&write).map_err(DataError::Threads)?;
+        let readahead = config.readahead();
+        let read =
+            Arc::new(ReadContext { blocks: Arc::clone(&blocks), index, flusher, compactor, readahead });
+        Ok(Self { blocks, write, read, disk, pools: [commits, compactions], runtime: own })
+    }
+
+    /// A reader for a file that is being opened.
+    pub fn reader(&self, ino: Ino) -> FileReader {
+        FileReader::new(ino, Arc::clone(&self.read))
+    }
+
+    /// The writer of `ino`, shared by all its handles. Keep it for as long as a handle is open for writing.
+    pub fn writer(&self, ino: Ino) -> Arc<FileWriter> {
+        self.write.flusher.writer(ino, &self.write)
+    }
+
+    /// The writer of `ino` if anybody has it open or it has something to flush.
+    pub fn find_writer(&self, ino: Ino) -> Option<Arc<FileWriter>> {
+        self.write.flusher.find(ino)
+    }
+
+    /// First offset behind all data of `ino` that the metadata does not show yet: the file is at least this long
+    /// for this client.
+    pub fn dirty_end(&self, ino: Ino) -> u64 {
+        self.find_writer(ino).map_or(0, |writer| writer.dirty_end())
+    }
+
+    /// Flushes `ino` if there is anything to flush.
+    pub fn flush(&self, ino: Ino) -> FsResult<()> {
+        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush())
+    }
+
+    /// Flushes every file. Answers the first error; the others are flushed all the same.
+    pub fn flush_all(&self) -> FsResult<()> {
+        self.write.flusher.flush_all()
+    }
+
+    /// Waits until all staged blocks are uploaded, at most `patience`. Answers how many are left.
+    pub fn flush_staging(&self, patience: Duration) -> u64 {
+        self.blocks.staging().map_or(0, |staging| staging.drain(patience))
+    }
+
+    /// Deletes all blocks of a slice that no record refers to any more.
+    pub fn delete_slice(&self, id: u64, size: u32) -> Result<(), ObjectError> {
+        self.blocks.runtime().block_on(self.blocks.delete_slice(id, size))
+    }
+
+    /// Compacts one chunk. Answers whether its records changed.
+    pub fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
+        self.write.compactor.compact(ino, index)
+    }
+
+    /// What was counted since the volume was opened.
+    pub fn stats(&self) -> &Stats {
+        &self.blocks.stats
+    }
+
+    /// Bytes of memory in use by unflushed data and blocks in flight: now, and at most ever.
+    pub fn buffered(&self) -> (u64, u64) {
+        (self.blocks.budget.used(), self.blocks.budget.peak())
+    }
+
+    /// How a slice is cut into blocks and how these are named.
+    pub fn layout(&self) -> Layout {
+        self.blocks.layout
+    }
+}
+
+impl Drop for DataStore {
+    fn drop(&mut self) {
+        self.write.flusher.stop();
+        for pool in &self.pools {
+            pool.close();
+        }
+        if let Some(staging) = self.blocks.staging() {
+            staging.stop();
+        }
+        if let Some(disk) = &self.disk {
+            disk.stop();
+        }
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

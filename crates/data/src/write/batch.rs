@@ -1,0 +1,222 @@
+//! Frozen data of one chunk: cut into slices and blocks, on its way to the store and then to the metadata.
+//!
+//! What must stay true: records are in the order in which they hide each other, and every byte of them stays
+//! readable until the metadata shows it.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use rustc_hash::FxHashMap;
+use sluice_types::{FsError, FsResult, Slice, Time};
+
+use super::{
+    extents::{Extents, Run, overlapping},
+    upload::Upload,
+};
+use crate::{
+    budget::Budget,
+    cover::{Cover, Piece},
+    layout::{Layout, cut, visible},
+};
+
+/// Records of one slice at most, and of one commit.
+pub(super) const MAX_RECORDS: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Place in the file's order of commits.
+    pub(super) seq: u64,
+    pub(super) index: u32,
+    pub(super) mtime: Time,
+    /// What to commit: one call each.
+    pub(super) commits: Vec<Vec<Slice>>,
+    /// What readers see.
+    shown: Vec<Slice>,
+    /// Blocks by slice, in order.
+    uploads: FxHashMap<u64, Vec<Arc<Upload>>>,
+}
+
+/// Slices being made out of extents.
+pub(super) struct Freezer<'a> {
+    pub(super) layout: Layout,
+    pub(super) budget: &'a Arc<Budget>,
+    pub(super) ids: Vec<u64>,
+    uploads: FxHashMap<u64, Vec<Arc<Upload>>>,
+    commits: Vec<Vec<Slice>>,
+    fresh: Vec<Arc<Upload>>,
+}
+
+/// How many slice ids [`Freezer::freeze`] will use at most.
+pub(super) fn ids_needed(extents: &Extents) -> usize {
+    let loose = |run: &&Run| run.slice.is_none();
+    extents.layers.iter().map(|layer| layer.values().filter(loose).count().div_ceil(MAX_RECORDS)).sum()
+}
+
+impl<'a> Freezer<'a> {
+    pub(super) fn new(layout: Layout, budget: &'a Arc<Budget>, ids: Vec<u64>) -> Self {
+        Self { layout, budget, ids, uploads: FxHashMap::default(), commits: Vec::new(), fresh: Vec::new() }
+    }
+
+    /// Makes a batch, and the uploads of it that were not yet under way.
+    pub(super) fn freeze(
+        mut self,
+        extents: Extents,
+        seq: u64,
+        index: u32,
+        mtime: Time,
+    ) -> (Batch, Vec<Arc<Upload>>) {
+        for layer in extents.layers {
+            let (streams, loose): (Vec<Run>, Vec<Run>) =
+                layer.into_values().partition(|run| run.slice.is_some());
+            for run in streams {
+                self.stream(run);
+            }
+            let mut loose = loose.into_iter().peekable();
+            while loose.peek().is_some() {
+                self.pack(loose.by_ref().take(MAX_RECORDS).collect());
+            }
+        }
+        let all: Vec<Slice> = self.commits.concat();
+        let batch =
+            Batch { seq, index, mtime, shown: visible(&all), commits: self.commits, uploads: self.uploads };
+        (batch, self.fresh)
+    }
+
+    /// A run whose first blocks are on their way is a slice of its own.
+    fn stream(&mut self, mut run: Run) {
+        let Some(id) = run.slice else { return };
+        let size = run.end() - run.pos;
+        self.uploads.insert(id, std::mem::take(&mut run.sealed));
+        if !run.tail.is_empty() {
+            self.upload(id, size, std::mem::take(&mut run.tail));
+        }
+        self.record(&[Slice::whole(run.pos, id, size)]);
+    }
+
+    /// Short runs share one slice, packed in the order of their offsets; those that touch share a record.
+    fn pack(&mut self, runs: Vec<Run>) {
+        let Some(id) = self.ids.pop() else { return };
+        let size: u32 = runs.iter().map(|run| run.tail.len() as u32).sum();
+        let mut records: Vec<Slice> = Vec::with_capacity(runs.len());
+        let mut block = BytesMut::new();
+        let (mut off, alone) = (0, runs.len() == 1);
+        for mut run in runs {
+            let len = run.tail.len() as u32;
+            match records.last_mut() {
+                Some(last) if last.end() == run.pos => last.len += len,
+                _ => records.push(Slice { pos: run.pos, id, size, off, len }),
+            }
+            if alone {
+                block = std::mem::take(&mut run.tail);
+                break;
+            }
+            let mut rest = &run.tail[..];
+            while !rest.is_empty() {
+                if block.capacity() == 0 {
+                    block.reserve((size - off).min(self.layout.block_size) as usize);
+                }
+                let step = rest.len().min(self.layout.block_size as usize - block.len());
+                block.extend_from_slice(&rest[..step]);
+                rest = &rest[step..];
+                off += step as u32;
+                if block.len() == self.layout.block_size as usize {
+                    self.upload(id, size, std::mem::take(&mut block));
+                }
+            }
+        }
+        if !block.is_empty() {
+            self.upload(id, size, block);
+        }
+        self.record(&records);
+    }
+
+    fn upload(&mut self, id: u64, size: u32, data: BytesMut) {
+        let blocks = self.uploads.entry(id).or_default();
+        let key = self.layout.block(id, size, blocks.len() as u32);
+        // A buffer with much room left would be counted as less than it is by whoever keeps the block.
+        let roomy = data.capacity() / 2 > data.len();
+        let data = if roomy { Bytes::copy_from_slice(&data) } else { data.freeze() };
+        let charge = self.budget.charge(data.len() as u64);
+        let upload = Upload::new(key, data, charge);
+        blocks.push(Arc::clone(&upload));
+        self.fresh.push(upload);
+    }
+
+    fn record(&mut self, records: &[Slice]) {
+        match self.commits.last_mut() {
+            Some(last) if last.len() + records.len() <= MAX_RECORDS => last.extend_from_slice(records),
+            _ => self.commits.push(records.to_vec()),
+        }
+    }
+}
+
+impl Batch {
+    /// `None` while blocks are on their way; then whether all are stored.
+    pub(super) fn outcome(&self) -> Option<FsResult<()>> {
+        let mut result = Ok(());
+        for upload in self.uploads.values().flatten() {
+            if let Err(error) = upload.outcome()? {
+                result = Err(FsError::io(error));
+            }
+        }
+        Some(result)
+    }
+
+    /// The slices, with their sizes.
+    pub(super) fn slices(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.uploads.iter().map(|(id, blocks)| (*id, blocks.iter().map(|upload| upload.key.size).sum()))
+    }
+
+    /// First offset behind all of it.
+    pub(super) fn end(&self) -> u32 {
+        self.shown.last().map_or(0, Slice::end)
+    }
+
+    /// Gives what it has to `cover`.
+    pub(super) fn show(&self, layout: Layout, cover: &mut Cover) {
+        let Some((from, to)) = cover.span() else { return };
+        let first = self.shown.partition_point(|piece| piece.end() <= from);
+        for piece in self.shown[first..].iter().take_while(|piece| piece.pos < to) {
+            cover.fill(piece.pos, piece.end(), |from, to, found| {
+                for part in layout.parts(cut(*piece, from, to)) {
+                    let blocks = self.uploads.get(&piece.id);
+                    let data = blocks.and_then(|blocks| blocks.get(part.block.index as usize)?.data());
+                    found.push(match data {
+                        Some(data) => Piece::Here(
+                            part.pos,
+                            data.slice(part.from as usize..(part.from + part.len) as usize),
+                        ),
+                        None => Piece::Block(part),
+                    });
+                }
+            });
+        }
+    }
+}
+
+/// Gives what is not even frozen to `cover`.
+pub(super) fn show_extents(extents: &Extents, layout: Layout, cover: &mut Cover) {
+    for layer in extents.layers.iter().rev() {
+        let Some((from, to)) = cover.span() else { return };
+        for run in overlapping(layer, from, to) {
+            cover.fill(run.tail_pos(), run.end(), |from, to, found| {
+                let start = run.tail_pos();
+                let bytes = &run.tail[(from - start) as usize..(to - start) as usize];
+                found.push(Piece::Here(from, Bytes::copy_from_slice(bytes)));
+            });
+            let Some(id) = run.slice else { continue };
+            let sealed = Slice::whole(run.pos, id, run.tail_pos() - run.pos);
+            cover.fill(sealed.pos, sealed.end(), |from, to, found| {
+                for part in layout.parts(cut(sealed, from, to)) {
+                    found.push(match run.sealed[part.block.index as usize].data() {
+                        Some(data) => Piece::Here(
+                            part.pos,
+                            data.slice(part.from as usize..(part.from + part.len) as usize),
+                        ),
+                        None => Piece::Block(part),
+                    });
+                }
+            });
+        }
+    }
+}

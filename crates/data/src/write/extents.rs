@@ -1,0 +1,270 @@
+//! Unflushed bytes of one chunk: runs that do not overlap, in layers.
+//!
+//! What must stay true: a run's sealed blocks are on their way to the store and never change again. Whatever
+//! overwrites them goes to a layer above.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+
+use super::upload::Upload;
+use crate::budget::{Budget, Charge};
+
+/// Layers of a chunk at most; who needs one more flushes first.
+const MAX_LAYERS: usize = 3;
+/// What a run costs besides its bytes.
+const RUN_OVERHEAD: u64 = 160;
+/// Runs that reach this size get room for a full block at once, since they probably go on.
+const SEQUENTIAL: usize = 128 << 10;
+
+/// Bytes written next to each other: full blocks on their way, and the rest in a buffer.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) pos: u32,
+    /// Id of the slice that the sealed blocks belong to.
+    pub(super) slice: Option<u64>,
+    pub(super) sealed: Vec<Arc<Upload>>,
+    pub(super) tail: BytesMut,
+    pub(super) charge: Charge,
+    block_size: u32,
+}
+
+impl Run {
+    pub(super) fn tail_pos(&self) -> u32 {
+        self.pos + self.sealed.len() as u32 * self.block_size
+    }
+
+    pub(super) fn end(&self) -> u32 {
+        self.tail_pos() + self.tail.len() as u32
+    }
+
+    fn append(&mut self, data: &[u8]) {
+        let needed = self.tail.len() + data.len();
+        if needed > self.tail.capacity() {
+            let full = self.block_size as usize;
+            let capacity = match () {
+                () if needed >= SEQUENTIAL || !self.sealed.is_empty() => full.max(needed),
+                () if self.tail.is_empty() => needed,
+                () => (needed * 2).min(full),
+            };
+            self.tail.reserve(capacity - self.tail.len());
+        }
+        self.tail.extend_from_slice(data);
+        self.recount();
+    }
+
+    fn recount(&mut self) {
+        self.charge.resize(self.tail.capacity() as u64 + RUN_OVERHEAD);
+    }
+
+    /// Takes the full block that the tail has become, and its share of the charge.
+    pub(super) fn take_block(&mut self, budget: &Arc<Budget>) -> (Bytes, Charge) {
+        let block = std::mem::take(&mut self.tail).freeze();
+        self.recount();
+        let charge = budget.charge(block.len() as u64);
+        (block, charge)
+    }
+}
+
+/// What became of a write.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// This many bytes were taken.
+    Taken(usize),
+    /// This many bytes were taken, and the tail of run `run` in layer `layer` is a full block that must be sealed.
+    Full { taken: usize, layer: usize, run: u32 },
+    /// Nothing was taken: the chunk has to be flushed first.
+    Crowded,
+}
+
+/// The layers, lowest first. A higher one hides what lies below.
+#[derive(Debug, Default)]
+pub(super) struct Extents {
+    pub(super) layers: Vec<BTreeMap<u32, Run>>,
+}
+
+impl Extents {
+    /// Takes as much of `data`, written at `pos`, as fits without an upload.
+    pub(super) fn write(&mut self, pos: u32, data: &[u8], block_size: u32, budget: &Arc<Budget>) -> Wrote {
+        let end = pos + data.len() as u32;
+        // The lowest layer will do that can take it and has nothing above it there.
+        let mut chosen = None;
+        for (number, layer) in self.layers.iter().enumerate().rev() {
+            if !touches_sealed(layer, pos, end) {
+                chosen = Some(number);
+            }
+            if overlapping(layer, pos, end).next().is_some() {
+                break;
+            }
+        }
+        let number = match chosen {
+            Some(number) => number,
+            None if self.layers.len() == MAX_LAYERS => return Wrote::Crowded,
+            None => {
+                self.layers.push(BTreeMap::new());
+                self.layers.len() - 1
+            }
+        };
+        write_layer(&mut self.layers[number], number, pos, data, block_size, budget)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.layers.iter().all(BTreeMap::is_empty)
+    }
+
+    /// First offset behind all of it.
+    pub(super) fn end(&self) -> u32 {
+        let ends = self.layers.iter().filter_map(|layer| layer.last_key_value());
+        ends.map(|(_, run)| run.end()).max().unwrap_or(0)
+    }
+
+    /// Bytes of memory that are not on their way to the store.
+    pub(super) fn bytes(&self) -> u64 {
+        self.layers
+            .iter()
+            .flat_map(BTreeMap::values)
+            .map(|run| run.tail.capacity() as u64 + RUN_OVERHEAD)
+            .sum()
+    }
+
+    /// Drops what lies at `pos` and behind it, as far as no sealed block holds it. Answers whether none did.
+    pub(super) fn cut(&mut self, pos: u32) -> bool {
+        let mut clean = true;
+        for layer in &mut self.layers {
+            layer.retain(|start, run| *start < pos || !run.sealed.is_empty());
+            for run in layer.values_mut().filter(|run| run.end() > pos) {
+                let keep = pos.saturating_sub(run.tail_pos()) as usize;
+                run.tail.truncate(keep);
+                clean &= run.end() <= pos;
+            }
+        }
+        clean
+    }
+}
+
+/// The runs of a layer that show bytes between `pos` and `end`, from the last to the first.
+pub(super) fn overlapping(layer: &BTreeMap<u32, Run>, pos: u32, end: u32) -> impl Iterator<Item = &Run> {
+    layer.range(..end).rev().map(|(_, run)| run).take_while(move |run| run.end() > pos)
+}
+
+fn touches_sealed(layer: &BTreeMap<u32, Run>, pos: u32, end: u32) -> bool {
+    overlapping(layer, pos, end).any(|run| !run.sealed.is_empty() && pos < run.tail_pos())
+}
+
+fn write_layer(
+    layer: &mut BTreeMap<u32, Run>,
+    number: usize,
+    pos: u32,
+    data: &[u8],
+    block_size: u32,
+    budget: &Arc<Budget>,
+) -> Wrote {
+    let before = layer.range(..=pos).next_back().filter(|(_, run)| run.end() >= pos).map(|(start, _)| *start);
+    let start = before.unwrap_or(pos);
+    let run = layer.entry(start).or_insert_with(|| Run {
+        pos,
+        slice: None,
+        sealed: Vec::new(),
+        tail: BytesMut::new(),
+        charge: budget.charge(RUN_OVERHEAD),
+        block_size,
+    });
+    let at = (pos - run.tail_pos()) as usize;
+    let over = data.len().min(run.tail.len() - at);
+    run.tail[at..at + over].copy_from_slice(&data[..over]);
+    let room = block_size as usize - run.tail.len();
+    let added = room.min(data.len() - over);
+    let taken = over + added;
+    if added > 0 {
+        make_way(layer, start, pos + taken as u32);
+    }
+    let Some(run) = layer.get_mut(&start) else { return Wrote::Crowded };
+    if added > 0 {
+        run.append(&data[over..taken]);
+    }
+    if run.tail.len() == block_size as usize {
+        Wrote::Full { taken, layer: number, run: start }
+    } else {
+        Wrote::Taken(taken)
+    }
+}
+
+/// Cuts the runs behind run `start` so that none of them begins before `end`. None has sealed blocks there.
+fn make_way(layer: &mut BTreeMap<u32, Run>, start: u32, end: u32) {
+    while let Some((&next, _)) = layer.range(start + 1..end).next() {
+        let Some(mut run) = layer.remove(&next) else { return };
+        if run.end() > end {
+            let _ = run.tail.split_to((end - next) as usize);
+            run.pos = end;
+            run.recount();
+            layer.insert(end, run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLOCK: u32 = 16;
+
+    fn write_all(extents: &mut Extents, budget: &Arc<Budget>, mut pos: u32, mut data: &[u8]) -> bool {
+        while !data.is_empty() {
+            match extents.write(pos, data, BLOCK, budget) {
+                Wrote::Taken(taken) => {
+                    pos += taken as u32;
+                    data = &data[taken..];
+                }
+                Wrote::Full { taken, layer, run } => {
+                    let run = extents.layers[layer].get_mut(&run).unwrap();
+                    let (block, charge) = run.take_block(budget);
+                    run.sealed.push(Upload::new(
+                        crate::BlockKey { id: 1, index: 0, size: BLOCK },
+                        block,
+                        charge,
+                    ));
+                    pos += taken as u32;
+                    data = &data[taken..];
+                }
+                Wrote::Crowded => return false,
+            }
+        }
+        true
+    }
+
+    fn paint(extents: &Extents) -> Vec<u8> {
+        let mut shown = vec![0; 256];
+        for run in extents.layers.iter().flat_map(|layer| layer.values()) {
+            let mut bytes: Vec<u8> = run.sealed.iter().flat_map(|upload| upload.data().unwrap()).collect();
+            bytes.extend_from_slice(&run.tail);
+            shown[run.pos as usize..run.end() as usize].copy_from_slice(&bytes);
+        }
+        shown
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_last_shows(writes in prop::collection::vec((0u32..200, 1usize..50), 1..40)) {
+            let budget = Budget::new(1 << 20);
+            let mut extents = Extents::default();
+            let mut model = vec![0; 256];
+            for (value, (pos, len)) in (1u8..).zip(writes) {
+                if !write_all(&mut extents, &budget, pos, &vec![value; len]) {
+                    extents = Extents::default();
+                    model.fill(0);
+                    prop_assert!(write_all(&mut extents, &budget, pos, &vec![value; len]));
+                }
+                model[pos as usize..pos as usize + len].fill(value);
+                prop_assert_eq!(paint(&extents), &model[..]);
+                for layer in &extents.layers {
+                    let runs: Vec<_> = layer.values().map(|run| (run.pos, run.end())).collect();
+                    prop_assert!(runs.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{:?}", runs);
+                }
+            }
+            drop(extents);
+            prop_assert_eq!(budget.used(), 0);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The thread that sends data on its way which nobody flushes.
+//!
+//! What must stay true: it never blocks on a file's lock for long, nor on the store.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use sluice_types::{FsResult, Ino};
+
+use super::{FileWriter, WriteContext};
+
+/// How long between two looks at most.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The writers of a volume, and what wakes the thread that watches them.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    writers: Mutex<FxHashMap<Ino, Arc<FileWriter>>>,
+    signal: Mutex<Signal>,
+    woken: Condvar,
+    age: Duration,
+    idle: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    pressure: bool,
+    stop: bool,
+}
+
+impl Flusher {
+    pub(crate) fn new(age: Duration, idle: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            writers: Mutex::default(),
+            signal: Mutex::default(),
+            woken: Condvar::new(),
+            age,
+            idle,
+        })
+    }
+
+    /// The writer of `ino`, made if there is none.
+    pub(crate) fn writer(&self, ino: Ino, context: &Arc<WriteContext>) -> Arc<FileWriter> {
+        let mut writers = self.writers.lock();
+        Arc::clone(writers.entry(ino).or_insert_with(|| FileWriter::new(ino, Arc::clone(context))))
+    }
+
+    /// The writer of `ino`, if there is one.
+    pub(crate) fn find(&self, ino: Ino) -> Option<Arc<FileWriter>> {
+        self.writers.lock().get(&ino).cloned()
+    }
+
+    /// Flushes every file; the first error is answered, the rest is flushed all the same.
+    pub(crate) fn flush_all(&self) -> FsResult<()> {
+        let writers: Vec<_> = self.writers.lock().values().cloned().collect();
+        writers.iter().map(FileWriter::flush).fold(Ok(()), FsResult::and)
+    }
+
+    /// Memory is short: something has to go.
+    pub(crate) fn kick(&self) {
+        let mut signal = self.signal.lock();
+        if !signal.pressure {
+            signal.pressure = true;
+            self.woken.notify_all();
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.signal.lock().stop = true;
+        self.woken.notify_all();
+        self.writers.lock().clear();
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(context: &Arc<WriteContext>) -> std::io::Result<()> {
+        let (flusher, blocks) = (Arc::clone(&context.flusher), Arc::clone(&context.blocks));
+        let tick = TICK.min(flusher.idle).max(Duration::from_millis(1));
+        thread::Builder::new().name("sluice-flush".into()).spawn(move || {
+            loop {
+                let mut signal = flusher.signal.lock();
+                if !signal.pressure && !signal.stop {
+                    flusher.woken.wait_for(&mut signal, tick);
+                }
+                if signal.stop {
+                    return;
+                }
+                let pressure = std::mem::take(&mut signal.pressure);
+                drop(signal);
+                blocks.shrink_memory();
+                flusher.look(pressure, blocks.budget.limit());
+            }
+        })?;
+        Ok(())
+    }
+
+    fn look(&self, pressure: bool, limit: u64) {
+        let writers: Vec<_> = {
+            let mut writers = self.writers.lock();
+            writers.retain(|_, writer| Arc::strong_count(writer) > 1 || !writer.is_clean());
+            writers.values().cloned().collect()
+        };
+        if pressure {
+            relieve(&writers, limit / 4);
+        }
+        for writer in &writers {
+            writer.flush_old(self.age, self.idle);
+        }
+    }
+}
+
+/// Sends the data of the biggest writers on its way until the rest takes less than `goal`.
+fn relieve(writers: &[Arc<FileWriter>], goal: u64) {
+    let mut sizes: Vec<_> = writers.iter().map(|writer| (writer.active_bytes(), writer)).collect();
+    sizes.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let mut total: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
+    for (bytes, writer) in sizes {
+        if total <= goal {
+            return;
+        }
+        writer.flush_old(Duration::ZERO, Duration::ZERO);
+        total -= bytes;
+    }
+}

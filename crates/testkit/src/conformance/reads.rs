@@ -1,0 +1,152 @@
+//! The shapes of reads: many in one call, an entry with its node, names with a limit.
+
+use std::time::{Duration, Instant};
+
+use sluice_meta::{
+    engine::{Change, Commit, Expect, Found, Hold, List, Read, Write},
+    schema::{Key, Row},
+};
+use sluice_types::{Attr, Ino};
+
+use super::{
+    Factory,
+    sample::{dir_attr, dir_row, entry_row, file_row, samples},
+    store::{PATIENCE, Store, name, names, node},
+};
+
+/// Hundreds of questions of all shapes in one call, some twice, some about nothing.
+pub fn answers_come_in_order(factory: &Factory<'_>) {
+    let store = Store::with(factory, samples().into_iter().map(|sample| sample.first).collect());
+    store.insert(vec![dir_row(2), entry_row(2, &name("a"), 500), file_row(500)]);
+    let entry = entry_row(2, &name("a"), 500);
+    let mut reads = Vec::new();
+    let mut wanted = Vec::new();
+    for round in 0..8 {
+        for sample in samples() {
+            reads.push(Read::Get(sample.first.key(), Hold::None));
+            wanted.push(Found::Row(Some(sample.first)));
+            reads.push(Read::Get(node(90_000 + round), Hold::None));
+            wanted.push(Found::Row(None));
+        }
+        reads.push(Read::Follow(Ino(2), name("a"), Hold::None));
+        wanted.push(Found::Rows(vec![entry.clone(), file_row(500)]));
+        reads.push(Read::Follow(Ino(2), name("b"), Hold::None));
+        wanted.push(Found::Rows(vec![]));
+        reads.push(Read::Names { dir: Ino(2), limit: 5 });
+        wanted.push(Found::Names(vec![name("a")]));
+        reads.push(Read::All(List::Xattrs(Ino(2)), Hold::None));
+        wanted.push(Found::Rows(vec![]));
+        reads.push(Read::Names { dir: Ino(3), limit: 5 });
+        wanted.push(Found::Names(vec![]));
+    }
+    assert_eq!(store.read(&reads), wanted, "outside a transaction");
+    assert_eq!(store.read(&[]), []);
+    let mut txn = store.engine.begin(0).expect("begin");
+    assert_eq!(txn.read(&reads).expect("read"), wanted, "in a transaction");
+    drop(txn);
+    for hold in [Hold::Guard, Hold::Lock] {
+        let held: Vec<Read> = reads
+            .iter()
+            .map(|read| match read {
+                Read::Get(key, _) => Read::Get(key.clone(), hold),
+                Read::Follow(dir, name, _) => Read::Follow(*dir, name.clone(), hold),
+                other => other.clone(),
+            })
+            .collect();
+        let mut txn = store.engine.begin(0).expect("begin");
+        assert_eq!(txn.read(&held).expect("read"), wanted, "{hold:?}");
+        drop(txn);
+        assert_eq!(store.read(&held), wanted, "holds are ignored outside a transaction");
+    }
+}
+
+/// Nothing, the entry alone, or both, in this order.
+pub fn follow_answers_the_entry_and_its_node(factory: &Factory<'_>) {
+    let linked = [entry_row(2, &name("one"), 5), entry_row(3, &name("two"), 5)];
+    let dangling = entry_row(2, &name("dangling"), 404);
+    let mut rows = vec![dir_row(2), dir_row(3), file_row(5), dangling.clone()];
+    rows.extend(linked.clone());
+    let store = Store::with(factory, rows);
+    for hold in [Hold::None, Hold::Guard, Hold::Lock] {
+        let ask = |dir, called: &str| Read::Follow(Ino(dir), name(called), hold);
+        let mut txn = store.engine.begin(0).expect("begin");
+        let found = txn
+            .read(&[ask(2, "one"), ask(3, "two"), ask(2, "two"), ask(2, "dangling"), ask(404, "one")])
+            .expect("read");
+        let [one, two] = linked.clone();
+        let wanted = [vec![one, file_row(5)], vec![two, file_row(5)], vec![], vec![dangling.clone()], vec![]];
+        assert_eq!(found, wanted.map(Found::Rows), "{hold:?}");
+    }
+}
+
+/// All names if they are fewer, else as many as asked for.
+pub fn names_keep_their_limit(factory: &Factory<'_>) {
+    let called = names("n", 600);
+    let mut rows: Vec<Row> = called.iter().map(|name| entry_row(2, name, 9)).collect();
+    rows.push(entry_row(1, &name("other"), 9));
+    rows.push(entry_row(3, &name("other"), 9));
+    let store = Store::with(factory, rows);
+    for limit in [1, 2, 599, 600, 601, 5000] {
+        let Found::Names(found) = store.read(&[Read::Names { dir: Ino(2), limit }]).remove(0) else {
+            panic!("no names");
+        };
+        assert_eq!(found.len(), limit.min(600), "limit {limit}");
+        let mut distinct = found.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), found.len(), "a name came twice");
+        assert!(found.iter().all(|name| called.contains(name)), "a name of another directory");
+    }
+}
+
+/// What the first reads show decides the next ones, and a firmer hold may follow a weaker one.
+pub fn a_transaction_reads_several_times(factory: &Factory<'_>) {
+    let entry = entry_row(2, &name("a"), 5);
+    let store = Store::with(factory, vec![dir_row(2), entry.clone(), file_row(5)]);
+    let mut txn = store.engine.begin(0).expect("begin");
+    let first =
+        txn.read(&[Read::Get(node(2), Hold::Guard), Read::Get(entry.key(), Hold::None)]).expect("read");
+    assert_eq!(first, [Found::Row(Some(dir_row(2))), Found::Row(Some(entry.clone()))]);
+    let second = txn.read(&[Read::Follow(Ino(2), name("a"), Hold::Lock)]).expect("read");
+    assert_eq!(second, [Found::Rows(vec![entry.clone(), file_row(5)])]);
+    let third =
+        txn.read(&[Read::Get(node(2), Hold::Lock), Read::Names { dir: Ino(2), limit: 2 }]).expect("read");
+    assert_eq!(third, [Found::Row(Some(dir_row(2))), Found::Names(vec![name("a")])]);
+    let changed = Row::Node(Ino(2), Attr { mode: 0o711, ..dir_attr() });
+    let commit = Commit {
+        step: None,
+        expects: vec![
+            Expect::Row(dir_row(2), Hold::Lock),
+            Expect::Row(entry.clone(), Hold::Lock),
+            Expect::Row(file_row(5), Hold::Lock),
+            Expect::Vacant(Ino(2)),
+        ],
+        writes: vec![
+            Write::Put(changed.clone()),
+            Write::Delete(Key::Entry(Ino(2), name("a"))),
+            Write::Delete(node(5)),
+        ],
+    };
+    txn.commit(&commit).expect("nothing changed");
+    store.assert_row(&node(2), Some(&changed));
+    store.assert_row(&entry.key(), None);
+}
+
+/// A listener hears of a change, or at least that there was one, if the engine has messages at all.
+pub fn what_is_told_arrives(factory: &Factory<'_>) {
+    let store = Store::new(factory);
+    let mut watch = store.engine.watch().expect("watch");
+    store.write(vec![Write::Put(file_row(5)), Write::Tell(Change::Lock(Ino(5)))]);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let heard = watch.next(Duration::from_millis(50)).expect("listen");
+        if heard.contains(&Change::Lock(Ino(5))) || heard.contains(&Change::Any) {
+            break;
+        }
+        if !store.engine.limits().notifies {
+            break;
+        }
+        assert!(Instant::now() < until, "the message never arrived");
+    }
+    store.assert_row(&node(5), Some(&file_row(5)));
+}

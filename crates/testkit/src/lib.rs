@@ -1,0 +1,9 @@
+//! What the tests of the other crates share: the conformance suite of the engines, and the means to make engines fail,
+//! wait and be counted. For development only: no product crate may depend on it.
+//!
+//! Everything here reports a fault by panicking, with enough in the message to repeat the run.
+
+#![allow(clippy::missing_panics_doc, reason = "a test tool panics when the test fails")]
+#![allow(clippy::unwrap_used, reason = "a test tool panics when the test fails")]
+
+pub mod conformance;

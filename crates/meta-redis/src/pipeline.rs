@@ -1,0 +1,109 @@
+//! Commands that go to the server in one piece.
+//!
+//! Arguments are encoded once, straight into the buffer that is sent. A script is named by its digest; only if the
+//! server does not know it is the same pipeline rendered again with the sources.
+
+use crate::script::Script;
+
+/// Commands to be sent together.
+#[derive(Default)]
+pub(crate) struct Pipeline {
+    commands: Vec<Command>,
+}
+
+/// One command.
+pub(crate) struct Command {
+    script: Option<&'static Script>,
+    pub(crate) args: Args,
+}
+
+/// Encoded arguments.
+#[derive(Default)]
+pub(crate) struct Args {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Args {
+    /// Adds one.
+    pub(crate) fn push(&mut self, arg: &[u8]) {
+        header(&mut self.bytes, b'$', arg.len());
+        self.bytes.extend_from_slice(arg);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.count += 1;
+    }
+
+    /// Adds a number as decimal text.
+    pub(crate) fn push_number(&mut self, number: u64) {
+        self.push(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Adds those of `other`.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count += other.count;
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
+impl Pipeline {
+    /// A pipeline of one script.
+    pub(crate) fn of_script(script: &'static Script, args: Args) -> Self {
+        Self { commands: vec![Command { script: Some(script), args }] }
+    }
+
+    /// Adds a command. Returns its arguments, to be added to.
+    pub(crate) fn command(&mut self, name: &str) -> &mut Args {
+        let mut args = Args::default();
+        args.push(name.as_bytes());
+        self.add(None, args)
+    }
+
+    /// Adds a script without keys.
+    pub(crate) fn script(&mut self, script: &'static Script, args: Args) {
+        self.add(Some(script), args);
+    }
+
+    fn add(&mut self, script: Option<&'static Script>, args: Args) -> &mut Args {
+        let at = self.commands.len();
+        self.commands.push(Command { script, args });
+        &mut self.commands[at].args
+    }
+
+    /// How many answers there will be.
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The bytes to send.
+    pub(crate) fn render(&self, sources: bool) -> Vec<u8> {
+        let length = |command: &Command| command.args.bytes.len() + 96 + if sources { 16_384 } else { 0 };
+        let mut out = Vec::with_capacity(self.commands.iter().map(length).sum());
+        for command in &self.commands {
+            match command.script {
+                None => header(&mut out, b'*', command.args.count),
+                Some(script) => {
+                    header(&mut out, b'*', command.args.count + 3);
+                    let (name, body) = if sources { ("EVAL", script.source) } else { ("EVALSHA", script.sha()) };
+                    for arg in [name, body, "0"] {
+                        header(&mut out, b'$', arg.len());
+                        out.extend_from_slice(arg.as_bytes());
+                        out.extend_from_slice(b"\r\n");
+                    }
+                }
+            }
+            out.extend_from_slice(&command.args.bytes);
+        }
+        out
+    }
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
+    out.push(kind);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

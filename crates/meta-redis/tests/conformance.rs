@@ -1,0 +1,5 @@
+//! The Redis engine keeps the contract.
+
+mod server;
+
+sluice_testkit::conformance_tests!(server::fresh);

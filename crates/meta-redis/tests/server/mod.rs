@@ -1,0 +1,131 @@
+//! A redis-server of the test's own: on a socket in a temporary directory, killed when dropped.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta_redis::RedisEngine;
+use tempfile::TempDir;
+
+pub struct Server {
+    child: Child,
+    dir: TempDir,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_in(tempfile::tempdir().expect("a temporary directory"), &[])
+    }
+
+    /// With the content of an RDB file.
+    pub fn with_dump(dump: &Path) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::copy(dump, dir.path().join("dump.rdb")).expect("the dump is there");
+        Self::start_in(dir, &[])
+    }
+
+    pub fn start_in(dir: TempDir, options: &[&str]) -> Self {
+        let child = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--databases", "64", "--loglevel", "warning"])
+            .args(["--unixsocket", "redis.sock", "--appendonly", "no"])
+            .args(options)
+            .current_dir(dir.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let server = Self { child, dir };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while server.call(&["PING"]).is_none() {
+            assert!(Instant::now() < deadline, "redis-server does not answer");
+            std::thread::yield_now();
+        }
+        server
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
+    pub fn url(&self, db: u32) -> String {
+        format!("unix://{}?db={db}", self.socket().display())
+    }
+
+    pub fn engine(&self, db: u32) -> RedisEngine {
+        let engine = RedisEngine::open(&self.url(db)).expect("a valid URL");
+        engine.prepare().expect("the server is up");
+        engine
+    }
+
+    pub fn connection(&self, db: u32) -> Option<redis::Connection> {
+        let client = redis::Client::open(format!("redis+unix://{}?db={db}", self.socket().display())).ok()?;
+        client.get_connection().ok()
+    }
+
+    /// A command on database 0; `None` if the server does not answer it.
+    pub fn call(&self, words: &[&str]) -> Option<redis::Value> {
+        let mut connection = self.connection(0)?;
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).ok()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was ours");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An engine that keeps its server alive.
+pub struct Owned {
+    engine: RedisEngine,
+    _server: Server,
+}
+
+/// A fresh, empty store.
+pub fn fresh() -> Arc<dyn Engine> {
+    let server = Server::start();
+    Arc::new(Owned { engine: server.engine(3), _server: server })
+}
+
+impl Engine for Owned {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+    fn limits(&self) -> Limits {
+        self.engine.limits()
+    }
+    fn prepare(&self) -> Result<(), EngineError> {
+        self.engine.prepare()
+    }
+    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        self.engine.begin(lane)
+    }
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.engine.read(reads)
+    }
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        self.engine.scan(scan, from, limit)
+    }
+    fn sync(&self) -> Result<(), EngineError> {
+        self.engine.sync()
+    }
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        self.engine.watch()
+    }
+}

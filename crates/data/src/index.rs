@@ -9,7 +9,8 @@ use sluice_types::{FsResult, Ino, Slice, Time};
 /// The records of all chunks, as the metadata keeps them. Calls block, each with a deadline of its own.
 pub trait ChunkIndex: Send + Sync + 'static {
     /// The records of chunk `index` of `ino`, oldest first; empty for a chunk that nobody wrote. May come from a
-    /// cache unless `fresh`.
+    /// cache unless `fresh`. The cache never lags behind a [`commit`](Self::commit) or [`replace`](Self::replace)
+    /// made here, nor behind an earlier `fresh` answer; and while nothing changes it answers the same [`Arc`].
     fn slices(&self, ino: Ino, index: u32, fresh: bool) -> FsResult<Arc<[Slice]>>;
 
     /// An id that no slice of the volume ever had.

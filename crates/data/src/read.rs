@@ -21,6 +21,8 @@ use crate::{
 
 /// Resolved chunks that a reader remembers.
 const REMEMBERED: usize = 4;
+/// How often a read is begun anew because compactions take its blocks away.
+const MAX_TRIES: u32 = 32;
 /// A read of less than a block's size divided by this does not fetch the whole block by itself.
 const SMALL_SHARE: u32 = 4;
 
@@ -82,31 +84,36 @@ impl FileReader {
     fn read_chunk(&self, index: u32, from: u32, to: u32, out: &mut Vec<Bytes>) -> FsResult<()> {
         let blocks = &self.context.blocks;
         let begin = out.len();
-        let mut fresh = false;
+        let mut tries = 0;
         loop {
-            let mut cover = self.cover(index, from, to, fresh)?;
+            tries += 1;
+            let (mut cover, records) = self.cover(index, from, to)?;
             fetch_together(blocks, cover.pieces());
-            let read = cover.assemble(out, |part| blocks.read(part.block, part.from..part.from + part.len));
-            match read {
+            match cover.assemble(out, |part| blocks.read(part.block, part.from..part.from + part.len)) {
                 Ok(()) => return Ok(()),
-                Err(ObjectError::NotFound { .. }) if !fresh => {
+                // A compaction may have replaced the slice. Only if it has not is the block really missing.
+                Err(error @ ObjectError::NotFound { .. }) => {
+                    let now = self.context.index.slices(self.ino, index, true)?;
+                    if records.is_none_or(|records| records == now) || tries == MAX_TRIES {
+                        return Err(FsError::io(error));
+                    }
                     out.truncate(begin);
-                    fresh = true;
                 }
                 Err(error) => return Err(FsError::io(error)),
             }
         }
     }
 
-    /// Finds out where the bytes of a range are.
-    fn cover(&self, index: u32, from: u32, to: u32, fresh: bool) -> FsResult<Cover> {
-        let mut cover = Cover::new(from, to);
+    /// Finds out where the bytes of a range are, and answers the records if they had to be asked for.
+    fn cover(&self, index: u32, from: u32, to: u32) -> FsResult<(Cover, Option<Arc<[Slice]>>)> {
+        let (mut cover, mut records) = (Cover::new(from, to), None);
         // First what is not committed: once it is gone from here, the records show it.
         if let Some(writer) = self.context.flusher.find(self.ino) {
             writer.show(index, &mut cover);
         }
         if let Some((from, to)) = cover.span() {
-            let shown = self.shown(index, fresh)?;
+            let Resolved { shown, records: asked, .. } = self.resolve(index)?;
+            records = Some(asked);
             let first = shown.partition_point(|piece| piece.end() <= from);
             for piece in shown[first..].iter().take_while(|piece| piece.pos < to) {
                 cover.fill(piece.pos, piece.end(), |from, to, found| {
@@ -114,23 +121,23 @@ impl FileReader {
                 });
             }
         }
-        Ok(cover)
+        Ok((cover, records))
     }
 
-    fn shown(&self, index: u32, fresh: bool) -> FsResult<Arc<[Slice]>> {
-        let records = self.context.index.slices(self.ino, index, fresh)?;
-        let mut resolved = self.resolved.lock();
-        if let Some(known) = resolved.iter().find(|known| Arc::ptr_eq(&known.records, &records)) {
-            return Ok(Arc::clone(&known.shown));
+    fn resolve(&self, index: u32) -> FsResult<Resolved> {
+        let records = self.context.index.slices(self.ino, index, false)?;
+        let mut remembered = self.resolved.lock();
+        if let Some(known) = remembered.iter().find(|known| Arc::ptr_eq(&known.records, &records)) {
+            return Ok(known.clone());
         }
-        let shown: Arc<[Slice]> = visible(&records).into();
-        resolved.retain(|known| known.index != index);
-        resolved.truncate(REMEMBERED - 1);
         let count = records.len();
-        resolved.insert(0, Resolved { index, records, shown: Arc::clone(&shown) });
-        drop(resolved);
+        let resolved = Resolved { index, shown: visible(&records).into(), records };
+        remembered.retain(|known| known.index != index);
+        remembered.truncate(REMEMBERED - 1);
+        remembered.insert(0, resolved.clone());
+        drop(remembered);
         self.context.compactor.after_read(self.ino, index, count);
-        Ok(shown)
+        Ok(resolved)
     }
 
     /// Starts to fetch the blocks of `range`; those that the read of `now` fetches whole anyhow are left to it.
@@ -141,7 +148,7 @@ impl FileReader {
             let base = u64::from(index) * CHUNK_SIZE;
             let to = range.end.min(base + CHUNK_SIZE);
             let (from, end) = ((at - base) as u32, (to - base) as u32);
-            let shown = self.shown(index, false)?;
+            let shown = self.resolve(index)?.shown;
             let first = shown.partition_point(|piece| piece.end() <= from);
             for piece in shown[first..].iter().take_while(|piece| piece.pos < end) {
                 let wanted = cut(*piece, piece.pos.max(from), piece.end().min(end));

@@ -1,0 +1,386 @@
+//! What happens when the store, the metadata or the local disk misbehaves.
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sluice_data::{CacheConfig, DataConfig, WritebackConfig};
+use sluice_types::{FsError, Ino, Rng, Time};
+
+use self::support::{Volume, eventually, read_all, small};
+
+const INO: Ino = Ino(9);
+const BLOCK: u32 = 4 << 10;
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::seeded(seed).fill(&mut bytes);
+    bytes
+}
+
+fn now() -> Time {
+    Time::from_nanos(1)
+}
+
+fn cached(dir: &Path) -> DataConfig {
+    let cache = CacheConfig { dirs: vec![dir.into()], free_space_ratio: 0.0, ..CacheConfig::default() };
+    DataConfig { cache, ..small(BLOCK) }
+}
+
+fn written_back(dir: &Path) -> DataConfig {
+    DataConfig { writeback: Some(WritebackConfig::default()), ..cached(dir) }
+}
+
+/// All files below a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let (mut found, mut rest) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = rest.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { rest.push(path) } else { found.push(path) }
+        }
+    }
+    found
+}
+
+/// Removes a directory that somebody may still be writing to.
+fn remove(dir: &Path) {
+    eventually("the directory goes", || fs::remove_dir_all(dir).is_ok());
+}
+
+#[test]
+fn a_store_that_fails_for_a_while_is_a_delay() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let content = bytes(1, 20_000);
+    volume.store.faults.errors.store(8, Ordering::Relaxed);
+    data.writer(INO).write(0, &content, now()).unwrap();
+    data.flush(INO).unwrap();
+    assert_eq!(volume.store.faults.errors.load(Ordering::Relaxed), 0);
+    assert!(read_all(&data, INO, 0, 20_000, 20_000).unwrap() == content);
+    volume.check(data.layout());
+}
+
+#[test]
+fn lost_answers_and_short_bodies_change_nothing() {
+    let volume = Volume::default();
+    let content = bytes(2, 50_000);
+    let data = volume.open(&small(BLOCK));
+    volume.store.faults.lost_answers.store(3, Ordering::Relaxed);
+    data.writer(INO).write(0, &content, now()).unwrap();
+    data.flush(INO).unwrap();
+    assert_eq!(volume.store.faults.lost_answers.load(Ordering::Relaxed), 0);
+    volume.check(data.layout());
+    drop(data);
+    let data = volume.open(&small(BLOCK));
+    volume.store.faults.short_bodies.store(2, Ordering::Relaxed);
+    assert!(read_all(&data, INO, 0, 50_000, 50_000).unwrap() == content);
+    assert_eq!(volume.store.faults.short_bodies.load(Ordering::Relaxed), 0);
+    volume.store.faults.short_bodies.store(u32::MAX, Ordering::Relaxed);
+    let fresh = volume.open(&small(BLOCK));
+    assert_eq!(
+        read_all(&fresh, INO, 0, 50_000, 50_000),
+        Err(FsError::io("")),
+        "never a short or wrong answer"
+    );
+}
+
+#[test]
+fn an_upload_that_fails_for_good_is_told_once() {
+    let volume = Volume::default();
+    let data = volume.open(&DataConfig { flush_idle: Duration::from_millis(1), ..small(BLOCK) });
+    let writer = data.writer(INO);
+    volume.store.faults.refuse_puts.store(true, Ordering::Relaxed);
+    writer.write(0, b"lost", now()).unwrap();
+    eventually("the upload fails", || data.stats().commit_errors.get() == 1);
+    assert_eq!(writer.write(4, b"refused", now()), Err(FsError::io("")));
+    volume.store.faults.refuse_puts.store(false, Ordering::Relaxed);
+    writer.write(0, b"kept", now()).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(volume.index.records().len(), 1);
+    assert_eq!(read_all(&data, INO, 0, 10, 4).unwrap(), b"kept");
+}
+
+#[test]
+fn a_refused_commit_leaves_no_blocks_and_an_unclear_one_does() {
+    for (error, left) in [(FsError::Quota, 0), (FsError::NotFound, 0), (FsError::io("unclear"), 1)] {
+        let volume = Volume::default();
+        let data = volume.open(&small(BLOCK));
+        *volume.index.refuse.lock() = Some(error.clone());
+        data.writer(INO).write(0, b"abc", now()).unwrap();
+        assert_eq!(data.flush(INO), Err(error));
+        data.flush(INO).unwrap();
+        eventually("blocks go", || volume.store.keys().len() == left);
+    }
+}
+
+#[test]
+fn memory_stays_within_twice_the_budget_while_the_store_hangs() {
+    let volume = Volume::default();
+    let config = small(BLOCK);
+    let data = Arc::new(volume.open(&config));
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    let writing: Vec<_> = (0..4u64)
+        .map(|n| {
+            let data = Arc::clone(&data);
+            std::thread::spawn(move || {
+                let (writer, piece) = (data.writer(Ino(n)), bytes(n, 16 << 10));
+                for at in 0..64 {
+                    writer.write(at * piece.len() as u64, &piece, now()).unwrap();
+                }
+                writer.flush().unwrap();
+            })
+        })
+        .collect();
+    let most = 2 * config.buffer_size;
+    eventually("writers are stopped", || data.buffered().0 >= most);
+    assert!(writing.iter().all(|thread| !thread.is_finished()), "four times the budget cannot be taken");
+    volume.store.release();
+    for thread in writing {
+        thread.join().unwrap();
+    }
+    let (used, peak) = data.buffered();
+    // Each writer is let in below the limit and may then take one write, buffers rounded up to blocks.
+    assert!(peak <= most + 4 * (32 << 10), "{peak} of {most}");
+    assert_eq!(used, 0);
+    for n in 0..4u64 {
+        let piece = bytes(n, 16 << 10);
+        assert!(read_all(&data, Ino(n), 63 << 14, 16 << 10, 1 << 20).unwrap() == piece);
+    }
+    volume.check(data.layout());
+}
+
+#[test]
+fn random_small_writes_share_slices_and_objects() {
+    let volume = Volume::default();
+    let data = volume.open(&DataConfig { buffer_size: 64 << 20, ..small(1 << 20) });
+    let writer = data.writer(INO);
+    let mut rng = Rng::seeded(5);
+    for _ in 0..2000 {
+        writer.write(rng.below(1000) * 8192, &[1; 4096], now()).unwrap();
+    }
+    writer.flush().unwrap();
+    let puts = volume.store.faults.puts.load(Ordering::Relaxed);
+    assert!(puts <= 5, "{puts} objects for at most 4 MB in blocks of 1 MB");
+    assert_eq!(volume.index.commits.load(Ordering::Relaxed), 1);
+    volume.check(data.layout());
+}
+
+#[test]
+fn readers_never_fail_while_chunks_are_compacted() {
+    let volume = Volume::default();
+    let data = Arc::new(volume.open(&DataConfig { auto_compact: false, ..small(BLOCK) }));
+    let content = bytes(3, 60_000);
+    let stop = Arc::new(AtomicBool::new(false));
+    data.writer(INO).write(0, &content, now()).unwrap();
+    data.flush(INO).unwrap();
+    let readers: Vec<_> = (0..2)
+        .map(|n| {
+            let (data, stop, content, volume) =
+                (Arc::clone(&data), Arc::clone(&stop), content.clone(), volume.clone());
+            std::thread::spawn(move || {
+                let mut rng = Rng::seeded(n);
+                while !stop.load(Ordering::Relaxed) {
+                    // A client without caches, that has to ask the store.
+                    let other = volume.open(&DataConfig { auto_compact: false, ..small(BLOCK) });
+                    for reader in [data.reader(INO), other.reader(INO)] {
+                        let from = rng.below(50_000) as usize;
+                        let read = reader.read(from as u64, 10_000, 60_000).unwrap().concat();
+                        assert!(read == content[from..from + 10_000]);
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut rng = Rng::seeded(77);
+    for _ in 0..40 {
+        for _ in 0..6 {
+            let from = rng.below(59_000) as usize;
+            data.writer(INO).write(from as u64, &content[from..from + 1000], now()).unwrap();
+            data.flush(INO).unwrap();
+        }
+        assert!(data.compact(INO, 0).unwrap());
+        for (id, size) in volume.index.garbage() {
+            data.delete_slice(id, size).unwrap();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert_eq!(volume.index.records().len(), 1);
+    volume.check(data.layout());
+}
+
+#[test]
+fn many_records_are_compacted_as_they_come() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    for n in 0..700u64 {
+        writer.write(n * 100, &[n as u8; 50], now()).unwrap();
+        writer.flush().unwrap();
+    }
+    eventually("the chunk is compacted", || volume.index.records().len() < 400);
+    for n in 0..700u64 {
+        let mut expected = vec![n as u8; 50];
+        expected.resize(100, 0);
+        assert_eq!(read_all(&data, INO, n * 100, 100, 1 << 20).unwrap(), expected);
+    }
+}
+
+#[test]
+fn staged_blocks_survive_a_crash() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let content = bytes(4, 30_000);
+    let data = volume.open(&written_back(dir.path()));
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    data.writer(INO).write(0, &content, now()).unwrap();
+    data.writer(INO).fsync().unwrap();
+    assert!(volume.store.keys().is_empty(), "acknowledged before any upload");
+    assert!(read_all(&data, INO, 0, 30_000, 30_000).unwrap() == content);
+    assert!(data.flush_staging(Duration::from_millis(1)) > 0);
+    drop(data);
+    volume.store.release();
+    let data = volume.open(&written_back(dir.path()));
+    assert!(read_all(&data, INO, 0, 30_000, 30_000).unwrap() == content);
+    assert_eq!(data.flush_staging(Duration::from_secs(60)), 0);
+    drop(data);
+    let elsewhere = volume.open(&small(BLOCK));
+    assert!(read_all(&elsewhere, INO, 0, 30_000, 30_000).unwrap() == content);
+    volume.check(elsewhere.layout());
+    assert!(files(&dir.path().join("a-volume/rawstaging")).is_empty());
+}
+
+#[test]
+fn a_damaged_staged_block_is_set_aside_and_never_uploaded() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let staging = dir.path().join("a-volume/rawstaging");
+    let data = volume.open(&written_back(dir.path()));
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    data.writer(INO).write(0, &bytes(5, 3000), now()).unwrap();
+    data.flush(INO).unwrap();
+    drop(data);
+    let file = files(&staging).remove(0);
+    let mut raw = fs::read(&file).unwrap();
+    raw[100] ^= 1;
+    fs::write(&file, raw).unwrap();
+    volume.store.release();
+    // The upload of the client that is gone may still have been under way; it had the right bytes.
+    for key in volume.store.keys() {
+        futures::executor::block_on(sluice_object::ObjectStore::delete(&volume.store, &key)).unwrap();
+    }
+    let data = volume.open(&written_back(dir.path()));
+    assert_eq!(data.flush_staging(Duration::from_secs(60)), 0);
+    assert!(files(&staging)[0].to_string_lossy().ends_with(".damaged"));
+    assert!(read_all(&data, INO, 0, 3000, 3000).is_err());
+}
+
+#[test]
+fn a_staging_directory_that_breaks_means_direct_uploads() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let data = volume.open(&written_back(dir.path()));
+    fs::remove_dir_all(dir.path().join("a-volume")).unwrap();
+    fs::write(dir.path().join("a-volume"), b"a file where a directory should be").unwrap();
+    data.writer(INO).write(0, b"abc", now()).unwrap();
+    data.writer(INO).fsync().unwrap();
+    assert_eq!(volume.store.keys().len(), 1);
+    assert_eq!(read_all(&data, INO, 0, 3, 3).unwrap(), b"abc");
+}
+
+#[test]
+fn damaged_cache_files_are_fetched_again() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let content = bytes(6, 10_000);
+    let writer = volume.open(&small(BLOCK));
+    writer.writer(INO).write(0, &content, now()).unwrap();
+    writer.flush(INO).unwrap();
+    let raw = dir.path().join("a-volume/raw");
+    let breakages: [fn(&Path); 4] = [
+        |path| {
+            let mut raw = fs::read(path).unwrap();
+            raw[7] ^= 0x40;
+            fs::write(path, raw).unwrap();
+        },
+        |path| fs::File::options().write(true).open(path).unwrap().set_len(5).unwrap(),
+        |path| fs::remove_file(path).unwrap(),
+        |path| fs::write(path, b"").unwrap(),
+    ];
+    for breakage in breakages {
+        let data = volume.open(&cached(dir.path()));
+        assert!(read_all(&data, INO, 0, 10_000, 10_000).unwrap() == content);
+        eventually("blocks are cached", || {
+            files(&raw).iter().filter(|path| path.extension().is_none()).count() == 3
+        });
+        drop(data);
+        files(&raw).iter().for_each(|path| breakage(path));
+        let data = volume.open(&cached(dir.path()));
+        eventually("the directory is scanned", || {
+            files(&raw).len() as u64 == data.stats().cache_blocks.get()
+        });
+        for from in [0, 5, 4096, 9999] {
+            assert!(read_all(&data, INO, from, 10_000, 10_000).unwrap() == content[from as usize..]);
+        }
+        drop(data);
+        remove(&raw);
+    }
+}
+
+#[test]
+fn a_cache_that_is_full_or_gone_costs_nothing_but_speed() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let content = bytes(8, 100_000);
+    let mut config = cached(dir.path());
+    config.cache.size = 40_000;
+    let data = volume.open(&config);
+    data.writer(INO).write(0, &content, now()).unwrap();
+    data.flush(INO).unwrap();
+    for round in 0..3 {
+        let other = volume.open(&config);
+        assert!(read_all(&other, INO, 0, 100_000, 100_000).unwrap() == content);
+        let stats = other.stats();
+        eventually("all are cached or dropped", || {
+            stats.cache_writes.get() + stats.cache_drops.get() + stats.cache_hits.get() >= 20
+        });
+        assert!(stats.cache_bytes.get() <= 40_000, "round {round}: {}", stats.cache_bytes.get());
+        remove(&dir.path().join("a-volume"));
+        assert!(read_all(&other, INO, 0, 100_000, 100_000).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_small_read_of_a_large_block_asks_for_little() {
+    let volume = Volume::default();
+    let content = bytes(9, 1 << 20);
+    let config = DataConfig { prefetch: 0, buffer_size: 16 << 20, ..small(1 << 20) };
+    let data = volume.open(&config);
+    data.writer(INO).write(0, &content, now()).unwrap();
+    data.flush(INO).unwrap();
+    let cold = volume.open(&config);
+    assert!(read_all(&cold, INO, 500_000, 4096, 1 << 20).unwrap() == content[500_000..504_096]);
+    assert_eq!(volume.store.faults.get_bytes.load(Ordering::Relaxed), 4096);
+    let keen = volume.open(&DataConfig { prefetch: 1, ..config });
+    assert!(read_all(&keen, INO, 500_000, 4096, 1 << 20).unwrap() == content[500_000..504_096]);
+    eventually("the block is fetched", || keen.stats().get_bytes.get() >= 1 << 20);
+}
+
+#[test]
+fn the_time_of_the_last_write_is_committed() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    for n in 1..=3 {
+        data.writer(INO).write(0, b"abc", Time::from_nanos(n)).unwrap();
+    }
+    assert_eq!(data.dirty_end(INO), 3);
+    data.flush(INO).unwrap();
+    assert_eq!((volume.index.mtime(INO), volume.index.length(INO)), (Some(Time::from_nanos(3)), 3));
+    assert_eq!(data.dirty_end(INO), 0);
+}

@@ -1,0 +1,11 @@
+//! Engines that keep a volume's metadata in SQL tables, laid out as JuiceFS lays them out.
+//!
+//! `schema` has the tables and `codec` the rows: both are shared by all SQL databases. Each database has a module of
+//! its own for what differs: connections, the text of its statements, its errors. What must stay true: every value is
+//! stored as JuiceFS would store it, so that both may use one volume at once.
+
+mod codec;
+mod schema;
+mod sqlite;
+
+pub use sqlite::SqliteEngine;

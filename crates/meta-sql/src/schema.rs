@@ -1,0 +1,249 @@
+//! Tables, columns and indexes of the volume format, and how a database spells them.
+//!
+//! What must stay true: names, order and nullability are those JuiceFS creates. It synchronises the tables it finds
+//! with its own idea of them, so a difference would be altered under us.
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// 32-bit number.
+    I4,
+    /// 64-bit number.
+    I8,
+    /// 64-bit number that the database gives out itself; the primary key.
+    Auto,
+    /// Short text, at most 255 characters.
+    Short,
+    /// Text of any length.
+    Text,
+    /// Bytes.
+    Bytes,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) null: bool,
+    /// Whether rows written before the column existed hold 0.
+    pub(crate) zero: bool,
+}
+
+/// A table of the volume format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    /// Name without the prefix.
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [Column],
+    /// Columns of the primary key; none if the first column is an [`Kind::Auto`].
+    pub(crate) primary: &'static [&'static str],
+    /// Name and columns of the unique index.
+    pub(crate) unique: Option<(&'static str, &'static [&'static str])>,
+    /// Column of the other index.
+    pub(crate) index: Option<&'static str>,
+}
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, null: false, zero: false }
+}
+
+const fn i4(name: &'static str) -> Column {
+    column(name, Kind::I4)
+}
+
+const fn i8(name: &'static str) -> Column {
+    column(name, Kind::I8)
+}
+
+const fn bytes(name: &'static str) -> Column {
+    column(name, Kind::Bytes)
+}
+
+const fn null(column: Column) -> Column {
+    Column { null: true, ..column }
+}
+
+const fn zero(column: Column) -> Column {
+    Column { zero: true, ..column }
+}
+
+const AUTO: Column = column("id", Kind::Auto);
+
+const fn keyed(name: &'static str, primary: &'static [&'static str], columns: &'static [Column]) -> Table {
+    Table { name, columns, primary, unique: None, index: None }
+}
+
+const fn numbered(
+    name: &'static str,
+    unique: Option<(&'static str, &'static [&'static str])>,
+    columns: &'static [Column],
+) -> Table {
+    Table { name, columns, primary: &[], unique, index: None }
+}
+
+/// The tables of a JuiceFS volume.
+pub(crate) const TABLES: [Table; 21] = [
+    keyed("setting", &["name"], &[column("name", Kind::Short), column("value", Kind::Text)]),
+    keyed("counter", &["name"], &[column("name", Kind::Short), i8("value")]),
+    Table {
+        index: Some("inode"),
+        ..numbered(
+            "edge",
+            Some(("edge", &["parent", "name"])),
+            &[AUTO, i8("parent"), bytes("name"), i8("inode"), i4("type")],
+        )
+    },
+    keyed(
+        "node",
+        &["inode"],
+        &[
+            i8("inode"),
+            i4("type"),
+            i4("flags"),
+            i4("mode"),
+            i4("uid"),
+            i4("gid"),
+            i8("atime"),
+            i8("mtime"),
+            i8("ctime"),
+            zero(i4("atimensec")),
+            zero(i4("mtimensec")),
+            zero(i4("ctimensec")),
+            i4("nlink"),
+            i8("length"),
+            null(i4("rdev")),
+            null(i8("parent")),
+            null(i4("access_acl_id")),
+            null(i4("default_acl_id")),
+            null(i4("tier_id")),
+        ],
+    ),
+    keyed("symlink", &["inode"], &[i8("inode"), bytes("target")]),
+    numbered(
+        "xattr",
+        Some(("name", &["inode", "name"])),
+        &[AUTO, i8("inode"), column("name", Kind::Short), bytes("value")],
+    ),
+    numbered("chunk", Some(("chunk", &["inode", "indx"])), &[AUTO, i8("inode"), i4("indx"), bytes("slices")]),
+    Table {
+        index: Some("refs"),
+        ..keyed("chunk_ref", &["chunkid"], &[i8("chunkid"), i4("size"), i4("refs")])
+    },
+    keyed("delslices", &["chunkid"], &[i8("chunkid"), i8("deleted"), bytes("slices")]),
+    keyed("session2", &["sid"], &[i8("sid"), i8("expire"), null(bytes("info"))]),
+    numbered("sustained", Some(("sustained", &["sid", "inode"])), &[AUTO, i8("sid"), i8("inode")]),
+    keyed("delfile", &["inode"], &[i8("inode"), i8("length"), i8("expire")]),
+    numbered(
+        "flock",
+        Some(("flock", &["inode", "sid", "owner"])),
+        &[AUTO, i8("inode"), i8("sid"), i8("owner"), i4("ltype")],
+    ),
+    numbered(
+        "plock",
+        Some(("plock", &["inode", "sid", "owner"])),
+        &[AUTO, i8("inode"), i8("sid"), i8("owner"), bytes("records")],
+    ),
+    keyed("dir_stats", &["inode"], &[i8("inode"), i8("data_length"), i8("used_space"), i8("used_inodes")]),
+    keyed(
+        "dir_quota",
+        &["inode"],
+        &[i8("inode"), i8("max_space"), i8("max_inodes"), i8("used_space"), i8("used_inodes")],
+    ),
+    keyed(
+        "user_group_quota",
+        &["qtype", "qkey"],
+        &[i4("qtype"), i8("qkey"), i8("max_space"), i8("max_inodes"), i8("used_space"), i8("used_inodes")],
+    ),
+    keyed("detached_node", &["inode"], &[i8("inode"), i8("added")]),
+    numbered(
+        "acl",
+        None,
+        &[
+            AUTO,
+            null(i4("owner")),
+            null(i4("group")),
+            null(i4("mask")),
+            null(i4("other")),
+            null(bytes("named_users")),
+            null(bytes("named_groups")),
+        ],
+    ),
+    numbered("delegation_token", None, &[AUTO, null(bytes("token"))]),
+    numbered("change_log", None, &[AUTO, column("entry", Kind::Text)]),
+];
+
+/// Sluice's own table: the last commit of each lane of each process.
+pub(crate) const WRITER: Table = keyed("writer", &["writer", "lane"], &[i8("writer"), i4("lane"), i8("n")]);
+
+impl Table {
+    /// The statement that makes the table, as SQLite spells it.
+    pub(crate) fn sqlite_create(&self, prefix: &str) -> String {
+        let mut columns: Vec<String> = self.columns.iter().map(|c| self.sqlite_column(c)).collect();
+        if self.primary.len() > 1 {
+            columns.push(format!("PRIMARY KEY ( {} )", quoted(self.primary)));
+        }
+        format!("CREATE TABLE `{prefix}{}` ({})", self.name, columns.join(", "))
+    }
+
+    /// Names of its indexes and the statements that make them.
+    pub(crate) fn sqlite_indexes(&self, prefix: &str) -> Vec<(String, String)> {
+        let table = format!("{prefix}{}", self.name);
+        let mut indexes = Vec::new();
+        if let Some(column) = self.index {
+            let name = format!("IDX_{table}_{column}");
+            indexes.push((name.clone(), format!("CREATE INDEX `{name}` ON `{table}` (`{column}`)")));
+        }
+        if let Some((name, columns)) = self.unique {
+            let name = format!("UQE_{table}_{name}");
+            let columns = quoted(columns);
+            indexes.push((name.clone(), format!("CREATE UNIQUE INDEX `{name}` ON `{table}` ({columns})")));
+        }
+        indexes
+    }
+
+    /// A column as SQLite spells it.
+    pub(crate) fn sqlite_column(&self, column: &Column) -> String {
+        let kind = match column.kind {
+            Kind::I4 | Kind::I8 | Kind::Auto => "INTEGER",
+            Kind::Short | Kind::Text => "TEXT",
+            Kind::Bytes => "BLOB",
+        };
+        let key = match self.primary {
+            _ if column.kind == Kind::Auto => " PRIMARY KEY AUTOINCREMENT",
+            [only] if *only == column.name => " PRIMARY KEY",
+            _ => "",
+        };
+        let zero = if column.zero { " DEFAULT 0" } else { "" };
+        let null = if column.null { " NULL" } else { " NOT NULL" };
+        format!("`{}` {kind}{key}{zero}{null}", column.name)
+    }
+}
+
+fn quoted(columns: &[&str]) -> String {
+    columns.iter().map(|column| format!("`{column}`")).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_statements_are_those_of_juicefs() {
+        let theirs: BTreeSet<&str> = include_str!("../tests/fixtures/juicefs.sql")
+            .lines()
+            .map(|line| line.trim_end_matches(';'))
+            .filter(|line| !line.is_empty())
+            .collect();
+        let ours: Vec<String> = TABLES
+            .iter()
+            .flat_map(|table| {
+                let indexes = table.sqlite_indexes("jfs_").into_iter().map(|(_, text)| text);
+                std::iter::once(table.sqlite_create("jfs_")).chain(indexes)
+            })
+            .collect();
+        assert_eq!(ours.iter().map(String::as_str).collect::<BTreeSet<_>>(), theirs);
+    }
+}

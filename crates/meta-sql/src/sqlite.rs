@@ -1,0 +1,112 @@
+//! The SQLite engine.
+//!
+//! One connection writes, under SQLite's own write lock, which is given back between commits so that other processes,
+//! JuiceFS among them, get their turn; others read snapshots. Everything runs on the calling thread. What must stay
+//! true: a record read in a transaction cannot change before its commit, because the write lock is held from the
+//! first read on.
+
+mod connect;
+mod durable;
+mod error;
+mod options;
+mod prepare;
+mod read;
+mod scan;
+mod txn;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use sluice_meta::{
+    engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch},
+    schema::Key,
+};
+
+use connect::Db;
+use options::Options;
+use read::Reader;
+use txn::SqliteTxn;
+use watch::SqliteWatch;
+
+/// Operations in one commit: about ten milliseconds of work, after which others get their turn.
+const BATCH: usize = 256;
+
+/// A volume's metadata in an SQLite database.
+pub struct SqliteEngine(Arc<Db>);
+
+impl SqliteEngine {
+    /// Opens the database that `sqlite3://path?options` names. One that does not exist yet is made by
+    /// [`Engine::prepare`], not here.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if the URL is wrong, the directory is missing, or the file is read-only or no
+    /// database; [`EngineError::Unavailable`] if another process holds it longer than the URL's `_timeout`.
+    pub fn open(url: &str) -> Result<Self, EngineError> {
+        Ok(Self(Arc::new(Db::open(Options::parse(url)?)?)))
+    }
+}
+
+impl Engine for SqliteEngine {
+    fn name(&self) -> &'static str {
+        "sqlite3"
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { lanes: 1, batch: BATCH, compares: true, notifies: false }
+    }
+
+    fn prepare(&self) -> Result<(), EngineError> {
+        self.0.create()?;
+        prepare::prepare(&mut *self.0.writer()?, &self.0.options)?;
+        durable::sync_dir(&self.0.options)
+    }
+
+    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(SqliteTxn::new(&self.0)))
+    }
+
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        if !self.0.exists() && matches!(reads, [Read::Get(Key::Setting, _)]) {
+            // The question whether this is a volume has an answer even where there is no database.
+            return Ok(vec![Found::Row(None)]);
+        }
+        self.0.with_reader(|connection| {
+            let reader = Reader { connection, options: &self.0.options };
+            match reads {
+                [read] => Ok(vec![reader.answer(read)?]),
+                // One snapshot costs less than many.
+                _ => in_snapshot(reader, || reads.iter().map(|read| reader.answer(read)).collect()),
+            }
+        })
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        self.0
+            .with_reader(|connection| Reader { connection, options: &self.0.options }.page(scan, from, limit))
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        durable::sync(&self.0.options)
+    }
+
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        Ok(Box::new(SqliteWatch::new(self.0.clone())?))
+    }
+}
+
+fn in_snapshot<T>(
+    reader: Reader<'_>,
+    work: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    let run = |connection: &Connection, sql| {
+        let mut statement = connection.prepare_cached(sql)?;
+        statement.execute([]).map(drop)
+    };
+    run(reader.connection, "BEGIN").map_err(|error| reader.options.failed(&error))?;
+    // A connection whose work failed is closed, and its snapshot with it.
+    let done = work()?;
+    run(reader.connection, "COMMIT").map_err(|error| reader.options.failed(&error))?;
+    Ok(done)
+}

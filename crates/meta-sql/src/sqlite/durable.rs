@@ -1,0 +1,52 @@
+//! Makes commits survive a power cut.
+//!
+//! With `synchronous=NORMAL` a commit appends to the log (`-wal`) without waiting for the disk. Syncing the log is
+//! enough, and what must stay true for that:
+//! * Every commit that returned before is either in the log or has been copied to the database. SQLite syncs the log
+//!   before it copies, and the database after; only then may the log be written from its beginning again. So a
+//!   commit that is no longer in the log when we sync it is safe already, whoever copied it.
+//! * The log cannot be removed or exchanged under us: the last connection that closes does that, and ours is open.
+//!   Its directory entry is synced by SQLite with the log's first header, the database's own by [`sync_dir`] once.
+//! * In the other journal modes COMMIT itself waits for the disk, but for the removal of the journal: there the
+//!   directory is synced.
+//!
+//! The *database file* must never be opened and closed here: closing any descriptor of it drops the POSIX locks that
+//! SQLite holds on it for the whole process. The log has none.
+
+use std::{fs::File, io, path::PathBuf};
+
+use sluice_meta::engine::EngineError;
+
+use super::options::Options;
+
+/// Syncs what earlier commits wrote.
+pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
+    let synced = if options.journal == "WAL" { sync_log(options) } else { sync_dir_of(options) };
+    // Nobody may take "try again" for an answer here: data that could not be synced may be gone at the second try.
+    synced.map_err(|error| options.refused(format!("cannot sync the database's log: {error}")))
+}
+
+fn sync_log(options: &Options) -> io::Result<()> {
+    let mut path = options.path.clone().into_os_string();
+    path.push("-wal");
+    match File::open(PathBuf::from(path)) {
+        Ok(log) => log.sync_data(),
+        // Nothing was committed since the database was opened.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the directory entry of a new database survive.
+pub(super) fn sync_dir(options: &Options) -> Result<(), EngineError> {
+    sync_dir_of(options)
+        .map_err(|error| options.refused(format!("cannot sync the database's directory: {error}")))
+}
+
+fn sync_dir_of(options: &Options) -> io::Result<()> {
+    let dir = match options.path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => std::path::Path::new("."),
+    };
+    File::open(dir)?.sync_all()
+}

@@ -1,0 +1,84 @@
+//! What SQLite's errors mean to the caller.
+//!
+//! What must stay true: an error that may have left a commit behind is Indeterminate, everything else says that
+//! nothing was committed.
+
+use rusqlite::{Error, ErrorCode};
+use sluice_meta::engine::EngineError;
+
+use super::options::Options;
+use crate::codec::Damage;
+
+impl Options {
+    /// The engine cannot be asked now.
+    pub(crate) fn unavailable(&self, reason: impl ToString) -> EngineError {
+        EngineError::Unavailable { engine: self.label.clone(), reason: reason.to_string() }
+    }
+
+    /// The engine refuses for good.
+    pub(crate) fn refused(&self, reason: impl ToString) -> EngineError {
+        EngineError::Refused { engine: self.label.clone(), reason: reason.to_string() }
+    }
+
+    /// A row breaks the format.
+    pub(crate) fn damaged(&self, damage: Damage) -> EngineError {
+        EngineError::Corrupt {
+            engine: self.label.clone(),
+            record: format!("{}{}", self.prefix(), damage.record),
+            reason: damage.reason,
+        }
+    }
+
+    /// What an error of a statement other than COMMIT means.
+    pub(crate) fn failed(&self, error: &Error) -> EngineError {
+        let Some(code) = error.sqlite_error_code() else { return self.refused(error) };
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => self.unavailable(format!(
+                "another process held the database for more than {} ms",
+                self.timeout.as_millis()
+            )),
+            ErrorCode::DatabaseCorrupt => EngineError::Corrupt {
+                engine: self.label.clone(),
+                record: "database file".into(),
+                reason: error.to_string(),
+            },
+            ErrorCode::NotADatabase => self.refused("the file is not an SQLite database; check the URL"),
+            ErrorCode::DiskFull => self.refused("the disk of the database is full; make room"),
+            ErrorCode::ReadOnly => {
+                self.refused("the database is read-only; make the file and its directory writable")
+            }
+            ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory => {
+                self.unavailable(error)
+            }
+            _ if is_missing_table(error) => {
+                self.refused(format!("{error}: this is no volume yet; run `sluice format`"))
+            }
+            _ => self.refused(error),
+        }
+    }
+
+    /// What an error of COMMIT means.
+    pub(crate) fn commit_failed(&self, error: &Error) -> EngineError {
+        if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
+            return EngineError::Indeterminate { engine: self.label.clone(), reason: error.to_string() };
+        }
+        self.failed(error)
+    }
+}
+
+/// Whether a unique key was met.
+pub(crate) fn is_duplicate(error: &Error) -> bool {
+    use rusqlite::ffi;
+    error.sqlite_error().is_some_and(|error| {
+        matches!(
+            error.extended_code,
+            ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID
+        )
+    })
+}
+
+/// Whether a table is missing.
+pub(crate) fn is_missing_table(error: &Error) -> bool {
+    matches!(error, Error::SqliteFailure(_, Some(text)) if text.starts_with("no such table"))
+        || matches!(error, Error::SqlInputError { msg, .. } if msg.starts_with("no such table"))
+}

@@ -1,0 +1,126 @@
+//! What the URL of an SQLite engine says.
+//!
+//! `sqlite3://path?option=value`: the path is taken as it stands, the options are those of the JuiceFS driver. What
+//! must stay true: without options the database runs as JuiceFS runs it.
+
+use std::{borrow::Cow, path::PathBuf, time::Duration};
+
+use sluice_meta::engine::EngineError;
+
+/// Where the database is and how it is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The database file.
+    pub(crate) path: PathBuf,
+    /// How long another process that holds the database is waited for.
+    pub(crate) timeout: Duration,
+    /// `journal_mode`, upper case.
+    pub(crate) journal: String,
+    /// Prefix of the volume's tables if it is not `jfs_`.
+    infix: Option<String>,
+    /// Name of the engine in messages.
+    pub(crate) label: String,
+}
+
+const SCHEME: &str = "sqlite3://";
+const JOURNALS: [&str; 6] = ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "WAL", "OFF"];
+
+impl Options {
+    pub(crate) fn parse(url: &str) -> Result<Self, EngineError> {
+        let refuse = |reason: String| EngineError::Refused { engine: url.to_owned(), reason };
+        let rest = url.strip_prefix(SCHEME).or_else(|| url.strip_prefix("sqlite://")).unwrap_or(url);
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if path.is_empty() {
+            return Err(refuse(format!("no path; write {SCHEME}/path/of/the/volume.db")));
+        }
+        if path.starts_with("file:") || path.contains(":memory:") {
+            return Err(refuse(format!(
+                "only plain paths are understood; write {SCHEME}/path/of/the/volume.db"
+            )));
+        }
+        let mut options = Self {
+            path: PathBuf::from(path),
+            timeout: Duration::from_secs(5),
+            journal: "WAL".into(),
+            infix: None,
+            label: format!("{SCHEME}{path}"),
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            options.set(name, value).map_err(refuse)?;
+        }
+        Ok(options)
+    }
+
+    /// Takes over one option. Options of the driver that change nothing here (`cache`, pool sizes) are accepted.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "_timeout" | "_busy_timeout" => {
+                let millis: u64 =
+                    value.parse().map_err(|_| format!("{name}={value} is no number of milliseconds"))?;
+                self.timeout = Duration::from_millis(millis);
+            }
+            "_journal" | "_journal_mode" => {
+                self.journal = value.to_ascii_uppercase();
+                if !JOURNALS.contains(&self.journal.as_str()) {
+                    return Err(format!("{name}={value} is none of {}", JOURNALS.join(", ")));
+                }
+            }
+            "table_prefix" => {
+                if !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                    return Err(format!("{name}={value} has other characters than letters, digits and _"));
+                }
+                self.infix = (!value.is_empty()).then(|| value.to_owned());
+            }
+            _ => tracing::debug!(name, "an option of the URL has no effect"),
+        }
+        Ok(())
+    }
+
+    /// Prefix of the volume's tables.
+    pub(crate) fn prefix(&self) -> String {
+        self.infix.as_ref().map_or_else(|| "jfs_".into(), |infix| format!("jfs_{infix}_"))
+    }
+
+    /// Prefix of Sluice's own tables.
+    pub(crate) fn own_prefix(&self) -> String {
+        self.infix.as_ref().map_or_else(|| "sluice_".into(), |infix| format!("sluice_{infix}_"))
+    }
+
+    /// A statement written for the usual prefixes, with those of this volume.
+    pub(crate) fn sql(&self, text: &'static str) -> Cow<'static, str> {
+        match &self.infix {
+            None => Cow::Borrowed(text),
+            Some(_) => {
+                Cow::Owned(text.replace("jfs_", &self.prefix()).replace("sluice_", &self.own_prefix()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_juicefs_are_understood() {
+        let plain = Options::parse("sqlite3://my.db").expect("plain");
+        assert_eq!((plain.path.to_str(), plain.journal.as_str()), (Some("my.db"), "WAL"));
+        assert_eq!((plain.timeout.as_millis(), plain.prefix().as_str()), (5000, "jfs_"));
+        let all = Options::parse(
+            "sqlite3:///a b%20.db?cache=shared&_journal=delete&_timeout=70&table_prefix=x&max_open_conns=3",
+        )
+        .expect("all");
+        assert_eq!((all.path.to_str(), all.journal.as_str()), (Some("/a b%20.db"), "DELETE"));
+        assert_eq!((all.timeout.as_millis(), all.prefix().as_str()), (70, "jfs_x_"));
+        assert_eq!(all.sql("FROM jfs_node, sluice_writer"), "FROM jfs_x_node, sluice_x_writer");
+        for bad in [
+            "sqlite3://",
+            "sqlite3://a?_timeout=soon",
+            "sqlite3://a?_journal=none",
+            "sqlite3://a?table_prefix=a;b",
+        ] {
+            assert!(matches!(Options::parse(bad), Err(EngineError::Refused { .. })), "{bad}");
+        }
+    }
+}

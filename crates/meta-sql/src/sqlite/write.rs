@@ -1,0 +1,271 @@
+//! Applies the writes of a commit inside its transaction.
+//!
+//! What must stay true: a precondition that fails is a conflict that names its key, found before COMMIT. New nodes,
+//! entries, chunks and slice references are gathered and inserted many at a time: that is the hot path.
+
+mod remove;
+mod store;
+
+use std::sync::LazyLock;
+
+use rusqlite::{CachedStatement, Params, ToSql, params};
+use sluice_meta::{
+    engine::{EngineError, Step, Write},
+    schema::{Counter, Key, Row, encode_slices},
+};
+use sluice_types::{Ino, Time};
+
+use super::{
+    error::is_duplicate,
+    read::{Reader, id},
+};
+use crate::codec::{columns, node_values, quota_columns, time_columns};
+
+/// Rows that one statement inserts.
+const MANY: usize = 16;
+
+/// A way to insert rows of one table, singly and [`MANY`] at a time.
+struct Bulk {
+    one: LazyLock<String>,
+    many: LazyLock<String>,
+    columns: usize,
+}
+
+macro_rules! bulk {
+    ($table:literal, $columns:expr, $count:literal) => {
+        Bulk {
+            one: LazyLock::new(|| insert_text($table, $columns, $count, 1)),
+            many: LazyLock::new(|| insert_text($table, $columns, $count, MANY)),
+            columns: $count,
+        }
+    };
+}
+
+static NODES: Bulk = bulk!("jfs_node", columns!(Node), 19);
+static ENTRIES: Bulk = bulk!("jfs_edge", columns!(Entry), 4);
+static CHUNKS: Bulk = bulk!("jfs_chunk", columns!(Chunk), 3);
+static SLICE_REFS: Bulk = bulk!("jfs_chunk_ref", columns!(SliceRef), 3);
+
+fn insert_text(table: &str, columns: &str, count: usize, rows: usize) -> String {
+    let row = format!("({})", vec!["?"; count].join(","));
+    format!("INSERT INTO {table}({columns}) VALUES {}", vec![row; rows].join(","))
+}
+
+/// What is written inside one transaction.
+pub(super) struct Writing<'c> {
+    reader: Reader<'c>,
+}
+
+/// New rows that wait to be inserted together.
+#[derive(Default)]
+struct Gathered<'w> {
+    nodes: Vec<&'w Row>,
+    entries: Vec<&'w Row>,
+    chunks: Vec<&'w Row>,
+    slice_refs: Vec<&'w Row>,
+}
+
+impl<'c> Writing<'c> {
+    pub(super) fn new(reader: Reader<'c>) -> Self {
+        Self { reader }
+    }
+
+    /// Takes the writer record from one number to the next.
+    pub(super) fn step(&self, step: Step) -> Result<(), EngineError> {
+        let changed = self.run(
+            "UPDATE sluice_writer SET n=?1 WHERE writer=?2 AND lane=?3 AND n=?4",
+            [step.to as i64, step.writer as i64, i64::from(step.lane), step.from as i64],
+        )?;
+        must(changed == 1, || Key::Writer(step.writer, step.lane))
+    }
+
+    /// Applies all of `writes`.
+    pub(super) fn apply_all(&self, writes: &[Write]) -> Result<(), EngineError> {
+        let mut new = Gathered::default();
+        for write in writes {
+            match write {
+                Write::Insert(row) => match row {
+                    Row::Node(..) => new.nodes.push(row),
+                    Row::Entry(..) => new.entries.push(row),
+                    Row::Chunk(..) => new.chunks.push(row),
+                    Row::SliceRef(..) => new.slice_refs.push(row),
+                    _ => self.store(row, false)?,
+                },
+                Write::Put(row) => self.store(row, true)?,
+                Write::Delete(key) => must(self.remove(key)?, || key.clone())?,
+                Write::Discard(key) => drop(self.remove(key)?),
+                Write::Clear(list) => self.clear(*list)?,
+                Write::Tell(_) => {}
+                adding => {
+                    // What is added to may be among the new.
+                    self.flush(&mut new)?;
+                    self.add(adding)?;
+                }
+            }
+        }
+        self.flush(&mut new)
+    }
+
+    fn flush(&self, rows: &mut Gathered<'_>) -> Result<(), EngineError> {
+        self.insert_all(&NODES, &rows.nodes, |values, row| {
+            if let Row::Node(ino, attr) = row {
+                node_values(*ino, attr).iter().try_for_each(|value| values.push(value))?;
+            }
+            Ok(())
+        })?;
+        self.insert_all(&ENTRIES, &rows.entries, |values, row| {
+            if let Row::Entry(dir, name, entry) = row {
+                values.push(id(*dir))?;
+                values.push(&name[..])?;
+                values.push(id(entry.ino))?;
+                values.push(entry.kind as u8)?;
+            }
+            Ok(())
+        })?;
+        self.insert_all(&CHUNKS, &rows.chunks, |values, row| {
+            if let Row::Chunk(ino, index, slices) = row {
+                values.push(id(*ino))?;
+                values.push(*index)?;
+                values.push(encode_slices(slices))?;
+            }
+            Ok(())
+        })?;
+        self.insert_all(&SLICE_REFS, &rows.slice_refs, |values, row| {
+            if let Row::SliceRef(slice, size, refs) = row {
+                values.push(*slice as i64)?;
+                values.push(*size)?;
+                values.push(*refs)?;
+            }
+            Ok(())
+        })?;
+        *rows = Gathered::default();
+        Ok(())
+    }
+
+    /// Inserts rows of one table, of which each hands its values to `bind`.
+    fn insert_all(
+        &self,
+        bulk: &'static Bulk,
+        rows: &[&Row],
+        bind: impl Fn(&mut Values<'_, '_>, &Row) -> rusqlite::Result<()>,
+    ) -> Result<(), EngineError> {
+        let (full, rest) = rows.as_chunks::<MANY>();
+        let groups = full
+            .iter()
+            .map(|group| (&bulk.many, &group[..]))
+            .chain(rest.chunks(1).map(|group| (&bulk.one, group)));
+        for (text, group) in groups {
+            let failed = |error| self.reader.options.failed(&error);
+            let mut statement =
+                self.reader.connection.prepare_cached(&self.reader.options.sql(text)).map_err(failed)?;
+            let mut values = Values { statement: &mut statement, bound: 0 };
+            group.iter().try_for_each(|row| bind(&mut values, row)).map_err(failed)?;
+            debug_assert_eq!(values.bound, group.len() * bulk.columns);
+            statement.raw_execute().map_err(|error| self.met(&error, group))?;
+        }
+        Ok(())
+    }
+
+    /// What an error of an insert means.
+    fn met(&self, error: &rusqlite::Error, rows: &[&Row]) -> EngineError {
+        if !is_duplicate(error) {
+            return self.reader.options.failed(error);
+        }
+        let keys: Vec<Key> = rows.iter().map(|row| row.key()).collect();
+        let existing: Vec<Key> =
+            keys.iter().filter(|key| matches!(self.reader.get(key), Ok(Some(_)))).cloned().collect();
+        // The unique key of some tables is narrower than ours: then any of them may be the culprit.
+        EngineError::Conflict(if existing.is_empty() { keys } else { existing })
+    }
+
+    fn run(&self, sql: &'static str, params: impl Params) -> Result<usize, EngineError> {
+        self.try_run(sql, params).map_err(|error| self.reader.options.failed(&error))
+    }
+
+    fn try_run(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
+        self.reader.connection.prepare_cached(&self.reader.options.sql(sql))?.execute(params)
+    }
+
+    fn insert_one(&self, sql: &'static str, params: impl Params, row: &Row) -> Result<(), EngineError> {
+        self.try_run(sql, params).map(drop).map_err(|error| self.met(&error, &[row]))
+    }
+
+    /// The writes that add to what is there.
+    fn add(&self, write: &Write) -> Result<(), EngineError> {
+        match write {
+            Write::Bump { ino, nlink, time } => {
+                let changed = self.bump(*ino, *nlink, *time)?;
+                return must(changed == 1, || Key::Node(*ino));
+            }
+            Write::Count(Counter::AclMaxId, _) | Write::Link(..) => Ok(0),
+            Write::Count(counter, by) => self.run(
+                "INSERT INTO jfs_counter(name,value) VALUES(?1,?2) \
+                 ON CONFLICT(name) DO UPDATE SET value=value+excluded.value",
+                params![counter.name(), by],
+            ),
+            Write::Refer(slice, size, by) => self.run(
+                "INSERT INTO jfs_chunk_ref(chunkid,size,refs) VALUES(?1,?2,1+?3) \
+                 ON CONFLICT(chunkid) DO UPDATE SET refs=refs+?3",
+                [*slice as i64, i64::from(*size), *by],
+            ),
+            Write::Use(ino, by) => self.run(
+                "UPDATE jfs_dir_stats SET data_length=data_length+?2,used_space=used_space+?3,\
+                 used_inodes=used_inodes+?4 WHERE inode=?1",
+                [id(*ino), by.length, by.space, by.inodes],
+            ),
+            Write::Charge(key, space, inodes) => match quota_columns(*key) {
+                (0, ino) => self.run(
+                    "UPDATE jfs_dir_quota SET used_space=used_space+?2,used_inodes=used_inodes+?3 WHERE inode=?1",
+                    [ino, *space, *inodes],
+                ),
+                (kind, of) => self.run(
+                    "UPDATE jfs_user_group_quota SET used_space=used_space+?3,used_inodes=used_inodes+?4 \
+                     WHERE qtype=?1 AND qkey=?2",
+                    [kind, of, *space, *inodes],
+                ),
+            },
+            // Concatenation makes text of two blobs; the bytes are the same, but the column holds blobs.
+            Write::Append(ino, index, slices) => self.run(
+                "INSERT INTO jfs_chunk(inode,indx,slices) VALUES(?1,?2,?3) \
+                 ON CONFLICT(inode,indx) DO UPDATE SET slices=CAST(slices||excluded.slices AS BLOB)",
+                params![id(*ino), index, encode_slices(slices)],
+            ),
+            _ => Ok(0),
+        }
+        .map(drop)
+    }
+
+    fn bump(&self, ino: Ino, nlink: i32, time: Option<Time>) -> Result<usize, EngineError> {
+        let Some(time) = time else {
+            return self.run(
+                "UPDATE jfs_node SET nlink=max(nlink+?2,0) WHERE inode=?1",
+                [id(ino), i64::from(nlink)],
+            );
+        };
+        let (micros, nanos) = time_columns(time);
+        self.run(
+            "UPDATE jfs_node SET nlink=max(nlink+?2,0),\
+             mtimensec=CASE WHEN (mtime,mtimensec)<(?3,?4) THEN ?4 ELSE mtimensec END,mtime=max(mtime,?3),\
+             ctimensec=CASE WHEN (ctime,ctimensec)<(?3,?4) THEN ?4 ELSE ctimensec END,ctime=max(ctime,?3) \
+             WHERE inode=?1",
+            [id(ino), i64::from(nlink), micros, nanos],
+        )
+    }
+}
+
+/// Binds the values of a statement one after another.
+struct Values<'s, 'c> {
+    statement: &'s mut CachedStatement<'c>,
+    bound: usize,
+}
+
+impl Values<'_, '_> {
+    fn push(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
+        self.bound += 1;
+        self.statement.raw_bind_parameter(self.bound, value)
+    }
+}
+
+fn must(holds: bool, key: impl FnOnce() -> Key) -> Result<(), EngineError> {
+    if holds { Ok(()) } else { Err(EngineError::Conflict(vec![key()])) }
+}

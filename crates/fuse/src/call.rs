@@ -71,6 +71,14 @@ impl Call {
         self.state.compare_exchange(WAITING, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// Nobody waits for it any more. Its handler is told; without one it is answered right here.
+    fn interrupt(&self) {
+        self.callbacks.trigger();
+        if self.run() {
+            self.answer(Err::<(), _>(Errno::EINTR));
+        }
+    }
+
     /// Answers; `false` if somebody else was first.
     pub(crate) fn answer(&self, result: Result<impl Answer>) -> bool {
         match result {
@@ -179,17 +187,15 @@ impl Calls {
         let _call = self.shard(unique).lock().remove(&unique);
     }
 
-    /// Marks a call as interrupted; `false` if there is no such call (yet, or any more).
+    /// Interrupts a call; `false` if there is no such call (yet, or any more).
     pub(crate) fn interrupt(&self, unique: u64) -> bool {
         let call = self.shard(unique).lock().get(&unique).cloned();
-        call.inspect(|call| call.callbacks.trigger()).is_some()
+        call.inspect(|call| call.interrupt()).is_some()
     }
 
-    /// Marks all calls as interrupted.
+    /// Interrupts all calls.
     pub(crate) fn interrupt_all(&self) {
-        for call in self.collect(|_| true) {
-            call.callbacks.trigger();
-        }
+        self.collect(|_| true).iter().for_each(|call| call.interrupt());
     }
 
     /// Answers EIO to all calls older than `deadline` and says how many handlers are thereby left to themselves.
@@ -300,6 +306,7 @@ mod tests {
             }
         };
         let call = call(&sink, 2, opcode::READ);
+        assert!(call.run());
         let interrupt = Interrupt::new(&call);
         let kept = interrupt.on_interrupt(add(&count));
         drop(interrupt.on_interrupt(add(&count)));
@@ -311,6 +318,15 @@ mod tests {
         drop((kept, late));
         call.answer(Ok(()));
         assert!(!sink.calls.interrupt(2), "it has been answered");
+    }
+
+    #[test]
+    fn an_interrupted_call_that_nobody_runs_is_answered() {
+        let sink = Arc::<Sink>::default();
+        let call = call(&sink, 2, opcode::OPEN);
+        assert!(sink.calls.interrupt(2));
+        assert_eq!(sink.sent.lock()[0][4..8], (-libc::EINTR).to_ne_bytes());
+        assert!(!call.run());
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl Mount {
         let guardian = Guardian::start(mountpoint, helper.as_deref())
             .map_err(|why| MountError::Serve(mountpoint.into(), why))?;
         let fd = match mount_directly(mountpoint, options) {
-            Err(MountError::Refused(_, why)) if why.kind() == io::ErrorKind::PermissionDenied => {
+            // Not root: the device or the system call is out of reach.
+            Err(MountError::Refused(_, why) | MountError::Device(why))
+                if why.kind() == io::ErrorKind::PermissionDenied =>
+            {
                 mount_by_helper(mountpoint, options)?
             }
             other => other?,

@@ -112,7 +112,7 @@ fn extended_requests() {
     );
     assert_eq!(tmpfile.map(|_| ()), Err(rustix::io::Errno::OPNOTSUPP));
     rustix::fs::syncfs(&file).expect("syncfs");
-    rustix::fs::statx(&file, "", rustix::fs::AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::all())
+    rustix::fs::statx(&file, "", rustix::fs::AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::BASIC_STATS)
         .expect("statx");
 }
 
@@ -129,6 +129,7 @@ fn request_counts() {
     let fs = &*m.fs;
     let times = |work: &dyn Fn()| (0..N).for_each(|_| work());
     let stat = || drop(std::fs::metadata(&path).expect("stat"));
+    stat();
     assert_eq!(count(fs, Op::Getattr, || times(&stat)), N, "stat: one GETATTR");
     assert_eq!(count(fs, Op::Lookup, || times(&stat)), 0, "stat: no LOOKUP while the name holds");
     let open = || drop(File::open(&path).expect("open"));
@@ -179,7 +180,7 @@ fn killpriv_saves_a_getxattr_per_write() {
         let file = File::create(m.path("f")).expect("create");
         count(&m.fs, Op::Getxattr, || (0..10).for_each(|i| file.write_all_at(b"data", i * 4).expect("write")))
     };
-    assert_eq!(writes(quick()), 0);
+    assert!(writes(quick()) <= 1, "once per inode at most");
     assert_eq!(writes(Config::default()), 10, "what it costs without it");
 }
 
@@ -243,10 +244,11 @@ fn notifications_reach_the_kernel() {
     let (path, notifier) = (m.path("f"), m.handle.notifier());
     fs::write(&path, b"one").expect("write");
     let ino = fs::metadata(&path).expect("stat").ino();
+    // Without a stat, which would ask the file system.
     let read = || {
-        let mut text = String::new();
-        File::open(&path).expect("open").read_to_string(&mut text).expect("read");
-        text
+        let mut bytes = [0; 64];
+        let n = File::open(&path).expect("open").read(&mut bytes).expect("read");
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
     };
     assert_eq!(read(), "one");
     m.fs.set_data(ino, b"two, longer");

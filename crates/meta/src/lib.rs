@@ -7,12 +7,21 @@
 pub mod batch;
 pub mod engine;
 mod env;
+mod heartbeat;
+mod ids;
 pub mod mem;
+mod meta;
 pub mod op;
 pub mod ops;
 mod overlay;
 pub mod schema;
+pub mod tree;
 mod view;
+mod waiters;
 
+pub use batch::Interrupt;
 pub use env::Env;
+pub use heartbeat::{BlockSink, Ended};
+pub use meta::{Meta, OpenError, Options};
 pub use view::{Stop, View};
+pub use waiters::{Waiter, Waiters};

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Write},
     op::Lane,
-    schema::{Key, Row},
+    schema::{Counter, Key, Row},
     view::{Batch, View},
 };
 
@@ -77,7 +77,7 @@ impl Batcher {
         let step = Step { writer: self.writer, lane, from, to: from + 1 };
         let Some(commit) = batch.into_commit(step) else { return Ok(()) };
         match txn.commit(&commit) {
-            Ok(()) => self.reached(lane, step.to),
+            Ok(()) => self.committed(&commit, step),
             Err(EngineError::Indeterminate { reason, .. }) => {
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
                 return self.settle(step, patience);
@@ -89,6 +89,18 @@ impl Batcher {
             Err(error) => return Err(touched.blame(error)),
         }
         Ok(())
+    }
+
+    /// Takes note of a commit.
+    fn committed(&self, commit: &Commit, step: Step) {
+        self.reached(step.lane, step.to);
+        for write in &commit.writes {
+            match write {
+                Write::Count(Counter::UsedSpace, by) => self.env.add_used(*by, 0),
+                Write::Count(Counter::TotalInodes, by) => self.env.add_used(0, *by),
+                _ => {}
+            }
+        }
     }
 
     fn reached(&self, lane: u16, n: u64) {

@@ -26,6 +26,8 @@ pub struct Interrupt(Arc<InterruptState>);
 struct InterruptState {
     set: AtomicBool,
     sleeper: Mutex<Option<Thread>>,
+    /// Set together with this one.
+    next: Mutex<Option<Interrupt>>,
 }
 
 impl Interrupt {
@@ -39,6 +41,17 @@ impl Interrupt {
         self.0.set.store(true, Ordering::SeqCst);
         if let Some(thread) = self.0.sleeper.lock().as_ref() {
             thread.unpark();
+        }
+        if let Some(next) = self.0.next.lock().as_ref() {
+            next.set();
+        }
+    }
+
+    /// Makes `other` be set when this one is.
+    pub(crate) fn forward(&self, other: &Self) {
+        *self.0.next.lock() = Some(other.clone());
+        if self.is_set() {
+            other.set();
         }
     }
 

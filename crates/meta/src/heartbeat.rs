@@ -1,0 +1,305 @@
+//! What a client does from time to time: show that it lives, learn what others changed, clean up after the dead.
+//!
+//! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat and
+//! [`Meta::clean`] each hour, from a thread that no request needs.
+
+use sluice_types::{FsError, FsResult, Ino};
+
+use crate::{
+    batch::Interrupt,
+    engine::{Engine, EngineError, Found, Hold, Read, Scan},
+    meta::Meta,
+    ops::{
+        allocate::TakeTurn,
+        chunks::ReadChunks,
+        compact::{DropChunk, DropDelayed, ForgetFile, ForgetSlice},
+        removal::hour_name,
+        session::{DropLocks, DropSession, ListSustained, PutSession},
+        sustained::DropSustained,
+    },
+    schema::{Counter, Key, Row, Session},
+};
+
+/// Where blocks of slices are deleted that nothing shows any more.
+pub trait BlockSink: Send + Sync {
+    /// Deletes all blocks of a slice. An error leaves the slice on record, to be tried again later.
+    fn delete_slice(&self, id: u64, size: u32) -> FsResult<()>;
+}
+
+/// Why a client must end at once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// The settings are gone: the volume was destroyed.
+    #[error("the volume's settings are gone; it was destroyed")]
+    Gone,
+    /// Another volume is in the database now.
+    #[error("the database holds another volume now (UUID {0})")]
+    Replaced(String),
+    /// A newer client raised the metadata version.
+    #[error("the volume was changed to a metadata version that needs a newer client")]
+    TooNew,
+}
+
+/// Most stale sessions cleaned in one round.
+const STALE_SESSIONS: usize = 1000;
+/// Records asked for at once by the cleaners.
+const PAGE: usize = 1000;
+/// Deleted files younger than this are left to who deleted them, seconds.
+const DELFILE_AGE: i64 = 3600;
+/// Shortest time between two turns of an hourly job, seconds.
+const HOURLY: i64 = 54 * 60;
+
+impl Meta {
+    /// One heartbeat: renews the session, reloads settings and usage, cleans up after dead sessions.
+    pub fn beat(&self) -> FsResult<Result<(), Ended>> {
+        let never = Interrupt::never();
+        let format = self.patiently(&never, || Self::load_format(self.engine.as_ref()))?;
+        let Some(format) = format else { return Ok(Err(Ended::Gone)) };
+        if format.uuid != self.env.format().uuid {
+            return Ok(Err(Ended::Replaced(format.uuid)));
+        }
+        if format.check().is_err() {
+            return Ok(Err(Ended::TooNew));
+        }
+        self.env.set_format(format);
+        self.reload_usage().map_err(FsError::io)?;
+        if self.sid() == 0 {
+            return Ok(Ok(()));
+        }
+        let now = self.env.clock.now().sec;
+        let heartbeat = self.options.heartbeat.as_secs().max(1) as i64;
+        let session = Session { expire: now + 5 * heartbeat, info: Some(self.options.info.clone()) };
+        self.run(PutSession { sid: self.sid(), session }, &never)?;
+        let due = now - heartbeat * 9 / 10;
+        if self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
+            self.clean_sessions(now)?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Loads how much is in use, and the quotas.
+    pub(crate) fn reload_usage(&self) -> Result<(), EngineError> {
+        let counters = [Counter::UsedSpace, Counter::TotalInodes];
+        let found =
+            self.engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None)))?;
+        let mut values = found.into_iter().map(|found| match found {
+            Found::Row(Some(Row::Counter(_, value))) => value,
+            _ => 0,
+        });
+        self.env.set_used(values.next().unwrap_or(0), values.next().unwrap_or(0));
+        let rows = scan_all(self.engine.as_ref(), Scan::Quotas)?;
+        let quotas = rows.into_iter().filter_map(|row| match row {
+            Row::Quota(key, quota) => Some((key, quota)),
+            _ => None,
+        });
+        self.env.set_quotas(quotas.collect());
+        Ok(())
+    }
+
+    /// Removes what dead sessions left: locks, sustained files, their records.
+    fn clean_sessions(&self, now: i64) -> FsResult<()> {
+        let never = Interrupt::never();
+        let rows = self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
+        let mut living = Vec::new();
+        let mut dead = Vec::new();
+        for row in rows {
+            match row {
+                Row::Session(sid, session) if session.expire < now && sid != self.sid() => dead.push(sid),
+                Row::Session(sid, _) => living.push(sid),
+                _ => {}
+            }
+        }
+        for sid in dead.into_iter().take(STALE_SESSIONS) {
+            tracing::info!(sid, "cleaning up after a dead session");
+            self.end_session(sid, Some(now), false)?;
+        }
+        // Sessions that a JuiceFS client cleaned leave our writer records behind.
+        for row in self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Writers))? {
+            if let Row::Writer(sid, 0, _) = row
+                && sid != self.sid()
+                && !living.contains(&sid)
+            {
+                self.run(DropSession { sid, dead_before: Some(now), keep_writer: false }, &never)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a session: its locks, its sustained files, its record. Files whose chunks now wait are left on record.
+    fn end_session(
+        &self,
+        sid: u64,
+        dead_before: Option<i64>,
+        keep_writer: bool,
+    ) -> FsResult<Vec<(Ino, u64)>> {
+        let never = Interrupt::never();
+        self.run(DropLocks(sid), &never)?;
+        let files = self.ask(&ListSustained(sid), &never)?;
+        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino }).collect();
+        let mut waiting = Vec::new();
+        for (ino, length) in files.iter().zip(self.run_all(drops, &never)) {
+            waiting.extend(length?.map(|length| (*ino, length)));
+        }
+        self.run(DropSession { sid, dead_before, keep_writer }, &never)?;
+        Ok(waiting)
+    }
+
+    /// Ends this client's session. Operations after it are refused by the engine as those of a dead client.
+    pub fn close(&self) -> FsResult<()> {
+        if self.sid() != 0 {
+            // The last commit cannot remove the record that every commit must find: that one goes by itself.
+            self.end_session(self.sid(), None, true)?;
+            let writes = vec![crate::engine::Write::Clear(crate::engine::List::Lanes(self.sid()))];
+            let commit = crate::engine::Commit { writes, ..Default::default() };
+            let lane = self.engine.limits().lanes.saturating_sub(1) as u16;
+            self.patiently(&Interrupt::never(), || self.engine.begin(lane)?.commit(&commit))?;
+        }
+        self.sync()
+    }
+
+    /// One round of the hourly jobs, as far as no other client had a turn lately: chunks of deleted files, slices
+    /// without references, expired trash, slices that compactions replaced.
+    pub fn clean(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
+        let now = self.env.clock.now().sec;
+        let turn = |job| self.run(TakeTurn { job, due: now - HOURLY, now }, interrupt);
+        if turn(Counter::LastCleanupFiles)? {
+            self.clean_deleted_files(now - DELFILE_AGE, sink, interrupt)?;
+        }
+        if turn(Counter::NextCleanupSlices)? {
+            self.clean_unreferenced(sink, interrupt)?;
+        }
+        if turn(Counter::LastCleanupTrash)? {
+            self.clean_trash(now, interrupt)?;
+            self.clean_delayed(now - 86_400 * self.env.format().trash_days, sink, interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the chunks of files deleted before `before`, Unix seconds.
+    pub fn clean_deleted_files(
+        &self,
+        before: i64,
+        sink: &dyn BlockSink,
+        interrupt: &Interrupt,
+    ) -> FsResult<()> {
+        self.each_page(Scan::DelFiles, interrupt, |rows| {
+            for row in rows {
+                if let Row::DelFile(ino, length, time) = row
+                    && time <= before
+                {
+                    self.delete_file(ino, length, sink, interrupt)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes the chunks of one deleted file.
+    pub fn delete_file(
+        &self,
+        ino: Ino,
+        length: u64,
+        sink: &dyn BlockSink,
+        interrupt: &Interrupt,
+    ) -> FsResult<()> {
+        let chunks = self.ask(&ReadChunks { ino, from: 0, to: u32::MAX }, interrupt)?;
+        let drops = chunks.iter().map(|(index, _)| DropChunk { ino, index: *index }).collect();
+        for unused in self.run_all(drops, interrupt) {
+            self.delete_slices(unused?, sink, interrupt)?;
+        }
+        self.run(ForgetFile { ino, length }, interrupt)
+    }
+
+    /// Deletes the blocks of slices that nothing shows, then their records. What cannot be deleted stays on record.
+    pub fn delete_slices(
+        &self,
+        slices: Vec<(u64, u32)>,
+        sink: &dyn BlockSink,
+        interrupt: &Interrupt,
+    ) -> FsResult<()> {
+        let deleted = slices.into_iter().filter(|(id, size)| match sink.delete_slice(*id, *size) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(id, size, %error, "the blocks of a slice could not be deleted; it is tried again later");
+                false
+            }
+        });
+        let forget = deleted.map(|(id, size)| ForgetSlice { id, size }).collect();
+        self.run_all(forget, interrupt).into_iter().collect()
+    }
+
+    fn clean_unreferenced(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
+        self.each_page(Scan::SliceRefs, interrupt, |rows| {
+            let unused = rows.into_iter().filter_map(|row| match row {
+                Row::SliceRef(id, size, refs) if refs <= 0 => Some((id, size)),
+                _ => None,
+            });
+            self.delete_slices(unused.collect(), sink, interrupt)
+        })
+    }
+
+    fn clean_delayed(&self, before: i64, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
+        self.each_page(Scan::DelSlices, interrupt, |rows| {
+            let due = rows.into_iter().filter_map(|row| match row {
+                Row::DelSlices(id, time, slices) if time < before => Some(DropDelayed { id, time, slices }),
+                _ => None,
+            });
+            for unused in self.run_all(due.collect(), interrupt) {
+                self.delete_slices(unused?, sink, interrupt)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Empties and removes the hour directories of the trash that are older than the volume keeps them.
+    fn clean_trash(&self, now: i64, interrupt: &Interrupt) -> FsResult<()> {
+        let days = self.env.format().trash_days;
+        let limit = hour_name(sluice_types::Time { sec: now - (24 * days + 2) * 3600, nsec: 0 });
+        self.each_page(Scan::Entries { dir: Ino::TRASH, nodes: false }, interrupt, |rows| {
+            for row in rows {
+                if let Row::Entry(_, name, _) = row
+                    && name.as_ref() < limit.as_bytes()
+                {
+                    let at = crate::op::At::new(Ino::TRASH, name);
+                    self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, &|_| {})?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `each` with every page of a scan.
+    pub fn each_page(
+        &self,
+        scan: Scan,
+        interrupt: &Interrupt,
+        mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
+    ) -> FsResult<()> {
+        let mut from = None;
+        loop {
+            let page = self.scan(scan, from.as_ref(), PAGE, interrupt)?;
+            each(page.rows)?;
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// All records of a scan that is known to be short.
+fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
+    let mut rows = Vec::new();
+    let mut from = None;
+    loop {
+        let page = engine.scan(scan, from.as_ref(), PAGE)?;
+        rows.extend(page.rows);
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Ok(rows),
+        }
+    }
+}

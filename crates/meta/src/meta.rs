@@ -1,0 +1,319 @@
+//! The door to a volume's metadata: open it, run operations, close it.
+//!
+//! Everything that changes goes through [`Meta::run`] and thereby through group commit; everything that only looks goes
+//! through [`Meta::ask`]. What an operation takes and answers stands with the operation.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sluice_types::{Attr, Clock, FileType, FsError, FsResult, Ino, SystemClock, Time};
+
+use crate::{
+    batch::{Batcher, Interrupt, PATIENCE},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Scan, Write},
+    env::Env,
+    ids::IdPool,
+    op::Op,
+    schema::{Counter, DirStat, FormatError, Key, Row, Session, SessionInfo, VolumeFormat},
+    view::{Batch, Stop, View},
+    waiters::Waiters,
+};
+
+/// How a volume is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Nothing may be changed, and no session is registered.
+    pub read_only: bool,
+    /// What other clients see of this one.
+    pub info: SessionInfo,
+    /// Time between two signs of life.
+    pub heartbeat: Duration,
+    /// How long a dead engine is waited for before an operation fails with `EIO`.
+    pub patience: Duration,
+    /// Where the time is read.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            info: SessionInfo::default(),
+            heartbeat: Duration::from_secs(12),
+            patience: PATIENCE,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// Why a volume cannot be opened or made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// There is no volume.
+    #[error("there is no volume in this {0} database; make one with `sluice format META-URL NAME`")]
+    NotFormatted(&'static str),
+    /// The volume cannot be used by this client.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A volume of another name is there already.
+    #[error("the database already holds volume {0}; format does not change the name of a volume")]
+    Occupied(String),
+}
+
+/// An open volume.
+pub struct Meta {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) env: Arc<Env>,
+    batcher: Batcher,
+    pub(crate) options: Options,
+    inodes: IdPool,
+    slices: IdPool,
+    pub(crate) waiters: Waiters,
+    read_only: bool,
+}
+
+impl Meta {
+    /// The settings of the volume in `engine`, if there is one.
+    pub fn load_format(engine: &dyn Engine) -> Result<Option<VolumeFormat>, EngineError> {
+        match engine.read(&[Read::Get(Key::Setting, Hold::None)])?.pop() {
+            Some(Found::Row(Some(Row::Setting(format)))) => Ok(Some(format)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes an empty volume. A volume of the same name that is there already only gets the new settings.
+    pub fn format(engine: &dyn Engine, format: &VolumeFormat, now: Time) -> Result<(), OpenError> {
+        engine.prepare()?;
+        let existing = Self::load_format(engine)?;
+        let mut commit = Commit::default();
+        if let Some(old) = existing {
+            if old.name != format.name {
+                return Err(OpenError::Occupied(old.name));
+            }
+            commit.expects.push(Expect::Row(Row::Setting(old), Hold::Lock));
+            commit.writes.push(Write::Put(Row::Setting(format.clone())));
+        } else {
+            let root = Attr::new(FileType::Dir, 0o777, 0, 0, Ino::ROOT, now);
+            commit.writes.push(Write::Insert(Row::Setting(format.clone())));
+            commit.writes.push(Write::Insert(Row::Node(Ino::ROOT, root)));
+            if format.dir_stats {
+                commit.writes.push(Write::Put(Row::DirStat(Ino::ROOT, DirStat::default())));
+            }
+            let counters = [
+                (Counter::NextInode, 2),
+                (Counter::NextChunk, 1),
+                (Counter::NextSession, 0),
+                (Counter::UsedSpace, 0),
+                (Counter::TotalInodes, 0),
+                (Counter::NextCleanupSlices, 0),
+            ];
+            commit.writes.extend(counters.map(|(counter, value)| Write::Put(Row::Counter(counter, value))));
+        }
+        if format.trash_days > 0 {
+            let trash = engine.read(&[Read::Get(Key::Node(Ino::TRASH), Hold::None)])?;
+            if matches!(trash.as_slice(), [Found::Row(None)]) {
+                let attr = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, now);
+                commit.writes.push(Write::Insert(Row::Node(Ino::TRASH, attr)));
+            }
+        }
+        engine.begin(0)?.commit(&commit)?;
+        Ok(())
+    }
+
+    /// Opens a volume, and registers a session unless it is only to be read.
+    pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
+        let format = Self::load_format(engine.as_ref())?.ok_or(OpenError::NotFormatted(engine.name()))?;
+        format.check()?;
+        let mut read_only = options.read_only;
+        let unmaintained = format.unmaintained();
+        if !read_only && !unmaintained.is_empty() {
+            tracing::warn!(
+                "the volume uses {}, which this version does not maintain: opened read-only",
+                unmaintained.join(", ")
+            );
+            read_only = true;
+        }
+        let sid = if read_only {
+            0
+        } else {
+            engine.prepare()?;
+            register(engine.as_ref(), &options)?
+        };
+        let env = Arc::new(Env::new(sid, options.clock.clone(), format));
+        let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
+        let waiters = Waiters::new(engine.clone());
+        let meta = Self {
+            engine,
+            env,
+            batcher,
+            options,
+            inodes: IdPool::new(Counter::NextInode, 1024),
+            slices: IdPool::new(Counter::NextChunk, 4096),
+            waiters,
+            read_only,
+        };
+        meta.reload_usage()?;
+        Ok(Arc::new(meta))
+    }
+
+    /// Runs an operation that may change something.
+    pub fn run<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        self.writable()?;
+        self.batcher.submit(op, interrupt)
+    }
+
+    /// Runs many operations at once. Answers in their order.
+    pub fn run_all<O: Op>(&self, ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
+        if let Err(error) = self.writable() {
+            return ops.iter().map(|_| Err(error.clone())).collect();
+        }
+        self.batcher.submit_all(ops, interrupt)
+    }
+
+    /// Runs an operation that only looks. It needs no lane and no commit.
+    pub fn ask<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        let mut batch = Batch::new(&self.env);
+        loop {
+            let mut view = View::new(&batch);
+            let reads = match op.run(&mut view) {
+                Ok(out) => return Ok(out),
+                Err(Stop::Fail(error)) => return Err(error),
+                Err(Stop::More(reads)) => reads,
+            };
+            let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+            batch.learn(reads, found);
+        }
+    }
+
+    /// One page of a collection.
+    pub fn scan(
+        &self,
+        scan: Scan,
+        from: Option<&crate::engine::Cursor>,
+        limit: usize,
+        interrupt: &Interrupt,
+    ) -> FsResult<crate::engine::Page> {
+        self.patiently(interrupt, || self.engine.scan(scan, from, limit))
+    }
+
+    /// Asks the engine until it answers or patience ends.
+    pub(crate) fn patiently<T>(
+        &self,
+        interrupt: &Interrupt,
+        ask: impl Fn() -> Result<T, EngineError>,
+    ) -> FsResult<T> {
+        let until = Instant::now() + self.options.patience;
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(EngineError::Unavailable { .. } | EngineError::Conflict(_)) if interrupt.is_set() => {
+                    return Err(FsError::Interrupted);
+                }
+                Err(EngineError::Unavailable { .. } | EngineError::Conflict(_)) if Instant::now() < until => {
+                    interrupt.sleep(pause);
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                Err(error) => return Err(FsError::io(error)),
+            }
+        }
+    }
+
+    fn writable(&self) -> FsResult<()> {
+        if self.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Whether nothing may be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// A number for a new node.
+    pub fn new_ino(&self, interrupt: &Interrupt) -> FsResult<Ino> {
+        loop {
+            let ino = Ino(self.inodes.next(self, interrupt)?);
+            if ino > Ino::ROOT {
+                return Ok(ino);
+            }
+        }
+    }
+
+    /// A number for a new slice.
+    pub fn new_slice(&self, interrupt: &Interrupt) -> FsResult<u64> {
+        loop {
+            let id = self.slices.next(self, interrupt)?;
+            if id > 0 {
+                return Ok(id);
+            }
+        }
+    }
+
+    /// This client's own knowledge.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Session id, 0 if there is none.
+    pub fn sid(&self) -> u64 {
+        self.env.sid
+    }
+
+    /// Scheme of the engine's URLs.
+    pub fn engine_name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    /// Makes everything committed so far survive a power cut, as far as the engine can.
+    pub fn sync(&self) -> FsResult<()> {
+        self.patiently(&Interrupt::never(), || self.engine.sync())
+    }
+
+    /// Registers an open handle, before the trip that opens the file.
+    pub fn register_open(&self, ino: Ino) {
+        self.env.opened(ino);
+    }
+
+    /// Unregisters an open handle; whether it was this client's last of that file.
+    pub fn unregister_open(&self, ino: Ino) -> bool {
+        self.env.closed(ino)
+    }
+
+    /// Waits for locks to be released.
+    pub fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+/// Registers a new session with its writer records, and answers its id.
+fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> {
+    let lanes = engine.limits().lanes.max(1) as u16;
+    let mut tries = 0;
+    loop {
+        let mut txn = engine.begin(0)?;
+        let read = Read::Get(Key::Counter(Counter::NextSession), Hold::Lock);
+        let before = match txn.read(&[read])?.pop() {
+            Some(Found::Row(row)) => row,
+            _ => None,
+        };
+        let last = if let Some(Row::Counter(_, last)) = before { last } else { 0 };
+        let sid = last as u64 + 1;
+        let expire = options.clock.now().sec + 5 * options.heartbeat.as_secs().max(1) as i64;
+        let session = Session { expire, info: Some(options.info.clone()) };
+        let mut commit = Commit::default();
+        commit.expects.extend(before.map(|row| Expect::Row(row, Hold::Lock)));
+        commit.writes.push(Write::Put(Row::Counter(Counter::NextSession, last + 1)));
+        commit.writes.push(Write::Put(Row::Session(sid, session)));
+        commit.writes.extend((0..lanes).map(|lane| Write::Insert(Row::Writer(sid, lane, 0))));
+        match txn.commit(&commit) {
+            Ok(()) => return Ok(sid),
+            // A lost answer costs a session id, and leaves a session that nobody refreshes.
+            Err(EngineError::Conflict(_) | EngineError::Indeterminate { .. }) if tries < 50 => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Clone a tree: new nodes that show the same slices.
+
+use sluice_types::{Attr, Caller, FsError, FsResult, Ino};
+
+use super::{PAGE, Progress};
+use crate::{
+    batch::Interrupt,
+    engine::Scan,
+    meta::Meta,
+    op::At,
+    ops::{
+        clone::{Attach, CloneNode},
+        getattr::GetAttr,
+    },
+    schema::{Key, Row},
+};
+
+/// A clone to be made.
+#[derive(Clone, Debug)]
+pub struct CloneTree {
+    /// The source.
+    pub source: Ino,
+    /// Where the copy goes; there must be nothing of that name.
+    pub at: At,
+    /// Whether owner, mode and times are kept.
+    pub preserve: bool,
+    /// Bits taken away unless they are kept.
+    pub umask: u16,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Meta {
+    /// Clones a node and all below it. A directory is built out of sight and gets its name at the end; a clone that
+    /// fails removes what it made.
+    pub fn clone_tree(
+        &self,
+        clone: &CloneTree,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+    ) -> FsResult<(Ino, Attr)> {
+        let source = self.ask(&GetAttr(clone.source), interrupt)?;
+        let ino = self.new_ino(interrupt)?;
+        let walk = Walk { meta: self, clone, interrupt, progress };
+        if !source.is_dir() {
+            let attr =
+                self.run(walk.node(clone.source, &source, ino, Some(clone.at.clone()), true), interrupt)?;
+            progress(1);
+            return Ok((ino, attr));
+        }
+        if clone.at.dir == clone.source {
+            return Err(FsError::Invalid);
+        }
+        self.run(walk.node(clone.source, &source, ino, None, false), interrupt)?;
+        let built = walk.fill(clone.source, ino).and_then(|()| {
+            let attach = Attach { ino, at: clone.at.clone(), caller: clone.caller.clone() };
+            self.run(attach, interrupt)
+        });
+        match built {
+            Ok(made) => {
+                progress(1);
+                Ok((ino, made.attr))
+            }
+            Err(error) => {
+                // The caller's patience may be over; cleaning up is the client's own.
+                if let Err(left) = self.remove_detached(ino, &Interrupt::never()) {
+                    tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` will");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes a tree that never got a name.
+    pub fn remove_detached(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+        // With a name nobody can reach it goes the way of every tree.
+        let name = sluice_types::Name::new(format!("detached-{ino}").as_bytes())?;
+        let at = At::new(Ino::ROOT, name);
+        self.run(Attach { ino, at: at.clone(), caller: Caller::client() }, interrupt)?;
+        self.remove_tree(&at, true, &Caller::client(), interrupt, &|_| {})
+    }
+}
+
+struct Walk<'a> {
+    meta: &'a Meta,
+    clone: &'a CloneTree,
+    interrupt: &'a Interrupt,
+    progress: Progress<'a>,
+}
+
+impl Walk<'_> {
+    fn node(&self, source: Ino, attr: &Attr, ino: Ino, at: Option<At>, visible: bool) -> CloneNode {
+        CloneNode {
+            source,
+            length: if attr.is_file() { attr.length } else { 0 },
+            ino,
+            at,
+            visible,
+            preserve: self.clone.preserve,
+            umask: self.clone.umask,
+            caller: self.clone.caller.clone(),
+        }
+    }
+
+    /// Clones the content of directory `source` into the new directory `into`.
+    fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
+        let mut from = None;
+        loop {
+            let scan = Scan::Entries { dir: source, nodes: true };
+            let page = self.meta.scan(scan, from.as_ref(), PAGE, self.interrupt)?;
+            let mut nodes = Vec::new();
+            let mut dirs = Vec::new();
+            let mut seen = rustc_hash::FxHashSet::default();
+            let mut entry = None;
+            for row in page.rows {
+                match row {
+                    Row::Entry(_, name, to) => entry = Some((name, to)),
+                    Row::Node(old, attr) => {
+                        let Some((name, _)) = entry.take() else { continue };
+                        let at = At::new(into, name);
+                        if !seen.insert(Key::Entry(into, at.name.clone())) {
+                            continue;
+                        }
+                        let ino = self.meta.new_ino(self.interrupt)?;
+                        if attr.is_dir() {
+                            dirs.push((old, ino));
+                        }
+                        nodes.push(self.node(old, &attr, ino, Some(at), false));
+                    }
+                    _ => {}
+                }
+            }
+            self.clone_nodes(nodes)?;
+            for (old, ino) in dirs {
+                self.fill(old, ino)?;
+            }
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Clones many nodes at once. Those that vanished meanwhile, or that an earlier page had already, are left out.
+    fn clone_nodes(&self, nodes: Vec<CloneNode>) -> FsResult<()> {
+        let count = nodes.len() as u64;
+        for cloned in self.meta.run_all(nodes, self.interrupt) {
+            match cloned {
+                Ok(_) | Err(FsError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        (self.progress)(count);
+        Ok(())
+    }
+}

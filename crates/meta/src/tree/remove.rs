@@ -1,0 +1,98 @@
+//! Remove a tree (`rmr`).
+
+use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
+
+use super::{PAGE, Progress};
+use crate::{
+    batch::Interrupt,
+    engine::Scan,
+    meta::Meta,
+    op::At,
+    ops::{lookup::Lookup, rmdir::Rmdir, unlink::Unlink},
+    schema::Row,
+};
+
+impl Meta {
+    /// Removes an entry and all below it. What others add meanwhile is removed too, as far as it is seen.
+    pub fn remove_tree(
+        &self,
+        at: &At,
+        skip_trash: bool,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+    ) -> FsResult<()> {
+        let (ino, attr) = self.ask(&Lookup(at.clone()), interrupt)?;
+        if !attr.is_dir() {
+            self.run(Unlink { at: at.clone(), skip_trash, caller: caller.clone() }, interrupt)?;
+            progress(1);
+            return Ok(());
+        }
+        let remover = Remover { meta: self, skip_trash, caller, interrupt, progress };
+        remover.remove_dir(at, ino)
+    }
+}
+
+struct Remover<'a> {
+    meta: &'a Meta,
+    skip_trash: bool,
+    caller: &'a Caller,
+    interrupt: &'a Interrupt,
+    progress: Progress<'a>,
+}
+
+impl Remover<'_> {
+    /// Removes a directory with its content.
+    fn remove_dir(&self, at: &At, ino: Ino) -> FsResult<()> {
+        loop {
+            self.empty(ino)?;
+            let rmdir = Rmdir {
+                at: at.clone(),
+                hint: Some(ino),
+                skip_trash: self.skip_trash,
+                caller: self.caller.clone(),
+            };
+            match self.meta.run(rmdir, self.interrupt) {
+                // Somebody added an entry; or a page of the scan was shifted by our own removals.
+                Err(FsError::NotEmpty) if !self.interrupt.is_set() => {}
+                Err(FsError::NotFound) => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    (self.progress)(1);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Removes the content of a directory.
+    fn empty(&self, dir: Ino) -> FsResult<()> {
+        let mut from = None;
+        loop {
+            let page =
+                self.meta.scan(Scan::Entries { dir, nodes: false }, from.as_ref(), PAGE, self.interrupt)?;
+            let mut files = Vec::new();
+            for row in page.rows {
+                let Row::Entry(_, name, entry) = row else { continue };
+                let at = At::new(dir, name);
+                if entry.kind == FileType::Dir {
+                    self.remove_dir(&at, entry.ino)?;
+                } else {
+                    files.push(Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() });
+                }
+            }
+            let count = files.len() as u64;
+            for removed in self.meta.run_all(files, self.interrupt) {
+                match removed {
+                    Ok(_) | Err(FsError::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            (self.progress)(count);
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}

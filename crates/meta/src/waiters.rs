@@ -1,0 +1,143 @@
+//! Who waits for a lock, and how they learn that it may be free.
+//!
+//! One thread listens to what other clients tell, only while somebody waits. JuiceFS clients tell nothing, so a waiter
+//! also looks by itself once in a while.
+
+use std::{
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sluice_types::Ino;
+
+use crate::{
+    batch::Interrupt,
+    engine::{Change, Engine},
+};
+
+/// Threads that wait for locks of files.
+#[derive(Clone)]
+pub struct Waiters(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<dyn Engine>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    listening: bool,
+    by_file: FxHashMap<Ino, Vec<(u64, Bell)>>,
+    next: u64,
+}
+
+/// What wakes one waiter: a lock was released, or the application gave up.
+#[derive(Clone, Default)]
+struct Bell(Interrupt);
+
+/// A registered waiter; ends with its drop.
+pub struct Waiter {
+    waiters: Waiters,
+    ino: Ino,
+    id: u64,
+    bell: Bell,
+}
+
+/// Longest time between two looks of a waiter.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the listener listens before it sees whether anybody still waits.
+const LISTEN: Duration = Duration::from_millis(200);
+
+impl Waiters {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
+        Self(Arc::new(Inner { engine, waiting: Mutex::default() }))
+    }
+
+    /// Registers the caller as waiting for a lock on `ino`. To be called before the try that decides to wait, so that
+    /// no release is missed.
+    pub fn register(&self, ino: Ino) -> Waiter {
+        let bell = Bell::default();
+        let mut waiting = self.0.waiting.lock();
+        let id = waiting.next;
+        waiting.next += 1;
+        waiting.by_file.entry(ino).or_default().push((id, bell.clone()));
+        if !waiting.listening {
+            waiting.listening = listen(Arc::downgrade(&self.0));
+        }
+        Waiter { waiters: self.clone(), ino, id, bell }
+    }
+
+    /// Wakes those who wait for locks on `ino`, or all.
+    fn wake(inner: &Inner, changes: &[Change]) {
+        let waiting = inner.waiting.lock();
+        let any = changes.contains(&Change::Any);
+        for (ino, bells) in &waiting.by_file {
+            if any || changes.contains(&Change::Lock(*ino)) {
+                bells.iter().for_each(|(_, bell)| bell.0.set());
+            }
+        }
+    }
+}
+
+impl Waiter {
+    /// Waits until the lock may be free, somebody interrupts, or it is time to look. True if interrupted.
+    pub fn wait(&mut self, interrupt: &Interrupt) -> bool {
+        interrupt.forward(&self.bell.0);
+        self.bell.0.sleep(LOOK);
+        if interrupt.is_set() {
+            return true;
+        }
+        // Ring again for the next release.
+        self.bell = Bell::default();
+        let mut waiting = self.waiters.0.waiting.lock();
+        if let Some(entry) =
+            waiting.by_file.get_mut(&self.ino).and_then(|list| list.iter_mut().find(|e| e.0 == self.id))
+        {
+            entry.1 = self.bell.clone();
+        }
+        false
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut waiting = self.waiters.0.waiting.lock();
+        if let Some(list) = waiting.by_file.get_mut(&self.ino) {
+            list.retain(|(id, _)| *id != self.id);
+            if list.is_empty() {
+                waiting.by_file.remove(&self.ino);
+            }
+        }
+    }
+}
+
+/// Starts the listening thread; whether it could be started.
+fn listen(inner: Weak<Inner>) -> bool {
+    let listener = move || {
+        let Some(mut watch) = inner.upgrade().and_then(|inner| inner.engine.watch().ok()) else {
+            if let Some(inner) = inner.upgrade() {
+                inner.waiting.lock().listening = false;
+            }
+            return;
+        };
+        while let Some(inner) = inner.upgrade() {
+            match watch.next(LISTEN) {
+                Ok(changes) => Waiters::wake(&inner, &changes),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot listen for released locks; waiters look by themselves");
+                    inner.waiting.lock().listening = false;
+                    return;
+                }
+            }
+            let mut waiting = inner.waiting.lock();
+            if waiting.by_file.is_empty() {
+                waiting.listening = false;
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("locks".into()).spawn(listener).is_ok()
+}

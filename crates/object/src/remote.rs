@@ -55,10 +55,14 @@ impl Remote {
         let transport = HttpTransporter::new(ReqwestTransport::new(client));
         let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
         let page = config.retry.get_timeout;
-        let listing = operator
-            .clone()
-            .layer(TimeoutLayer::new().with_timeout(page).with_io_timeout(page))
-            .layer(RetryLayer::new().with_max_times(PAGE_TRIES).with_jitter());
+        let listing =
+            operator.clone().layer(TimeoutLayer::new().with_timeout(page).with_io_timeout(page)).layer(
+                RetryLayer::new()
+                    .with_max_times(PAGE_TRIES)
+                    .with_min_delay(config.retry.first_pause)
+                    .with_max_delay(config.retry.max_pause)
+                    .with_jitter(),
+            );
         let name = format!("{}://{}/", driver.name, operator.info().name());
         if !config.storage_class.is_empty() && !matches!(operator.info().scheme(), "s3" | "gcs") {
             tracing::warn!(store = %name, class = %config.storage_class, "this driver cannot set a storage class");
@@ -101,22 +105,39 @@ impl Remote {
     }
 
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
-        let wanted = range.as_ref().map(|range| range.end.saturating_sub(range.start));
-        if wanted == Some(0) {
+        let Some(range) = range else {
+            let data = self.operator.read(key).await.map_err(|error| self.failed("read", key, &error))?;
+            return Ok(data.to_bytes());
+        };
+        let wanted = range.end.saturating_sub(range.start);
+        if wanted == 0 {
             return Ok(Bytes::new());
         }
-        let read = match range {
-            Some(range) => self.operator.read_with(key).range(range).await,
-            None => self.operator.read(key).await,
-        };
-        let data = read.map_err(|error| self.failed("read", key, &error))?.to_bytes();
-        match wanted {
-            Some(wanted) if data.len() as u64 != wanted => Err(ObjectError::Corrupt {
-                key: key.to_owned(),
-                store: self.name.clone(),
-                reason: format!("{wanted} bytes were wanted, {} are there", data.len()),
-            }),
-            _ => Ok(data),
+        match self.operator.read_with(key).range(range.clone()).await {
+            Ok(data) if data.len() as u64 == wanted => Ok(data.to_bytes()),
+            Ok(data) => Err(self.short(key, range, &format!("{} bytes came", data.len())).await),
+            Err(error) if error.kind() == ErrorKind::Unexpected && !error.is_temporary() => {
+                Err(self.short(key, range, &words(&error)).await)
+            }
+            Err(error) => Err(self.failed("read", key, &error)),
+        }
+    }
+
+    /// Why an answer was too short: the object is, which stays so, or the way from there, which may be better later.
+    async fn short(&self, key: &str, range: Range<u64>, reason: &str) -> ObjectError {
+        let (key, store) = (key.to_owned(), self.name.clone());
+        match self.operator.stat(&key).await {
+            Ok(meta) if meta.content_length() < range.end => {
+                let reason = format!(
+                    "it has {} bytes, {} to {} were wanted",
+                    meta.content_length(),
+                    range.start,
+                    range.end
+                );
+                ObjectError::Corrupt { key, store, reason }
+            }
+            Ok(_) => ObjectError::Unavailable { action: "read", key, store, reason: reason.to_owned() },
+            Err(error) => self.failed("read", &key, &error),
         }
     }
 }

@@ -1,0 +1,232 @@
+//! The whole stack against a real S3 server, through a network that fails.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use sluice_object::{
+    ObjectError, ObjectStore, RetryPolicy, StoreConfig, ensure_empty, layers::Stats, open, open_observed,
+    probe,
+};
+use support::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY};
+
+/// Longer than anything here should take, so that a hang fails.
+const HANG: Duration = Duration::from_secs(60);
+
+fn config(server: &S3) -> StoreConfig {
+    StoreConfig {
+        storage: "s3".into(),
+        bucket: server.url(BUCKET),
+        access_key: ACCESS_KEY.into(),
+        secret_key: SECRET_KEY.into(),
+        name: "vol".into(),
+        retry: RetryPolicy { first_pause: Duration::from_millis(1), ..RetryPolicy::default() },
+        ..StoreConfig::default()
+    }
+}
+
+fn impatient(server: &S3) -> StoreConfig {
+    let millis = Duration::from_millis;
+    let retry = RetryPolicy {
+        give_up: millis(600),
+        get_timeout: millis(150),
+        put_timeout: millis(150),
+        ..config(server).retry
+    };
+    StoreConfig { retry, ..config(server) }
+}
+
+fn block(seed: u32) -> Bytes {
+    (0..4_u32 << 20).map(|at| (at.wrapping_mul(seed) >> 7) as u8).collect()
+}
+
+async fn keys(store: &Arc<dyn ObjectStore>, prefix: &str) -> Vec<String> {
+    let mut keys: Vec<String> = store.list(prefix).map_ok(|meta| meta.key).try_collect().await.unwrap();
+    keys.sort();
+    keys
+}
+
+#[tokio::test]
+async fn keeps_objects() {
+    let server = S3::start().await;
+    let store = open(&config(&server)).unwrap();
+    probe(store.as_ref()).await.unwrap();
+    ensure_empty(store.as_ref()).await.unwrap();
+
+    let body = block(3);
+    store.put("chunks/0/0/1_0_4194304", body.clone()).await.unwrap();
+    store.put("juicefs_uuid", Bytes::from_static(b"uuid")).await.unwrap();
+    store.put("meta/dump-1", Bytes::from_static(b"d")).await.unwrap();
+    assert_eq!(server.stored("vol/chunks/0/0/1_0_4194304").unwrap(), body);
+    assert_eq!(store.get("chunks/0/0/1_0_4194304", None).await.unwrap(), body);
+    assert_eq!(store.get("chunks/0/0/1_0_4194304", Some(4096..8192)).await.unwrap(), body[4096..8192]);
+    assert_eq!(store.get("chunks/0/0/1_0_4194304", Some(5..5)).await.unwrap(), Bytes::new());
+    let meta = store.head("chunks/0/0/1_0_4194304").await.unwrap();
+    assert_eq!((meta.key.as_str(), meta.size), ("chunks/0/0/1_0_4194304", 4 << 20));
+    assert!(meta.modified.unwrap().sec > 0);
+
+    assert_eq!(keys(&store, "").await, ["chunks/0/0/1_0_4194304", "juicefs_uuid", "meta/dump-1"]);
+    assert_eq!(keys(&store, "chunks/").await, ["chunks/0/0/1_0_4194304"]);
+    assert_eq!(keys(&store, "meta/du").await, ["meta/dump-1"]);
+    assert_eq!(keys(&store, "nothing/").await, [""; 0]);
+    assert!(matches!(ensure_empty(store.as_ref()).await, Err(ObjectError::Config { .. })));
+
+    store.delete("meta/dump-1").await.unwrap();
+    store.delete("meta/dump-1").await.unwrap();
+    for missing in [store.get("meta/dump-1", None).await.map(drop), store.head("meta/dump-1").await.map(drop)]
+    {
+        assert!(matches!(missing, Err(ObjectError::NotFound { .. })), "{missing:?}");
+    }
+    for range in [2..9, 20..30] {
+        let past = tokio::time::timeout(HANG, store.get("juicefs_uuid", Some(range))).await;
+        assert!(matches!(past, Ok(Err(ObjectError::Corrupt { .. }))), "{past:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_passing_fault_is_survived() {
+    let server = S3::start().await;
+    let stats = Arc::new(Stats::default());
+    let store = open_observed(&config(&server), Arc::clone(&stats)).unwrap();
+    let faults = [
+        Fault::Status(500),
+        Fault::Status(503),
+        Fault::Status(429),
+        Fault::Refuse,
+        Fault::LoseAnswer,
+        Fault::Truncate,
+    ];
+    for (n, fault) in faults.into_iter().enumerate() {
+        let body = block(n as u32 + 5);
+        let key = format!("chunks/0/0/{n}_0_4194304");
+        server.inject("PUT", fault);
+        store.put(&key, body.clone()).await.unwrap_or_else(|error| panic!("put with {fault:?}: {error}"));
+        assert_eq!(server.stored(&format!("vol/{key}")).unwrap(), body, "{fault:?}");
+        for range in [None, Some(1000..300_000)] {
+            // Twice in a row: one repetition is not all that works.
+            server.inject("GET", fault);
+            server.inject("GET", fault);
+            let data = store.get(&key, range.clone()).await;
+            let data = data.unwrap_or_else(|error| panic!("get with {fault:?}: {error}"));
+            assert!(
+                data == range
+                    .map_or(body.clone(), |range| body.slice(range.start as usize..range.end as usize)),
+                "{fault:?} gave wrong bytes"
+            );
+        }
+        server.inject("HEAD", fault);
+        assert_eq!(store.head(&key).await.unwrap().size, 4 << 20, "{fault:?}");
+        server.heal();
+    }
+    assert!(stats.get.failures() >= 2 * 2 * faults.len() as u64, "each injected fault was met");
+    assert_eq!(stats.get.calls(), stats.get.failures() + 2 * faults.len() as u64);
+    for fault in faults {
+        server.inject("GET", fault);
+        assert_eq!(keys(&store, "chunks/").await.len(), faults.len(), "list with {fault:?}");
+        assert_eq!(server.pending(), 0);
+        server.inject("DELETE", fault);
+        server.inject("POST", fault);
+        store
+            .delete("chunks/0/0/0_0_4194304")
+            .await
+            .unwrap_or_else(|error| panic!("delete with {fault:?}: {error}"));
+        server.heal();
+        store.put("chunks/0/0/0_0_4194304", block(5)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_body_cut_short_is_never_handed_on() {
+    let server = S3::start().await;
+    let store = open(&impatient(&server)).unwrap();
+    store.put("k", block(9)).await.unwrap();
+    for _ in 0..1000 {
+        server.inject("GET", Fault::Truncate);
+    }
+    for range in [None, Some(0..4 << 20), Some(10..2_000_000)] {
+        let cut = store.get("k", range).await;
+        assert!(matches!(cut, Err(ObjectError::Unavailable { .. })), "{:?}", cut.map(|data| data.len()));
+    }
+    server.heal();
+    // An answer that is short in itself is found out by the caller's range.
+    server.inject("GET", Fault::Shorten);
+    assert!(store.get("k", Some(10..2_000_000)).await.unwrap() == block(9)[10..2_000_000]);
+    assert_eq!(server.pending(), 0);
+}
+
+#[tokio::test]
+async fn silence_ends_at_the_deadline_and_says_so() {
+    let server = S3::start().await;
+    let store = open(&impatient(&server)).unwrap();
+    store.put("k", Bytes::from_static(b"body")).await.unwrap();
+    server.inject("GET", Fault::Stall);
+    assert_eq!(store.get("k", None).await.unwrap(), "body", "one silent try is not the end");
+    for method in ["GET", "PUT", "HEAD", "DELETE"] {
+        for _ in 0..1000 {
+            server.inject(method, Fault::Stall);
+        }
+    }
+    let started = Instant::now();
+    let failures = [
+        store.get("k", None).await.map(drop),
+        store.put("k", Bytes::from_static(b"new")).await,
+        store.head("k").await.map(drop),
+        store.delete("k").await,
+    ];
+    assert!(started.elapsed() < HANG / 2);
+    for (failure, action) in failures.into_iter().zip(["read", "write", "read", "delete"]) {
+        let error = failure.unwrap_err();
+        assert!(matches!(error, ObjectError::Unavailable { .. }), "{error:?}");
+        let text = error.to_string();
+        let told = ["no answer within", "gave up after", "s3://volumes", action];
+        assert!(told.iter().all(|part| text.contains(part)), "{text}");
+    }
+    let listed: Result<Vec<_>, _> = store.list("").try_collect().await;
+    assert!(matches!(listed, Err(ObjectError::Unavailable { action: "list", .. })), "{listed:?}");
+}
+
+#[tokio::test]
+async fn dropping_a_call_ends_it() {
+    let server = S3::start().await;
+    let store = open(&config(&server)).unwrap();
+    store.put("k", Bytes::from_static(b"body")).await.unwrap();
+    server.inject("GET", Fault::Stall);
+    let waiting = tokio::time::timeout(Duration::from_millis(50), store.get("k", None)).await;
+    assert!(waiting.is_err(), "it was to be stalled");
+    let before = server.requests();
+    assert_eq!(store.get("k", None).await.unwrap(), "body");
+    assert_eq!(server.requests(), before + 1, "the dropped call asks no more");
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_told_at_once() {
+    let server = S3::start().await;
+    let wrong = [
+        (StoreConfig { bucket: server.url("nowhere"), ..config(&server) }, "no such bucket"),
+        (StoreConfig { secret_key: "wrong".into(), ..config(&server) }, "check the access key"),
+        (StoreConfig { access_key: "AKIANOBODY".into(), ..config(&server) }, "check the access key"),
+        (StoreConfig { bucket: "http://127.0.0.1:1/data".into(), ..impatient(&server) }, "refused"),
+    ];
+    for (config, advice) in wrong {
+        let store = open(&config).unwrap();
+        let started = Instant::now();
+        let error = probe(store.as_ref()).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(advice), "{text}");
+        assert!(!text.contains(SECRET_KEY) && started.elapsed() < HANG / 2, "{text}");
+        assert_eq!(matches!(error, ObjectError::Config { .. }), advice != "refused", "{error:?}");
+        let listed: Result<Vec<_>, _> = store.list("").try_collect().await;
+        assert!(listed.is_err(), "a listing of {} passes for empty", config.bucket);
+        if advice != "refused" {
+            let read = store.get("k", None).await;
+            assert!(matches!(read, Err(ObjectError::Config { .. })), "{read:?}");
+        }
+    }
+}

@@ -63,11 +63,11 @@ local function bump(attr, by, time)
   return sub(attr, 1, 23) .. mtime .. ctime .. char(a, b, c, d) .. sub(attr, 52)
 end
 
--- Refuses to add to what is no number, before anything is written.
+-- Refuses to add to what is no number, or so large that the sum might be none, before anything is written.
 local function numeric(value)
-  if value and value ~= '0' and not (#value < 19 and find(value, '^%-?[1-9]%d*$')) then
-    error('no decimal number')
-  end
+  if not value or value == '0' then return end
+  local digits = string.match(value, '^%-?([1-9]%d*)$')
+  if not digits or #digits > 19 or (#digits == 19 and byte(digits) == 57) then error('no decimal number') end
 end
 
 local function check_field_op(op, first, last)

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sluice_types::{Ino, Name, Slice, Time};
 
-use crate::schema::{Counter, DirStat, Entry, Key, QuotaKey, Row, WriterId};
+use crate::schema::{Counter, DirStat, Entry, Key, LockOwner, QuotaKey, Row, WriterId};
 
 /// How firmly a read is held until the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +74,26 @@ pub enum List {
     LocksOf(u64),
     /// Lanes of a committing process.
     Lanes(WriterId),
+}
+
+impl List {
+    /// Whether the record of that key belongs to it.
+    pub fn contains(&self, key: &Key) -> bool {
+        match (self, key) {
+            (Self::Xattrs(ino), Key::Xattr(of, _))
+            | (Self::Parents(ino), Key::Parents(of, _))
+            | (Self::Flocks(ino), Key::Flock(of, _))
+            | (Self::Plocks(ino), Key::Plock(of, _)) => ino == of,
+            (Self::Chunks(ino, from, to), Key::Chunk(of, index)) => ino == of && (from..to).contains(&index),
+            (Self::Sustained(sid), Key::Sustained(of, _))
+            | (
+                Self::LocksOf(sid),
+                Key::Flock(_, LockOwner { sid: of, .. }) | Key::Plock(_, LockOwner { sid: of, .. }),
+            )
+            | (Self::Lanes(sid), Key::Writer(of, _)) => sid == of,
+            _ => false,
+        }
+    }
 }
 
 /// The answer to a [`Read`].
@@ -194,7 +214,8 @@ pub struct Commit {
     pub step: Option<Step>,
     /// What must hold.
     pub expects: Vec<Expect>,
-    /// What changes. No key is written twice, but for [`Write::Bump`] and the adding writes of different kinds.
+    /// What changes. No key is written twice, but for the adding writes of different kinds, and that what is cleared
+    /// may be written again: a [`Write::Clear`] stands before all others and takes effect before them.
     pub writes: Vec<Write>,
 }
 

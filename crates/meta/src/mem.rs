@@ -10,10 +10,10 @@ use sluice_types::{Ino, Name};
 
 use crate::{
     engine::{
-        Change, Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, List, Page, Read, Scan,
-        Txn, Watch, Write, still_holds,
+        Change, Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Page, Read, Scan, Txn,
+        Watch, Write, still_holds,
     },
-    schema::{Counter, Key, LockOwner, Row},
+    schema::{Counter, Key, Row},
 };
 
 /// The in-memory engine. Clones share the records.
@@ -31,6 +31,11 @@ impl MemEngine {
     /// An empty volume.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Every record as it is now.
+    pub fn records(&self) -> BTreeMap<Key, Row> {
+        self.0.rows.lock().clone()
     }
 
     fn get(&self, key: &Key) -> Option<Row> {
@@ -55,7 +60,7 @@ impl MemEngine {
                 Found::Names(entries.filter_map(|(key, _)| name_of(key)).collect())
             }
             Read::All(list, _) => Found::Rows(
-                self.0.rows.lock().values().filter(|row| contains(list, &row.key())).cloned().collect(),
+                self.0.rows.lock().values().filter(|row| list.contains(&row.key())).cloned().collect(),
             ),
         }
     }
@@ -67,24 +72,6 @@ fn entry_range(dir: Ino) -> std::ops::Range<Key> {
 
 fn name_of(key: &Key) -> Option<Name> {
     if let Key::Entry(_, name) = key { Some(name.clone()) } else { None }
-}
-
-/// Whether the record of that key belongs to a collection.
-fn contains(list: &List, key: &Key) -> bool {
-    match (list, key) {
-        (List::Xattrs(ino), Key::Xattr(of, _))
-        | (List::Parents(ino), Key::Parents(of, _))
-        | (List::Flocks(ino), Key::Flock(of, _))
-        | (List::Plocks(ino), Key::Plock(of, _)) => ino == of,
-        (List::Chunks(ino, from, to), Key::Chunk(of, index)) => ino == of && (from..to).contains(&index),
-        (List::Sustained(sid), Key::Sustained(of, _)) => sid == of,
-        (
-            List::LocksOf(sid),
-            Key::Flock(_, LockOwner { sid: of, .. }) | Key::Plock(_, LockOwner { sid: of, .. }),
-        ) => sid == of,
-        (List::Lanes(writer), Key::Writer(of, _)) => writer == of,
-        _ => false,
-    }
 }
 
 /// Whether the record of that key belongs to a scan.
@@ -220,7 +207,7 @@ fn broken(rows: &BTreeMap<Key, Row>, commit: &Commit) -> Vec<Key> {
             }
             Expect::Absent(key) => !rows.contains_key(key),
             Expect::Same(list, then) => {
-                let now: Vec<&Row> = rows.values().filter(|row| contains(list, &row.key())).collect();
+                let now: Vec<&Row> = rows.values().filter(|row| list.contains(&row.key())).collect();
                 now.len() == then.len() && now.iter().all(|row| then.contains(row))
             }
             Expect::Vacant(dir) => rows.range(entry_range(*dir)).all(|(key, _)| {
@@ -249,7 +236,7 @@ fn apply(rows: &mut BTreeMap<Key, Row>, write: &Write) {
     match write {
         Write::Insert(row) | Write::Put(row) => drop(rows.insert(row.key(), row.clone())),
         Write::Delete(key) | Write::Discard(key) => drop(rows.remove(key)),
-        Write::Clear(list) => rows.retain(|key, _| !contains(list, key)),
+        Write::Clear(list) => rows.retain(|key, _| !list.contains(key)),
         Write::Bump { ino, nlink, time } => {
             if let Some(Row::Node(_, attr)) = rows.get_mut(&Key::Node(*ino)) {
                 attr.nlink = attr.nlink.saturating_add_signed(*nlink);

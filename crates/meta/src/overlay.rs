@@ -120,9 +120,24 @@ impl Overlay {
         self.appends.range((ino, 0)..=(ino, u32::MAX)).map(|((_, index), slices)| (*index, slices.as_slice()))
     }
 
-    /// Whether the whole collection is to be removed.
+    /// What will be added to the usage of a directory whose record is not replaced.
+    pub(crate) fn used(&self, ino: Ino) -> DirStat {
+        self.uses.get(&ino).copied().unwrap_or_default()
+    }
+
+    /// Bytes and inodes that will be added to the usage of a quota whose record is not replaced.
+    pub(crate) fn charged(&self, key: QuotaKey) -> (i64, i64) {
+        self.charges.get(&key).copied().unwrap_or_default()
+    }
+
+    /// Whether exactly this collection is to be removed.
     pub(crate) fn is_cleared(&self, list: &List) -> bool {
         self.clears.contains(list)
+    }
+
+    /// Whether a record is removed with a whole collection.
+    pub(crate) fn in_cleared(&self, key: &Key) -> bool {
+        self.clears.iter().any(|list| list.contains(key))
     }
 
     /// Pending records whose keys lie in a collection.
@@ -158,8 +173,10 @@ impl Overlay {
         match write {
             Write::Insert(row) => {
                 let key = row.key();
+                self.absorb(&key);
                 let pending = match self.rows.get(&key) {
                     Some(Pending::Delete | Pending::Discard) => Pending::Put(row),
+                    _ if self.in_cleared(&key) => Pending::Put(row),
                     _ => Pending::Insert(row),
                 };
                 self.rows.insert(key, pending);
@@ -168,19 +185,23 @@ impl Overlay {
                 let key = row.key();
                 self.absorb(&key);
                 let pending = match self.rows.get(&key) {
-                    Some(Pending::Insert(_) | Pending::Gone) => Pending::Insert(row),
+                    Some(Pending::Insert(_) | Pending::Gone) if !self.in_cleared(&key) => {
+                        Pending::Insert(row)
+                    }
                     _ => Pending::Put(row),
                 };
                 self.rows.insert(key, pending);
             }
             Write::Delete(key) => {
-                self.absorb(&key);
-                let made_here = match self.rows.get(&key) {
-                    Some(Pending::Insert(_) | Pending::Gone) => true,
-                    Some(Pending::Put(_)) => !existed(&key),
-                    _ => false,
+                let added = self.absorb(&key);
+                let pending = match self.rows.get(&key) {
+                    Some(Pending::Insert(_) | Pending::Gone) => Pending::Gone,
+                    // What this batch made by adding to nothing is not there yet.
+                    None if !added => Pending::Delete,
+                    _ if existed(&key) => Pending::Delete,
+                    _ => Pending::Discard,
                 };
-                self.rows.insert(key, if made_here { Pending::Gone } else { Pending::Delete });
+                self.rows.insert(key, pending);
             }
             Write::Discard(key) => {
                 self.absorb(&key);
@@ -198,44 +219,42 @@ impl Overlay {
                     _ => self.bumps.entry(ino).or_default().merge(nlink, time),
                 }
             }
-            Write::Append(ino, index, slices) => {
-                match self.rows.get_mut(&Key::Chunk(ino, index)).map(Pending::row_mut) {
-                    Some(Some(Row::Chunk(_, _, records))) => records.extend(slices),
-                    _ => self.appends.entry((ino, index)).or_default().extend(slices),
-                }
-            }
-            Write::Count(counter, by) => {
-                if let Some(Some(Row::Counter(_, value))) = self.pending_mut(&Key::Counter(counter)) {
-                    *value += by;
-                } else {
-                    *self.counts.entry(counter).or_default() += by;
-                }
-            }
-            Write::Refer(id, size, by) => {
-                if let Some(Some(Row::SliceRef(_, _, refs))) = self.pending_mut(&Key::SliceRef(id, size)) {
-                    *refs += by;
-                } else {
-                    *self.refers.entry((id, size)).or_default() += by;
-                }
-            }
-            Write::Link(ino, parent, by) => {
-                if let Some(Some(Row::Parents(_, _, count))) = self.pending_mut(&Key::Parents(ino, parent)) {
-                    *count += by;
-                } else {
-                    *self.links.entry((ino, parent)).or_default() += by;
-                }
-            }
-            Write::Use(ino, by) => {
-                if let Some(Some(Row::DirStat(_, stat))) = self.pending_mut(&Key::DirStat(ino)) {
-                    *stat = stat.plus(by);
-                } else {
+            Write::Append(ino, index, slices) => match self.pending_mut(Row::Chunk(ino, index, Vec::new())) {
+                Some(Row::Chunk(_, _, records)) => records.extend(slices),
+                _ => self.appends.entry((ino, index)).or_default().extend(slices),
+            },
+            Write::Count(counter, by) => match self.pending_mut(Row::Counter(counter, 0)) {
+                Some(Row::Counter(_, value)) => *value += by,
+                _ => *self.counts.entry(counter).or_default() += by,
+            },
+            Write::Refer(id, size, by) => match self.pending_mut(Row::SliceRef(id, size, 1)) {
+                Some(Row::SliceRef(_, _, refs)) => *refs += by,
+                _ => *self.refers.entry((id, size)).or_default() += by,
+            },
+            Write::Link(ino, parent, by) => match self.pending_mut(Row::Parents(ino, parent, 0)) {
+                Some(Row::Parents(_, _, count)) => *count += by,
+                _ => *self.links.entry((ino, parent)).or_default() += by,
+            },
+            Write::Use(ino, by) => match self.rows.get_mut(&Key::DirStat(ino)).map(Pending::row_mut) {
+                Some(Some(Row::DirStat(_, stat))) => *stat = stat.plus(by),
+                Some(_) => {}
+                None => {
                     let stat = self.uses.entry(ino).or_default();
                     *stat = stat.plus(by);
                 }
-            }
+            },
             Write::Charge(key, space, inodes) => {
-                let charge = self.charges.entry(key).or_default();
-                *charge = (charge.0 + space, charge.1 + inodes);
+                match self.rows.get_mut(&Key::Quota(key)).map(Pending::row_mut) {
+                    Some(Some(Row::Quota(_, quota))) => {
+                        quota.used_space += space;
+                        quota.used_inodes += inodes;
+                    }
+                    Some(_) => {}
+                    None => {
+                        let charge = self.charges.entry(key).or_default();
+                        *charge = (charge.0 + space, charge.1 + inodes);
+                    }
+                }
             }
             Write::Tell(change) => {
                 if !self.tells.contains(&change) {
@@ -245,21 +264,34 @@ impl Overlay {
         }
     }
 
-    fn pending_mut(&mut self, key: &Key) -> Option<Option<&mut Row>> {
-        self.rows.get_mut(key).map(Pending::row_mut)
+    /// The pending record that a write adds to: where the batch removed it, adding begins with `start` again. `None`
+    /// if the batch has not decided about the record.
+    fn pending_mut(&mut self, start: Row) -> Option<&mut Row> {
+        let key = start.key();
+        let cleared = self.in_cleared(&key);
+        let pending = self.rows.get_mut(&key)?;
+        match pending {
+            Pending::Insert(_) | Pending::Put(_) => {}
+            Pending::Gone if !cleared => *pending = Pending::Insert(start),
+            Pending::Gone | Pending::Delete | Pending::Discard => *pending = Pending::Put(start),
+        }
+        pending.row_mut()
     }
 
     /// Drops what would be added to a record that is now replaced or removed: the operation that does so has seen it.
-    fn absorb(&mut self, key: &Key) {
+    /// Whether there was something that makes a record of nothing.
+    fn absorb(&mut self, key: &Key) -> bool {
         match key {
             Key::Node(ino) => drop(self.bumps.remove(ino)),
-            Key::Chunk(ino, index) => drop(self.appends.remove(&(*ino, *index))),
-            Key::Counter(counter) => drop(self.counts.remove(counter)),
-            Key::SliceRef(id, size) => drop(self.refers.remove(&(*id, *size))),
-            Key::Parents(ino, parent) => drop(self.links.remove(&(*ino, *parent))),
+            Key::Chunk(ino, index) => return self.appends.remove(&(*ino, *index)).is_some(),
+            Key::Counter(counter) => return self.counts.remove(counter).is_some(),
+            Key::SliceRef(id, size) => return self.refers.remove(&(*id, *size)).is_some(),
+            Key::Parents(ino, parent) => return self.links.remove(&(*ino, *parent)).is_some(),
             Key::DirStat(ino) => drop(self.uses.remove(ino)),
+            Key::Quota(key) => drop(self.charges.remove(key)),
             _ => {}
         }
+        false
     }
 
     fn clear(&mut self, list: List) {
@@ -314,3 +346,6 @@ const LOWEST: crate::schema::LockOwner = crate::schema::LockOwner { sid: 0, owne
 fn next(ino: Ino) -> Ino {
     Ino(ino.0 + 1)
 }
+
+#[cfg(test)]
+mod tests;

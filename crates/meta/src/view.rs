@@ -225,6 +225,9 @@ impl<'a> View<'a> {
         if let Some(pending) = self.batch.overlay.get(key) {
             return Ok(pending.row().cloned());
         }
+        if self.batch.overlay.in_cleared(key) {
+            return Ok(self.with_added(key, None));
+        }
         match self.batch.rows.get(key) {
             Some((known, row)) if *known >= hold => {
                 let row = row.clone();
@@ -265,6 +268,15 @@ impl<'a> View<'a> {
                 let stored = if let Some(Row::Parents(_, _, count)) = row { count } else { 0 };
                 let count = stored + overlay.added(key);
                 (count != 0).then_some(Row::Parents(*ino, *parent, count))
+            }
+            (Key::DirStat(ino), Some(Row::DirStat(_, stat))) => {
+                Some(Row::DirStat(*ino, stat.plus(overlay.used(*ino))))
+            }
+            (Key::Quota(key), Some(Row::Quota(_, mut quota))) => {
+                let (space, inodes) = overlay.charged(*key);
+                quota.used_space += space;
+                quota.used_inodes += inodes;
+                Some(Row::Quota(*key, quota))
             }
             (_, row) => row,
         }
@@ -320,7 +332,7 @@ impl<'a> View<'a> {
             }
             self.batch.lists.get(&list).map(|(_, rows)| rows.clone()).unwrap_or_default()
         };
-        rows.retain(|row| overlay.get(&row.key()).is_none());
+        rows.retain(|row| overlay.get(&row.key()).is_none() && !overlay.in_cleared(&row.key()));
         rows.extend(overlay.in_list(&list).filter_map(|(_, pending)| pending.row().cloned()));
         match list {
             List::Parents(ino) => {

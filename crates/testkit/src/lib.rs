@@ -7,3 +7,4 @@
 #![allow(clippy::unwrap_used, reason = "a test tool panics when the test fails")]
 
 pub mod conformance;
+pub mod wrap;

@@ -46,7 +46,9 @@ fn crowd(store: &Store, writes: impl Fn(u64, u64) -> Vec<Write> + Send + Sync + 
         })
     });
     let threads: Vec<_> = threads.collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("a thread failed"));
+    for thread in threads {
+        thread.join().expect("a thread failed");
+    }
 }
 
 /// nlink adds up and the latest time stands.

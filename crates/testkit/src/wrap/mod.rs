@@ -1,0 +1,9 @@
+//! Engines around engines: they count, delay or break what passes through, and change nothing else.
+
+mod counting;
+mod delayed;
+mod faulty;
+
+pub use counting::{Counting, Trips};
+pub use delayed::{Delayed, Delays};
+pub use faulty::{Chances, Faulty, Injected};

@@ -7,6 +7,7 @@
 //! ones, and all that wait for a disk to confirm, run on the runtime's blocking threads if there is a runtime.
 
 use std::{
+    collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     ops::Range,
@@ -31,6 +32,8 @@ use crate::{
 
 /// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
 const TEMPORARY_BASE: usize = 200;
+/// Directories remembered as durable; those forgotten cost a few more syncs.
+const SETTLED: usize = 10_000;
 
 /// Objects as files. Cloning is cheap; all clones are the same store.
 #[derive(Clone, Debug)]
@@ -41,6 +44,8 @@ struct Inner {
     root: String,
     sync: bool,
     names: Mutex<Rng>,
+    /// Directories whose own names are known to be durable.
+    settled: Mutex<HashSet<PathBuf>>,
 }
 
 impl FileStore {
@@ -58,7 +63,7 @@ impl FileStore {
                     .into(),
             });
         }
-        Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()) })))
+        Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()), settled: Mutex::default() })))
     }
 }
 
@@ -173,7 +178,7 @@ impl Inner {
         let temporary = directory.join(self.temporary_name(&path));
         let file = match create(&temporary) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.make_directory(directory)?;
+                fs::create_dir_all(directory)?;
                 create(&temporary)
             }
             other => other,
@@ -184,7 +189,7 @@ impl Inner {
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
-        if self.sync { File::open(directory)?.sync_all() } else { Ok(()) }
+        if self.sync { self.settle(directory) } else { Ok(()) }
     }
 
     fn fill(&self, mut file: File, data: &[u8]) -> io::Result<()> {
@@ -192,21 +197,25 @@ impl Inner {
         if self.sync { file.sync_data() } else { Ok(()) }
     }
 
-    /// Makes `directory` and its parents, each one's name durable in the one above it if that was asked for.
-    fn make_directory(&self, directory: &Path) -> io::Result<()> {
-        if !self.sync {
-            return fs::create_dir_all(directory);
+    /// Makes the names in `directory` durable, and its own in its parents, whoever made them.
+    fn settle(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()?;
+        if self.settled.lock().contains(directory) {
+            return Ok(());
         }
-        let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
-        for path in missing.into_iter().rev() {
-            match fs::create_dir(path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            if let Some(parent) = path.parent() {
-                File::open(parent)?.sync_all()?;
+        let root = Path::new(&self.root);
+        for parent in directory.ancestors().skip(1) {
+            let synced = File::open(parent).and_then(|parent| parent.sync_all());
+            // Above the bucket there may be directories that only others may open.
+            if parent.starts_with(root) {
+                synced?;
             }
         }
+        let mut settled = self.settled.lock();
+        if settled.len() >= SETTLED {
+            settled.clear();
+        }
+        settled.insert(directory.to_owned());
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! What must stay true: bytes are handed on only if they are as many as the server announced and the caller wanted,
 //! and a failure is told by who must act: the key's absence, the user's configuration, or the server's state.
 
-use std::{error::Error, ops::Range, time::Duration};
+use std::{error::Error, fmt, ops::Range, time::Duration};
 
 use bytes::Bytes;
 use futures::{
@@ -31,12 +31,18 @@ const PAGE_TRIES: usize = 5;
 const WORDS: usize = 300;
 
 /// A bucket behind a server.
-#[derive(Debug)]
 pub(crate) struct Remote {
     operator: Operator,
     /// The same with retries below the page cursor.
     listing: Operator,
     name: String,
+}
+
+impl fmt::Debug for Remote {
+    /// The name alone: what lies below holds the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({})", self.name)
+    }
 }
 
 impl Remote {

@@ -69,11 +69,11 @@ fn reads_an_encrypted_volume() {
 fn what_is_sealed_opens_and_no_bit_may_change() {
     for cipher in [DataCipher::Aes256Gcm, DataCipher::ChaCha20Poly1305] {
         let cipher = ObjectCipher::new(plain_key(), cipher);
-        for plain in [&b""[..], b"x", &[7; 100_000]] {
-            let sealed = cipher.seal(plain).unwrap();
+        for plain in [vec![], vec![1], vec![7; 100_000]] {
+            let sealed = cipher.seal(&plain).unwrap();
             assert_eq!(sealed.len(), 3 + 256 + 12 + plain.len() + 16);
             assert_eq!(sealed[..3], [1, 0, 12]);
-            assert_ne!(sealed, cipher.seal(plain).unwrap(), "a fresh key each time");
+            assert_ne!(sealed, cipher.seal(&plain).unwrap(), "a fresh key each time");
             assert_eq!(cipher.open(sealed.clone()).unwrap(), plain);
             // Also when somebody else still holds the bytes, which stay as they were.
             assert_eq!(cipher.open(sealed.clone()).unwrap(), plain);

@@ -143,3 +143,82 @@ impl ObjectStore for Retry {
         .boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures::future;
+
+    use super::*;
+    use crate::mem::MemStore;
+
+    const HOPELESS: u32 = u32::MAX;
+
+    fn policy() -> RetryPolicy {
+        RetryPolicy::default()
+    }
+
+    fn unavailable() -> ObjectError {
+        ObjectError::Unavailable {
+            action: "read",
+            key: "k".into(),
+            store: "mem://".into(),
+            reason: "busy".into(),
+        }
+    }
+
+    /// Asks for something that fails `failures` times; gives the result, the tries, and the time they took.
+    async fn ask(
+        policy: RetryPolicy,
+        failures: u32,
+        error: ObjectError,
+    ) -> (Result<(), ObjectError>, u32, Duration) {
+        let retry = Retry::new(Arc::new(MemStore::new()), policy);
+        let tries = AtomicU32::new(0);
+        let started = Instant::now();
+        let result = retry.patiently("read", "k", Duration::from_mins(1), || {
+            let failing = tries.fetch_add(1, Ordering::Relaxed) < failures;
+            future::ready(if failing { Err(error.clone()) } else { Ok(()) })
+        });
+        (result.await, tries.load(Ordering::Relaxed), started.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_longer_each_time_and_gives_up_in_time() {
+        let (result, tries, took) = ask(policy(), 4, unavailable()).await;
+        result.unwrap();
+        assert_eq!(tries, 5);
+        // 100 + 200 + 400 + 800 ms, of which up to half is chance.
+        assert!((740..=1510).contains(&took.as_millis()), "{took:?}");
+
+        let (result, tries, took) = ask(policy(), HOPELESS, unavailable()).await;
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("busy (gave up after"), "{text}");
+        assert!(took <= policy().give_up && took + policy().max_pause >= policy().give_up, "{took:?}");
+        assert!((30..=70).contains(&tries), "{tries}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asks_as_often_as_it_is_told() {
+        let thrice = RetryPolicy { attempts: 3, ..policy() };
+        let (result, tries, _) = ask(thrice, HOPELESS, unavailable()).await;
+        assert!(result.is_err());
+        assert_eq!(tries, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_so_is_not_asked_again() {
+        let (key, store, reason) = ("k".to_owned(), "mem://".to_owned(), "so it is".to_owned());
+        let lasting = [
+            ObjectError::NotFound { key: key.clone(), store: store.clone() },
+            ObjectError::Corrupt { key, store: store.clone(), reason: reason.clone() },
+            ObjectError::Config { store, reason },
+        ];
+        for error in lasting {
+            let (result, tries, took) = ask(policy(), HOPELESS, error.clone()).await;
+            assert_eq!(result.unwrap_err().to_string(), error.to_string());
+            assert_eq!((tries, took), (1, Duration::ZERO));
+        }
+    }
+}

@@ -151,14 +151,14 @@ async fn proxy(mut client: TcpStream, server: SocketAddr, shared: &Shared) -> st
             client.write_all(answer.as_bytes()).await?;
             return client.shutdown().await;
         }
-        Some(Fault::Refuse) => return reset(client),
+        Some(Fault::Refuse) => return reset(&client),
         Some(Fault::Stall) => std::future::pending().await,
         _ => {}
     }
     let whole = forward(&request, server).await?;
     let (head, body) = whole.split_at(head_length(&whole).unwrap_or(whole.len()));
     match fault {
-        Some(Fault::LoseAnswer) => return reset(client),
+        Some(Fault::LoseAnswer) => return reset(&client),
         Some(Fault::Truncate) => {
             client.write_all(head).await?;
             client.write_all(&body[..body.len() / 2]).await?;
@@ -184,7 +184,7 @@ async fn answer(mut client: TcpStream, status: &str, body: &str) -> std::io::Res
 }
 
 /// Ends a connection so that the other side gets an error.
-fn reset(client: TcpStream) -> std::io::Result<()> {
+fn reset(client: &TcpStream) -> std::io::Result<()> {
     client.set_zero_linger()
 }
 

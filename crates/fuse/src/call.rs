@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn call(sink: &Arc<Sink>, unique: u64, opcode: u32) -> Arc<Call> {
-        let header = InHeader { unique, opcode, ..InHeader::default() };
+        let header = InHeader { opcode, unique, ..InHeader::default() };
         Call::begin(Arc::clone(sink) as Arc<dyn Channel>, &header)
     }
 

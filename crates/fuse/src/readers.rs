@@ -55,6 +55,10 @@ struct Parked {
 /// Requests that may be set aside; each is up to the largest WRITE, so this is a bound on memory, too.
 const PARKED_MAX: usize = 64;
 
+/// Readers that may wait beyond those wanted, so that a load which changes from moment to moment does not start and end
+/// threads all the time.
+const SURPLUS: usize = 4;
+
 #[derive(Default)]
 struct State {
     threads: usize,
@@ -87,10 +91,9 @@ impl Readers {
         })
     }
 
-    pub(crate) fn start(self: &Arc<Self>) {
-        for _ in 0..self.idle_max {
-            self.add();
-        }
+    /// Starts the first readers; `false` if not even one can be.
+    pub(crate) fn start(self: &Arc<Self>) -> bool {
+        (0..self.idle_max).filter(|_| self.add()).count() > 0
     }
 
     /// Starts a reader; `false` if there are as many as may be.
@@ -147,7 +150,7 @@ impl Readers {
             if !self.handle(device, &buffer[..size], last) {
                 return;
             }
-            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
+            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max + SURPLUS {
                 self.retire();
                 return;
             }

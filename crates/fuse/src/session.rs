@@ -96,7 +96,9 @@ impl Session {
             Some(deadline) => Some(watch(&self.calls, &self.readers, deadline, ended).map_err(serve)?),
             None => None,
         };
-        self.readers.start();
+        if !self.readers.start() {
+            return Err(serve(io::ErrorKind::OutOfMemory.into()));
+        }
         self.readers.wait_gone(None);
         self.mount.set_gone();
         self.calls.interrupt_all();
@@ -222,8 +224,11 @@ impl SessionHandle {
     pub fn shutdown(&self, grace: Duration) -> Result<(), MountError> {
         match self.unmount() {
             Err(MountError::Busy(_)) => mount::unmount(&self.mountpoint, true)?,
-            other => return other,
+            // Somebody else was faster.
+            Err(_) if self.is_gone() => {}
+            other => other?,
         }
+        // Another mount name space may still have it, too.
         if !self.readers.wait_gone(Some(Instant::now() + grace)) {
             self.abort().map_err(|why| MountError::Unmount(self.mountpoint.clone(), why))?;
         }

@@ -6,7 +6,10 @@ mod rig;
 use std::{
     fs::{self, File},
     io::{Read, Seek, SeekFrom, Write},
-    os::unix::fs::{FileExt, MetadataExt, symlink},
+    os::unix::{
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+        process::CommandExt,
+    },
     process::Command,
     time::Duration,
 };
@@ -15,6 +18,9 @@ use memfs::{Behaviour, MemFs, Op};
 use rig::{Mounted, no_fuse, reap, until};
 use rustix::fs::{FlockOperation, IFlags, XattrFlags};
 use sluice_fuse::{Config, Features, OpenFlags, ROOT};
+
+/// How often something is done that is counted.
+const N: u64 = 10;
 
 fn quick() -> Config {
     Config { features: Features::DEFAULT.with(Features::HANDLE_KILLPRIV_V2), ..Config::default() }
@@ -34,7 +40,7 @@ fn everyday_work() {
     }
     let m = Mounted::new(Behaviour::default(), quick());
     fs::create_dir(m.path("d")).expect("mkdir");
-    let data: Vec<u8> = (0..3_500_000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3_500_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
     fs::write(m.path("d/big"), &data).expect("write");
     assert_eq!(m.fs.counts.of(Op::Write), 4, "1 MiB each");
     m.handle
@@ -121,14 +127,13 @@ fn request_counts() {
     if no_fuse() {
         return;
     }
-    const N: u64 = 10;
     let zero = Behaviour { attr_ttl: Duration::ZERO, ..Behaviour::default() };
     let m = Mounted::new(zero, quick());
     let path = m.path("f");
     fs::write(&path, b"x").expect("write");
     let fs = &*m.fs;
     let times = |work: &dyn Fn()| (0..N).for_each(|_| work());
-    let stat = || drop(std::fs::metadata(&path).expect("stat"));
+    let stat = || assert!(path.exists());
     stat();
     assert_eq!(count(fs, Op::Getattr, || times(&stat)), N, "stat: one GETATTR");
     assert_eq!(count(fs, Op::Lookup, || times(&stat)), 0, "stat: no LOOKUP while the name holds");
@@ -153,7 +158,6 @@ fn changes_cost_one_getattr_of_the_parent() {
     if no_fuse() {
         return;
     }
-    const N: u64 = 10;
     let m = Mounted::new(Behaviour::default(), quick());
     let fs = &*m.fs;
     let make = || (0..N).for_each(|i| drop(File::create(m.path(&format!("f{i}"))).expect("create")));
@@ -168,6 +172,23 @@ fn changes_cost_one_getattr_of_the_parent() {
     assert_eq!(count(fs, Op::Unlink, remove), N);
     assert!((N - 1..=N).contains(&(fs.counts.of(Op::Getattr) - getattrs)));
     until("removed inodes are forgotten", || fs.counts.of(Op::Forget) >= N);
+}
+
+#[test]
+fn what_is_cached_stays_closed_to_others() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(Behaviour::default(), quick());
+    fs::create_dir(m.path("private")).expect("mkdir");
+    fs::write(m.path("private/f"), b"secret").expect("write");
+    let as_nobody =
+        || Command::new("cat").arg(m.path("private/f")).uid(65534).gid(65534).output().expect("cat");
+    assert!(as_nobody().status.success(), "0755: open to all");
+    fs::set_permissions(m.path("private"), fs::Permissions::from_mode(0o700)).expect("chmod");
+    assert_eq!(fs::read(m.path("private/f")).expect("read"), b"secret");
+    let refused = as_nobody();
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
 }
 
 #[test]

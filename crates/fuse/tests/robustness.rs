@@ -22,6 +22,9 @@ use memfs::{Behaviour, MemFs, Op};
 use rig::{LONG, Mounted, is_mounted, join, no_fuse, reap, start_part, until};
 use sluice_fuse::{Config, MountError, MountOptions, Session, clear_dead};
 
+/// A user who may nothing.
+const NOBODY: u32 = 65534;
+
 /// Nothing is cached, every stat is a request.
 fn uncached() -> Behaviour {
     Behaviour { attr_ttl: Duration::ZERO, ..Behaviour::default() }
@@ -355,11 +358,12 @@ fn users_mount_through_fusermount3() {
         return;
     }
     let _open = OpenToAll::new();
-    const NOBODY: u32 = 65534;
     let dir = tempfile::tempdir().expect("directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
     let (program, at) = (dir.path().join("program"), dir.path().join("mnt"));
-    fs::copy(env::current_exe().expect("program"), &program).expect("copy");
+    // Not by this process: another thread might fork while it is open for writing.
+    let copy = Command::new("cp").arg(env::current_exe().expect("program")).arg(&program).status();
+    assert!(copy.expect("cp").success());
     fs::create_dir(&at).expect("mkdir");
     chown(&at, Some(NOBODY), Some(NOBODY)).expect("chown");
     let as_nobody = |role| {

@@ -77,7 +77,8 @@ impl Mounted {
         let fs = MemFs::new(behaviour);
         let dir = tempfile::tempdir().expect("directory");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
-        let options = MountOptions::new("memory", "memfs");
+        let mut options = MountOptions::new("memory", "memfs");
+        options.apply("allow_other").expect("options");
         let served = Arc::clone(&fs) as Arc<dyn FileSystem>;
         let session = Session::mount(served, dir.path(), &options, config).expect("mount");
         let handle = session.handle();

@@ -1,0 +1,140 @@
+//! Measures the engine: `cargo run --release -p sluice-meta-sql --example rate -- [directory] [files] [per commit]`.
+//!
+//! A file is an entry, a node and its share in the bump of the directory; a commit also takes a step.
+
+#![allow(clippy::unwrap_used, reason = "a measurement that fails has nothing to say")]
+
+use std::time::Instant;
+
+use sluice_meta::{
+    engine::{Commit, Engine, Expect, Hold, Read, Scan, Step, Write},
+    schema::{Entry, Key, Row},
+};
+use sluice_meta_sql::SqliteEngine;
+use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let base = args.next().unwrap_or_else(|| std::env::temp_dir().display().to_string());
+    let files: u64 = args.next().map_or(200_000, |n| n.parse().unwrap());
+    let per_commit: u64 = args.next().map_or(100, |n| n.parse().unwrap());
+    let dir = tempfile::tempdir_in(base).unwrap();
+    let engine =
+        SqliteEngine::open(&format!("sqlite3://{}", dir.path().join("volume.db").display())).unwrap();
+    engine.prepare().unwrap();
+    let root = Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time::default());
+    let start = [Row::Node(Ino(1), root), Row::Writer(1, 0, 0)].map(Write::Insert).to_vec();
+    engine.begin(0).unwrap().commit(&Commit { writes: start, ..Commit::default() }).unwrap();
+
+    let mut rates = Rates { engine: &engine, files, per_commit, n: 0 };
+    rates.measure("create", true, |ino, writes| {
+        let attr =
+            Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time { sec: 1_700_000_000, nsec: ino as u32 });
+        writes.push(Write::Insert(Row::Node(Ino(ino), attr)));
+        writes.push(Write::Insert(Row::Entry(
+            Ino(1),
+            name(ino),
+            Entry { kind: FileType::File, ino: Ino(ino) },
+        )));
+    });
+    rates.measure("write (chunk, reference, node)", false, |ino, writes| {
+        let attr =
+            Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time { sec: 1_700_000_001, nsec: ino as u32 });
+        writes.push(Write::Put(Row::Node(Ino(ino), Attr { length: 4096, ..attr })));
+        writes.push(Write::Insert(Row::SliceRef(ino, 4096, 1)));
+        writes.push(Write::Append(Ino(ino), 0, vec![Slice::whole(0, ino, 4096)]));
+    });
+    rates.lookups();
+    rates.pages();
+    rates.measure("unlink (entry, node, chunks)", false, |ino, writes| {
+        writes.push(Write::Delete(Key::Node(Ino(ino))));
+        writes.push(Write::Delete(Key::Entry(Ino(1), name(ino))));
+        writes.push(Write::Clear(sluice_meta::engine::List::Chunks(Ino(ino), 0, u32::MAX)));
+    });
+}
+
+fn name(ino: u64) -> Name {
+    Name::stored(format!("file.mdtest.{:08}", ino.wrapping_mul(7919) % 100_000_000).as_bytes())
+}
+
+struct Rates<'e> {
+    engine: &'e SqliteEngine,
+    files: u64,
+    per_commit: u64,
+    n: u64,
+}
+
+impl Rates<'_> {
+    fn measure(&mut self, what: &str, absent: bool, of_file: impl Fn(u64, &mut Vec<Write>)) {
+        let since = Instant::now();
+        let mut slowest = std::time::Duration::ZERO;
+        let mut ino = 2;
+        while ino < self.files + 2 {
+            let mut commit = Commit { step: Some(self.step()), ..Commit::default() };
+            let mut reads = vec![Read::Get(Key::Node(Ino(1)), Hold::Guard)];
+            for ino in ino..ino + self.per_commit {
+                of_file(ino, &mut commit.writes);
+                let key = Key::Entry(Ino(1), name(ino));
+                reads.push(Read::Get(key.clone(), Hold::Lock));
+                if absent {
+                    commit.expects.push(Expect::Absent(key));
+                }
+            }
+            let time = Some(Time { sec: 1_700_000_000, nsec: ino as u32 });
+            commit.writes.push(Write::Bump { ino: Ino(1), nlink: 0, time });
+            // As the overlay hands them over.
+            commit.writes.sort_by_key(|write| match write {
+                Write::Insert(row) | Write::Put(row) => (0, Some(row.key())),
+                Write::Delete(key) => (0, Some(key.clone())),
+                _ => (1, None),
+            });
+            let begun = Instant::now();
+            let mut txn = self.engine.begin(0).unwrap();
+            txn.read(&reads).unwrap();
+            txn.commit(&commit).unwrap();
+            slowest = slowest.max(begun.elapsed());
+            ino += self.per_commit;
+        }
+        self.print(what, self.files, since, Some(slowest));
+    }
+
+    fn step(&mut self) -> Step {
+        self.n += 1;
+        Step { writer: 1, lane: 0, from: self.n - 1, to: self.n }
+    }
+
+    fn lookups(&self) {
+        let since = Instant::now();
+        for ino in 2..self.files + 2 {
+            self.engine.read(&[Read::Follow(Ino(1), name(ino), Hold::None)]).unwrap();
+        }
+        self.print("lookup, one a trip", self.files, since, None);
+        let since = Instant::now();
+        let reads: Vec<Read> =
+            (2..self.files + 2).map(|ino| Read::Follow(Ino(1), name(ino), Hold::None)).collect();
+        reads.chunks(100).for_each(|reads| drop(self.engine.read(reads).unwrap()));
+        self.print("lookup, 100 a trip", self.files, since, None);
+    }
+
+    fn pages(&self) {
+        let since = Instant::now();
+        let (mut from, mut rows) = (None, 0);
+        loop {
+            let page =
+                self.engine.scan(Scan::Entries { dir: Ino(1), nodes: true }, from.as_ref(), 1000).unwrap();
+            rows += page.rows.len() as u64;
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        self.print("readdirplus", rows / 2, since, None);
+    }
+
+    fn print(&self, what: &str, count: u64, since: Instant, slowest: Option<std::time::Duration>) {
+        let rate = count as f64 / since.elapsed().as_secs_f64();
+        let slowest =
+            slowest.map_or(String::new(), |s| format!(", slowest commit {:.1} ms", s.as_secs_f64() * 1e3));
+        println!("{what:32} {rate:10.0} a second ({} a commit{slowest})", self.per_commit);
+    }
+}

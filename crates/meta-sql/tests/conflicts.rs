@@ -1,0 +1,167 @@
+//! A commit is all or nothing, and says whose fault it was.
+
+mod support;
+
+use sluice_meta::{
+    engine::{Commit, Engine, EngineError, Expect, Hold, List, Read, Step, Write},
+    schema::{Counter, Entry, FlockKind, Key, LockOwner, Row},
+};
+use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
+use support::{commit, conflict, fresh, get};
+
+fn attr() -> Attr {
+    Attr::new(FileType::Dir, 0o755, 1, 2, Ino(1), Time { sec: 1_700_000_000, nsec: 5 })
+}
+
+fn node(ino: u64) -> Row {
+    Row::Node(Ino(ino), attr())
+}
+
+fn entry(name: &str) -> Row {
+    Row::Entry(Ino(1), Name::stored(name.as_bytes()), Entry { kind: FileType::Dir, ino: Ino(5) })
+}
+
+/// A write whose trace shows whether the commit happened.
+fn trace() -> Write {
+    Write::Count(Counter::NextTrash, 1)
+}
+
+const TRACE: Key = Key::Counter(Counter::NextTrash);
+
+#[test]
+fn a_failed_precondition_is_a_conflict_that_leaves_no_trace() {
+    let (_dir, engine) = fresh();
+    let old = [
+        node(5),
+        entry("old"),
+        Row::SliceRef(3, 10, 1),
+        Row::Chunk(Ino(5), 0, vec![]),
+        Row::Sustained(1, Ino(5)),
+    ];
+    commit(&engine, old.iter().cloned().map(Write::Insert).collect()).expect("insert");
+    for row in old {
+        let key = row.key();
+        assert_eq!(conflict(commit(&engine, vec![trace(), Write::Insert(row)])), [key]);
+    }
+    // Among many, one at a time and in bulk, the culprit is named.
+    for at in [0, 15, 17] {
+        let mut many: Vec<Write> = (100..118).map(|ino| Write::Insert(node(ino))).collect();
+        many[at] = Write::Insert(node(5));
+        many.push(trace());
+        assert_eq!(conflict(commit(&engine, many)), [Key::Node(Ino(5))]);
+    }
+    // The table knows a slice only by its id.
+    assert_eq!(
+        conflict(commit(&engine, vec![Write::Insert(Row::SliceRef(3, 11, 1)), trace()])),
+        [Key::SliceRef(3, 11)]
+    );
+    let gone = [node(6).key(), entry("new").key(), Key::SliceRef(3, 11), Key::Session(1), Key::Writer(1, 0)];
+    for key in gone {
+        assert_eq!(conflict(commit(&engine, vec![trace(), Write::Delete(key.clone())])), [key]);
+    }
+    for time in [None, Some(Time { sec: 1, nsec: 0 })] {
+        let bump = Write::Bump { ino: Ino(6), nlink: 1, time };
+        assert_eq!(conflict(commit(&engine, vec![trace(), bump])), [Key::Node(Ino(6))]);
+    }
+    assert_eq!(get(&engine, TRACE), None);
+    commit(&engine, vec![trace()]).expect("the engine goes on");
+    assert_eq!(get(&engine, TRACE), Some(Row::Counter(Counter::NextTrash, 1)));
+}
+
+#[test]
+fn a_step_is_taken_once() {
+    let (_dir, engine) = fresh();
+    let step = |from, to| Step { writer: 7, lane: 0, from, to };
+    let take = |step| {
+        engine.begin(0)?.commit(&Commit { step: Some(step), writes: vec![trace()], ..Commit::default() })
+    };
+    assert_eq!(conflict(take(step(0, 1))), [Key::Writer(7, 0)], "not registered");
+    commit(&engine, vec![Write::Insert(Row::Writer(7, 0, 0))]).expect("register");
+    take(step(0, 1)).expect("the first");
+    assert_eq!(conflict(take(step(0, 1))), [Key::Writer(7, 0)], "a late twin");
+    take(step(1, 5)).expect("a leap");
+    assert_eq!(get(&engine, Key::Writer(7, 0)), Some(Row::Writer(7, 0, 5)));
+    assert_eq!(get(&engine, TRACE), Some(Row::Counter(Counter::NextTrash, 2)));
+}
+
+#[test]
+fn expectations_that_were_not_read_are_looked_up() {
+    let (_dir, engine) = fresh();
+    let lock = Row::Flock(Ino(5), LockOwner { sid: 1, owner: 2 }, FlockKind::Read);
+    let old = [node(1), node(5), entry("a"), entry("b"), lock.clone()];
+    commit(&engine, old.map(Write::Insert).to_vec()).expect("insert");
+    let later = |attr: Attr| Attr { mtime: attr.mtime.next(), nlink: 9, ..attr };
+    let stale = Row::Node(Ino(5), later(attr()));
+    let other = Row::Node(Ino(5), Attr { mode: 0o700, ..attr() });
+    let flocks = List::Flocks(Ino(5));
+    let holding = [
+        Expect::Row(node(5), Hold::Lock),
+        Expect::Row(stale.clone(), Hold::Guard),
+        Expect::Row(other.clone(), Hold::None),
+        Expect::Absent(entry("c").key()),
+        Expect::Vacant(Ino(5)),
+        Expect::Same(flocks, vec![lock]),
+    ];
+    for expect in holding {
+        let done = engine
+            .begin(0)
+            .expect("begin")
+            .commit(&Commit { expects: vec![expect.clone()], ..Commit::default() });
+        assert!(done.is_ok(), "{expect:?}: {done:?}");
+    }
+    let broken = [
+        Expect::Row(stale, Hold::Lock),
+        Expect::Row(other, Hold::Guard),
+        Expect::Row(node(6), Hold::Guard),
+        Expect::Absent(entry("a").key()),
+        Expect::Vacant(Ino(1)),
+        Expect::Same(flocks, vec![]),
+    ];
+    for expect in broken {
+        let wish = Commit { expects: vec![expect.clone()], writes: vec![trace()], step: None };
+        assert_eq!(conflict(engine.begin(0).expect("begin").commit(&wish)), [expect.key()]);
+    }
+    // Also after something else was read in the same transaction.
+    let mut txn = engine.begin(0).expect("begin");
+    txn.read(&[Read::Get(Key::Node(Ino(1)), Hold::Guard)]).expect("read");
+    let wish = Commit { expects: vec![Expect::Absent(Key::Node(Ino(5)))], writes: vec![trace()], step: None };
+    assert_eq!(conflict(txn.commit(&wish)), [Key::Node(Ino(5))]);
+    assert_eq!(get(&engine, TRACE), None);
+    // A directory is vacant if the commit itself removes what is in it.
+    let leave = |name: &str| Write::Delete(entry(name).key());
+    let vacant = |writes| Commit { expects: vec![Expect::Vacant(Ino(1))], writes, step: None };
+    assert_eq!(
+        conflict(engine.begin(0).expect("begin").commit(&vacant(vec![leave("a")]))),
+        [Key::Node(Ino(1))]
+    );
+    engine.begin(0).expect("begin").commit(&vacant(vec![leave("a"), leave("b")])).expect("vacant");
+}
+
+#[test]
+fn a_transaction_that_is_dropped_never_happened() {
+    let (_dir, engine) = fresh();
+    let mut txn = engine.begin(0).expect("begin");
+    txn.read(&[Read::Get(TRACE, Hold::Lock)]).expect("read");
+    drop(txn);
+    commit(&engine, vec![trace()]).expect("the lock is free again");
+}
+
+#[test]
+fn a_damaged_row_is_named() {
+    let (dir, engine) = fresh();
+    let rows = [node(5), entry("a"), Row::Chunk(Ino(5), 3, vec![Slice::whole(0, 1, 1)])];
+    commit(&engine, rows.clone().map(Write::Insert).to_vec()).expect("insert");
+    let hand = rusqlite::Connection::open(dir.path().join("volume.db")).expect("open");
+    hand.execute_batch(
+        "UPDATE jfs_node SET type=9; UPDATE jfs_edge SET type=0; UPDATE jfs_chunk SET slices=x'00112233'",
+    )
+    .expect("damage");
+    let names = ["jfs_node 5", "jfs_edge 1 a", "jfs_chunk 5 3"];
+    for (row, name) in rows.iter().zip(names) {
+        match engine.read(&[Read::Get(row.key(), Hold::None)]) {
+            Err(EngineError::Corrupt { record, .. }) => assert_eq!(record, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert!(engine.read(&[Read::Get(Key::Session(1), Hold::None)]).is_ok(), "the rest stays readable");
+}

@@ -149,6 +149,23 @@ impl BlockStore {
             || self.flights.find(key).is_some()
     }
 
+    /// Makes sure that a local file has `key`. Blocks; must not be called from the runtime's own threads.
+    pub(crate) fn warm(self: &Arc<Self>, key: BlockKey) -> Result<bool, ObjectError> {
+        let Some(disk) = &self.disk else { return Ok(false) };
+        if disk.contains(key) {
+            return Ok(true);
+        }
+        let whole = self.read(key, 0..key.size)?;
+        disk.keep(key, &whole);
+        Ok(disk.contains(key))
+    }
+
+    /// Whether a local file has `key`.
+    pub(crate) fn is_local(&self, key: BlockKey) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.contains(key))
+            || self.disk.as_ref().is_some_and(|disk| disk.contains(key))
+    }
+
     /// Starts to fetch `key` into the caches, unless it is there or memory is short.
     pub(crate) fn prefetch(self: &Arc<Self>, key: BlockKey) {
         let crowded = self.budget.used() * 5 > self.budget.limit() * 4;
@@ -177,18 +194,17 @@ impl BlockStore {
     async fn lead(self: Arc<Self>, leader: Leader) -> Result<Bytes, ObjectError> {
         let key = leader.key();
         // Between the caller's look and its seat another flight may have landed.
-        let fetched = match self.memory.get(&key) {
-            Some(whole) => Ok(whole),
-            None => {
-                let charge = self.budget.charge(u64::from(key.size));
-                let fetched = self.fetch(key, None).await;
-                drop(charge);
-                if let Ok(whole) = &fetched {
-                    self.remember(key, whole);
-                    self.offer(key, whole);
-                }
-                fetched
+        let fetched = if let Some(whole) = self.memory.get(&key) {
+            Ok(whole)
+        } else {
+            let charge = self.budget.charge(u64::from(key.size));
+            let fetched = self.fetch(key, None).await;
+            drop(charge);
+            if let Ok(whole) = &fetched {
+                self.remember(key, whole);
+                self.offer(key, whole);
             }
+            fetched
         };
         leader.land(fetched.clone());
         fetched

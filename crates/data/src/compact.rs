@@ -234,7 +234,9 @@ impl Compactor {
             return Ok(out.remove(0));
         }
         let mut joined = BytesMut::with_capacity((to - from) as usize);
-        out.iter().for_each(|piece| joined.extend_from_slice(piece));
+        for piece in &out {
+            joined.extend_from_slice(piece);
+        }
         Ok(joined.freeze())
     }
 

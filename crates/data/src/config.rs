@@ -60,7 +60,7 @@ impl Default for DataConfig {
             max_uploads: 20,
             max_downloads: 200,
             max_deletes: 10,
-            give_up: Duration::from_secs(300),
+            give_up: Duration::from_mins(5),
             flush_age: Duration::from_secs(5),
             flush_idle: Duration::from_secs(1),
             auto_compact: true,

@@ -33,7 +33,7 @@ use crate::{
 /// How long a block that could not be uploaded rests before the next try.
 const REST: Duration = Duration::from_secs(5);
 /// Age from which on a half-written file is nobody's.
-const STALE: Duration = Duration::from_secs(60);
+const STALE: Duration = Duration::from_mins(1);
 /// Ending of a staged file that cannot be right.
 const DAMAGED: &str = ".damaged";
 
@@ -365,4 +365,33 @@ fn sync_dirs<'a>(dirs: impl Iterator<Item = &'a Path>) -> io::Result<()> {
         File::open(dir)?.sync_all()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::CacheConfig;
+
+    #[test]
+    fn a_sync_covers_all_that_was_staged_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache =
+            CacheConfig { dirs: vec![dir.path().into()], free_space_ratio: 0.0, ..CacheConfig::default() };
+        let writeback = Some(WritebackConfig { threshold: 100, ..WritebackConfig::default() });
+        let config = DataConfig { cache, writeback, ..DataConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let staging = Staging::open(&config, layout, None, Arc::default()).unwrap().unwrap();
+        let key = |id, size| BlockKey { id, index: 0, size };
+        assert!(staging.stage(key(1, 3), &Bytes::from_static(b"abc")));
+        assert!(staging.stage(key(2_000_000, 3), &Bytes::from_static(b"def")));
+        assert!(!staging.stage(key(3, 100), &Bytes::from_static(&[0; 100])), "large ones go up directly");
+        assert_eq!(staging.state.lock().unsynced.len(), 2);
+        staging.sync().unwrap();
+        assert!(staging.state.lock().unsynced.is_empty());
+        assert_eq!(staging.read(key(1, 3), &(1..3)).unwrap(), "bc");
+        staging.remove(key(1, 3));
+        assert!(staging.read(key(1, 3), &(0..3)).is_none());
+        let again = Staging::open(&config, layout, None, Arc::default()).unwrap().unwrap();
+        assert!(again.contains(key(2_000_000, 3)) && !again.contains(key(1, 3)));
+    }
 }

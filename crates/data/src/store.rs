@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sluice_object::{ObjectError, ObjectStore};
-use sluice_types::{FsResult, Ino};
+use sluice_types::{FsResult, Ino, Slice};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
@@ -139,6 +139,28 @@ impl DataStore {
     /// Compacts one chunk. Answers whether its records changed.
     pub fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
         self.write.compactor.compact(ino, index)
+    }
+
+    /// Fetches what `record` shows into the local cache files. Answers the bytes that are there now.
+    pub fn warm(&self, record: Slice) -> Result<u64, ObjectError> {
+        let mut bytes = 0;
+        for part in self.blocks.layout.parts(record) {
+            if self.blocks.warm(part.block)? {
+                bytes += u64::from(part.len);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of what `record` shows that local files have.
+    pub fn cached(&self, record: Slice) -> u64 {
+        let parts = self.blocks.layout.parts(record);
+        parts.filter(|part| self.blocks.is_local(part.block)).map(|part| u64::from(part.len)).sum()
+    }
+
+    /// Drops the blocks of what `record` shows from the caches. Staged ones stay.
+    pub fn evict(&self, record: Slice) {
+        self.blocks.layout.parts(record).for_each(|part| self.blocks.forget(part.block));
     }
 
     /// What was counted since the volume was opened.

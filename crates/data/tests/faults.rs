@@ -1,4 +1,5 @@
 //! What happens when the store, the metadata or the local disk misbehaves.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
@@ -161,7 +162,8 @@ fn memory_stays_within_twice_the_budget_while_the_store_hangs() {
 #[test]
 fn random_small_writes_share_slices_and_objects() {
     let volume = Volume::default();
-    let data = volume.open(&DataConfig { buffer_size: 64 << 20, ..small(1 << 20) });
+    let config = DataConfig { buffer_size: 64 << 20, auto_compact: false, ..small(1 << 20) };
+    let data = volume.open(&config);
     let writer = data.writer(INO);
     let mut rng = Rng::seeded(5);
     for _ in 0..2000 {
@@ -252,7 +254,7 @@ fn staged_blocks_survive_a_crash() {
     volume.store.release();
     let data = volume.open(&written_back(dir.path()));
     assert!(read_all(&data, INO, 0, 30_000, 30_000).unwrap() == content);
-    assert_eq!(data.flush_staging(Duration::from_secs(60)), 0);
+    assert_eq!(data.flush_staging(Duration::from_mins(1)), 0);
     drop(data);
     let elsewhere = volume.open(&small(BLOCK));
     assert!(read_all(&elsewhere, INO, 0, 30_000, 30_000).unwrap() == content);
@@ -279,7 +281,7 @@ fn a_damaged_staged_block_is_set_aside_and_never_uploaded() {
         futures::executor::block_on(sluice_object::ObjectStore::delete(&volume.store, &key)).unwrap();
     }
     let data = volume.open(&written_back(dir.path()));
-    assert_eq!(data.flush_staging(Duration::from_secs(60)), 0);
+    assert_eq!(data.flush_staging(Duration::from_mins(1)), 0);
     assert!(files(&staging)[0].to_string_lossy().ends_with(".damaged"));
     assert!(read_all(&data, INO, 0, 3000, 3000).is_err());
 }
@@ -321,7 +323,9 @@ fn damaged_cache_files_are_fetched_again() {
             files(&raw).iter().filter(|path| path.extension().is_none()).count() == 3
         });
         drop(data);
-        files(&raw).iter().for_each(|path| breakage(path));
+        for path in files(&raw) {
+            breakage(&path);
+        }
         let data = volume.open(&cached(dir.path()));
         eventually("the directory is scanned", || {
             files(&raw).len() as u64 == data.stats().cache_blocks.get()
@@ -370,6 +374,22 @@ fn a_small_read_of_a_large_block_asks_for_little() {
     let keen = volume.open(&DataConfig { prefetch: 1, ..config });
     assert!(read_all(&keen, INO, 500_000, 4096, 1 << 20).unwrap() == content[500_000..504_096]);
     eventually("the block is fetched", || keen.stats().get_bytes.get() >= 1 << 20);
+}
+
+#[test]
+fn slices_are_warmed_up_and_evicted() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let plain = volume.open(&small(BLOCK));
+    plain.writer(INO).write(0, &bytes(10, 10_000), now()).unwrap();
+    plain.flush(INO).unwrap();
+    let record = volume.index.records()[0];
+    let data = volume.open(&cached(dir.path()));
+    assert_eq!(data.cached(record), 0);
+    assert_eq!(data.warm(record).unwrap(), 10_000);
+    assert_eq!(data.cached(record), 10_000);
+    data.evict(record);
+    eventually("nothing is written late", || data.cached(record) == 0);
+    assert_eq!(plain.warm(record).unwrap(), 0, "nowhere to keep it");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Random writes, reads, truncations, flushes and compactions against an array of bytes.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
@@ -101,7 +102,7 @@ fn run(seed: u64, config: &DataConfig, steps: usize) {
         run.step();
     }
     run.data.flush_all().unwrap();
-    assert_eq!(run.data.flush_staging(Duration::from_secs(60)), 0);
+    assert_eq!(run.data.flush_staging(Duration::from_mins(1)), 0);
     let Run { data, reader, model, .. } = run;
     drop((reader, data));
     // A client that has nothing cached, and one that has whatever is left in the files.

@@ -180,6 +180,14 @@ impl DiskCache {
         }
     }
 
+    /// Writes a block now, on this thread, if there is room.
+    pub(crate) fn keep(&self, key: BlockKey, data: &Bytes) {
+        let dir = self.home(key);
+        if !dir.shelf.lock().contains(key) {
+            dir.store(key, data);
+        }
+    }
+
     /// Makes the file at `path`, on the same file system, the cache file of `key`.
     pub(crate) fn adopt(&self, key: BlockKey, path: &Path) -> std::io::Result<()> {
         let dir = self.home(key);
@@ -257,7 +265,7 @@ impl Dir {
                 } else if file::is_temporary(&name) {
                     // It may be one that is being written just now.
                     let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
-                    if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_secs(60))) {
+                    if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_mins(1))) {
                         let _ = fs::remove_file(path);
                     }
                 } else if let Some(key) = parse_name(&name).filter(|key| path == self.path(*key)) {

@@ -200,7 +200,7 @@ mod tests {
     fn short_files_are_refused_and_files_without_checksums_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1_0_50000");
-        write(&path, &[7; 50_000], false, 0o600).unwrap();
+        write(&path, &vec![7; 50_000], false, 0o600).unwrap();
         let file = BlockFile::open(&path, 50_000, Verify::Extend).unwrap();
         assert_eq!(file.read(&(49_999..50_000), Verify::Extend).unwrap(), [7u8][..]);
         assert!(BlockFile::open(&path, 50_001, Verify::Extend).is_err());

@@ -134,7 +134,7 @@ impl<'a> Freezer<'a> {
         let blocks = self.uploads.entry(id).or_default();
         let key = self.layout.block(id, size, blocks.len() as u32);
         // A buffer with much room left would be counted as less than it is by whoever keeps the block.
-        let roomy = data.capacity() / 2 > data.len();
+        let roomy = data.capacity() - data.len() > data.len() / 4;
         let data = if roomy { Bytes::copy_from_slice(&data) } else { data.freeze() };
         let charge = self.budget.charge(data.len() as u64);
         let upload = Upload::new(key, data, charge);

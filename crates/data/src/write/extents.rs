@@ -14,7 +14,7 @@ use crate::budget::{Budget, Charge};
 const MAX_LAYERS: usize = 3;
 /// What a run costs besides its bytes.
 const RUN_OVERHEAD: u64 = 160;
-/// Runs that reach this size get room for a full block at once, since they probably go on.
+/// Runs that grow to this size get room for a full block at once, since they probably go on.
 const SEQUENTIAL: usize = 128 << 10;
 
 /// Bytes written next to each other: full blocks on their way, and the rest in a buffer.
@@ -43,8 +43,9 @@ impl Run {
         if needed > self.tail.capacity() {
             let full = self.block_size as usize;
             let capacity = match () {
-                () if needed >= SEQUENTIAL || !self.sealed.is_empty() => full.max(needed),
+                () if !self.sealed.is_empty() => full,
                 () if self.tail.is_empty() => needed,
+                () if needed >= SEQUENTIAL => full,
                 () => (needed * 2).min(full),
             };
             self.tail.reserve(capacity - self.tail.len());

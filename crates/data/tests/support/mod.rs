@@ -2,7 +2,13 @@
 //!
 //! What must stay true: the index is as strict as the metadata is, and the store forgets nothing that it
 //! acknowledged.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "each test binary uses its part"
+)]
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -269,14 +275,14 @@ pub fn small(block_size: u32) -> DataConfig {
         volume: "a-volume".into(),
         block_size,
         buffer_size: 1 << 20,
-        give_up: Duration::from_secs(60),
+        give_up: Duration::from_mins(1),
         ..DataConfig::default()
     }
 }
 
 /// Waits for something that happens by itself.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < until, "never happened: {what}");
         std::thread::yield_now();

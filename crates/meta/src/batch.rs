@@ -5,11 +5,15 @@
 //! no threads of our own. An operation that fails leaves no trace and fails alone.
 
 mod attempt;
+mod sched;
 mod ticket;
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,11 +22,12 @@ use rustc_hash::FxHashSet;
 use sluice_types::{FsError, FsResult};
 
 use attempt::Failed;
+use sched::Sched;
 pub use ticket::Interrupt;
 use ticket::{AnyTicket, Job, Ticket, Turn};
 
 use crate::{
-    engine::Engine,
+    engine::{Engine, EngineError},
     env::Env,
     op::{Lane, Op},
     schema::WriterId,
@@ -41,17 +46,25 @@ pub struct Batcher {
     batch: usize,
     patience: Duration,
     sched: Mutex<Sched>,
+    batches: AtomicU64,
+    ops: AtomicU64,
+    wakes: Arc<AtomicU64>,
 }
 
-struct Sched {
-    queue: VecDeque<Arc<AnyTicket>>,
-    busy: FxHashSet<Lane>,
-    free: Vec<u16>,
+/// What a batcher did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchStats {
+    /// Batches run.
+    pub batches: u64,
+    /// Operations in them.
+    pub ops: u64,
+    /// Threads woken, to run a batch or with an answer.
+    pub wakes: u64,
 }
 
 impl Batcher {
     /// A batcher that commits as `writer`, whose records must be registered (all at 0).
-    pub(crate) fn new(engine: Arc<dyn Engine>, env: Arc<Env>, writer: WriterId, patience: Duration) -> Self {
+    pub fn new(engine: Arc<dyn Engine>, env: Arc<Env>, writer: WriterId, patience: Duration) -> Self {
         let limits = engine.limits();
         let lanes = limits.lanes.max(1) as u16;
         Self {
@@ -61,17 +74,25 @@ impl Batcher {
             steps: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             batch: limits.batch.max(1),
             patience,
-            sched: Mutex::new(Sched {
-                queue: VecDeque::new(),
-                busy: FxHashSet::default(),
-                free: (0..lanes).rev().collect(),
-            }),
+            sched: Mutex::new(Sched::new(lanes)),
+            batches: AtomicU64::new(0),
+            ops: AtomicU64::new(0),
+            wakes: Arc::default(),
+        }
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> BatchStats {
+        BatchStats {
+            batches: self.batches.load(Ordering::Relaxed),
+            ops: self.ops.load(Ordering::Relaxed),
+            wakes: self.wakes.load(Ordering::Relaxed),
         }
     }
 
     /// Runs one operation.
     pub fn submit<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        let turn = Arc::new(Turn::new(1, interrupt.clone()));
+        let turn = self.turn(1, interrupt);
         let ticket = Arc::new(Ticket::new(op, turn.clone()));
         self.drive(&turn, vec![ticket.clone()]);
         ticket.take()
@@ -79,27 +100,30 @@ impl Batcher {
 
     /// Runs many operations, as many together as the engine takes. Answers in the order of the operations.
     pub fn submit_all<O: Op>(&self, ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
-        let turn = Arc::new(Turn::new(ops.len(), interrupt.clone()));
+        let turn = self.turn(ops.len(), interrupt);
         let tickets: Vec<Arc<Ticket<Job<O>>>> =
             ops.into_iter().map(|op| Arc::new(Ticket::new(op, turn.clone()))).collect();
         self.drive(&turn, tickets.iter().map(|ticket| ticket.clone() as Arc<AnyTicket>).collect());
         tickets.iter().map(|ticket| ticket.take()).collect()
     }
 
+    fn turn(&self, tickets: usize, interrupt: &Interrupt) -> Arc<Turn> {
+        let until = Instant::now() + self.patience;
+        Arc::new(Turn::new(tickets, interrupt.clone(), until, self.wakes.clone()))
+    }
+
     /// Queues tickets of the calling thread and returns when all are answered.
     fn drive(&self, turn: &Arc<Turn>, tickets: Vec<Arc<AnyTicket>>) {
-        {
-            let mut sched = self.sched.lock();
-            sched.queue.extend(tickets);
-            if let Some(lane) = sched.free.pop() {
-                turn.lead(lane);
-            }
-        }
+        let mut lane = self.sched.lock().queue(turn, tickets);
         loop {
-            if let Some(lane) = turn.take_lead() {
+            if let Some(lane) = lane.take().or_else(|| turn.take_lead()) {
                 self.lead(lane, turn);
             } else if turn.is_done() {
-                return;
+                // Somebody may have handed a lane to this thread before somebody else answered its last operation.
+                lane = turn.take_lead();
+                if lane.is_none() {
+                    return;
+                }
             } else if turn.wait() {
                 self.withdraw(turn);
             }
@@ -108,14 +132,7 @@ impl Batcher {
 
     /// Answers the caller's tickets that no batch has taken yet with `Interrupted`.
     fn withdraw(&self, turn: &Arc<Turn>) {
-        let mut mine = Vec::new();
-        self.sched.lock().queue.retain(|ticket| {
-            let keep = !Arc::ptr_eq(&ticket.turn, turn);
-            if !keep {
-                mine.push(ticket.clone());
-            }
-            keep
-        });
+        let mine = self.sched.lock().withdraw(turn);
         for ticket in mine {
             ticket.fail(FsError::Interrupted);
             ticket.turn.finish_one();
@@ -124,78 +141,115 @@ impl Batcher {
 
     /// Runs one batch in `lane`, then hands the lane on.
     fn lead(&self, lane: u16, own: &Arc<Turn>) {
-        let (batch, lanes) = {
-            let mut sched = self.sched.lock();
-            let gathered = sched.gather(self.batch);
-            if gathered.0.is_empty() {
-                sched.free.push(lane);
-                return;
-            }
-            gathered
-        };
-        self.run(lane, &batch, &own.interrupt);
-        let next = {
-            let mut sched = self.sched.lock();
-            for lane in &lanes {
-                sched.busy.remove(lane);
-            }
-            let next = sched.runnable();
-            if next.is_none() {
-                sched.free.push(lane);
-            }
-            next
-        };
-        if let Some(next) = next {
-            next.lead(lane);
-        }
-        for ticket in &batch {
+        let Some(gathered) = self.sched.lock().gather(lane, own, self.batch) else { return };
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.ops.fetch_add(gathered.tickets.len() as u64, Ordering::Relaxed);
+        let left = self.run(lane, &gathered.tickets, own);
+        self.sched.lock().release(lane, own, &gathered.lanes, &left);
+        for ticket in gathered.tickets.iter().filter(|ticket| !is_among(ticket, &left)) {
             ticket.turn.finish_one();
         }
     }
 
-    /// Runs `batch` until each of its operations has an answer.
-    fn run(&self, lane: u16, batch: &[Arc<AnyTicket>], interrupt: &Interrupt) {
-        let mut patience = Patience { until: Instant::now() + self.patience, tries: 0, interrupt };
-        let mut groups: Vec<Vec<Arc<AnyTicket>>> = vec![batch.to_vec()];
-        while let Some(group) = groups.pop() {
-            match self.attempt(lane, &group, &mut patience) {
-                Ok(()) => patience.tries = 0,
+    /// Runs `batch` until each of its operations has an answer. Where the caller gave up waiting itself, those of
+    /// others that have none yet are left for another thread.
+    fn run(&self, lane: u16, batch: &[Arc<AnyTicket>], own: &Turn) -> Vec<Arc<AnyTicket>> {
+        let mut tries = 0;
+        let mut groups = VecDeque::from([batch.to_vec()]);
+        while let Some(group) = groups.pop_front() {
+            let (reason, conflict) = match self.attempt(lane, &group) {
+                Ok(()) => {
+                    tries = 0;
+                    continue;
+                }
                 Err(Failed::Again { culprits }) => {
-                    if !patience.back_off(true) {
-                        fail(&group, &patience.end("others keep changing what the operation works on"));
-                        continue;
+                    for part in split(group, &culprits).into_iter().rev() {
+                        groups.push_front(part);
                     }
-                    // The innocent go first, together; each culprit then goes alone.
-                    let (bad, good): (Vec<_>, Vec<_>) =
-                        group.into_iter().enumerate().partition(|(at, _)| culprits.contains(at));
-                    groups.extend(bad.into_iter().map(|(_, ticket)| vec![ticket]));
-                    if !good.is_empty() {
-                        groups.push(good.into_iter().map(|(_, ticket)| ticket).collect());
-                    }
+                    (FsError::io("others keep changing what the operation works on"), true)
                 }
                 Err(Failed::Unavailable(error)) => {
-                    if patience.back_off(false) {
-                        groups.push(group);
-                    } else {
-                        fail(&group, &patience.end(error));
-                    }
+                    groups.push_front(group);
+                    (FsError::io(error), false)
                 }
                 Err(Failed::Refused(error)) => {
-                    // One operation that the engine cannot serve must not fail its neighbours.
-                    if group.len() == 1 {
-                        fail(&group, &FsError::io(error));
-                    } else {
-                        groups.extend(group.into_iter().map(|ticket| vec![ticket]));
-                    }
+                    refuse(group, &error, &mut groups);
+                    continue;
                 }
-                Err(Failed::Unknown(error)) => fail(&group, &FsError::io(error)),
+                Err(Failed::Unknown(error)) => {
+                    fail(&group, &FsError::io(error));
+                    continue;
+                }
+            };
+            give_up(&mut groups, &reason);
+            if own.interrupt.is_set() {
+                return groups.into_iter().flatten().collect();
             }
+            tries += 1;
+            back_off(tries, conflict, &own.interrupt);
         }
+        Vec::new()
     }
 
     fn step(&self, lane: u16) -> &AtomicU64 {
         &self.steps[usize::from(lane)]
     }
+}
+
+/// The parts in which to try again: the innocent together, then each culprit alone, each operation after those before
+/// it that share a lane with it.
+fn split(group: Vec<Arc<AnyTicket>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyTicket>>> {
+    let mut innocent = Vec::new();
+    let mut parts: Vec<Vec<Arc<AnyTicket>>> = Vec::new();
+    let mut behind: FxHashSet<Lane> = FxHashSet::default();
+    let mut open = false;
+    for (at, ticket) in group.into_iter().enumerate() {
+        if culprits.contains(&at) {
+            behind.extend(ticket.lanes.iter().copied());
+            parts.push(vec![ticket]);
+            open = false;
+        } else if ticket.lanes.iter().any(|lane| behind.contains(lane)) {
+            behind.extend(ticket.lanes.iter().copied());
+            match parts.last_mut() {
+                Some(part) if open => part.push(ticket),
+                _ => parts.push(vec![ticket]),
+            }
+            open = true;
+        } else {
+            innocent.push(ticket);
+        }
+    }
+    if !innocent.is_empty() {
+        parts.insert(0, innocent);
+    }
+    parts
+}
+
+/// One operation that the engine cannot serve must not fail its neighbours.
+fn refuse(group: Vec<Arc<AnyTicket>>, error: &EngineError, groups: &mut VecDeque<Vec<Arc<AnyTicket>>>) {
+    if group.len() == 1 {
+        fail(&group, &FsError::io(error));
+    } else {
+        for ticket in group.into_iter().rev() {
+            groups.push_front(vec![ticket]);
+        }
+    }
+}
+
+/// Answers the operations whose callers wait no longer, or have waited too long.
+fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
+    let now = Instant::now();
+    for group in groups.iter_mut() {
+        group.retain(|ticket| {
+            let interrupted = ticket.turn.interrupt.is_set();
+            if interrupted || now >= ticket.turn.until {
+                ticket.fail(if interrupted { FsError::Interrupted } else { reason.clone() });
+                return false;
+            }
+            true
+        });
+    }
+    groups.retain(|group| !group.is_empty());
 }
 
 fn fail(group: &[Arc<AnyTicket>], error: &FsError) {
@@ -204,64 +258,16 @@ fn fail(group: &[Arc<AnyTicket>], error: &FsError) {
     }
 }
 
-impl Sched {
-    /// Takes the operations that may run now, in order, and marks their lanes busy.
-    fn gather(&mut self, limit: usize) -> (Vec<Arc<AnyTicket>>, Vec<Lane>) {
-        let mut batch = Vec::new();
-        let mut lanes = FxHashSet::default();
-        let mut blocked: FxHashSet<Lane> = FxHashSet::default();
-        let mut rest = VecDeque::new();
-        while let Some(ticket) = self.queue.pop_front() {
-            let clash = ticket.lanes.iter().any(|lane| self.busy.contains(lane) || blocked.contains(lane));
-            if batch.len() == limit || clash {
-                blocked.extend(ticket.lanes.iter().copied());
-                rest.push_back(ticket);
-                if batch.len() == limit {
-                    break;
-                }
-            } else {
-                lanes.extend(ticket.lanes.iter().copied());
-                batch.push(ticket);
-            }
-        }
-        rest.append(&mut self.queue);
-        self.queue = rest;
-        self.busy.extend(lanes.iter().copied());
-        (batch, lanes.into_iter().collect())
-    }
-
-    /// Whose turn it is to run the next batch, if anything can run.
-    fn runnable(&self) -> Option<Arc<Turn>> {
-        let free = |ticket: &&Arc<AnyTicket>| !ticket.lanes.iter().any(|lane| self.busy.contains(lane));
-        self.queue.iter().find(free).map(|ticket| ticket.turn.clone())
-    }
+fn is_among(ticket: &Arc<AnyTicket>, tickets: &[Arc<AnyTicket>]) -> bool {
+    tickets.iter().any(|other| Arc::ptr_eq(ticket, other))
 }
 
-/// How long to go on trying.
-struct Patience<'i> {
-    until: Instant,
-    tries: u32,
-    interrupt: &'i Interrupt,
-}
-
-impl Patience<'_> {
-    /// Waits before the next try; false if patience has ended. The first conflicts are tried again at once.
-    fn back_off(&mut self, conflict: bool) -> bool {
-        self.tries += 1;
-        if Instant::now() >= self.until || self.interrupt.is_set() {
-            return false;
-        }
-        let pause = match (conflict, self.tries) {
-            (true, 0..=3) => return true,
-            (true, tries) => Duration::from_millis(u64::from(tries.min(30))),
-            (false, tries) => Duration::from_millis(10 << tries.min(7)),
-        };
-        self.interrupt.sleep(pause);
-        true
-    }
-
-    /// The error when patience has ended.
-    fn end(&self, reason: impl std::fmt::Display) -> FsError {
-        if self.interrupt.is_set() { FsError::Interrupted } else { FsError::io(reason) }
-    }
+/// Waits before the next try. The first conflicts are tried again at once.
+fn back_off(tries: u32, conflict: bool, interrupt: &Interrupt) {
+    let pause = match (conflict, tries) {
+        (true, 0..=3) => return,
+        (true, tries) => Duration::from_millis(u64::from(tries.min(30))),
+        (false, tries) => Duration::from_millis(10 << tries.min(7)),
+    };
+    interrupt.sleep(pause);
 }

@@ -32,7 +32,8 @@ pub struct Env {
 }
 
 impl Env {
-    pub(crate) fn new(sid: u64, clock: Arc<dyn Clock>, format: VolumeFormat) -> Self {
+    /// What a client of that session id knows when it begins.
+    pub fn new(sid: u64, clock: Arc<dyn Clock>, format: VolumeFormat) -> Self {
         Self {
             sid,
             clock,

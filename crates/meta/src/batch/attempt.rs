@@ -3,13 +3,17 @@
 //! A commit happens once. When its answer is lost the lane's writer record tells whether it happened, and until that
 //! is known nothing else is tried.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use rustc_hash::FxHashSet;
 use sluice_types::FsError;
 
 use super::{
-    Batcher, Patience,
+    Batcher,
     ticket::{AnyTicket, Ran},
 };
 use crate::{
@@ -46,12 +50,7 @@ impl From<EngineError> for Failed {
 const MAX_TRIPS: usize = 64;
 
 impl Batcher {
-    pub(super) fn attempt(
-        &self,
-        lane: u16,
-        group: &[Arc<AnyTicket>],
-        patience: &mut Patience<'_>,
-    ) -> Result<(), Failed> {
+    pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         let mut txn = self.engine.begin(lane)?;
         let mut batch = Batch::new(&self.env);
         let mut touched = Touched(vec![Vec::new(); group.len()]);
@@ -80,7 +79,7 @@ impl Batcher {
             Ok(()) => self.committed(&commit, step),
             Err(EngineError::Indeterminate { reason, .. }) => {
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
-                return self.settle(step, patience);
+                return self.settle(&commit, step, group);
             }
             Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
                 self.resynchronise(step)?;
@@ -109,32 +108,40 @@ impl Batcher {
 
     /// The answer to commit `lost` was lost. Tries to take the number *after* it in its stead: if that succeeds the
     /// lost commit can never happen any more; if it fails, the number found tells which of the two did.
-    fn settle(&self, lost: Step, patience: &mut Patience<'_>) -> Result<(), Failed> {
+    ///
+    /// This goes on as long as anybody waits: to give up means that the operations may or may not have happened.
+    fn settle(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         let instead = Commit { step: Some(Step { to: lost.from + 2, ..lost }), ..Commit::default() };
-        loop {
+        let again = || Failed::Again { culprits: FxHashSet::default() };
+        for tries in 0.. {
             let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));
             let error = match taken {
                 Ok(()) => {
                     self.reached(lost.lane, lost.from + 2);
-                    return Err(Failed::Again { culprits: FxHashSet::default() });
+                    return Err(again());
                 }
-                Err(EngineError::Conflict(_)) => match self.stored_step(lost) {
+                Err(error @ EngineError::Conflict(_)) => match self.stored_step(lost) {
                     Ok(Some(n)) if n == lost.to => {
-                        self.reached(lost.lane, n);
+                        self.committed(commit, lost);
                         return Ok(());
                     }
+                    // Neither happened yet: the conflict had another reason.
+                    Ok(Some(n)) if n == lost.from => error,
                     Ok(_) => {
                         self.resynchronise(lost)?;
-                        return Err(Failed::Again { culprits: FxHashSet::default() });
+                        return Err(again());
                     }
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            if !patience.back_off(false) {
+            let now = Instant::now();
+            if group.iter().all(|ticket| ticket.turn.interrupt.is_set() || now >= ticket.turn.until) {
                 return Err(Failed::Unknown(error));
             }
+            thread::sleep(Duration::from_millis(10 << tries.min(7)));
         }
+        Err(again())
     }
 
     /// What the engine holds as the number of the last commit of a lane.

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -91,23 +91,33 @@ pub(super) struct Turn {
     open: AtomicUsize,
     /// Lane + 1 of the batch it is to run, 0 for none.
     lead: AtomicU32,
+    /// Whether it is running a batch.
+    leading: AtomicBool,
     pub(super) interrupt: Interrupt,
+    /// When its patience ends.
+    pub(super) until: Instant,
     withdrawn: AtomicBool,
+    /// Threads woken so far.
+    wakes: Arc<AtomicU64>,
 }
 
 impl Turn {
-    pub(super) fn new(tickets: usize, interrupt: Interrupt) -> Self {
+    pub(super) fn new(tickets: usize, interrupt: Interrupt, until: Instant, wakes: Arc<AtomicU64>) -> Self {
         interrupt.attach();
         Self {
             thread: thread::current(),
             open: AtomicUsize::new(tickets),
             lead: AtomicU32::new(0),
+            leading: AtomicBool::new(false),
             interrupt,
+            until,
             withdrawn: AtomicBool::new(false),
+            wakes,
         }
     }
 
-    /// Tells the thread to run a batch in `lane`.
+    /// Tells the thread to run a batch in `lane`. Only while one of its operations waits in the queue, and under the
+    /// lock of the queue.
     pub(super) fn lead(&self, lane: u16) {
         self.lead.store(u32::from(lane) + 1, Ordering::Release);
         self.wake();
@@ -115,6 +125,15 @@ impl Turn {
 
     pub(super) fn take_lead(&self) -> Option<u16> {
         self.lead.swap(0, Ordering::AcqRel).checked_sub(1).map(|lane| lane as u16)
+    }
+
+    /// Notes whether the thread runs a batch. Only under the lock of the queue.
+    pub(super) fn set_leading(&self, leading: bool) {
+        self.leading.store(leading, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_leading(&self) -> bool {
+        self.leading.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -139,6 +158,7 @@ impl Turn {
 
     fn wake(&self) {
         if self.thread.id() != thread::current().id() {
+            self.wakes.fetch_add(1, Ordering::Relaxed);
             self.thread.unpark();
         }
     }

@@ -1,0 +1,124 @@
+//! Who runs when: the queue, the busy lanes of operations and the free lanes of the engine.
+//!
+//! A lane of the engine is at any time free, in the hands of one thread, or on its way to one whose operations still
+//! wait. Lanes change hands under the lock only, so none is lost.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use rustc_hash::FxHashSet;
+
+use super::ticket::{AnyTicket, Turn};
+use crate::op::Lane;
+
+pub(super) struct Sched {
+    queue: VecDeque<Arc<AnyTicket>>,
+    busy: FxHashSet<Lane>,
+    free: Vec<u16>,
+    /// The thread that was told to run the next batch and has not begun yet.
+    next: Option<Arc<Turn>>,
+}
+
+/// A batch and the lanes of operations that it makes busy.
+pub(super) struct Gathered {
+    pub(super) tickets: Vec<Arc<AnyTicket>>,
+    pub(super) lanes: Vec<Lane>,
+}
+
+impl Sched {
+    pub(super) fn new(lanes: u16) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            busy: FxHashSet::default(),
+            free: (0..lanes).rev().collect(),
+            next: None,
+        }
+    }
+
+    /// Queues operations of `own`; the lane in which it is to run a batch at once, if one is free.
+    pub(super) fn queue(&mut self, own: &Turn, tickets: Vec<Arc<AnyTicket>>) -> Option<u16> {
+        self.queue.extend(tickets);
+        let lane = self.free.pop();
+        own.set_leading(lane.is_some());
+        lane
+    }
+
+    /// Takes the operations of a thread that no batch has taken yet out of the queue.
+    pub(super) fn withdraw(&mut self, turn: &Arc<Turn>) -> Vec<Arc<AnyTicket>> {
+        let (mine, others) = self.queue.drain(..).partition(|ticket| Arc::ptr_eq(&ticket.turn, turn));
+        self.queue = others;
+        mine.into()
+    }
+
+    /// Takes the operations that may run now, in order, and marks their lanes busy; `own` then leads in `lane`. If
+    /// there are none, the lane is free again.
+    pub(super) fn gather(&mut self, lane: u16, own: &Arc<Turn>, limit: usize) -> Option<Gathered> {
+        if self.next.as_ref().is_some_and(|turn| Arc::ptr_eq(turn, own)) {
+            self.next = None;
+        }
+        let mut tickets = Vec::new();
+        let mut lanes = FxHashSet::default();
+        let mut blocked = FxHashSet::default();
+        let mut rest = VecDeque::new();
+        while let Some(ticket) = self.queue.pop_front() {
+            if self.waits(&ticket, &mut blocked) {
+                rest.push_back(ticket);
+            } else {
+                lanes.extend(ticket.lanes.iter().copied());
+                tickets.push(ticket);
+                if tickets.len() == limit {
+                    break;
+                }
+            }
+        }
+        rest.append(&mut self.queue);
+        self.queue = rest;
+        if tickets.is_empty() {
+            own.set_leading(false);
+            self.free.push(lane);
+            return None;
+        }
+        self.busy.extend(lanes.iter().copied());
+        own.set_leading(true);
+        self.hand_out();
+        Some(Gathered { tickets, lanes: lanes.into_iter().collect() })
+    }
+
+    /// Whether an operation must wait: for a batch that is running, or for an operation before it that waits.
+    fn waits(&self, ticket: &AnyTicket, blocked: &mut FxHashSet<Lane>) -> bool {
+        let waits = ticket.lanes.iter().any(|lane| self.busy.contains(lane) || blocked.contains(lane));
+        if waits {
+            blocked.extend(ticket.lanes.iter().copied());
+        }
+        waits
+    }
+
+    /// Takes back the lanes of a batch, queues what it left undone and hands the engine's lane on.
+    pub(super) fn release(&mut self, lane: u16, own: &Turn, lanes: &[Lane], left: &[Arc<AnyTicket>]) {
+        own.set_leading(false);
+        for lane in lanes {
+            self.busy.remove(lane);
+        }
+        for ticket in left.iter().rev() {
+            self.queue.push_front(ticket.clone());
+        }
+        self.free.push(lane);
+        self.hand_out();
+    }
+
+    /// Tells the thread of the first operation that may run to run a batch. One at a time: it takes everything that
+    /// may run, and sees itself to what does not fit.
+    fn hand_out(&mut self) {
+        if self.next.is_some() || self.free.is_empty() {
+            return;
+        }
+        let mut blocked = FxHashSet::default();
+        // A thread that runs a batch looks for more of its own when it ends.
+        let runnable =
+            |ticket: &&Arc<AnyTicket>| !self.waits(ticket, &mut blocked) && !ticket.turn.is_leading();
+        let Some(turn) = self.queue.iter().find(runnable).map(|ticket| ticket.turn.clone()) else { return };
+        if let Some(lane) = self.free.pop() {
+            turn.lead(lane);
+            self.next = Some(turn);
+        }
+    }
+}

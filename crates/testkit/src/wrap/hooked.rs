@@ -1,0 +1,88 @@
+//! An engine that asks the test what to do before each commit, and can claim other limits.
+
+use std::sync::Arc;
+
+use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+
+/// What the test says to a commit: go on, or fail like this. It may block.
+type Hook = dyn Fn(&Commit) -> Result<(), EngineError> + Send + Sync;
+
+/// An engine under the test's control. Clones share it.
+#[derive(Clone)]
+pub struct Hooked {
+    inner: Arc<dyn Engine>,
+    limits: Limits,
+    hook: Arc<Hook>,
+}
+
+impl Hooked {
+    /// Lets everything through.
+    pub fn new(inner: Arc<dyn Engine>) -> Self {
+        Self { limits: inner.limits(), inner, hook: Arc::new(|_| Ok(())) }
+    }
+
+    /// Claims to take so many lanes and so many operations in a commit; no more lanes than the engine has.
+    #[must_use]
+    pub fn limited(self, lanes: usize, batch: usize) -> Self {
+        Self { limits: Limits { lanes, batch, ..self.limits }, ..self }
+    }
+
+    /// Calls `hook` before each commit.
+    #[must_use]
+    pub fn before_commit(
+        self,
+        hook: impl Fn(&Commit) -> Result<(), EngineError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { hook: Arc::new(hook), ..self }
+    }
+}
+
+impl Engine for Hooked {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn prepare(&self) -> Result<(), EngineError> {
+        self.inner.prepare()
+    }
+
+    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(HookedTxn { inner: self.inner.begin(lane)?, hook: &*self.hook }))
+    }
+
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.inner.read(reads)
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        self.inner.scan(scan, from, limit)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.inner.sync()
+    }
+
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        self.inner.watch()
+    }
+}
+
+struct HookedTxn<'e> {
+    inner: Box<dyn Txn + 'e>,
+    hook: &'e Hook,
+}
+
+impl Txn for HookedTxn<'_> {
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.inner.read(reads)
+    }
+
+    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
+        (self.hook)(commit)?;
+        self.inner.commit(commit)
+    }
+}

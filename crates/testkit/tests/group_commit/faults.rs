@@ -1,0 +1,262 @@
+//! Exactly once, whatever is lost on the way.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use sluice_meta::{
+    batch::{Batcher, Interrupt},
+    engine::{Engine, EngineError, Hold, Write},
+    schema::{Key, Row},
+};
+use sluice_testkit::wrap::{Chances, Faulty, Hooked, Injected};
+use sluice_types::{FsError, Ino, Rng};
+
+use crate::fixture::{
+    Append, Create, DIRS, Increment, appended, assert_consistent, batcher, log, node, patient, store, within,
+};
+
+const THREADS: u64 = 8;
+const OPS: u64 = 30;
+
+/// Each thread creates, one by one and many at once, and increments; some names clash on purpose.
+fn storm(batcher: &Arc<Batcher>, seed: u64) -> (Vec<u64>, u32) {
+    let never = Interrupt::never();
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (batcher, never) = (batcher.clone(), never.clone());
+            thread::spawn(move || {
+                let mut rng = Rng::seeded(seed * 1000 + thread);
+                let (mut created, mut increments) = (Vec::new(), 0);
+                for op in 0..OPS {
+                    let ino = 1000 * (thread + 1) + 10 * op;
+                    let create = |rng: &mut Rng, at: u64| Create {
+                        dir: 1 + rng.below(DIRS),
+                        name: if rng.below(4) == 0 {
+                            format!("clash {}", rng.below(10))
+                        } else {
+                            format!("{ino} {at}")
+                        },
+                        ino: ino + at,
+                    };
+                    let answers = match rng.below(3) {
+                        0 => {
+                            let answer = batcher.submit(Increment { ino: 2, hold: Hold::Lock }, &never);
+                            answer.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                            increments += 1;
+                            continue;
+                        }
+                        1 => batcher.submit_all((0..5).map(|at| create(&mut rng, at)).collect(), &never),
+                        _ => vec![batcher.submit(create(&mut rng, 0), &never)],
+                    };
+                    for answer in answers {
+                        match answer {
+                            Ok(ino) => created.push(ino),
+                            Err(FsError::Exists) => {}
+                            Err(error) => panic!("seed {seed}: {error}"),
+                        }
+                    }
+                }
+                (created, increments)
+            })
+        })
+        .collect();
+    let mut all = (Vec::new(), 0);
+    for thread in threads {
+        let (created, increments) = thread.join().unwrap();
+        all.0.extend(created);
+        all.1 += increments;
+    }
+    all
+}
+
+fn exactly_once(seed: u64, chances: Chances) -> Injected {
+    let engine = store();
+    let faulty = Faulty::new(Arc::new(engine.clone()), seed, chances);
+    let batcher = batcher(Arc::new(faulty.clone()));
+    let (mut created, increments) =
+        within(Duration::from_mins(3), "the storm", move || storm(&batcher, seed));
+    let mut done = log(&engine);
+    created.sort_unstable();
+    done.sort_unstable();
+    let story = format!("seed {seed}, {:?}", faulty.injected());
+    assert_eq!(created, done, "what was acknowledged and what happened: {story}");
+    // Take the increments of directory 2 out before the links are compared.
+    let attr = node(&engine, 2).unwrap();
+    let fixed = sluice_types::Attr { nlink: attr.nlink - increments, ..attr };
+    let writes = vec![Write::Put(Row::Node(Ino(2), fixed))];
+    engine.begin(0).unwrap().commit(&sluice_meta::engine::Commit { writes, ..Default::default() }).unwrap();
+    assert_consistent(&engine, &story);
+    faulty.injected()
+}
+
+#[test]
+fn every_operation_happens_exactly_once_under_all_faults() {
+    let mut seen = Injected::default();
+    for seed in 1..=6 {
+        let injected = exactly_once(seed, Chances::ALL);
+        seen.reads += injected.reads;
+        seen.unavailable += injected.unavailable;
+        seen.conflicts += injected.conflicts;
+        seen.lost_applied += injected.lost_applied;
+        seen.lost += injected.lost;
+        seen.late += injected.late;
+        seen.late_applied += injected.late_applied;
+        seen.late_refused += injected.late_refused;
+    }
+    let counts = [seen.reads, seen.unavailable, seen.conflicts, seen.lost_applied, seen.lost, seen.late];
+    assert!(counts.iter().all(|n| *n > 0) && seen.late_applied > 0 && seen.late_refused > 0, "{seen:?}");
+}
+
+#[test]
+fn conflicts_without_a_reason_do_not_repeat_a_late_commit() {
+    // The lost commit arrives late, and the commit that asks for its fate meets conflicts that say nothing.
+    for seed in 100..110 {
+        exactly_once(seed, Chances { late: 200, conflict: 300, ..Chances::default() });
+    }
+}
+
+#[test]
+fn a_dead_engine_ends_patience_and_leaves_no_trace() {
+    let engine = store();
+    let dead = Chances { unavailable: 1000, ..Chances::default() };
+    let faulty = Faulty::new(Arc::new(engine.clone()), 1, dead);
+    let batcher = patient(Arc::new(faulty.clone()), Duration::from_millis(50));
+    let create = Create { dir: 1, name: "a".into(), ino: 100 };
+    let answer = batcher.submit(create.clone(), &Interrupt::never());
+    assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");
+    assert!(log(&engine).is_empty());
+    faulty.set(Chances::default());
+    assert_eq!(batcher.submit(create, &Interrupt::never()), Ok(100));
+    assert_consistent(&engine, "after the outage");
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_dead_engine_for_its_own_operation_only() {
+    let engine = store();
+    let dead = Chances { unavailable: 1000, ..Chances::default() };
+    let faulty = Faulty::new(Arc::new(engine.clone()), 1, dead);
+    let batcher = batcher(Arc::new(Hooked::new(Arc::new(faulty.clone())).limited(1, 100)));
+    let interrupts: Vec<Interrupt> = (0..6).map(|_| Interrupt::default()).collect();
+    let threads: Vec<_> = interrupts
+        .iter()
+        .zip(0..)
+        .map(|(interrupt, at)| {
+            let (batcher, interrupt) = (batcher.clone(), interrupt.clone());
+            let create = Create { dir: 1 + at % DIRS, name: format!("f{at}"), ino: 100 + at };
+            thread::spawn(move || batcher.submit(create, &interrupt))
+        })
+        .collect();
+    // Whoever leads, whoever waits: every second caller gives up.
+    while faulty.injected().unavailable < 3 {
+        thread::yield_now();
+    }
+    for interrupt in interrupts.iter().step_by(2) {
+        interrupt.set();
+    }
+    let interrupted = threads.into_iter().step_by(2);
+    let answers: Vec<_> = interrupted
+        .map(|thread| {
+            within(Duration::from_mins(1), "an interrupted operation", move || thread.join().unwrap())
+        })
+        .collect();
+    assert!(answers.iter().all(|answer| *answer == Err(FsError::Interrupted)), "{answers:?}");
+    faulty.set(Chances::default());
+    let waiting = batcher.clone();
+    within(Duration::from_mins(1), "the lane", move || {
+        waiting.submit(Append::new(900, 1), &Interrupt::never()).unwrap();
+    });
+    let until = std::time::Instant::now() + Duration::from_mins(1);
+    while log(&engine).len() < 3 {
+        assert!(std::time::Instant::now() < until, "the others never went on: {:?}", log(&engine));
+        thread::yield_now();
+    }
+    let mut done = log(&engine);
+    done.sort_unstable();
+    assert_eq!(done, [101, 103, 105]);
+    assert_consistent(&engine, "after the interrupts");
+}
+
+#[test]
+fn a_refused_operation_fails_alone() {
+    let engine = store();
+    let refuse = |commit: &sluice_meta::engine::Commit| {
+        let bad = commit.writes.iter().any(|write| matches!(write, Write::Append(Ino(666), ..)));
+        let refused = || EngineError::Refused { engine: "mem".into(), reason: "too large".into() };
+        if bad { Err(refused()) } else { Ok(()) }
+    };
+    let batcher = batcher(Arc::new(Hooked::new(Arc::new(engine.clone())).before_commit(refuse)));
+    let ops = (1..=10).map(|id| Append::new(if id == 4 { 666 } else { 500 }, id)).collect();
+    let answers = batcher.submit_all(ops, &Interrupt::never());
+    for (answer, id) in answers.iter().zip(1..) {
+        assert_eq!(answer.is_err(), id == 4, "{id}: {answer:?}");
+    }
+    assert_eq!(appended(&engine, 500), [1, 2, 3, 5, 6, 7, 8, 9, 10], "in order");
+    assert!(appended(&engine, 666).is_empty());
+}
+
+#[test]
+fn culprits_of_a_conflict_go_alone_and_nobody_overtakes_in_a_lane() {
+    let engine = store();
+    let commits = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let refusals = Arc::new(AtomicUsize::new(0));
+    let hook = {
+        let (commits, refusals) = (commits.clone(), refusals.clone());
+        move |commit: &sluice_meta::engine::Commit| {
+            let inos: Vec<u64> = commit
+                .writes
+                .iter()
+                .filter_map(|write| match write {
+                    Write::Insert(Row::Node(ino, _)) => Some(ino.0),
+                    _ => None,
+                })
+                .collect();
+            let bad: Vec<Key> =
+                inos.iter().filter(|ino| *ino % 10 == 3).map(|ino| Key::Node(Ino(*ino))).collect();
+            if inos.len() > 1 && !bad.is_empty() {
+                refusals.fetch_add(1, Ordering::Relaxed);
+                return Err(EngineError::Conflict(bad));
+            }
+            commits.lock().push(inos);
+            Ok(())
+        }
+    };
+    let batcher = batcher(Arc::new(Hooked::new(Arc::new(engine.clone())).before_commit(hook)));
+    let ops: Vec<Create> =
+        (100..140).map(|ino| Create { dir: 1 + ino % DIRS, name: format!("f{ino}"), ino }).collect();
+    let answers = batcher.submit_all(ops, &Interrupt::never());
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(refusals.load(Ordering::Relaxed), 1, "one conflict, then without the culprits");
+    let commits = commits.lock();
+    for culprit in [103, 113, 123, 133] {
+        assert!(commits.contains(&vec![culprit]), "#{culprit} went with others: {commits:?}");
+    }
+    assert!(commits[0].len() > 20, "the innocent go first, together: {commits:?}");
+    assert!(commits.len() <= 9, "no more parts than needed: {commits:?}");
+    for dir in 0..DIRS {
+        let lane: Vec<u64> = log(&engine).into_iter().filter(|ino| ino % DIRS == dir).collect();
+        assert!(lane.is_sorted(), "out of order in a lane: {lane:?}");
+    }
+    assert_consistent(&engine, "after conflicts");
+}
+
+#[test]
+fn a_fenced_client_notices_and_goes_on() {
+    let engine = store();
+    let batcher = batcher(Arc::new(engine.clone()));
+    let create = |ino: u64| Create { dir: 1, name: format!("f{ino}"), ino };
+    assert_eq!(batcher.submit(create(100), &Interrupt::never()), Ok(100));
+    let lanes = (0..16).map(|lane| Write::Discard(Key::Writer(crate::fixture::WRITER, lane)));
+    let commit = sluice_meta::engine::Commit { writes: lanes.collect(), ..Default::default() };
+    engine.begin(0).unwrap().commit(&commit).unwrap();
+    for ino in 101..110 {
+        assert_eq!(batcher.submit(create(ino), &Interrupt::never()), Ok(ino));
+    }
+    assert_eq!(log(&engine), (100..110).collect::<Vec<_>>());
+    assert_consistent(&engine, "after it was fenced");
+}

@@ -142,7 +142,8 @@ fn rates(server: &Server, engine: &dyn Engine) -> Result<(), EngineError> {
         let files = if batch == 1 { FILES / 4 } else { FILES };
         let base = 1_000_000 * batch;
         measure(&format!("create, {batch} a commit"), server, files, || {
-            (0..files / batch).try_for_each(|k| commit(&|step| creates(base + k * batch, batch, step, &parent)))
+            (0..files / batch)
+                .try_for_each(|k| commit(&|step| creates(base + k * batch, batch, step, &parent)))
         })?;
         measure(&format!("write-commit, {batch} a commit"), server, files, || {
             (0..files / batch).try_for_each(|k| commit(&|step| appends(base + k * batch, batch, step)))
@@ -151,10 +152,8 @@ fn rates(server: &Server, engine: &dyn Engine) -> Result<(), EngineError> {
     measure("read of the parent and an absent entry", server, FILES / 4, || {
         (0..FILES / 4).try_for_each(|k| {
             let dir = Ino(2 + k % 3);
-            let reads = [
-                Read::Get(Key::Node(dir), Hold::Guard),
-                Read::Get(Key::Entry(dir, name(k)), Hold::Guard),
-            ];
+            let reads =
+                [Read::Get(Key::Node(dir), Hold::Guard), Read::Get(Key::Entry(dir, name(k)), Hold::Guard)];
             engine.read(&reads).map(drop)
         })
     })?;

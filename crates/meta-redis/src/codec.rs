@@ -41,7 +41,6 @@ impl Cell {
 /// The cells of a record.
 pub(crate) type Cells = SmallVec<[Cell; 3]>;
 
-
 /// Why a stored record cannot be understood.
 pub(crate) type Damage = &'static str;
 

@@ -246,8 +246,8 @@ impl Builder<'_> {
             match value {
                 Some(value) if optional && value == b"0" => self.absent_field(cell, "ka", mark),
                 Some(value) => {
-                    let text = matches!(key, Key::Setting | Key::Session(_))
-                        && !matches!(cell, Cell::Score(..));
+                    let text =
+                        matches!(key, Key::Setting | Key::Session(_)) && !matches!(cell, Cell::Score(..));
                     let stored = self.raw.get(&key).filter(|_| text);
                     let value = stored.filter(|stored| spells(stored, row)).cloned().unwrap_or(value);
                     self.equal(cell, &key, &value, mark);
@@ -310,7 +310,9 @@ impl Builder<'_> {
                 self.item(Phase::Write, "ci", None, &[&keys.counter(*counter), &signed(*by)], mark);
             }
             Write::Refer(id, size, by) => {
-                let Some(Cell::Field(hash, field)) = keys.cells(&Key::SliceRef(*id, *size)).pop() else { return };
+                let Some(Cell::Field(hash, field)) = keys.cells(&Key::SliceRef(*id, *size)).pop() else {
+                    return;
+                };
                 self.checked.insert(hash.clone());
                 self.item(Phase::Write, "kn", Some(&hash), &[&field, &signed(*by)], mark);
             }
@@ -357,7 +359,9 @@ impl Builder<'_> {
             (Cell::Field(hash, field), Some(value)) => {
                 self.item(write, lenient(&key, ["hi", "ki", "pi"]), Some(hash), &[field, value], mark);
             }
-            (Cell::Score(set, member), Some(score)) => self.item(write, "zi", Some(set), &[score, member], mark),
+            (Cell::Score(set, member), Some(score)) => {
+                self.item(write, "zi", Some(set), &[score, member], mark)
+            }
             (Cell::Member(set, member), _) => self.item(write, "ti", Some(set), &[member], mark),
             (Cell::List(name), Some(records)) => self.item(write, "li", None, &[name, records], mark),
             // A record that is stored as nothing.

@@ -70,7 +70,9 @@ impl Config {
             "redis" | "rediss" => false,
             "unix" => true,
             other => {
-                return Err(refused(format!("unknown scheme {other}://; use redis://, rediss:// or unix://")));
+                return Err(refused(format!(
+                    "unknown scheme {other}://; use redis://, rediss:// or unix://"
+                )));
             }
         };
         let address = if unix {
@@ -79,7 +81,9 @@ impl Config {
         } else {
             let host = url.host_str().filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
             if host.contains(',') {
-                return Err(refused("several hosts (Sentinel, Cluster) are not supported yet; name one server".into()));
+                return Err(refused(
+                    "several hosts (Sentinel, Cluster) are not supported yet; name one server".into(),
+                ));
             }
             let host = host.trim_start_matches('[').trim_end_matches(']');
             Address::Tcp(host.into(), url.port().unwrap_or(6379))
@@ -125,7 +129,9 @@ impl Config {
     pub(crate) fn label(&self) -> String {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         match &self.address {
-            Address::Tcp(host, port) if host.contains(':') => format!("{scheme}://[{host}]:{port}/{}", self.db),
+            Address::Tcp(host, port) if host.contains(':') => {
+                format!("{scheme}://[{host}]:{port}/{}", self.db)
+            }
             Address::Tcp(host, port) => format!("{scheme}://{host}:{port}/{}", self.db),
             Address::Unix(path) => format!("unix://{}?db={}", path.display(), self.db),
         }
@@ -141,7 +147,10 @@ fn decoded(text: &str) -> Result<String, EngineError> {
     let mut rest = text.as_bytes();
     while let Some((byte, tail)) = rest.split_first() {
         rest = tail;
-        match (byte, rest.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok())) {
+        match (
+            byte,
+            rest.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()),
+        ) {
             (b'%', Some(value)) => {
                 bytes.push(value);
                 rest = &rest[2..];
@@ -188,10 +197,14 @@ mod tests {
 
     #[test]
     fn urls_of_the_three_kinds() {
-        let config = Config::parse("redis://me:p%40ss@[::1]:7000/3?read-timeout=1m30s&write_timeout=500ms&pool=9")
-            .expect("valid");
+        let config =
+            Config::parse("redis://me:p%40ss@[::1]:7000/3?read-timeout=1m30s&write_timeout=500ms&pool=9")
+                .expect("valid");
         assert_eq!(config.address, Address::Tcp("::1".into(), 7000));
-        assert_eq!((config.db, config.user.as_deref(), config.password.as_deref()), (3, Some("me"), Some("p@ss")));
+        assert_eq!(
+            (config.db, config.user.as_deref(), config.password.as_deref()),
+            (3, Some("me"), Some("p@ss"))
+        );
         assert_eq!(config.read_timeout, Duration::from_secs(90));
         assert_eq!(config.write_timeout, Duration::from_millis(500));
         assert!(!format!("{config:?}").contains("p@ss"));

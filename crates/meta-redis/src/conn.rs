@@ -118,7 +118,11 @@ impl Pool {
     }
 
     /// Asks what may be asked twice, on `held` or an idle connection: one that went stale is replaced once.
-    pub(crate) fn ask(&self, held: &mut Option<Conn>, pipeline: &Pipeline) -> Result<Vec<Value>, EngineError> {
+    pub(crate) fn ask(
+        &self,
+        held: &mut Option<Conn>,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Value>, EngineError> {
         loop {
             let mut conn = match held.take() {
                 Some(conn) => conn,
@@ -169,7 +173,9 @@ impl Pool {
             "MISCONF" => "it cannot save its data to disk and takes no writes; see its log",
             "OOM" => "its memory is full (maxmemory); give it more",
             "NOREPLICAS" => "too few replicas are connected (min-replicas-to-write)",
-            "NOAUTH" | "WRONGPASS" => return self.refused("the server refuses the user name or password".into()),
+            "NOAUTH" | "WRONGPASS" => {
+                return self.refused("the server refuses the user name or password".into());
+            }
             "NOPERM" => return self.refused(format!("the user lacks a permission: {details}")),
             "MOVED" | "ASK" | "CROSSSLOT" => {
                 return self.refused("it is a Redis Cluster, which is not supported yet".into());
@@ -199,9 +205,12 @@ fn client(config: &Config) -> Result<Client, String> {
     let address = match (&config.address, &config.tls) {
         (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
         (Address::Tcp(host, port), None) => ConnectionAddr::Tcp(host.clone(), *port),
-        (Address::Tcp(host, port), Some(tls)) => {
-            ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: tls.insecure, tls_params: None }
-        }
+        (Address::Tcp(host, port), Some(tls)) => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: tls.insecure,
+            tls_params: None,
+        },
     };
     let mut who = RedisConnectionInfo::default()
         .set_db(i64::from(config.db))
@@ -232,9 +241,7 @@ fn client(config: &Config) -> Result<Client, String> {
 fn certificates(tls: &Tls) -> Result<TlsCertificates, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let client_tls = match (&tls.cert_file, &tls.key_file) {
-        (Some(cert), Some(key)) => {
-            Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
-        }
+        (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
         (None, None) => None,
         _ => return Err("tls-cert-file and tls-key-file go together".into()),
     };

@@ -9,9 +9,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{
-        Commit, Cursor, Engine, EngineError, Found, Hold, Limits, Page, Read, Scan, Txn, Watch,
-    },
+    engine::{Commit, Cursor, Engine, EngineError, Found, Hold, Limits, Page, Read, Scan, Txn, Watch},
     schema::Key,
 };
 
@@ -22,8 +20,7 @@ use crate::{
     keys::Keys,
     pipeline::Pipeline,
     read::Plan,
-    scan,
-    script,
+    scan, script,
     watch::Listener,
 };
 

@@ -88,7 +88,8 @@ impl Pipeline {
                 None => header(&mut out, b'*', command.args.count),
                 Some(script) => {
                     header(&mut out, b'*', command.args.count + 3);
-                    let (name, body) = if sources { ("EVAL", script.source) } else { ("EVALSHA", script.sha()) };
+                    let (name, body) =
+                        if sources { ("EVAL", script.source) } else { ("EVALSHA", script.sha()) };
                     for arg in [name, body, "0"] {
                         header(&mut out, b'$', arg.len());
                         out.extend_from_slice(arg.as_bytes());

@@ -188,7 +188,10 @@ impl Request {
             }
             let key = self.key(keys, &first);
             let key = key.ok_or_else(|| {
-                pool.corrupt(format!("{:?} {}", self.scan, printable(&first)), "a name that is none of the volume format")
+                pool.corrupt(
+                    format!("{:?} {}", self.scan, printable(&first)),
+                    "a name that is none of the volume format",
+                )
             })?;
             rows.extend(decode(&key, &mut cells).map_err(|damage| damaged(pool, keys, &key, damage))?);
         }

@@ -20,10 +20,8 @@ impl Script {
 macro_rules! script {
     ($name:ident, $file:literal, $what:literal) => {
         #[doc = $what]
-        pub(crate) static $name: Script = Script {
-            source: include_str!($file),
-            sha: LazyLock::new(|| digest(include_str!($file))),
-        };
+        pub(crate) static $name: Script =
+            Script { source: include_str!($file), sha: LazyLock::new(|| digest(include_str!($file))) };
     };
 }
 

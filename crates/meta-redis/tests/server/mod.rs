@@ -14,24 +14,30 @@ use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read
 use sluice_meta_redis::RedisEngine;
 use tempfile::TempDir;
 
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     dir: TempDir,
+    password: Option<String>,
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_in(tempfile::tempdir().expect("a temporary directory"), &[])
     }
 
     /// With the content of an RDB file.
-    pub fn with_dump(dump: &Path) -> Self {
+    pub(crate) fn with_dump(dump: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         fs::copy(dump, dir.path().join("dump.rdb")).expect("the dump is there");
         Self::start_in(dir, &[])
     }
 
-    pub fn start_in(dir: TempDir, options: &[&str]) -> Self {
+    pub(crate) fn start_in(dir: TempDir, options: &[&str]) -> Self {
+        Self::start_open(dir, options, None)
+    }
+
+    /// A server that wants a password.
+    pub(crate) fn start_open(dir: TempDir, options: &[&str], password: Option<&str>) -> Self {
         let child = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--databases", "64", "--loglevel", "warning"])
             .args(["--unixsocket", "redis.sock", "--appendonly", "no"])
@@ -40,7 +46,7 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed");
-        let server = Self { child, dir };
+        let server = Self { child, dir, password: password.map(str::to_owned) };
         let deadline = Instant::now() + Duration::from_secs(60);
         while server.call(&["PING"]).is_none() {
             assert!(Instant::now() < deadline, "redis-server does not answer");
@@ -49,36 +55,38 @@ impl Server {
         server
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.dir.path().join("redis.sock")
     }
 
-    pub fn url(&self, db: u32) -> String {
+    pub(crate) fn url(&self, db: u32) -> String {
         format!("unix://{}?db={db}", self.socket().display())
     }
 
-    pub fn engine(&self, db: u32) -> RedisEngine {
+    pub(crate) fn engine(&self, db: u32) -> RedisEngine {
         let engine = RedisEngine::open(&self.url(db)).expect("a valid URL");
         engine.prepare().expect("the server is up");
         engine
     }
 
-    pub fn connection(&self, db: u32) -> Option<redis::Connection> {
-        let client = redis::Client::open(format!("redis+unix://{}?db={db}", self.socket().display())).ok()?;
+    pub(crate) fn connection(&self, db: u32) -> Option<redis::Connection> {
+        let password = self.password.as_ref().map_or(String::new(), |pass| format!("&pass={pass}"));
+        let url = format!("redis+unix://{}?db={db}{password}", self.socket().display());
+        let client = redis::Client::open(url).ok()?;
         client.get_connection().ok()
     }
 
     /// A command on database 0; `None` if the server does not answer it.
-    pub fn call(&self, words: &[&str]) -> Option<redis::Value> {
+    pub(crate) fn call(&self, words: &[&str]) -> Option<redis::Value> {
         let mut connection = self.connection(0)?;
         redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).ok()
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it was ours");
     }
@@ -92,13 +100,13 @@ impl Drop for Server {
 }
 
 /// An engine that keeps its server alive.
-pub struct Owned {
+pub(crate) struct Owned {
     engine: RedisEngine,
     _server: Server,
 }
 
 /// A fresh, empty store.
-pub fn fresh() -> Arc<dyn Engine> {
+pub(crate) fn fresh() -> Arc<dyn Engine> {
     let server = Server::start();
     Arc::new(Owned { engine: server.engine(3), _server: server })
 }

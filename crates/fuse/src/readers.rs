@@ -1,7 +1,7 @@
 //! The threads that read requests and run them.
 //!
 //! What must stay true: somebody waits for the next request, whatever the others are blocked in. A reader runs its
-//! request itself; the one that leaves nobody waiting first starts another. At the limit, the last one runs nothing
+//! request itself; the one that leaves nobody waiting first wakes or starts another. At the limit, the last one runs nothing
 //! any more but sets requests aside for those that become free, so that interrupts and the end of the mount are
 //! still noticed. The watchdog lifts the limit by every reader that it has given up on.
 
@@ -9,9 +9,9 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread,
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -42,6 +42,8 @@ pub(crate) struct Readers {
     /// Requests set aside, and how many, to be looked at without a lock.
     parked: Mutex<VecDeque<Parked>>,
     parked_count: AtomicUsize,
+    /// Readers that nobody needs at the moment, the one last busy on top.
+    resting: Mutex<Vec<Arc<Resting>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -55,9 +57,14 @@ struct Parked {
 /// Requests that may be set aside; each is up to the largest WRITE, so this is a bound on memory, too.
 const PARKED_MAX: usize = 64;
 
-/// Readers that may wait beyond those wanted, so that a load which changes from moment to moment does not start and end
-/// threads all the time.
-const SURPLUS: usize = 4;
+/// How long a reader that is not needed rests before it ends.
+const REST: Duration = Duration::from_secs(10);
+
+/// A reader that rests.
+struct Resting {
+    thread: Thread,
+    woken: AtomicBool,
+}
 
 #[derive(Default)]
 struct State {
@@ -86,6 +93,7 @@ impl Readers {
             live: AtomicUsize::new(0),
             parked: Mutex::default(),
             parked_count: AtomicUsize::new(0),
+            resting: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -96,8 +104,15 @@ impl Readers {
         (0..self.idle_max).filter(|_| self.add()).count() > 0
     }
 
-    /// Starts a reader; `false` if there are as many as may be.
+    /// Wakes or starts a reader; `false` if there are as many as may be.
     fn add(self: &Arc<Self>) -> bool {
+        let resting = self.resting.lock().pop();
+        if let Some(reader) = resting {
+            self.idle.fetch_add(1, Ordering::SeqCst);
+            reader.woken.store(true, Ordering::Release);
+            reader.thread.unpark();
+            return true;
+        }
         let room = |live| (live < self.live_max).then_some(live + 1);
         if self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
             return false;
@@ -150,18 +165,46 @@ impl Readers {
             if !self.handle(device, &buffer[..size], last) {
                 return;
             }
-            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max + SURPLUS {
-                self.retire();
-                return;
+            if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
+                self.idle.fetch_sub(1, Ordering::SeqCst);
+                if !self.rest() {
+                    self.live.fetch_sub(1, Ordering::AcqRel);
+                    return;
+                }
             }
         }
         self.state.lock().gone = true;
         self.changed.notify_all();
+        while let Some(reader) = self.resting.lock().pop() {
+            reader.woken.store(true, Ordering::Release);
+            reader.thread.unpark();
+        }
     }
 
-    fn retire(&self) {
-        self.idle.fetch_sub(1, Ordering::SeqCst);
-        self.live.fetch_sub(1, Ordering::AcqRel);
+    /// Waits to be needed again, then counted as idle; `false` if that has not been so for long. The kernel hands
+    /// requests to its waiting readers in turn, each with a cold cache; so only few wait there, and the others here.
+    fn rest(&self) -> bool {
+        let this = Arc::new(Resting { thread: thread::current(), woken: AtomicBool::new(false) });
+        let end = Instant::now() + REST;
+        {
+            let state = self.state.lock();
+            if state.gone {
+                return false;
+            }
+            self.resting.lock().push(Arc::clone(&this));
+        }
+        while !this.woken.load(Ordering::Acquire) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let mut resting = self.resting.lock();
+                if let Some(at) = resting.iter().position(|other| Arc::ptr_eq(other, &this)) {
+                    resting.remove(at);
+                    return false;
+                }
+            }
+            thread::park_timeout(left);
+        }
+        true
     }
 
     /// Handles one request; `false` if the watchdog gave up on this reader meanwhile. The `last` reader sets aside what

@@ -1,0 +1,13 @@
+//! End-to-end tests: what an application sees of a mounted volume. Nothing here knows how Sluice works inside; any two
+//! directories will do, so the tests are tested on local file systems first.
+//!
+//! * [`compare`] does the same random operations in two directories and compares all that can be seen.
+//! * [`shared`] writes through one mount and reads through another: close-to-open.
+//! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
+//! * [`rig`] makes volumes, mounts and the servers that they need.
+
+pub mod compare;
+pub mod crash;
+pub mod pattern;
+pub mod rig;
+pub mod shared;

@@ -1,0 +1,183 @@
+//! The end-to-end tests as commands: each ends in a plain count and exits with an error on any failure.
+
+use anyhow::{Context, ensure};
+use clap::{Parser, Subcommand};
+use sluice_e2e::{
+    compare, crash,
+    rig::{Engine, Volume},
+    shared,
+};
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+#[derive(Parser)]
+#[command(about = "End-to-end tests of a file system")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Order,
+}
+
+#[derive(Subcommand)]
+enum Order {
+    /// Do the same random operations in two directories and compare what is seen
+    Compare {
+        /// The trusted directory; made if missing
+        reference: PathBuf,
+        /// The directory under test
+        tested: PathBuf,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 10_000)]
+        operations: usize,
+        /// Only the operations of these numbers
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<usize>,
+        /// Compare whole trees after so many operations
+        #[arg(long, default_value_t = 1000)]
+        every: usize,
+        /// Flush open files before looking at their names
+        #[arg(long)]
+        sync: bool,
+        /// Seconds that a failure may take to be shortened
+        #[arg(long, default_value_t = 60)]
+        shorten: u64,
+    },
+    /// Write through one mount of a volume, read through another
+    CloseToOpen {
+        /// Mounts of one volume
+        #[arg(required = true, num_args = 2..)]
+        mounts: Vec<PathBuf>,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 2000)]
+        operations: usize,
+    },
+    /// Kill a mount under load, many times
+    Crash {
+        engine: Engine,
+        #[command(flatten)]
+        program: Program,
+        #[arg(long, default_value_t = 10)]
+        rounds: u64,
+        #[arg(long, default_value_t = 3)]
+        writers: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Mount with --writeback
+        #[arg(long)]
+        writeback: bool,
+    },
+    /// The process that crash starts
+    #[command(hide = true)]
+    CrashWriter {
+        folder: PathBuf,
+        #[arg(long)]
+        seed: u64,
+    },
+    /// Format and mount a volume, run a command on it ({mnt}, {mnt2}, … and {meta} are replaced), check and remove it
+    WithVolume {
+        engine: Engine,
+        #[command(flatten)]
+        program: Program,
+        #[arg(long, default_value_t = 1)]
+        mounts: usize,
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Program {
+    /// The program to test [default: sluice beside this program]
+    #[arg(long, env = "SLUICE")]
+    program: Option<PathBuf>,
+    /// Where volumes are made [default: e2e beside this program's folder]
+    #[arg(long)]
+    within: Option<PathBuf>,
+}
+
+impl Program {
+    fn paths(&self) -> anyhow::Result<(PathBuf, PathBuf)> {
+        let here = std::env::current_exe()?;
+        let beside = here.parent().context("this program lies nowhere")?;
+        let within = self
+            .within
+            .clone()
+            .or_else(|| Some(beside.parent()?.join("e2e")))
+            .context("no folder to work in")?;
+        Ok((self.program.clone().unwrap_or_else(|| beside.join("sluice")), within))
+    }
+}
+
+fn main() -> ExitCode {
+    // Modes are compared as asked for.
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    match run(Arguments::parse().command) {
+        Ok(counts) => {
+            if counts {
+                println!("1 passed, 0 failed");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            // The chain of causes; a backtrace of this program tells nothing.
+            eprintln!("{why:#}");
+            println!("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the order counts as a test of its own.
+fn run(order: Order) -> anyhow::Result<bool> {
+    match order {
+        Order::Compare { reference, tested, seed, operations, only, every, sync, shorten } => {
+            std::fs::create_dir_all(&reference)?;
+            let shorten = Duration::from_secs(shorten);
+            let plan = compare::Plan { reference, tested, seed, operations, only, every, sync, shorten };
+            match compare::run(&plan)? {
+                Some(different) => anyhow::bail!("{different}"),
+                None => println!("{operations} operations of seed {seed}: no difference"),
+            }
+        }
+        Order::CloseToOpen { mounts, seed, operations } => {
+            shared::run(&mounts, seed, operations)?;
+            println!("{operations} rounds of seed {seed}: each seen by the next open");
+        }
+        Order::Crash { engine, program, rounds, writers, seed, writeback } => {
+            let (program, within) = program.paths()?;
+            let mount = if writeback { vec!["--writeback".to_owned()] } else { Vec::new() };
+            crash::run(&crash::Plan { program, engine, within, mount, rounds, writers, seed })?;
+        }
+        Order::CrashWriter { folder, seed } => {
+            crash::writer::run(&folder, seed)?;
+            return Ok(false);
+        }
+        Order::WithVolume { engine, program, mounts, command } => {
+            with_volume(engine, &program, mounts, &command)?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn with_volume(engine: Engine, program: &Program, mounts: usize, command: &[String]) -> anyhow::Result<()> {
+    let (program, within) = program.paths()?;
+    let mut volume = Volume::new(&program, engine, &within, &[])?;
+    let mut replaced: Vec<String> = command.iter().map(|word| word.replace("{meta}", &volume.meta)).collect();
+    for number in 1..=mounts {
+        let point = volume.mount(&[])?.to_string_lossy().into_owned();
+        let place = if number == 1 { "{mnt}".to_owned() } else { format!("{{mnt{number}}}") };
+        for word in &mut replaced {
+            *word = word.replace(&place, &point);
+        }
+    }
+    let (first, rest) = replaced.split_first().context("no command")?;
+    let status = Command::new(first).args(rest).status().with_context(|| format!("cannot run {first}"))?;
+    ensure!(status.success(), "{first} ended with {status}; the mounts said:\n{}", volume.log());
+    volume.unmount()?;
+    volume.fsck()
+}

@@ -1,0 +1,274 @@
+//! Volumes to test on: an engine (started if it is a server), a folder of objects, and mounts. All of it goes when the
+//! rig is dropped, a dead mount too.
+//!
+//! The program is asked through its command line alone, so that any program with these flags can take its place.
+
+use anyhow::{Context, bail, ensure};
+use std::{
+    fs::File,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// How long anything may take that is not the work itself: a server to start, a mount to come or go.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until `done`, at most until the deadline.
+///
+/// # Errors
+/// When the deadline has passed, naming `what`.
+pub fn until(what: &str, patience: Duration, mut done: impl FnMut() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + patience;
+    while !done() {
+        ensure!(Instant::now() < deadline, "{what}: not within {patience:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Where the metadata is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engine {
+    /// A file.
+    Sqlite,
+    /// A Redis of the rig's own, `appendonly yes`.
+    Redis,
+}
+
+/// A child process that is killed when it is dropped.
+#[derive(Debug)]
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A formatted volume.
+#[derive(Debug)]
+pub struct Volume {
+    // Dropped in this order: mounts are gone by then, then the server, then the files.
+    mounts: Vec<Mount>,
+    server: Option<Server>,
+    folder: TempDir,
+    program: PathBuf,
+    /// Its metadata URL.
+    pub meta: String,
+}
+
+#[derive(Debug)]
+struct Mount {
+    point: PathBuf,
+    process: Child,
+}
+
+impl Volume {
+    /// Formats a volume in a folder of its own below `within`; `options` are further flags of `format`.
+    pub fn new(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        ensure!(program.is_file(), "no program {}: build it first", program.display());
+        std::fs::create_dir_all(within)?;
+        let folder = tempfile::Builder::new()
+            .prefix("volume-")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .tempdir_in(within)?;
+        let (server, meta) = match engine {
+            Engine::Sqlite => (None, format!("sqlite3://{}", folder.path().join("meta.db").display())),
+            Engine::Redis => {
+                let (server, port) = redis(folder.path())?;
+                (Some(server), format!("redis://127.0.0.1:{port}/1"))
+            }
+        };
+        let volume = Self { mounts: Vec::new(), server, folder, program: program.to_owned(), meta };
+        let objects = volume.path("objects");
+        let mut arguments = vec!["format", "--storage", "file", "--bucket"];
+        let bucket = format!("{}/", objects.display());
+        arguments.extend([bucket.as_str(), "--trash-days", "0"]);
+        arguments.extend(options);
+        arguments.extend([volume.meta.as_str(), "e2e-volume"]);
+        volume.command(&arguments)?;
+        Ok(volume)
+    }
+
+    /// A place in the volume's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs the program; its output.
+    ///
+    /// # Errors
+    /// When it does not exit with 0, with all that it printed.
+    pub fn command(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = Command::new(&self.program).args(arguments).stdin(Stdio::null()).output()?;
+        let text =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        ensure!(
+            output.status.success(),
+            "{} {}: {}\n{text}",
+            self.program.display(),
+            arguments.join(" "),
+            output.status
+        );
+        Ok(text)
+    }
+
+    /// Mounts it once more, in the foreground of a process of the rig; `options` are further flags of `mount`.
+    pub fn mount(&mut self, options: &[&str]) -> anyhow::Result<PathBuf> {
+        use std::os::unix::process::CommandExt;
+        let number = self.mounts.len();
+        let point = self.path(&format!("mnt{number}"));
+        std::fs::create_dir_all(&point)?;
+        let log = File::options().append(true).create(true).open(self.path("mount.log"))?;
+        let cache = self.path(&format!("cache{number}"));
+        let mut process = Command::new(&self.program)
+            .args(["mount", "--enable-xattr", "--cache-dir"])
+            .arg(&cache)
+            .args(options)
+            .arg(&self.meta)
+            .arg(&point)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // So that a crash can take all of it.
+            .process_group(0)
+            .spawn()?;
+        let mut died = None;
+        until("mount", PATIENCE, || {
+            died = process.try_wait().ok().flatten();
+            died.is_some() || mounted(&point)
+        })?;
+        if let Some(status) = died {
+            bail!("mount ended with {status}:\n{}", self.log());
+        }
+        self.mounts.push(Mount { point: point.clone(), process });
+        Ok(point)
+    }
+
+    /// What the mounts said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path("mount.log")).unwrap_or_default()
+    }
+
+    /// Unmounts all, as a user does.
+    ///
+    /// # Errors
+    /// When a mount does not go, or its process does not end well.
+    pub fn unmount(&mut self) -> anyhow::Result<()> {
+        while let Some(mut mount) = self.mounts.pop() {
+            let point = mount.point.to_string_lossy().into_owned();
+            let gone = self.command(&["umount", &point]);
+            if gone.is_err() {
+                mount.take_away();
+                gone?;
+            }
+            let mut status = None;
+            until("the mount's process to end", PATIENCE, || {
+                status = mount.process.try_wait().ok().flatten();
+                status.is_some()
+            })?;
+            let ended_well = status.is_some_and(|status| status.success());
+            ensure!(ended_well, "the mount's process ended with {status:?}:\n{}", self.log());
+        }
+        Ok(())
+    }
+
+    /// Kills every mount at once, without a word, and takes the dead mount points away.
+    pub fn kill(&mut self) {
+        for mut mount in self.mounts.drain(..) {
+            mount.take_away();
+        }
+    }
+
+    /// Checks the volume.
+    ///
+    /// # Errors
+    /// What `fsck` found.
+    pub fn fsck(&self) -> anyhow::Result<()> {
+        self.command(&["fsck", &self.meta]).map(drop).context("fsck is not clean")
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.kill();
+        drop(self.server.take());
+    }
+}
+
+impl Mount {
+    fn take_away(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        if let Some(group) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.process.wait();
+        // Whoever the mount had to guard it may be first: each try is harmless.
+        let _ = until("the dead mount to go", PATIENCE, || {
+            if mounted(&self.point) {
+                let quiet = || Stdio::null();
+                let _ = Command::new("umount")
+                    .arg("-l")
+                    .arg(&self.point)
+                    .stdout(quiet())
+                    .stderr(quiet())
+                    .status();
+            }
+            !mounted(&self.point)
+        });
+    }
+}
+
+/// Whether something is mounted at `point`.
+pub fn mounted(point: &Path) -> bool {
+    let Some(wanted) = point.to_str() else { return false };
+    std::fs::read_to_string("/proc/self/mountinfo")
+        .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
+}
+
+/// A Redis on a free port of the loopback, with its files in `folder`.
+fn redis(folder: &Path) -> anyhow::Result<(Server, u16)> {
+    let files = folder.join("redis");
+    std::fs::create_dir_all(&files)?;
+    // The port is free until somebody takes it: another try then.
+    for _ in 0..5 {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = File::options().append(true).create(true).open(folder.join("redis.log"))?;
+        let child = Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--appendonly",
+                "yes",
+                "--save",
+                "",
+                "--dir",
+            ])
+            .arg(&files)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start redis-server: make setup installs it")?;
+        let mut server = Server(child);
+        let mut died = false;
+        until("redis-server to answer", PATIENCE, || {
+            died = server.0.try_wait().ok().flatten().is_some();
+            died || TcpStream::connect(("127.0.0.1", port)).is_ok()
+        })?;
+        if !died {
+            return Ok((server, port));
+        }
+    }
+    bail!(
+        "redis-server does not start: {}",
+        std::fs::read_to_string(folder.join("redis.log")).unwrap_or_default()
+    )
+}

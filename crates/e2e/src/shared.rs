@@ -1,0 +1,127 @@
+//! Close-to-open: what one mount of a volume has closed, the next open through another mount sees, all of it.
+//!
+//! Names are left alone while files change: a kernel may keep a name for as long as the mount's options allow, and no
+//! promise says otherwise. New names, never looked up before, must be seen at once.
+
+use crate::{compare::Reserve, pattern};
+use anyhow::{Context, bail};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::path::{Path, PathBuf};
+
+const FILES: usize = 8;
+
+/// Runs `operations` rounds of random changes through `mounts`, each checked through another of them.
+///
+/// # Errors
+/// The first file that is not as the last one to close it left it, with the seed.
+pub fn run(mounts: &[PathBuf], seed: u64, operations: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(mounts.len() > 1, "close-to-open needs two mounts of one volume");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let folder = format!("close-to-open-{seed:x}");
+    let places: Vec<PathBuf> = mounts.iter().map(|mount| mount.join(&folder)).collect();
+    std::fs::create_dir(&places[0]).with_context(|| format!("cannot make {}", places[0].display()))?;
+    let mut model: Vec<(String, Vec<u8>)> = (0..FILES).map(|file| (format!("f{file}"), Vec::new())).collect();
+    for (name, _) in &model {
+        std::fs::write(places[0].join(name), b"")?;
+    }
+    for round in 0..operations {
+        let writer = rng.random_range(0..places.len());
+        let reader = (writer + rng.random_range(1..places.len())) % places.len();
+        let file = if rng.random_bool(0.05) {
+            let file = rng.random_range(0..FILES);
+            model[file] = (format!("r{round}"), Vec::new());
+            file
+        } else {
+            rng.random_range(0..FILES)
+        };
+        let (name, content) = &mut model[file];
+        change(&places[writer].join(&*name), content, &mut rng, round as u64 | seed << 32)
+            .and_then(|()| check(&places[reader].join(&*name), content))
+            .with_context(|| {
+                format!(
+                    "round {round} of seed {seed}: {name}, written through {writer}, read through {reader}"
+                )
+            })?;
+    }
+    std::fs::remove_dir_all(&places[0]).context("cannot remove what was made")
+}
+
+/// Opens, changes a few times, closes.
+fn change(path: &Path, content: &mut Vec<u8>, rng: &mut StdRng, number: u64) -> anyhow::Result<()> {
+    let truncate = rng.random_bool(0.1);
+    let mut flags = OFlags::RDWR | OFlags::CREATE;
+    flags.set(OFlags::TRUNC, truncate);
+    let file = rustix::fs::open(path, flags, Mode::from(0o644)).context("open")?;
+    if truncate {
+        content.clear();
+    }
+    for step in 0..rng.random_range(1..4) {
+        let offset = if rng.random_bool(0.3) { content.len() } else { rng.random_range(0..100_000) };
+        let length =
+            if rng.random_bool(0.02) { rng.random_range(1..5_000_000) } else { rng.random_range(1..40_000) };
+        match rng.random_range(0..10) {
+            0..7 => {
+                let bytes = pattern::bytes(number * 4 + step, length);
+                rustix::io::retry_on_intr(|| rustix::io::pwrite(&file, &bytes, offset as u64))
+                    .context("write")
+                    .and_then(|count| {
+                        anyhow::ensure!(count == bytes.len(), "wrote {count} of {}", bytes.len());
+                        Ok(())
+                    })?;
+                if content.len() < offset + length {
+                    content.resize(offset + length, 0);
+                }
+                content[offset..offset + length].copy_from_slice(&bytes);
+            }
+            7..9 => {
+                rustix::fs::ftruncate(&file, offset as u64).context("truncate")?;
+                content.resize(offset, 0);
+            }
+            _ => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&file, flags, offset as u64, length as u64)
+                    .with_context(|| format!("{:?}", Reserve::Punch))?;
+                let size = content.len();
+                content[offset.min(size)..(offset + length).min(size)].fill(0);
+            }
+        }
+    }
+    if rng.random_bool(0.2) {
+        rustix::fs::fsync(&file).context("fsync")?;
+    }
+    // An error of the last flush is told here; dropping would swallow it.
+    drop(file);
+    Ok(())
+}
+
+fn check(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let seen = std::fs::read(path).context("read")?;
+    let size = std::fs::metadata(path).context("stat")?.len();
+    if size != content.len() as u64 {
+        bail!("stat says {size} bytes, {} were written", content.len());
+    }
+    if seen != content {
+        let same = seen.iter().zip(content).take_while(|(seen, written)| seen == written).count();
+        bail!("{} bytes read, {} written, different from byte {same} on", seen.len(), content.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_directory_twice_is_close_to_open() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        run(&[folder.path().to_owned(), folder.path().to_owned()], 1, 200)
+    }
+
+    #[test]
+    fn two_directories_are_not() -> anyhow::Result<()> {
+        let (a, b) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        assert!(run(&[a.path().to_owned(), b.path().to_owned()], 1, 200).is_err());
+        Ok(())
+    }
+}

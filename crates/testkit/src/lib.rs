@@ -7,4 +7,5 @@
 #![allow(clippy::unwrap_used, reason = "a test tool panics when the test fails")]
 
 pub mod conformance;
+pub mod server;
 pub mod wrap;

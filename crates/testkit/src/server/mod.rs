@@ -1,0 +1,14 @@
+//! Servers that a test owns: started on free ports with their data in a temporary directory, gone when dropped.
+
+mod proxy;
+mod redis;
+
+pub use proxy::{Behaviour, Proxy};
+pub use redis::{Redis, RedisOptions, redis};
+
+use std::net::{Ipv4Addr, TcpListener};
+
+/// A TCP port of the loopback address that is free now.
+pub(crate) fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

@@ -1,0 +1,205 @@
+//! A TCP proxy that delays, drops, cuts and partitions, between a client and its server.
+//!
+//! Bytes are passed on unchanged or not at all; what the proxy does changes at once for connections that exist.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+/// What happens to traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behaviour {
+    /// Waits before each packet to the server is passed on.
+    pub request_delay: Duration,
+    /// Waits before each packet to the client is passed on.
+    pub answer_delay: Duration,
+    /// Requests arrive, answers are swallowed: a commit happens and nobody learns it.
+    pub drop_answers: bool,
+    /// Nothing arrives in either direction and new connections hang, until this ends; held back traffic then arrives.
+    pub partition: bool,
+    /// New connections are closed at once.
+    pub refuse: bool,
+}
+
+struct Shared {
+    target: Mutex<SocketAddr>,
+    behaviour: Mutex<Behaviour>,
+    changed: Condvar,
+    closed: AtomicBool,
+    /// Whether the next answer is swallowed and its connection cut.
+    cut_before_answer: AtomicBool,
+    connections: Mutex<Vec<TcpStream>>,
+    requests: AtomicU64,
+    answers: AtomicU64,
+    swallowed: AtomicU64,
+}
+
+/// A proxy in front of a server.
+pub struct Proxy {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// Listens on a free port of the loopback address and passes everything on to `target`.
+    pub fn start(target: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            target: Mutex::new(target),
+            behaviour: Mutex::default(),
+            changed: Condvar::new(),
+            closed: AtomicBool::new(false),
+            cut_before_answer: AtomicBool::new(false),
+            connections: Mutex::default(),
+            requests: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            swallowed: AtomicU64::new(0),
+        });
+        let accepting = shared.clone();
+        thread::Builder::new().name("proxy".into()).spawn(move || accept(&listener, &accepting))?;
+        Ok(Self { addr, shared })
+    }
+
+    /// Where clients connect to.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Changes what happens to traffic from now on.
+    pub fn set(&self, behaviour: Behaviour) {
+        *self.shared.behaviour.lock() = behaviour;
+        self.shared.changed.notify_all();
+    }
+
+    /// Passes everything on again. A connection whose answers were dropped stays out of step: see [`Self::reset`].
+    pub fn heal(&self) {
+        self.set(Behaviour::default());
+    }
+
+    /// Cuts every connection.
+    pub fn reset(&self) {
+        for stream in self.shared.connections.lock().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Lets the next request through to the server and cuts its connection instead of passing on the answer.
+    pub fn cut_before_next_answer(&self) {
+        self.shared.cut_before_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the cut that was ordered is still to come.
+    pub fn is_cut_pending(&self) -> bool {
+        self.shared.cut_before_answer.load(Ordering::SeqCst)
+    }
+
+    /// Sends new connections to another server.
+    pub fn retarget(&self, target: SocketAddr) {
+        *self.shared.target.lock() = target;
+    }
+
+    /// Packets passed on to the server.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+
+    /// Packets passed on to clients.
+    pub fn answers(&self) -> u64 {
+        self.shared.answers.load(Ordering::SeqCst)
+    }
+
+    /// Packets to clients that were swallowed.
+    pub fn swallowed(&self) -> u64 {
+        self.shared.swallowed.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.changed.notify_all();
+        self.reset();
+        // Wakes the listener.
+        drop(TcpStream::connect(self.addr));
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let (Ok(client), behaviour) = (client, *shared.behaviour.lock()) else { continue };
+        if behaviour.refuse {
+            continue;
+        }
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.wait_while_partitioned();
+            let _ = connect(client, &shared);
+        });
+    }
+}
+
+fn connect(client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+    let target = *shared.target.lock();
+    let server = TcpStream::connect(target)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    shared.connections.lock().extend([client.try_clone()?, server.try_clone()?]);
+    if shared.closed.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    let (from_server, to_client, up) = (server.try_clone()?, client.try_clone()?, shared.clone());
+    let answers = thread::spawn(move || pump(from_server, to_client, &up, false));
+    pump(client, server, shared, true);
+    let _ = answers.join();
+    Ok(())
+}
+
+/// Passes bytes on until either side closes.
+fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, upward: bool) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let behaviour = shared.wait_while_partitioned();
+        let delay = if upward { behaviour.request_delay } else { behaviour.answer_delay };
+        if !delay.is_zero() {
+            thread::sleep(delay);
+        }
+        if !upward && shared.cut_before_answer.swap(false, Ordering::SeqCst) {
+            shared.swallowed.fetch_add(1, Ordering::SeqCst);
+            break;
+        }
+        if !upward && shared.behaviour.lock().drop_answers {
+            shared.swallowed.fetch_add(1, Ordering::SeqCst);
+            continue;
+        }
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+        let count = if upward { &shared.requests } else { &shared.answers };
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+impl Shared {
+    fn wait_while_partitioned(&self) -> Behaviour {
+        let mut behaviour = self.behaviour.lock();
+        while behaviour.partition && !self.closed.load(Ordering::SeqCst) {
+            self.changed.wait(&mut behaviour);
+        }
+        *behaviour
+    }
+}

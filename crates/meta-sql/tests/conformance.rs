@@ -1,0 +1,49 @@
+//! The SQLite engine keeps the contract.
+
+mod support;
+
+use std::sync::Arc;
+
+use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta_sql::SqliteEngine;
+use tempfile::TempDir;
+
+/// An engine and the directory of its database, which is removed after it.
+struct Owned {
+    engine: SqliteEngine,
+    _dir: TempDir,
+}
+
+fn fresh() -> Arc<dyn Engine> {
+    let (dir, engine) = support::fresh();
+    Arc::new(Owned { engine, _dir: dir })
+}
+
+impl Engine for Owned {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+    fn limits(&self) -> Limits {
+        self.engine.limits()
+    }
+    fn prepare(&self) -> Result<(), EngineError> {
+        self.engine.prepare()
+    }
+    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        self.engine.begin(lane)
+    }
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.engine.read(reads)
+    }
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        self.engine.scan(scan, from, limit)
+    }
+    fn sync(&self) -> Result<(), EngineError> {
+        self.engine.sync()
+    }
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        self.engine.watch()
+    }
+}
+
+sluice_testkit::conformance_tests!(fresh);

@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -43,7 +44,7 @@ impl Callbacks {
             std::mem::take(&mut waiting.list)
         };
         for (_, callback) in list {
-            callback();
+            run(callback);
         }
     }
 
@@ -57,7 +58,7 @@ impl Callbacks {
         let mut waiting = self.waiting.lock();
         if self.is_set() {
             drop(waiting);
-            callback();
+            run(callback);
             return None;
         }
         let id = waiting.next;
@@ -72,6 +73,13 @@ impl Callbacks {
         let callback = found.map(|at| waiting.list.swap_remove(at));
         drop(waiting);
         drop(callback);
+    }
+}
+
+/// A callback that panics must not take the reader with it.
+fn run(callback: Callback) {
+    if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+        tracing::error!("what an interrupted FUSE operation asked to be run panicked");
     }
 }
 

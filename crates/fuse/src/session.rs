@@ -220,7 +220,8 @@ impl SessionHandle {
     }
 
     /// Ends it in any case: unmounts, lazily if it is in use, and if `grace` later something still uses it, cuts the
-    /// connection, so that whatever waits there gets an error.
+    /// connection, so that whatever waits there gets an error. Unmounting writes back what shared mappings have changed,
+    /// and waits for that.
     pub fn shutdown(&self, grace: Duration) -> Result<(), MountError> {
         match self.unmount() {
             Err(MountError::Busy(_)) => mount::unmount(&self.mountpoint, true)?,

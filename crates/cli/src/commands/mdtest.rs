@@ -1,0 +1,139 @@
+//! `sluice mdtest`: how many files a second the metadata engine takes.
+//!
+//! Creates directories and files through the metadata layer alone, with a slice committed to each file but no object
+//! put: the same work as the command of that name of JuiceFS.
+
+use std::{process::ExitCode, thread, time::Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sluice_meta::{
+    Interrupt, Meta,
+    op::At,
+    ops::{create::Create, lookup::Lookup, write::Write},
+};
+use sluice_types::{CHUNK_SIZE, Caller, Clock, FileType, FsError, FsResult, Ino, Name, Rng, Slice, SystemClock};
+
+use crate::{progress::Progress, volume};
+
+/// Measure how fast files are created
+#[derive(Args)]
+pub(crate) struct Mdtest {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// Directory of the test, made if it does not exist
+    path: String,
+    /// Threads
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Sub-directories of each directory
+    #[arg(long, default_value_t = 3)]
+    dirs: usize,
+    /// Levels of the tree
+    #[arg(long, default_value_t = 2)]
+    depth: usize,
+    /// Files of each thread in each directory
+    #[arg(long, default_value_t = 10)]
+    files: usize,
+    /// Bytes written to each file
+    #[arg(long, default_value_t = 0)]
+    write: u64,
+}
+
+impl Mdtest {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let meta = volume::open_meta(&self.meta_url, "mdtest", false)?;
+        let done = self.measure(&meta);
+        meta.close()?;
+        done
+    }
+
+    fn measure(&self, meta: &Meta) -> Result<ExitCode> {
+        let start = Instant::now();
+        let top = make_path(meta, &self.path).with_context(|| format!("cannot make {}", self.path))?;
+        let top = make_dir(meta, top, "test-dir.0-0").context("the test has been run in this directory before")?;
+        let root = make_dir(meta, top, "mdtest_tree.0")?;
+        let mut dirs = vec![root];
+        let mut level = vec![root];
+        for _ in 0..self.depth {
+            let mut next = Vec::new();
+            for dir in level {
+                for i in 0..self.dirs {
+                    next.push(make_dir(meta, dir, &format!("mdtest_tree.{i}"))?);
+                }
+            }
+            dirs.extend_from_slice(&next);
+            level = next;
+        }
+        let elapsed = start.elapsed().as_secs_f64();
+        println!("Created {} dirs in {elapsed:.2}s ({:.0} dirs/s)", dirs.len(), dirs.len() as f64 / elapsed);
+
+        let total = (dirs.len() * self.threads * self.files) as u64;
+        let progress = Progress::new("create file", Some(total));
+        let failed = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.threads)
+                .map(|thread| {
+                    let (dirs, progress) = (&dirs, &progress);
+                    scope.spawn(move || self.create_files(meta, thread, dirs, progress))
+                })
+                .collect();
+            workers.into_iter().filter_map(|worker| worker.join().ok()?.err()).next()
+        });
+        let (done, elapsed) = progress.finish();
+        let elapsed = elapsed.as_secs_f64();
+        println!("Created {done} files in {elapsed:.2}s ({:.0} files/s)", done as f64 / elapsed);
+        match failed {
+            Some(error) => Err(error).context("not all files could be created"),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn create_files(&self, meta: &Meta, thread: usize, dirs: &[Ino], progress: &Progress) -> FsResult<()> {
+        let mut order = dirs.to_vec();
+        let mut rng = Rng::seeded(thread as u64);
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        let never = Interrupt::never();
+        for dir in order {
+            for i in 0..self.files {
+                let name = Name::new(format!("file.mdtest.{thread}.{i}").as_bytes())?;
+                let ino = meta.new_ino(&never)?;
+                meta.run(create(At::new(dir, name), ino, FileType::File, 0o666), &never)?;
+                for index in 0..self.write.div_ceil(CHUNK_SIZE) {
+                    let size = CHUNK_SIZE.min(self.write - index * CHUNK_SIZE) as u32;
+                    let slices = vec![Slice::whole(0, meta.new_slice(&never)?, size)];
+                    meta.run(Write { ino, index: index as u32, slices, mtime: SystemClock.now() }, &never)?;
+                }
+                progress.add(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn create(at: At, ino: Ino, kind: FileType, mode: u16) -> Create {
+    Create { at, ino, kind, mode, umask: 0o022, rdev: 0, target: None, caller: Caller::client() }
+}
+
+fn make_dir(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
+    let never = Interrupt::never();
+    let ino = meta.new_ino(&never)?;
+    meta.run(create(At::new(dir, Name::new(name.as_bytes())?), ino, FileType::Dir, 0o777), &never)?;
+    Ok(ino)
+}
+
+/// The directory at `path`, made with all above it where it is missing.
+fn make_path(meta: &Meta, path: &str) -> FsResult<Ino> {
+    let mut dir = Ino::ROOT;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let at = At::new(dir, Name::new(part.as_bytes())?);
+        dir = match meta.ask(&Lookup(at), &Interrupt::never()) {
+            Ok((ino, _)) => ino,
+            Err(FsError::NotFound) => make_dir(meta, dir, part)?,
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(dir)
+}

@@ -1,0 +1,43 @@
+//! From a metadata URL to an engine: the one place that knows which there are.
+
+use std::{env, fs, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use sluice_meta::{engine::Engine, mem::MemEngine};
+use sluice_meta_redis::RedisEngine;
+use sluice_meta_sql::SqliteEngine;
+
+/// Opens the engine that `url` names. A password may come from the environment instead of the URL.
+pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
+    // As JuiceFS does it: no scheme at all means Redis.
+    let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
+    let scheme = url.split("://").next().unwrap_or_default();
+    let engine: Arc<dyn Engine> = match scheme {
+        "sqlite3" => Arc::new(SqliteEngine::open(&url)?),
+        "redis" | "rediss" | "unix" => Arc::new(RedisEngine::open(&with_password(&url)?)?),
+        "mem" => Arc::new(MemEngine::new()),
+        other => bail!("no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET and mem://"),
+    };
+    Ok(engine)
+}
+
+/// The URL with the password that the environment gives, unless it has one itself.
+fn with_password(url: &str) -> Result<String> {
+    let Some(password) = password_from_environment()? else { return Ok(url.to_owned()) };
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    Ok(match authority.rsplit_once('@') {
+        Some((user, _)) if user.contains(':') => url.to_owned(),
+        Some((user, _)) => format!("{scheme}://{user}:{encoded}{}", &rest[user.len()..]),
+        None => format!("{scheme}://:{encoded}@{rest}"),
+    })
+}
+
+fn password_from_environment() -> Result<Option<String>> {
+    if let Ok(file) = env::var("META_PASSWORD_FILE") {
+        let password = fs::read_to_string(&file).with_context(|| format!("META_PASSWORD_FILE names {file}"))?;
+        return Ok(Some(password.trim_end_matches('\n').to_owned()));
+    }
+    Ok(env::var("META_PASSWORD").or_else(|_| env::var("REDIS_PASSWORD")).ok().filter(|password| !password.is_empty()))
+}

@@ -1,0 +1,67 @@
+//! Progress of long work: a bar on a terminal, a plain line now and then elsewhere.
+
+use std::{
+    io::IsTerminal,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Time between two plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Counts what is done and shows it.
+pub(crate) struct Progress {
+    what: &'static str,
+    bar: Option<ProgressBar>,
+    total: Option<u64>,
+    done: AtomicU64,
+    start: Instant,
+    /// Seconds after the start when the next plain line is due.
+    next_line: AtomicU64,
+}
+
+impl Progress {
+    /// Begins work on `total` things, or on an unknown number.
+    pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template = match total {
+                Some(_) => "{msg}: {wide_bar} {pos}/{len} {per_sec} {eta}",
+                None => "{msg}: {spinner} {pos} {per_sec} {elapsed}",
+            };
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new).with_style(style);
+            bar.set_message(what);
+            bar
+        });
+        let next_line = AtomicU64::new(LINE_EVERY.as_secs());
+        Self { what, bar, total, done: AtomicU64::new(0), start: Instant::now(), next_line }
+    }
+
+    /// `count` more are done.
+    pub(crate) fn add(&self, count: u64) {
+        let done = self.done.fetch_add(count, Ordering::Relaxed) + count;
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            return;
+        }
+        let elapsed = self.start.elapsed().as_secs();
+        let due = self.next_line.load(Ordering::Relaxed);
+        let next = elapsed + LINE_EVERY.as_secs();
+        if elapsed >= due && self.next_line.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            match self.total {
+                Some(total) => eprintln!("{}: {done} of {total}", self.what),
+                None => eprintln!("{}: {done}", self.what),
+            }
+        }
+    }
+
+    /// Ends it; how many were done, and in what time.
+    pub(crate) fn finish(self) -> (u64, Duration) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        (self.done.into_inner(), self.start.elapsed())
+    }
+}

@@ -1,0 +1,78 @@
+//! Opening a volume from the command line: engine, settings, session, object store.
+
+use std::{env, fs, process, sync::Arc};
+
+use anyhow::{Context, Result};
+use sluice_meta::{Meta, Options, engine::Engine, schema::{SessionInfo, VolumeFormat}};
+use sluice_object::{Encryption, ObjectStore, Secret, StoreConfig};
+
+use crate::engines;
+
+/// Version text in session records. JuiceFS clients show it, and compare nothing with it.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+sluice");
+
+/// The settings of the volume in `engine`.
+pub(crate) fn format_of(engine: &dyn Engine) -> Result<VolumeFormat> {
+    Meta::load_format(engine)?
+        .with_context(|| format!("there is no volume in this {} database; make one with `sluice format META-URL NAME`", engine.name()))
+}
+
+/// Opens a volume for a tool, which appears as `purpose` among the sessions.
+pub(crate) fn open_meta(url: &str, purpose: &str, read_only: bool) -> Result<Arc<Meta>> {
+    let engine = engines::open(url)?;
+    let options = Options { read_only, info: session_info(purpose), ..Options::default() };
+    Ok(Meta::open(engine, options)?)
+}
+
+/// What other clients see of this process.
+pub(crate) fn session_info(mount_point: &str) -> SessionInfo {
+    let host_name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    SessionInfo {
+        version: VERSION.into(),
+        host_name,
+        ip_addrs: Vec::new(),
+        mount_point: mount_point.into(),
+        mount_time: crate::commands::rfc3339(sluice_types::Clock::now(&sluice_types::SystemClock)),
+        process_id: process::id(),
+    }
+}
+
+/// How to reach the object store of a volume: its settings, with the secrets opened.
+pub(crate) fn store_config(format: &VolumeFormat) -> Result<StoreConfig> {
+    let open = |what: &str, stored: &str| -> Result<Secret> {
+        if stored == "removed" {
+            anyhow::bail!("the volume's {what} was removed by a dump; set it again with `sluice config`");
+        }
+        if stored.is_empty() || !format.key_encrypted {
+            return Ok(stored.to_owned().into());
+        }
+        let opened = sluice_object::crypto::open_secret(&format.uuid, stored);
+        Ok(opened.with_context(|| format!("the volume's {what} cannot be decrypted"))?.into())
+    };
+    let key_pem = open("encryption key", &format.encrypt_key)?;
+    let encryption = if key_pem.is_empty() {
+        None
+    } else {
+        let cipher = format.encrypt_algo.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let passphrase = env::var("JFS_RSA_PASSPHRASE").unwrap_or_default().into();
+        Some(Encryption { key_pem, passphrase, cipher })
+    };
+    Ok(StoreConfig {
+        storage: format.storage.clone(),
+        bucket: format.bucket.clone(),
+        access_key: format.access_key.clone(),
+        secret_key: open("secret key", &format.secret_key)?,
+        session_token: open("session token", &format.session_token)?,
+        storage_class: format.storage_class.clone(),
+        name: format.name.clone(),
+        shards: format.shards,
+        encryption,
+        ..StoreConfig::default()
+    })
+}
+
+/// Opens the object store of a volume.
+#[allow(dead_code, reason = "joined by the commands that read data")]
+pub(crate) fn open_store(format: &VolumeFormat) -> Result<Arc<dyn ObjectStore>> {
+    Ok(sluice_object::open(&store_config(format)?)?)
+}

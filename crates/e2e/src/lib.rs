@@ -4,6 +4,7 @@
 //! * [`compare`] does the same random operations in two directories and compares all that can be seen.
 //! * [`shared`] writes through one mount and reads through another: close-to-open.
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
+//! * [`together`] lets two programs work on one volume at once.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
 pub mod compare;
@@ -11,3 +12,4 @@ pub mod crash;
 pub mod pattern;
 pub mod rig;
 pub mod shared;
+pub mod together;

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use sluice_e2e::{
     compare, crash,
     rig::{Engine, Volume},
-    shared,
+    shared, together,
 };
 use std::{
     path::PathBuf,
@@ -69,6 +69,19 @@ enum Order {
         /// Mount with --writeback
         #[arg(long)]
         writeback: bool,
+    },
+    /// Let two programs work on one volume at once: formatted by each, written by both
+    Together {
+        engine: Engine,
+        #[command(flatten)]
+        program: Program,
+        /// The other program
+        #[arg(long, env = "JUICEFS")]
+        juicefs: PathBuf,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 500)]
+        operations: usize,
     },
     /// The process that crash starts
     #[command(hide = true)]
@@ -151,6 +164,13 @@ fn run(order: Order) -> anyhow::Result<bool> {
             let (program, within) = program.paths()?;
             let mount = if writeback { vec!["--writeback".to_owned()] } else { Vec::new() };
             crash::run(&crash::Plan { program, engine, within, mount, rounds, writers, seed })?;
+        }
+        Order::Together { engine, program, juicefs, seed, operations } => {
+            let (program, within) = program.paths()?;
+            for programs in [[&program, &juicefs], [&juicefs, &program]] {
+                together::run(programs.map(PathBuf::as_path), engine, &within, seed, operations)
+                    .with_context(|| format!("formatted by {}", programs[0].display()))?;
+            }
         }
         Order::CrashWriter { folder, seed } => {
             crash::writer::run(&folder, seed)?;

@@ -64,6 +64,7 @@ pub struct Volume {
 
 #[derive(Debug)]
 struct Mount {
+    program: PathBuf,
     point: PathBuf,
     process: Child,
 }
@@ -105,28 +106,24 @@ impl Volume {
     /// # Errors
     /// When it does not exit with 0, with all that it printed.
     pub fn command(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let output = Command::new(&self.program).args(arguments).stdin(Stdio::null()).output()?;
-        let text =
-            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        ensure!(
-            output.status.success(),
-            "{} {}: {}\n{text}",
-            self.program.display(),
-            arguments.join(" "),
-            output.status
-        );
-        Ok(text)
+        command(&self.program, arguments)
     }
 
     /// Mounts it once more, in the foreground of a process of the rig; `options` are further flags of `mount`.
     pub fn mount(&mut self, options: &[&str]) -> anyhow::Result<PathBuf> {
+        let program = self.program.clone();
+        self.mount_by(&program, options)
+    }
+
+    /// The same by another program.
+    pub fn mount_by(&mut self, program: &Path, options: &[&str]) -> anyhow::Result<PathBuf> {
         use std::os::unix::process::CommandExt;
         let number = self.mounts.len();
         let point = self.path(&format!("mnt{number}"));
         std::fs::create_dir_all(&point)?;
         let log = File::options().append(true).create(true).open(self.path("mount.log"))?;
         let cache = self.path(&format!("cache{number}"));
-        let mut process = Command::new(&self.program)
+        let mut process = Command::new(program)
             .args(["mount", "--enable-xattr", "--cache-dir"])
             .arg(&cache)
             .args(options)
@@ -146,7 +143,7 @@ impl Volume {
         if let Some(status) = died {
             bail!("mount ended with {status}:\n{}", self.log());
         }
-        self.mounts.push(Mount { point: point.clone(), process });
+        self.mounts.push(Mount { point: point.clone(), process, program: program.to_owned() });
         Ok(point)
     }
 
@@ -162,7 +159,7 @@ impl Volume {
     pub fn unmount(&mut self) -> anyhow::Result<()> {
         while let Some(mut mount) = self.mounts.pop() {
             let point = mount.point.to_string_lossy().into_owned();
-            let gone = self.command(&["umount", &point]);
+            let gone = command(&mount.program, &["umount", &point]);
             if gone.is_err() {
                 mount.take_away();
                 gone?;
@@ -190,7 +187,15 @@ impl Volume {
     /// # Errors
     /// What `fsck` found.
     pub fn fsck(&self) -> anyhow::Result<()> {
-        self.command(&["fsck", &self.meta]).map(drop).context("fsck is not clean")
+        self.fsck_by(&self.program)
+    }
+
+    /// The same by another program.
+    ///
+    /// # Errors
+    /// What its `fsck` found.
+    pub fn fsck_by(&self, program: &Path) -> anyhow::Result<()> {
+        command(program, &["fsck", &self.meta]).map(drop).context("fsck is not clean")
     }
 }
 
@@ -222,6 +227,20 @@ impl Mount {
             !mounted(&self.point)
         });
     }
+}
+
+fn command(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    ensure!(
+        output.status.success(),
+        "{} {}: {}\n{text}",
+        program.display(),
+        arguments.join(" "),
+        output.status
+    );
+    Ok(text)
 }
 
 /// Whether something is mounted at `point`.

@@ -1,3 +1,7 @@
+//! Decoding, whole and broken.
+//!
+//! What must stay true: every operation is also fed bodies that no kernel would send.
+
 use zerocopy::IntoBytes;
 
 use super::*;

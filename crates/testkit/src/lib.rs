@@ -6,6 +6,7 @@
 #![allow(clippy::missing_panics_doc, reason = "a test tool panics when the test fails")]
 #![allow(clippy::unwrap_used, reason = "a test tool panics when the test fails")]
 
+pub mod anomaly;
 pub mod conformance;
 pub mod server;
 pub mod wrap;

@@ -9,3 +9,8 @@ fn fresh() -> Arc<dyn Engine> {
 }
 
 sluice_testkit::conformance_tests!(fresh);
+
+#[test]
+fn anomalies_are_forbidden_or_shown_as_the_scripts_say() {
+    sluice_testkit::anomaly::run_all(&fresh, true);
+}

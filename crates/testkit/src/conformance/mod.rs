@@ -10,6 +10,7 @@
 //! The cases demand no more than the contract says: a transaction that another one holds up may wait or fail, but what
 //! the contract forbids may never be the outcome.
 
+pub mod anomalies;
 pub mod commuting;
 pub mod expects;
 pub mod extremes;
@@ -42,6 +43,7 @@ pub struct Case {
 macro_rules! for_each_conformance_case {
     ($then:ident $args:tt) => {
         $crate::$then! { $args
+            anomalies::no_forbidden_anomaly,
             rows::every_kind_is_inserted_read_replaced_and_deleted,
             rows::every_kind_is_made_by_put,
             rows::samples_cover_every_kind,

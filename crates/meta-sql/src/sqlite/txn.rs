@@ -1,15 +1,14 @@
 //! A transaction: it holds the database's write lock from its first read to its commit.
 //!
-//! What must stay true: under that lock nothing read can change, so expectations read here need no second look; all
-//! others are looked up before the first write. Whatever fails, nothing is committed.
+//! What must stay true: every expectation is checked before the first write, against what was read under the lock,
+//! for that cannot change, or by looking it up. Whatever fails, nothing is committed.
 
 use rusqlite::Connection;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, Txn, Write, still_holds},
+    engine::{Commit, EngineError, Expect, Found, Hold, Read, Txn, Write, still_holds},
     schema::{Key, Row},
 };
-use sluice_types::Ino;
 
 use super::{
     connect::{Db, Writer},
@@ -21,20 +20,13 @@ pub(super) struct SqliteTxn<'e> {
     db: &'e Db,
     /// The connection, once the write lock is held.
     writer: Option<Writer<'e>>,
-    seen: FxHashSet<Key>,
-    seen_dirs: FxHashSet<Ino>,
-    seen_lists: FxHashSet<List>,
+    /// Records read under the lock.
+    seen: FxHashMap<Key, Option<Row>>,
 }
 
 impl<'e> SqliteTxn<'e> {
     pub(super) fn new(db: &'e Db) -> Self {
-        Self {
-            db,
-            writer: None,
-            seen: FxHashSet::default(),
-            seen_dirs: FxHashSet::default(),
-            seen_lists: FxHashSet::default(),
-        }
+        Self { db, writer: None, seen: FxHashMap::default() }
     }
 
     /// The connection with the write lock held.
@@ -50,29 +42,17 @@ impl<'e> SqliteTxn<'e> {
         Ok(self.writer.insert(writer))
     }
 
+    /// Remembers what was found.
     fn note(&mut self, read: &Read, found: &Found) {
-        match read {
-            Read::Get(key, _) => drop(self.seen.insert(key.clone())),
-            Read::Follow(dir, name, _) => {
-                self.seen.insert(Key::Entry(*dir, name.clone()));
-                if let Found::Rows(rows) = found
-                    && let Some(Row::Entry(_, _, entry)) = rows.first()
-                {
-                    self.seen.insert(Key::Node(entry.ino));
+        match (read, found) {
+            (Read::Get(key, _), Found::Row(row)) => drop(self.seen.insert(key.clone(), row.clone())),
+            (Read::Follow(dir, name, _), Found::Rows(rows)) => {
+                self.seen.insert(Key::Entry(*dir, name.clone()), rows.first().cloned());
+                if let Some(Row::Entry(_, _, entry)) = rows.first() {
+                    self.seen.insert(Key::Node(entry.ino), rows.get(1).cloned());
                 }
             }
-            Read::Names { dir, .. } => drop(self.seen_dirs.insert(*dir)),
-            Read::All(list, _) => drop(self.seen_lists.insert(*list)),
-        }
-    }
-
-    fn is_seen(&self, expect: &Expect) -> bool {
-        match expect {
-            Expect::Row(_, Hold::None) => true,
-            Expect::Row(row, _) => self.seen.contains(&row.key()),
-            Expect::Absent(key) => self.seen.contains(key),
-            Expect::Vacant(dir) => self.seen_dirs.contains(dir),
-            Expect::Same(list, _) => self.seen_lists.contains(list),
+            _ => {}
         }
     }
 }
@@ -93,8 +73,8 @@ impl Txn for SqliteTxn<'_> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let reader = Reader { connection: writer, options: &self.db.options };
         let mut broken = Vec::new();
-        for expect in commit.expects.iter().filter(|expect| !self.is_seen(expect)) {
-            if !holds(reader, expect, commit)? {
+        for expect in &commit.expects {
+            if !holds(reader, &self.seen, expect, commit)? {
                 broken.push(expect.key());
             }
         }
@@ -126,11 +106,25 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Whether an expectation that was not read under this lock holds.
-fn holds(reader: Reader<'_>, expect: &Expect, commit: &Commit) -> Result<bool, EngineError> {
+/// Whether an expectation holds. What was read under the lock is not asked for again.
+fn holds(
+    reader: Reader<'_>,
+    seen: &FxHashMap<Key, Option<Row>>,
+    expect: &Expect,
+    commit: &Commit,
+) -> Result<bool, EngineError> {
     Ok(match expect {
-        Expect::Row(then, hold) => reader.get(&then.key())?.is_some_and(|now| still_holds(*hold, then, &now)),
-        Expect::Absent(key) => reader.get(key)?.is_none(),
+        Expect::Row(_, Hold::None) => true,
+        Expect::Row(then, hold) => {
+            let key = then.key();
+            let asked = if seen.contains_key(&key) { None } else { reader.get(&key)? };
+            let now = seen.get(&key).unwrap_or(&asked);
+            now.as_ref().is_some_and(|now| still_holds(*hold, then, now))
+        }
+        Expect::Absent(key) => match seen.get(key) {
+            Some(found) => found.is_none(),
+            None => reader.get(key)?.is_none(),
+        },
         Expect::Vacant(dir) => {
             let leaving: FxHashSet<&[u8]> = commit
                 .writes

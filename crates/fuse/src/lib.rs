@@ -10,6 +10,7 @@
 //! | `init` | what kernel and mount agree on |
 //! | `device`, `readers` | the classic transport and its threads |
 //! | `mount`, `options`, `guardian` | mounting, unmounting, and cleaning up after a death |
+//! | `adapter` | a volume as a file system |
 //! | `session`, `notify` | a mount's life, and notifications |
 //!
 //! What must stay true: no request is left without an answer, and no application hangs for longer than the deadline.
@@ -17,6 +18,7 @@
 //! threads.
 
 mod abi;
+mod adapter;
 mod args;
 mod call;
 mod decode;
@@ -34,6 +36,7 @@ mod readers;
 mod reply;
 mod session;
 
+pub use adapter::VolumeFs;
 pub use args::{
     CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, LockKind, Mknod, Open, Read, Release, Rename,
     SetAttr, SetTime, SetXattr, Timestamp, Write,

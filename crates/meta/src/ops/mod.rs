@@ -23,6 +23,7 @@ pub(crate) mod rules;
 pub mod session;
 pub mod setattr;
 pub mod sustained;
+pub mod touch;
 pub mod truncate;
 pub mod unlink;
 pub mod write;

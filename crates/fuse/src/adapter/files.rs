@@ -1,0 +1,300 @@
+//! The requests about open files, locks and listings.
+//!
+//! What must stay true: a lock that has to be waited for is waited for on a thread of its own, never on one that reads
+//! requests.
+
+use std::{fmt::Write as _, os::unix::ffi::OsStrExt, sync::Arc, thread};
+
+use bytes::Bytes;
+use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino};
+use sluice_vfs::{
+    Changes, DirItem, FlockKind, Interrupt, NewNode, OpKind, Place, Plock, PlockRange, Vfs, describe_entry,
+};
+
+use super::{VolumeFs, args, translate};
+use crate::{
+    args::{CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, LockKind, Open, Read, SetAttr, Write},
+    call::Reply,
+    errno::{Errno, Result},
+    filesystem::Request,
+    reply::{Entry, OpenFlags, Opened, ReadBuffer},
+};
+
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`, for 64-bit and 32-bit callers.
+const GET_FLAGS: [u32; 2] = [0x8008_6601, 0x8004_6601];
+const SET_FLAGS: [u32; 2] = [0x4008_6602, 0x4004_6602];
+/// Flags of `chattr(1)` and how volumes store them.
+const FLAGS: [(u32, u8); 3] =
+    [(0x01, AttrFlags::SKIP_TRASH), (0x10, AttrFlags::IMMUTABLE), (0x20, AttrFlags::APPEND)];
+/// Bytes of stack of a thread that waits for a lock.
+const WAITER_STACK: usize = 256 << 10;
+
+impl VolumeFs {
+    pub(super) fn change(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        change: &SetAttr,
+    ) -> FsResult<Attr> {
+        let mut caller = caller.clone();
+        if change.mode.is_some_and(|mode| mode & 0o2000 != 0) {
+            // Whether setgid stays depends on the caller's groups, and it goes without an error.
+            translate::add_groups(&mut caller);
+        }
+        let mut cut = None;
+        if let Some(length) = change.size {
+            let kill = change.kill_suid_gid;
+            cut = Some(self.vfs.truncate(&caller, interrupt, ino, (length, change.fh), kill)?);
+        }
+        let changes = Changes {
+            mode: change.mode.map(|mode| (mode & 0o7777) as u16),
+            uid: change.uid,
+            gid: change.gid,
+            atime: change.atime.map(translate::set_time),
+            // A cut sets the time by itself.
+            mtime: change.mtime.filter(|_| cut.is_none()).map(translate::set_time),
+            flags: None,
+            kill_suid: change.kill_suid_gid && cut.is_none(),
+        };
+        let nothing = changes.mode.is_none()
+            && changes.uid.is_none()
+            && changes.gid.is_none()
+            && changes.atime.is_none()
+            && changes.mtime.is_none();
+        match cut {
+            Some(attr) if nothing => Ok(attr),
+            _ => self.vfs.setattr(&caller, interrupt, ino, changes),
+        }
+    }
+
+    pub(super) fn open_file(&self, req: &Request<'_>, ino: u64, open: &Open) -> Result<Opened> {
+        let flags = open.flags;
+        let run =
+            |caller: &Caller, interrupt: &Interrupt| self.vfs.open(caller, interrupt, self.ino(ino), flags);
+        let opened = self.run(req, OpKind::Open, run, |text, opened| {
+            let _ = write!(text, "({ino},0x{flags:X})");
+            if let Some(opened) = opened {
+                let _ = write!(text, " [fh:{}]", opened.fh);
+            }
+        })?;
+        Ok(to_opened(opened))
+    }
+
+    pub(super) fn create_file(
+        &self,
+        req: &Request<'_>,
+        parent: u64,
+        create: &Create<'_>,
+    ) -> Result<(Entry, Opened)> {
+        let Create { name, mode, umask, flags, .. } = *create;
+        let (mode, umask) = ((mode & 0o7777) as u16, umask as u16);
+        let node = NewNode { kind: FileType::File, mode, umask, rdev: 0 };
+        let run = |caller: &Caller, interrupt: &Interrupt| {
+            self.vfs.create(caller, interrupt, self.ino(parent), name.as_bytes(), node, flags)
+        };
+        let (entry, opened) = self.run(req, OpKind::Create, run, |text, made| {
+            let _ = write!(text, "({parent},{},0{mode:o})", name.display());
+            describe_entry(text, made.map(|(entry, _)| entry));
+            if let Some((_, opened)) = made {
+                let _ = write!(text, " [fh:{}]", opened.fh);
+            }
+        })?;
+        Ok((self.entry(&entry), to_opened(opened)))
+    }
+
+    pub(super) fn read_file(
+        &self,
+        req: &Request<'_>,
+        ino: u64,
+        read: &Read,
+        out: &mut ReadBuffer,
+    ) -> Result<()> {
+        let Read { fh, offset, size, .. } = *read;
+        let run = |_: &Caller, interrupt: &Interrupt| self.vfs.read(interrupt, fh, offset, size);
+        let pieces = self.run(req, OpKind::Read, run, |text, pieces| {
+            let _ = write!(text, "({ino},{size},{offset},{fh})");
+            if let Some(pieces) = pieces {
+                let _ = write!(text, ": ({})", pieces.iter().map(Bytes::len).sum::<usize>());
+            }
+        })?;
+        pieces.into_iter().for_each(|piece| out.push(piece));
+        Ok(())
+    }
+
+    pub(super) fn write_file(&self, req: &Request<'_>, ino: u64, write: &Write<'_>) -> Result<u32> {
+        let Write { fh, offset, data, kill_suid_gid, .. } = *write;
+        let run = |caller: &Caller, interrupt: &Interrupt| {
+            self.vfs.write(caller, interrupt, Place { fh, offset }, data, kill_suid_gid)
+        };
+        self.run(req, OpKind::Write, run, args(format_args!("{ino},{},{offset},{fh}", data.len())))
+    }
+
+    pub(super) fn list(
+        &self,
+        req: &Request<'_>,
+        (ino, fh, offset, plus): (u64, u64, u64, bool),
+        add: &mut dyn FnMut(DirItem<'_>) -> bool,
+    ) -> Result<()> {
+        let add = std::cell::RefCell::new(add);
+        let run = |_: &Caller, interrupt: &Interrupt| {
+            self.vfs.readdir(interrupt, fh, (offset, plus), &mut |item| (add.borrow_mut())(item))
+        };
+        self.run(req, OpKind::Readdir, run, args(format_args!("{ino},{offset},{plus}")))
+    }
+
+    pub(super) fn find_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<Lock> {
+        let free = Lock { kind: LockKind::Unlock, ..lock.lock };
+        if lock.flock {
+            return Ok(free);
+        }
+        let run = |_: &Caller, interrupt: &Interrupt| {
+            self.vfs.getlk(interrupt, self.ino(ino), lock.owner, to_range(&lock.lock))
+        };
+        let found =
+            self.run(req, OpKind::GetLk, run, args(format_args!("{ino},{},{:016X}", lock.fh, lock.owner)))?;
+        Ok(found.map_or(free, |range| Lock {
+            start: range.start,
+            end: range.end,
+            kind: if range.write { LockKind::Write } else { LockKind::Read },
+            pid: range.pid,
+        }))
+    }
+
+    pub(super) fn lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<()> {
+        let kind = if lock.flock { OpKind::Flock } else { OpKind::SetLk };
+        let run =
+            |_: &Caller, interrupt: &Interrupt| set_lock(&self.vfs, interrupt, self.ino(ino), lock, false);
+        self.run(req, kind, run, args(format_args!("{ino},{},{:016X},{:?}", lock.fh, lock.owner, lock.lock)))
+    }
+
+    pub(super) fn lock_or_wait(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
+        match self.lock(req, ino, lock) {
+            Err(Errno::EAGAIN) => {}
+            done => return reply.result(done),
+        }
+        let (vfs, asked, ino, lock) = (Arc::clone(&self.vfs), req.interrupt(), self.ino(ino), *lock);
+        let wait = move || {
+            let interrupt = Interrupt::never();
+            let registration = asked.on_interrupt({
+                let interrupt = interrupt.clone();
+                move || interrupt.set()
+            });
+            let locked = set_lock(&vfs, &interrupt, ino, &lock, true);
+            drop(registration);
+            reply.result(locked.map_err(|error| translate::errno(&error)));
+        };
+        // Without a thread the reply is dropped, which answers EIO.
+        if let Err(error) =
+            thread::Builder::new().name("sluice-lock".into()).stack_size(WAITER_STACK).spawn(wait)
+        {
+            tracing::error!("nobody can wait for a lock: {error}");
+        }
+    }
+
+    /// `chattr(1)` and `lsattr(1)`; `None` for other commands.
+    pub(super) fn flags(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        ioctl: &Ioctl<'_>,
+    ) -> FsResult<Option<Bytes>> {
+        if GET_FLAGS.contains(&ioctl.cmd) {
+            let (attr, _) = self.vfs.getattr(interrupt, ino)?;
+            let flags: u32 = FLAGS.iter().filter(|(_, bit)| attr.flags.has(*bit)).map(|(flag, _)| flag).sum();
+            let mut answer = u64::from(flags).to_ne_bytes().to_vec();
+            answer.truncate(ioctl.out_size as usize);
+            return Ok(Some(answer.into()));
+        }
+        if !SET_FLAGS.contains(&ioctl.cmd) {
+            return Ok(None);
+        }
+        let asked = ioctl.input.first_chunk::<4>().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+        let known: u32 = FLAGS.iter().map(|(flag, _)| flag).sum();
+        if asked & !known != 0 {
+            return Err(FsError::NotSupported);
+        }
+        let (attr, _) = self.vfs.getattr(interrupt, ino)?;
+        let mut flags = attr.flags.0;
+        for (flag, bit) in FLAGS {
+            flags = if asked & flag == 0 { flags & !bit } else { flags | bit };
+        }
+        let changes = Changes { flags: Some(AttrFlags(flags)), ..Changes::default() };
+        self.vfs.setattr(caller, interrupt, ino, changes)?;
+        Ok(Some(Bytes::new()))
+    }
+
+    pub(super) fn allocate(&self, req: &Request<'_>, ino: u64, range: &Fallocate) -> Result<()> {
+        let Fallocate { fh, offset, length, mode } = *range;
+        let what = translate::allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
+        let run = |_: &Caller, interrupt: &Interrupt| {
+            self.vfs.fallocate(interrupt, Place { fh, offset }, length, what)
+        };
+        self.run(req, OpKind::Fallocate, run, args(format_args!("{ino},{mode},{offset},{length},{fh}")))
+    }
+
+    pub(super) fn seek(
+        &self,
+        req: &Request<'_>,
+        (ino, fh): (u64, u64),
+        offset: i64,
+        whence: u32,
+    ) -> Result<u64> {
+        let data = match whence as i32 {
+            libc::SEEK_DATA => true,
+            libc::SEEK_HOLE => false,
+            _ => return Err(Errno::EINVAL),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        let run = |_: &Caller, interrupt: &Interrupt| self.vfs.seek(interrupt, Place { fh, offset }, data);
+        self.run(req, OpKind::Lseek, run, args(format_args!("{ino},{offset},{whence},{fh}")))
+    }
+
+    pub(super) fn copy(&self, req: &Request<'_>, ino: u64, copy: &CopyFileRange) -> Result<u64> {
+        let from = Place { fh: copy.fh_in, offset: copy.offset_in };
+        let to = Place { fh: copy.fh_out, offset: copy.offset_out };
+        let run = |caller: &Caller, interrupt: &Interrupt| {
+            self.vfs.copy_range(caller, interrupt, from, to, copy.length)
+        };
+        let CopyFileRange { offset_in, ino_out, offset_out, length, .. } = *copy;
+        self.run(
+            req,
+            OpKind::CopyRange,
+            run,
+            args(format_args!("{ino},{offset_in},{ino_out},{offset_out},{length}")),
+        )
+    }
+}
+
+fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: bool) -> FsResult<()> {
+    if !lock.flock {
+        let range = to_range(&lock.lock);
+        let unlock = lock.lock.kind == LockKind::Unlock;
+        return vfs.setlk(interrupt, Plock { ino, fh: lock.fh, owner: lock.owner, range, unlock }, wait);
+    }
+    let kind = match lock.lock.kind {
+        LockKind::Read => Some(FlockKind::Read),
+        LockKind::Write => Some(FlockKind::Write),
+        LockKind::Unlock => None,
+    };
+    vfs.flock(interrupt, ino, lock.owner, kind, wait)
+}
+
+fn to_range(lock: &Lock) -> PlockRange {
+    PlockRange { write: lock.kind == LockKind::Write, pid: lock.pid, start: lock.start, end: lock.end }
+}
+
+fn to_opened(opened: sluice_vfs::Opened) -> Opened {
+    let mut flags = OpenFlags::NONE;
+    for (on, flag) in [
+        (opened.keep_cache, OpenFlags::KEEP_CACHE),
+        (opened.no_flush, OpenFlags::NOFLUSH),
+        (opened.direct, OpenFlags::DIRECT_IO),
+    ] {
+        if on {
+            flags = flags | flag;
+        }
+    }
+    Opened { fh: opened.fh, flags }
+}

@@ -1,0 +1,89 @@
+//! The access log: one line an operation, for whoever reads `.accesslog`.
+//!
+//! What must stay true: it costs one atomic load while nobody reads, and a reader that is too slow loses lines, not
+//! the mount its memory.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+/// Lines kept for a reader.
+const MOST_LINES: usize = 10_240;
+/// How long a read waits for a line.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// All readers of the log.
+#[derive(Default)]
+pub(crate) struct AccessLog {
+    count: AtomicUsize,
+    readers: Mutex<Vec<Arc<LogReader>>>,
+}
+
+/// One open `.accesslog`.
+#[derive(Default)]
+pub(crate) struct LogReader {
+    lines: Mutex<VecDeque<String>>,
+    more: Condvar,
+}
+
+impl AccessLog {
+    /// Whether anybody reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn open(&self) -> Arc<LogReader> {
+        let reader = Arc::<LogReader>::default();
+        self.readers.lock().push(Arc::clone(&reader));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        reader
+    }
+
+    pub(crate) fn close(&self, reader: &Arc<LogReader>) {
+        self.readers.lock().retain(|other| !Arc::ptr_eq(other, reader));
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives a line, with its end, to all readers.
+    pub(crate) fn write(&self, line: &str) {
+        for reader in self.readers.lock().iter() {
+            let mut lines = reader.lines.lock();
+            if lines.len() < MOST_LINES {
+                lines.push_back(line.to_owned());
+                reader.more.notify_one();
+            }
+        }
+    }
+}
+
+impl LogReader {
+    /// Whole lines, as far as they fit into `size` bytes; `#` if there is none for a second.
+    pub(crate) fn read(&self, size: usize) -> Bytes {
+        let mut lines = self.lines.lock();
+        if lines.is_empty() {
+            self.more.wait_for(&mut lines, IDLE);
+        }
+        let mut out = String::new();
+        while let Some(line) = lines.front() {
+            if !out.is_empty() && out.len() + line.len() > size {
+                break;
+            }
+            out.push_str(line);
+            lines.pop_front();
+        }
+        if out.is_empty() {
+            out.push_str("#\n");
+        }
+        let mut out = out.into_bytes();
+        out.truncate(size);
+        out.into()
+    }
+}

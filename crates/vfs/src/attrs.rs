@@ -1,0 +1,128 @@
+//! Lookup, attributes and the size of the volume.
+//!
+//! What must stay true: what is answered counts what this client wrote and has not flushed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_meta::{
+    Interrupt,
+    op::At,
+    ops::{
+        getattr::GetAttr,
+        lookup::Lookup,
+        readlink::Readlink,
+        setattr::{Changes, SetAttr},
+    },
+};
+use sluice_types::{Attr, Caller, FsResult, Ino, Name};
+
+use crate::vfs::{Entry, Vfs};
+
+/// Bytes of a volume without a limit.
+const UNLIMITED_BYTES: u64 = 1 << 50;
+/// Free inodes of a volume without a limit.
+const UNLIMITED_INODES: u64 = 10 << 20;
+
+/// How much a volume holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeSize {
+    /// Bytes in all.
+    pub total: u64,
+    /// Bytes in use.
+    pub used: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that can still be made.
+    pub free_inodes: u64,
+}
+
+impl Vfs {
+    /// Looks a name up. One trip, none for internal files.
+    pub fn lookup(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<Entry> {
+        if let Some(entry) = self.lookup_internal(dir, name, interrupt)? {
+            return Ok(entry);
+        }
+        let at = At::new(dir, Name::new(name)?);
+        let _ = caller;
+        let moment = self.known().moment();
+        let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
+        if attr.is_dir() {
+            self.hints.put(dir, &at.name, ino);
+        }
+        Ok(self.entry(ino, self.shown(ino, attr, moment)))
+    }
+
+    /// Attributes, and how long they may be believed. At most one trip.
+    pub fn getattr(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<(Attr, Duration)> {
+        if ino.is_internal() {
+            return Ok((self.internal_attr(ino)?, self.config.attr_ttl));
+        }
+        let ttl = self.config.attr_ttl;
+        let recent = self.dirs.get(ino, ttl).or_else(|| self.recent_of_open(ino, ttl));
+        if let Some(recent) = recent {
+            return Ok(recent);
+        }
+        let moment = self.known().moment();
+        let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
+        Ok((self.shown(ino, attr, moment), ttl))
+    }
+
+    /// Attributes as the engine has them now, learned for an open file.
+    pub(crate) fn fetch(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Attr> {
+        let moment = self.known().moment();
+        let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
+        Ok(self.known().learn(ino, attr, moment))
+    }
+
+    /// Changes owner, mode, times and flags. Two trips.
+    pub fn setattr(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        changes: Changes,
+    ) -> FsResult<Attr> {
+        if ino.is_internal() {
+            return self.internal_attr(ino);
+        }
+        // A later commit would set the time of the write.
+        if changes.mtime.is_some() {
+            self.flush_ino(ino)?;
+        }
+        let op = SetAttr { ino, changes, caller: caller.clone() };
+        let moment = self.known().moment();
+        let attr = self.known().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+        if attr.is_dir() {
+            self.dirs.put(ino, &attr);
+        }
+        Ok(self.shown(ino, attr, moment))
+    }
+
+    /// Target of a symbolic link. One trip.
+    pub fn readlink(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<Bytes> {
+        self.meta.ask(&Readlink(ino), interrupt)
+    }
+
+    /// How much the volume holds and could hold. No trip.
+    pub fn statfs(&self) -> VolumeSize {
+        let format = self.meta.env().format();
+        let (used, inodes) = self.meta.env().used();
+        let (used, inodes) = (used.max(0) as u64, inodes.max(0) as u64);
+        let mut total = format.capacity;
+        if total == 0 {
+            total = UNLIMITED_BYTES;
+            while used > total / 10 * 8 {
+                total *= 2;
+            }
+        }
+        let mut free_inodes = format.inodes.saturating_sub(inodes);
+        if format.inodes == 0 {
+            free_inodes = UNLIMITED_INODES;
+            while inodes > (inodes + free_inodes) / 10 * 8 {
+                free_inodes *= 2;
+            }
+        }
+        VolumeSize { total: total.max(used), used, inodes, free_inodes }
+    }
+}

@@ -1,0 +1,106 @@
+//! How a volume is mounted, as far as the file system itself cares.
+//!
+//! What must stay true: `Default` is what `JuiceFS` users get without flags.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use sluice_meta::Ended;
+use sluice_types::{Clock, Ino, SystemClock};
+
+/// When reading changes a file's access time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtimeMode {
+    /// Never.
+    #[default]
+    Never,
+    /// When it is older than the last change, or than a day.
+    Relative,
+    /// Always, but at most once a second.
+    Strict,
+}
+
+/// Whose identity users get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Squash {
+    /// Everybody, or only the superuser.
+    pub all: bool,
+    /// The user they become.
+    pub uid: u32,
+    /// The group they become.
+    pub gid: u32,
+}
+
+/// What to do when the client must end at once.
+pub type OnEnded = Arc<dyn Fn(Ended) + Send + Sync>;
+
+/// Settings of a [`Vfs`](crate::Vfs).
+#[derive(Clone)]
+pub struct VfsConfig {
+    /// Directory that is shown as the root (`--subdir`).
+    pub root: Ino,
+    /// How long attributes may be believed.
+    pub attr_ttl: Duration,
+    /// How long a name of a file stands for it.
+    pub entry_ttl: Duration,
+    /// How long a name of a directory stands for it.
+    pub dir_entry_ttl: Duration,
+    /// How long an absent name stays absent; zero for not at all.
+    pub negative_ttl: Duration,
+    /// For how long an open of a file need not ask the engine again; zero keeps close-to-open.
+    pub open_ttl: Duration,
+    /// Whether extended attributes are served. A volume with ACLs serves them in any case.
+    pub xattr: bool,
+    /// Replaces the umask of callers.
+    pub umask: Option<u16>,
+    /// Changes the identity of callers.
+    pub squash: Option<Squash>,
+    /// When reading changes access times.
+    pub atime: AtimeMode,
+    /// Internal files are not listed.
+    pub hide_internal: bool,
+    /// Internal files are called `.jfs.stats` and so on.
+    pub prefix_internal: bool,
+    /// Time between two signs of life.
+    pub heartbeat: Duration,
+    /// Whether this client cleans up once an hour.
+    pub cleaning: bool,
+    /// Where the time is read.
+    pub clock: Arc<dyn Clock>,
+    /// What `.config` shows besides the volume's settings; secrets must not be in it.
+    pub shown: serde_json::Map<String, serde_json::Value>,
+    /// Called when the volume is gone, or no longer for this client.
+    pub on_ended: Option<OnEnded>,
+}
+
+impl Default for VfsConfig {
+    fn default() -> Self {
+        Self {
+            root: Ino::ROOT,
+            attr_ttl: Duration::from_secs(1),
+            entry_ttl: Duration::from_secs(1),
+            dir_entry_ttl: Duration::from_secs(1),
+            negative_ttl: Duration::ZERO,
+            open_ttl: Duration::ZERO,
+            xattr: false,
+            umask: None,
+            squash: None,
+            atime: AtimeMode::Never,
+            hide_internal: false,
+            prefix_internal: false,
+            heartbeat: Duration::from_secs(12),
+            cleaning: true,
+            clock: Arc::new(SystemClock),
+            shown: serde_json::Map::new(),
+            on_ended: None,
+        }
+    }
+}
+
+impl fmt::Debug for VfsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VfsConfig")
+            .field("root", &self.root)
+            .field("attr_ttl", &self.attr_ttl)
+            .finish_non_exhaustive()
+    }
+}

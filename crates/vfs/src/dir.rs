@@ -1,0 +1,225 @@
+//! Listing directories, page by page.
+//!
+//! What must stay true: an open directory shows each name once, at the same offset every time, until it is rewound;
+//! and attributes that may have changed since a page was read are left out rather than shown.
+
+use std::{
+    hash::{Hash, Hasher},
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHasher};
+use sluice_meta::{
+    Interrupt,
+    engine::{Cursor, Scan},
+    schema::Row,
+};
+use sluice_types::{Attr, FileType, FsResult, Ino};
+
+use crate::{
+    handles::Handle,
+    vfs::{Entry, Vfs},
+};
+
+/// Entries asked for at once.
+const PAGE: usize = 2048;
+/// Offsets of `.` and `..` come first.
+const DOTS: usize = 2;
+
+/// An open directory.
+pub(crate) struct DirHandle {
+    ino: Ino,
+    listing: Mutex<Listing>,
+}
+
+/// One name of a listing.
+#[derive(Debug)]
+pub struct DirItem<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// What it stands for.
+    pub ino: Ino,
+    /// Kind of the node.
+    pub kind: FileType,
+    /// Offset at which the listing goes on behind it.
+    pub cookie: u64,
+    /// What a lookup would answer, if it was asked for and is known.
+    pub entry: Option<Entry>,
+}
+
+/// The names read so far, kept in one piece of memory.
+#[derive(Default)]
+struct Listing {
+    names: Vec<u8>,
+    items: Vec<Item>,
+    /// Where names are, by their hash: engines may show a name twice.
+    places: FxHashMap<u64, u32>,
+    next: Next,
+    page: Page,
+}
+
+#[derive(Clone, Copy)]
+struct Item {
+    ino: Ino,
+    at: u32,
+    len: u8,
+    kind: FileType,
+}
+
+#[derive(Default)]
+enum Next {
+    #[default]
+    Start,
+    At(Cursor),
+    End,
+}
+
+/// Attributes of the page read last.
+#[derive(Default)]
+struct Page {
+    first: usize,
+    attrs: Vec<Option<Attr>>,
+    moment: u64,
+    at: Option<Instant>,
+}
+
+impl Vfs {
+    /// Opens a directory. No trip.
+    pub fn opendir(&self, ino: Ino) -> FsResult<u64> {
+        Ok(self.handles.add(Handle::Dir(std::sync::Arc::new(DirHandle { ino, listing: Mutex::default() }))))
+    }
+
+    /// The last descriptor of an open directory was closed.
+    pub fn releasedir(&self, fh: u64) {
+        self.handles.remove(fh);
+    }
+
+    /// Gives the names from `offset` on to `add` until it answers false; with what a lookup of them would answer if
+    /// `plus`. One trip a page of about 2,000 names. Offset 0 begins anew.
+    pub fn readdir(
+        &self,
+        interrupt: &Interrupt,
+        fh: u64,
+        (offset, plus): (u64, bool),
+        add: &mut dyn FnMut(DirItem<'_>) -> bool,
+    ) -> FsResult<()> {
+        let dir = self.handles.dir(fh)?;
+        let mut listing = dir.listing.lock();
+        if offset == 0 && !matches!(listing.next, Next::Start) {
+            *listing = Listing::default();
+        }
+        let mut at = offset as usize;
+        while at < DOTS {
+            let (name, ino): (&[u8], _) =
+                if at == 0 { (b".", dir.ino) } else { (b"..", self.parent(dir.ino, interrupt)?) };
+            let item = DirItem { name, ino, kind: FileType::Dir, cookie: at as u64 + 1, entry: None };
+            if !add(item) {
+                return Ok(());
+            }
+            at += 1;
+        }
+        loop {
+            if let Err(error) = self.load(&dir, &mut listing, at - DOTS, plus, interrupt) {
+                // What was given so far is good; the next call meets the error again.
+                return if at as u64 > offset { Ok(()) } else { Err(error) };
+            }
+            let Some(item) = listing.items.get(at - DOTS) else { return Ok(()) };
+            let entry = if plus { self.entry_of(&listing, at - DOTS) } else { None };
+            let name = &listing.names[item.at as usize..][..usize::from(item.len)];
+            let shown = DirItem { name, ino: item.ino, kind: item.kind, cookie: at as u64 + 1, entry };
+            if !add(shown) {
+                return Ok(());
+            }
+            at += 1;
+        }
+    }
+
+    /// Reads pages until item `index` is there, or all are.
+    fn load(
+        &self,
+        dir: &DirHandle,
+        listing: &mut Listing,
+        index: usize,
+        nodes: bool,
+        interrupt: &Interrupt,
+    ) -> FsResult<()> {
+        while listing.items.len() <= index {
+            let from = match &listing.next {
+                Next::Start => None,
+                Next::At(cursor) => Some(cursor),
+                Next::End => return Ok(()),
+            };
+            let moment = self.known().moment();
+            let page = self.meta.scan(Scan::Entries { dir: dir.ino, nodes }, from, PAGE, interrupt)?;
+            listing.page =
+                Page { first: listing.items.len(), attrs: Vec::new(), moment, at: Some(Instant::now()) };
+            listing.take(page.rows);
+            listing.next = page.next.map_or(Next::End, Next::At);
+            if matches!(listing.next, Next::End) {
+                for (name, ino, kind) in self.internals.listed(self.root(), dir.ino) {
+                    listing.push(name.as_bytes(), ino, kind);
+                }
+                // Nothing can come twice any more.
+                listing.places = FxHashMap::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// What a lookup of an item would answer, if its page is still good for that.
+    fn entry_of(&self, listing: &Listing, index: usize) -> Option<Entry> {
+        let page = &listing.page;
+        let attr = (*page.attrs.get(index.checked_sub(page.first)?)?)?;
+        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at?.elapsed())?;
+        let ino = listing.items[index].ino;
+        if self.known().changed_since(ino, page.moment) {
+            return None;
+        }
+        let attr = self.shown(ino, attr, page.moment);
+        Some(Entry { ino, attr, attr_ttl: ttl, entry_ttl: ttl })
+    }
+
+    fn parent(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Ino> {
+        if ino == self.root() || ino == Ino::TRASH {
+            return Ok(self.root());
+        }
+        match self.hints.parent(ino) {
+            Some(parent) => Ok(parent),
+            None => Ok(self.getattr(interrupt, ino)?.0.parent),
+        }
+    }
+}
+
+impl Listing {
+    fn take(&mut self, rows: Vec<Row>) {
+        let mut taken = false;
+        for row in rows {
+            match row {
+                Row::Entry(_, name, entry) => taken = self.push(&name, entry.ino, entry.kind),
+                Row::Node(_, attr) if taken => {
+                    let index = self.items.len() - 1 - self.page.first;
+                    self.page.attrs.resize(index, None);
+                    self.page.attrs.push(Some(attr));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds a name unless it is there already.
+    fn push(&mut self, name: &[u8], ino: Ino, kind: FileType) -> bool {
+        let mut hasher = FxHasher::default();
+        name.hash(&mut hasher);
+        let hash = hasher.finish();
+        if let Some(known) = self.places.get(&hash).and_then(|index| self.items.get(*index as usize))
+            && &self.names[known.at as usize..][..usize::from(known.len)] == name
+        {
+            return false;
+        }
+        self.places.insert(hash, self.items.len() as u32);
+        self.items.push(Item { ino, at: self.names.len() as u32, len: name.len() as u8, kind });
+        self.names.extend_from_slice(name);
+        true
+    }
+}

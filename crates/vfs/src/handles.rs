@@ -1,0 +1,72 @@
+//! Open files and directories by the numbers that the kernel knows them by.
+//!
+//! What must stay true: a number is never used twice, so a late request cannot reach another file.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use sluice_data::{FileReader, FileWriter};
+use sluice_types::{FsError, FsResult};
+
+use crate::{dir::DirHandle, internal::InternalHandle, known::File};
+
+/// What a number stands for.
+#[derive(Clone)]
+pub(crate) enum Handle {
+    File(Arc<FileHandle>),
+    Dir(Arc<DirHandle>),
+    Internal(Arc<InternalHandle>),
+}
+
+/// An open file.
+pub(crate) struct FileHandle {
+    pub(crate) file: Arc<File>,
+    pub(crate) reader: FileReader,
+    /// Only if it is open for writing.
+    pub(crate) writer: Option<Arc<FileWriter>>,
+}
+
+/// All handles of a mount.
+#[derive(Default)]
+pub(crate) struct Handles {
+    last: AtomicU64,
+    table: RwLock<FxHashMap<u64, Handle>>,
+}
+
+impl Handles {
+    pub(crate) fn add(&self, handle: Handle) -> u64 {
+        let fh = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.table.write().insert(fh, handle);
+        fh
+    }
+
+    pub(crate) fn get(&self, fh: u64) -> FsResult<Handle> {
+        self.table.read().get(&fh).cloned().ok_or(FsError::BadFd)
+    }
+
+    pub(crate) fn file(&self, fh: u64) -> FsResult<Arc<FileHandle>> {
+        match self.table.read().get(&fh) {
+            Some(Handle::File(file)) => Ok(Arc::clone(file)),
+            _ => Err(FsError::BadFd),
+        }
+    }
+
+    pub(crate) fn dir(&self, fh: u64) -> FsResult<Arc<DirHandle>> {
+        match self.table.read().get(&fh) {
+            Some(Handle::Dir(dir)) => Ok(Arc::clone(dir)),
+            _ => Err(FsError::BadFd),
+        }
+    }
+
+    pub(crate) fn remove(&self, fh: u64) -> Option<Handle> {
+        self.table.write().remove(&fh)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.read().len()
+    }
+}

@@ -1,0 +1,245 @@
+//! Reading, writing, and everything else that touches the content of an open file.
+//!
+//! What must stay true: who changes the content by the metadata alone (cut, punch, copy) does it while nobody writes,
+//! after all that was written is committed.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bytes::Bytes;
+use sluice_data::visible;
+use sluice_meta::{
+    Interrupt,
+    ops::{
+        chunks::ReadChunks,
+        copy_range::CopyRange,
+        setattr::{Changes, SetAttr},
+        touch::Touch,
+        truncate::{Allocation, Fallocate},
+    },
+};
+use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k};
+
+use crate::{
+    config::AtimeMode,
+    handles::{FileHandle, Handle},
+    known::File,
+    vfs::Vfs,
+};
+
+/// Chunks copied in one operation at most; more is a short copy, as the call allows.
+const MOST_COPIED: u64 = 1024;
+
+/// A range of an open file.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The open file.
+    pub fh: u64,
+    /// First byte.
+    pub offset: u64,
+}
+
+impl Vfs {
+    /// Up to `size` bytes; less only at the end of the file. No trip for chunks that were read before.
+    pub fn read(&self, interrupt: &Interrupt, fh: u64, offset: u64, size: u32) -> FsResult<Vec<Bytes>> {
+        let handle = match self.handles.get(fh)? {
+            Handle::File(handle) => handle,
+            Handle::Internal(handle) => return Ok(self.read_internal(&handle, offset, size)),
+            Handle::Dir(_) => return Err(FsError::IsDir),
+        };
+        let length = self.length(&handle.file, interrupt)?;
+        let pieces = handle.reader.read(offset, size, length)?;
+        self.touch(&handle.file);
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.observed.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(pieces)
+    }
+
+    /// Writes. The data is stored when [`flush`](Self::flush) or [`fsync`](Self::fsync) say so.
+    pub fn write(
+        self: &Arc<Self>,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        Place { fh, offset }: Place,
+        data: &[u8],
+        kill_suid: bool,
+    ) -> FsResult<u32> {
+        let handle = match self.handles.get(fh)? {
+            Handle::File(handle) => handle,
+            Handle::Internal(handle) => return self.write_internal(caller, &handle, data),
+            Handle::Dir(_) => return Err(FsError::BadFd),
+        };
+        let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
+        let file = &handle.file;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
+        self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
+        if kill_suid && file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
+            let changes = Changes { kill_suid, ..Changes::default() };
+            let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
+            self.known().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+        }
+        let _gate = file.gate.read();
+        let now = self.now();
+        file.wrote(now);
+        writer.write(offset, data, now)?;
+        self.observed.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Ok(data.len() as u32)
+    }
+
+    /// Fails if the volume is full, before data is taken that could not be stored.
+    fn admit(&self, file: &File, end: u64) -> FsResult<()> {
+        let capacity = self.meta.env().format().capacity;
+        if capacity == 0 {
+            return Ok(());
+        }
+        let more = file.attr().map_or(0, |attr| align4k(end) - attr.space());
+        if more > 0 && self.meta.env().used().0 + more > capacity as i64 {
+            return Err(FsError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Cuts or grows a file to `length`; through `fh` if it is open. Two trips.
+    pub fn truncate(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        (length, fh): (u64, Option<u64>),
+        kill_suid: bool,
+    ) -> FsResult<Attr> {
+        if ino.is_internal() {
+            return self.internal_attr(ino);
+        }
+        let opened = fh.is_some_and(|fh| {
+            self.handles.file(fh).is_ok_and(|handle| handle.file.ino == ino && handle.writer.is_some())
+        });
+        let file = self.known().file(ino);
+        let gate = file.as_ref().map(|file| file.gate.write());
+        if let Some(writer) = self.data.find_writer(ino) {
+            writer.truncate(length)?;
+        }
+        let moment = self.known().moment();
+        let attr = self.run_cut(caller, interrupt, ino, length, (opened, kill_suid))?;
+        drop(gate);
+        Ok(self.shown(ino, attr, moment))
+    }
+
+    /// Reserves, punches or zeroes a range. Two trips.
+    pub fn fallocate(
+        &self,
+        interrupt: &Interrupt,
+        Place { fh, offset }: Place,
+        length: u64,
+        what: Allocation,
+    ) -> FsResult<()> {
+        let handle = self.writable_handle(fh)?;
+        let file = &handle.file;
+        let ino = file.ino;
+        let _gate = file.gate.write();
+        self.flush_ino(ino)?;
+        let op = Fallocate { ino, what, offset, length };
+        let run = || {
+            let done = self.meta.run(op, interrupt);
+            self.known().records.forget(ino);
+            done
+        };
+        self.known().change(ino, run, |attr| *attr)?;
+        Ok(())
+    }
+
+    /// Copies within the volume without moving a byte. Two trips. Answers how many bytes.
+    pub fn copy_range(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        from: Place,
+        to: Place,
+        length: u64,
+    ) -> FsResult<u64> {
+        let source = self.handles.file(from.fh)?;
+        let target = self.writable_handle(to.fh)?;
+        let (source, target) = (&source.file, &target.file);
+        let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
+        // Who holds two gates takes that of the lower inode first.
+        let one = (source.ino == target.ino).then(|| target.gate.write());
+        let two = (source.ino < target.ino).then(|| (source.gate.read(), target.gate.write()));
+        let other = (source.ino > target.ino).then(|| (target.gate.write(), source.gate.read()));
+        self.flush_ino(source.ino)?;
+        self.flush_ino(target.ino)?;
+        let op = CopyRange {
+            from: source.ino,
+            from_offset: from.offset,
+            to: target.ino,
+            to_offset: to.offset,
+            length: length.min(most),
+            caller: caller.clone(),
+        };
+        let run = || {
+            let copied = self.meta.run(op, interrupt);
+            self.known().records.forget(target.ino);
+            copied
+        };
+        let copied = self.known().change(target.ino, run, |copied| copied.attr)?;
+        drop((one, two, other));
+        Ok(copied.length)
+    }
+
+    /// First byte at or behind `offset` that holds data, or that does not. The end of the file is a hole. One trip.
+    ///
+    /// # Errors
+    /// `ENXIO` beyond the end, or if there is no more data.
+    pub fn seek(&self, interrupt: &Interrupt, Place { fh, offset }: Place, data: bool) -> FsResult<u64> {
+        let handle = self.handles.file(fh)?;
+        let ino = handle.file.ino;
+        self.flush_ino(ino)?;
+        let length = self.length(&handle.file, interrupt)?;
+        if offset >= length {
+            return Err(FsError::NoDevice);
+        }
+        let op =
+            ReadChunks { ino, from: (offset / CHUNK_SIZE) as u32, to: length.div_ceil(CHUNK_SIZE) as u32 };
+        let mut at = offset;
+        for (index, records) in self.meta.ask(&op, interrupt)? {
+            let start = u64::from(index) * CHUNK_SIZE;
+            for piece in visible(&records) {
+                let (from, to) = (start + u64::from(piece.pos), start + u64::from(piece.end()));
+                if to <= at {
+                    continue;
+                }
+                match (data, from <= at) {
+                    (true, true) => return Ok(at.min(length)),
+                    (true, false) if from < length => return Ok(from),
+                    (true, false) => return Err(FsError::NoDevice),
+                    (false, true) => at = to,
+                    (false, false) => return Ok(at.min(length)),
+                }
+            }
+        }
+        if data { Err(FsError::NoDevice) } else { Ok(at.min(length)) }
+    }
+
+    fn writable_handle(&self, fh: u64) -> FsResult<Arc<FileHandle>> {
+        let handle = self.handles.file(fh)?;
+        if handle.writer.is_some() { Ok(handle) } else { Err(FsError::BadFd) }
+    }
+
+    /// Sets the access time after a read, if the mount keeps it.
+    fn touch(&self, file: &File) {
+        let Some(attr) = file.attr().filter(|_| self.config.atime != AtimeMode::Never) else { return };
+        let now = self.now();
+        let due = match self.config.atime {
+            AtimeMode::Never => false,
+            AtimeMode::Strict => now.sec > attr.atime.sec,
+            AtimeMode::Relative => {
+                attr.atime <= attr.mtime || attr.atime <= attr.ctime || now.sec - attr.atime.sec >= 86_400
+            }
+        };
+        if due {
+            let op = Touch { ino: file.ino, atime: now };
+            let touch = || self.meta.run(op, &Interrupt::never());
+            if let Err(error) = self.known().change(file.ino, touch, |attr| *attr) {
+                tracing::debug!(ino = %file.ino, %error, "the access time could not be kept");
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What a mounted volume does by itself: shows that it lives, deletes what was removed here, cleans up once an hour.
+//!
+//! What must stay true: no request waits for any of this, and nothing is lost if it never runs: what is to be deleted
+//! stays on record until it is.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+use sluice_data::DataStore;
+use sluice_meta::{BlockSink, Interrupt, Meta};
+use sluice_types::{FsError, FsResult, Ino, Rng};
+
+use crate::config::VfsConfig;
+
+/// Threads that delete.
+const DELETERS: usize = 4;
+/// Deletions that wait at most; the hourly cleaning does what is beyond.
+const MOST_WAITING: usize = 1 << 18;
+/// How long the end of a mount waits for deletions.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+/// Time between two cleanings, to which up to a twentieth is added or taken.
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Deletes blocks through the data path.
+pub(crate) struct Sink(pub(crate) Arc<DataStore>);
+
+impl BlockSink for Sink {
+    fn delete_slice(&self, id: u64, size: u32) -> FsResult<()> {
+        self.0.delete_slice(id, size).map_err(FsError::io)
+    }
+}
+
+/// Something to delete.
+enum Task {
+    /// All chunks of a file, up to its length.
+    File(Ino, u64),
+    /// Slices that nothing shows.
+    Slices(Vec<(u64, u32)>),
+}
+
+/// What waits to be deleted. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct DeleteQueue(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    tasks: VecDeque<Task>,
+    busy: usize,
+    closed: bool,
+}
+
+impl DeleteQueue {
+    /// Has the chunks of a file deleted.
+    pub(crate) fn file(&self, ino: Ino, length: u64) {
+        self.push(Task::File(ino, length));
+    }
+
+    /// Has slices deleted.
+    pub(crate) fn slices(&self, slices: Vec<(u64, u32)>) {
+        self.push(Task::Slices(slices));
+    }
+
+    fn push(&self, task: Task) {
+        let mut state = self.0.state.lock();
+        if state.tasks.len() < MOST_WAITING && !state.closed {
+            state.tasks.push_back(task);
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// The next task; `None` at the end.
+    fn pop(&self) -> Option<Task> {
+        let mut state = self.0.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(task) = state.tasks.pop_front() {
+                state.busy += 1;
+                return Some(task);
+            }
+            self.0.changed.wait(&mut state);
+        }
+    }
+
+    fn finished(&self) {
+        let mut state = self.0.state.lock();
+        state.busy -= 1;
+        if state.busy == 0 {
+            self.0.changed.notify_all();
+        }
+    }
+
+    /// How many tasks wait or run.
+    pub(crate) fn len(&self) -> usize {
+        let state = self.0.state.lock();
+        state.tasks.len() + state.busy
+    }
+
+    /// Waits until all is deleted, at most `patience`.
+    pub(crate) fn drain(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut state = self.0.state.lock();
+        while state.busy > 0 || !state.tasks.is_empty() {
+            if self.0.changed.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    fn close(&self) {
+        self.0.state.lock().closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// The background threads of a mount.
+pub(crate) struct Jobs {
+    queue: DeleteQueue,
+    stops: Vec<Interrupt>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    stopped: AtomicBool,
+}
+
+impl Jobs {
+    pub(crate) fn start(meta: &Arc<Meta>, data: &Arc<DataStore>, config: &VfsConfig) -> Self {
+        let queue = DeleteQueue::default();
+        let mut jobs =
+            Self { queue, stops: Vec::new(), threads: Mutex::default(), stopped: AtomicBool::new(false) };
+        jobs.spawn("sluice-beat", {
+            let (meta, config) = (Arc::clone(meta), config.clone());
+            move |stop| beats(&meta, &config, &stop)
+        });
+        if meta.is_read_only() {
+            return jobs;
+        }
+        for _ in 0..DELETERS {
+            let (meta, sink, queue) = (Arc::clone(meta), Sink(Arc::clone(data)), jobs.queue.clone());
+            jobs.spawn("sluice-delete", move |stop| deletions(&meta, &sink, &queue, &stop));
+        }
+        if config.cleaning {
+            let (meta, sink) = (Arc::clone(meta), Sink(Arc::clone(data)));
+            jobs.spawn("sluice-clean", move |stop| cleanings(&meta, &sink, &stop));
+        }
+        jobs
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce(Interrupt) + Send + 'static) {
+        let stop = Interrupt::never();
+        self.stops.push(stop.clone());
+        match thread::Builder::new().name(name.into()).spawn(move || run(stop)) {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => tracing::error!(%error, "background thread {name} could not be started"),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> DeleteQueue {
+        self.queue.clone()
+    }
+
+    /// Ends all background work, after a last chance for deletions.
+    pub(crate) fn stop(&self) {
+        if self.stopped.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.queue.drain(LAST_WAIT);
+        self.queue.close();
+        self.stops.iter().for_each(Interrupt::set);
+        for thread in self.threads.lock().drain(..) {
+            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+                tracing::error!("a background thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.queue.close();
+        self.stops.iter().for_each(Interrupt::set);
+    }
+}
+
+fn beats(meta: &Meta, config: &VfsConfig, stop: &Interrupt) {
+    loop {
+        stop.sleep(config.heartbeat);
+        if stop.is_set() {
+            return;
+        }
+        match meta.beat() {
+            Ok(Ok(())) => {}
+            Ok(Err(ended)) => {
+                tracing::error!(%ended, "the mount ends");
+                if let Some(on_ended) = &config.on_ended {
+                    on_ended(ended);
+                }
+                return;
+            }
+            Err(error) => tracing::warn!(%error, "the heartbeat failed; it is tried again"),
+        }
+    }
+}
+
+fn cleanings(meta: &Meta, sink: &Sink, stop: &Interrupt) {
+    let mut rng = Rng::from_os();
+    loop {
+        let twentieth = HOUR / 20;
+        let jitter = Duration::from_millis(rng.below(2 * twentieth.as_millis() as u64));
+        stop.sleep(HOUR - twentieth + jitter);
+        if stop.is_set() {
+            return;
+        }
+        if let Err(error) = meta.clean(sink, stop)
+            && !stop.is_set()
+        {
+            tracing::warn!(%error, "the hourly cleaning did not finish; it goes on with the next");
+        }
+    }
+}
+
+fn deletions(meta: &Meta, sink: &Sink, queue: &DeleteQueue, stop: &Interrupt) {
+    while let Some(task) = queue.pop() {
+        let deleted = match task {
+            Task::File(ino, length) => meta.delete_file(ino, length, sink, stop),
+            Task::Slices(slices) => meta.delete_slices(slices, sink, stop),
+        };
+        if let Err(error) = deleted
+            && !stop.is_set()
+        {
+            tracing::warn!(%error, "something removed could not be deleted; the hourly cleaning tries again");
+        }
+        queue.finished();
+    }
+}

@@ -1,0 +1,270 @@
+//! What this client knows of inodes by its own doing: which files are open here, their attributes, what it changed.
+//!
+//! What must stay true: attributes that were asked for before a change made here never replace those that the change
+//! produced; else a file would look shorter than it is, and reads would lose bytes.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustc_hash::FxHashMap;
+use sluice_types::{Attr, Ino, Time};
+
+use crate::records::Records;
+
+/// Inodes whose last change here is remembered.
+const MOST_CHANGES: usize = 1 << 16;
+
+/// This client's knowledge of inodes.
+#[derive(Default)]
+pub(crate) struct Known {
+    files: Mutex<FxHashMap<Ino, Slot>>,
+    epoch: AtomicU64,
+    changes: Mutex<Changes>,
+    /// How files were at their last open.
+    opened: Mutex<FxHashMap<Ino, (Time, u64)>>,
+    pub(crate) records: Records,
+}
+
+struct Slot {
+    file: Arc<File>,
+    handles: u32,
+    unlinked: bool,
+}
+
+#[derive(Default)]
+struct Changes {
+    last: FxHashMap<Ino, u64>,
+    /// Inodes that are not in `last` may have changed up to here.
+    floor: u64,
+}
+
+/// A file that this client has open, with any number of handles.
+pub(crate) struct File {
+    pub(crate) ino: Ino,
+    /// Shared by who writes, exclusive to who cuts or fills what was written.
+    pub(crate) gate: RwLock<()>,
+    /// Held while an operation changes the attributes, so that answers are learned in the order of the changes.
+    order: Mutex<()>,
+    state: Mutex<State>,
+    /// Owners of POSIX locks, each with the handle through which it locked last.
+    pub(crate) plocks: Mutex<FxHashMap<u64, u64>>,
+}
+
+struct State {
+    attr: Option<(Attr, Instant)>,
+    /// When the application wrote last.
+    written: Time,
+}
+
+/// How the last handle left.
+pub(crate) struct Left {
+    pub(crate) last: bool,
+    pub(crate) unlinked: bool,
+}
+
+impl Known {
+    /// One more handle of a file. Called before the trip that opens.
+    pub(crate) fn enter(&self, ino: Ino) -> Arc<File> {
+        let mut files = self.files.lock();
+        let slot =
+            files.entry(ino).or_insert_with(|| Slot { file: File::new(ino), handles: 0, unlinked: false });
+        slot.handles += 1;
+        Arc::clone(&slot.file)
+    }
+
+    /// One handle less.
+    pub(crate) fn leave(&self, ino: Ino) -> Left {
+        let mut files = self.files.lock();
+        let Some(slot) = files.get_mut(&ino) else { return Left { last: false, unlinked: false } };
+        slot.handles -= 1;
+        let left = Left { last: slot.handles == 0, unlinked: slot.unlinked };
+        if left.last {
+            files.remove(&ino);
+        }
+        left
+    }
+
+    /// An open file lost its last name; whether it is still open.
+    pub(crate) fn unlinked(&self, ino: Ino) -> bool {
+        let mut files = self.files.lock();
+        files.get_mut(&ino).map(|slot| slot.unlinked = true).is_some()
+    }
+
+    /// A file that is open here.
+    pub(crate) fn file(&self, ino: Ino) -> Option<Arc<File>> {
+        self.files.lock().get(&ino).map(|slot| Arc::clone(&slot.file))
+    }
+
+    /// Takes note of how a file is as it is opened; whether it was so at its last open.
+    pub(crate) fn opened_as(&self, ino: Ino, attr: &Attr) -> bool {
+        let mut opened = self.opened.lock();
+        if opened.len() >= MOST_CHANGES {
+            opened.clear();
+        }
+        let now = (attr.mtime, attr.length);
+        opened.insert(ino, now) == Some(now)
+    }
+
+    /// How many files are open.
+    pub(crate) fn open_files(&self) -> usize {
+        self.files.lock().len()
+    }
+
+    /// Taken before the engine is asked for attributes.
+    pub(crate) fn moment(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Whether this client changed `ino` after `moment`, or may have.
+    pub(crate) fn changed_since(&self, ino: Ino, moment: u64) -> bool {
+        let changes = self.changes.lock();
+        changes.last.get(&ino).copied().unwrap_or(changes.floor) > moment
+    }
+
+    /// This client changed `ino`.
+    pub(crate) fn note(&self, ino: Ino) {
+        let mut changes = self.changes.lock();
+        let now = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        if changes.last.len() >= MOST_CHANGES {
+            changes.last.clear();
+            changes.floor = now;
+        }
+        changes.last.insert(ino, now);
+    }
+
+    /// Runs an operation that changes attributes of `ino`, and learns what they are now.
+    pub(crate) fn change<T, E>(
+        &self,
+        ino: Ino,
+        run: impl FnOnce() -> Result<T, E>,
+        attr: impl FnOnce(&T) -> Attr,
+    ) -> Result<T, E> {
+        let file = self.file(ino);
+        let _order = file.as_ref().map(|file| file.order.lock());
+        let done = run()?;
+        self.note(ino);
+        if let Some(file) = &file {
+            file.state().attr = Some((attr(&done), Instant::now()));
+        } else if let Some(file) = self.file(ino) {
+            // Opened meanwhile: who knows what else changed it since.
+            file.state().attr = None;
+        }
+        Ok(done)
+    }
+
+    /// A change of names touched a file's own record: links and times, never its length.
+    pub(crate) fn renamed(&self, ino: Ino, attr: &Attr) {
+        self.note(ino);
+        if let Some(file) = self.file(ino)
+            && let Some((known, _)) = &mut file.state().attr
+        {
+            (known.nlink, known.parent) = (attr.nlink, attr.parent);
+            known.ctime = known.ctime.max(attr.ctime);
+        }
+    }
+
+    /// Takes note of attributes that were asked for at `moment`. Answers those to show, which are newer if this client
+    /// changed them meanwhile.
+    pub(crate) fn learn(&self, ino: Ino, attr: Attr, moment: u64) -> Attr {
+        if !attr.is_file() {
+            return attr;
+        }
+        self.records.seen(ino, attr.mtime);
+        let Some(file) = self.file(ino) else { return attr };
+        let mut state = file.state();
+        if self.changed_since(ino, moment) {
+            return state.attr.map_or(attr, |(known, _)| known);
+        }
+        state.attr = Some((attr, Instant::now()));
+        attr
+    }
+}
+
+impl File {
+    fn new(ino: Ino) -> Arc<Self> {
+        let state = State { attr: None, written: Time::default() };
+        Arc::new(Self {
+            ino,
+            gate: RwLock::default(),
+            order: Mutex::default(),
+            state: Mutex::new(state),
+            plocks: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Attributes as committed, as far as this client knows.
+    pub(crate) fn attr(&self) -> Option<Attr> {
+        self.state().attr.map(|(attr, _)| attr)
+    }
+
+    /// Attributes no older than `ttl`, and how long they still hold.
+    pub(crate) fn recent(&self, ttl: Duration) -> Option<(Attr, Duration)> {
+        let (attr, at) = self.state().attr?;
+        let left = ttl.checked_sub(at.elapsed()).filter(|left| !left.is_zero())?;
+        Some((attr, left))
+    }
+
+    /// The application wrote at `time`.
+    pub(crate) fn wrote(&self, time: Time) {
+        let mut state = self.state();
+        state.written = state.written.max(time);
+    }
+
+    /// When the application wrote last.
+    pub(crate) fn written(&self) -> Time {
+        self.state().written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_types::FileType;
+
+    use super::*;
+
+    fn attr(length: u64) -> Attr {
+        Attr { length, ..Attr::new(FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default()) }
+    }
+
+    #[test]
+    fn answers_from_before_a_change_do_not_count() {
+        let known = Known::default();
+        let file = known.enter(Ino(5));
+        let moment = known.moment();
+        known.change(Ino(5), || Ok::<_, ()>(attr(100)), |attr| *attr).unwrap();
+        assert_eq!(known.learn(Ino(5), attr(0), moment).length, 100);
+        assert_eq!(file.attr().unwrap().length, 100);
+        assert_eq!(known.learn(Ino(5), attr(7), known.moment()).length, 7, "another client cut it since");
+    }
+
+    #[test]
+    fn forgotten_changes_count_as_changes() {
+        let known = Known::default();
+        let moment = known.moment();
+        (0..=MOST_CHANGES as u64).for_each(|ino| known.note(Ino(ino)));
+        assert!(known.changed_since(Ino(1), moment));
+        assert!(!known.changed_since(Ino(1), known.moment()));
+    }
+
+    #[test]
+    fn the_last_handle_learns_that_the_file_has_no_name() {
+        let known = Known::default();
+        known.enter(Ino(5));
+        known.enter(Ino(5));
+        assert!(known.unlinked(Ino(5)));
+        assert!(!known.leave(Ino(5)).last);
+        let left = known.leave(Ino(5));
+        assert!(left.last && left.unlinked);
+        assert!(!known.unlinked(Ino(5)));
+    }
+}

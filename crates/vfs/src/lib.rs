@@ -1,0 +1,49 @@
+//! A mounted volume: metadata and data joined into a file system that a kernel, a gateway or a program can use.
+//!
+//! [`Vfs`] is the door. Its calls block, and may come from any number of threads. What names and attributes are it
+//! leaves to `sluice-meta`, what bytes are to `sluice-data`; its own are open files, handles and consistency.
+//!
+//! What must stay true: an open of a file sees all that was flushed before it, by any client.
+
+mod accesslog;
+mod attrs;
+mod config;
+mod control;
+mod dir;
+mod handles;
+mod index;
+mod internal;
+mod io;
+mod jobs;
+mod known;
+mod locks;
+mod names;
+mod observe;
+mod open;
+mod recent;
+mod records;
+mod stats;
+mod vfs;
+mod xattr;
+
+pub use attrs::VolumeSize;
+pub use config::{AtimeMode, OnEnded, Squash, VfsConfig};
+pub use dir::DirItem;
+pub use index::MetaIndex;
+pub use io::Place;
+pub use locks::Plock;
+pub use names::NewNode;
+pub use observe::{OpKind, describe_attr, describe_entry};
+pub use open::Opened;
+/// Words of the metadata crate that stand in calls of a [`Vfs`].
+pub use sluice_meta::{
+    Ended, Interrupt,
+    ops::{
+        rename::RenameMode,
+        setattr::{Changes, SetTime},
+        truncate::Allocation,
+        xattr::XattrMode,
+    },
+    schema::{FlockKind, PlockRange},
+};
+pub use vfs::{Entry, Vfs};

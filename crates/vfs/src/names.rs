@@ -1,0 +1,231 @@
+//! Everything that makes, removes or moves a name.
+//!
+//! What must stay true: the attributes that a commit produced for a directory are kept for the question the kernel
+//! asks next, and a file that lost its last name while it is open here lives until its last close.
+
+use bytes::Bytes;
+use sluice_meta::{
+    Interrupt,
+    op::At,
+    ops::{
+        create::{Create, Made},
+        link::Link,
+        removal::Fate,
+        rename::{Rename, RenameMode},
+        rmdir::Rmdir,
+        sustained::DropSustained,
+        unlink::Unlink,
+    },
+};
+use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino, Name};
+
+use crate::vfs::{Entry, Vfs};
+
+/// Longest target of a symbolic link in bytes.
+const MAX_TARGET: usize = 4096;
+
+/// A node to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode {
+    /// Kind.
+    pub kind: FileType,
+    /// Permission bits.
+    pub mode: u16,
+    /// Bits taken away, unless the directory has a default ACL.
+    pub umask: u16,
+    /// Device number of device nodes.
+    pub rdev: u32,
+}
+
+impl Vfs {
+    /// Makes a node that is neither opened nor a link: `mkdir` and `mknod`. Two trips.
+    pub fn make(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        dir: Ino,
+        name: &[u8],
+        node: NewNode,
+    ) -> FsResult<Entry> {
+        let ino = self.new_ino(interrupt)?;
+        self.make_as(caller, interrupt, dir, name, (ino, node), None)
+    }
+
+    /// Makes a symbolic link. Two trips.
+    pub fn symlink(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        dir: Ino,
+        name: &[u8],
+        target: &[u8],
+    ) -> FsResult<Entry> {
+        match target.len() {
+            0 => return Err(FsError::NotFound),
+            len if len > MAX_TARGET => return Err(FsError::NameTooLong),
+            _ if target.contains(&0) => return Err(FsError::Invalid),
+            _ => {}
+        }
+        let node = NewNode { kind: FileType::Symlink, mode: 0o777, umask: 0, rdev: 0 };
+        let ino = self.new_ino(interrupt)?;
+        self.make_as(caller, interrupt, dir, name, (ino, node), Some(Bytes::copy_from_slice(target)))
+    }
+
+    pub(crate) fn new_ino(&self, interrupt: &Interrupt) -> FsResult<Ino> {
+        self.writable()?;
+        self.meta.new_ino(interrupt)
+    }
+
+    pub(crate) fn make_as(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        dir: Ino,
+        name: &[u8],
+        (ino, node): (Ino, NewNode),
+        target: Option<Bytes>,
+    ) -> FsResult<Entry> {
+        let at = At::new(dir, self.new_name(dir, name)?);
+        let NewNode { kind, mode, umask, rdev } = node;
+        let umask = self.umask(umask);
+        let create = Create { at: at.clone(), ino, kind, mode, umask, rdev, target, caller: caller.clone() };
+        let Made { attr, dir: parent } = self.meta.run(create, interrupt)?;
+        self.dirs.put(dir, &parent);
+        if attr.is_dir() {
+            self.hints.put(dir, &at.name, ino);
+        }
+        Ok(self.entry(ino, attr))
+    }
+
+    /// Gives a node one more name. Two trips.
+    pub fn link(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        dir: Ino,
+        name: &[u8],
+    ) -> FsResult<Entry> {
+        if ino.is_internal() {
+            return Err(FsError::Perm);
+        }
+        let at = At::new(dir, self.new_name(dir, name)?);
+        let Made { attr, dir: parent } =
+            self.meta.run(Link { ino, at, caller: caller.clone() }, interrupt)?;
+        let moment = self.known().moment();
+        self.known().renamed(ino, &attr);
+        self.dirs.put(dir, &parent);
+        Ok(self.entry(ino, self.shown(ino, attr, moment)))
+    }
+
+    /// Removes a name of anything but a directory. Two trips.
+    pub fn unlink(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
+        let at = At::new(dir, self.old_name(dir, name)?);
+        let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
+        let removed = self.meta.run(unlink, interrupt)?;
+        self.dirs.put(dir, &removed.dir);
+        self.after(removed.ino, removed.fate);
+        Ok(())
+    }
+
+    /// Removes an empty directory. Two trips if it was looked up lately, else three.
+    pub fn rmdir(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
+        let at = At::new(dir, self.old_name(dir, name)?);
+        let hint = self.hints.child(dir, &at.name);
+        let rmdir = Rmdir { at, hint, skip_trash: false, caller: caller.clone() };
+        let removed = self.meta.run(rmdir, interrupt)?;
+        self.dirs.put(dir, &removed.dir);
+        self.dirs.drop(removed.ino);
+        self.after(removed.ino, removed.fate);
+        Ok(())
+    }
+
+    /// Moves a name, over another one or in exchange for it. Two trips, three if it replaces a directory.
+    pub fn rename(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let from = At::new(from.0, self.old_name(from.0, from.1)?);
+        let to = At::new(to.0, self.new_name(to.0, to.1)?);
+        let (from_dir, to_dir) = (from.dir, to.dir);
+        let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
+        let renamed = self.meta.run(rename, interrupt)?;
+        self.dirs.put(from_dir, &renamed.from_dir);
+        self.dirs.put(to_dir, &renamed.to_dir);
+        self.moved(renamed.ino, &renamed.attr);
+        if renamed.attr.is_dir() {
+            self.hints.put(to_dir, &to.name, renamed.ino);
+        }
+        if let Some((ino, attr)) = renamed.exchanged {
+            self.moved(ino, &attr);
+        }
+        if let Some((ino, fate)) = renamed.replaced {
+            self.dirs.drop(ino);
+            self.after(ino, fate);
+        }
+        Ok(())
+    }
+
+    /// A node has another place.
+    fn moved(&self, ino: Ino, attr: &Attr) {
+        self.known().renamed(ino, attr);
+        if attr.is_dir() {
+            self.dirs.drop(ino);
+        }
+    }
+
+    /// What is left to do after a node lost a name.
+    fn after(&self, ino: Ino, fate: Fate) {
+        match fate {
+            Fate::Lives(attr) => self.known().renamed(ino, &attr),
+            Fate::Sustained(attr) => {
+                self.known().renamed(ino, &attr);
+                // The last handle may have been closed while the commit was under way.
+                if !self.known().unlinked(ino) {
+                    self.drop_sustained(ino);
+                }
+            }
+            Fate::Gone { file_length } => {
+                self.known().note(ino);
+                self.known().records.forget(ino);
+                if let Some(length) = file_length {
+                    self.jobs.queue().file(ino, length);
+                }
+            }
+        }
+    }
+
+    /// Ends a file without a name that nobody here has open any more.
+    pub(crate) fn drop_sustained(&self, ino: Ino) {
+        let drop = DropSustained { sid: self.meta.sid(), ino };
+        match self.meta.run(drop, &Interrupt::never()) {
+            Ok(Some(length)) => {
+                self.known().records.forget(ino);
+                self.jobs.queue().file(ino, length);
+            }
+            Ok(None) => {}
+            // The end of the session will.
+            Err(error) => {
+                tracing::warn!(%ino, %error, "a deleted file could not be let go after its last close")
+            }
+        }
+    }
+
+    /// A name that is to be made.
+    fn new_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
+        if self.internals.is_reserved(self.root(), dir, name) {
+            Err(FsError::Exists)
+        } else {
+            Name::new(name)
+        }
+    }
+
+    /// A name that is to go.
+    fn old_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
+        if self.internals.is_reserved(self.root(), dir, name) { Err(FsError::Perm) } else { Name::new(name) }
+    }
+}

@@ -1,0 +1,288 @@
+//! Open, create, flush and the last close of files.
+//!
+//! What must stay true: a file counts as open here from before the trip that opens it until after its last close, and
+//! every open of a file asks the engine, so that it sees what others closed.
+
+use std::sync::Arc;
+
+use sluice_meta::{
+    Interrupt,
+    op::At,
+    ops::{
+        acl::{AclKind, GetAcl},
+        lookup::Lookup,
+        truncate::Truncate,
+    },
+};
+use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name};
+
+use crate::{
+    handles::{FileHandle, Handle},
+    known::File,
+    names::NewNode,
+    vfs::{Entry, Vfs},
+};
+
+/// The flag by which `execve(2)` opens.
+const FMODE_EXEC: i32 = 0x20;
+
+/// An open file or directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Its number.
+    pub fh: u64,
+    /// Whether the kernel's pages of it are still right.
+    pub keep_cache: bool,
+    /// Whether its close needs no flush.
+    pub no_flush: bool,
+    /// Whether the kernel must not cache it at all.
+    pub direct: bool,
+}
+
+/// A file on its way to being open. Dropped, it is not open.
+struct Opening<'v> {
+    vfs: &'v Vfs,
+    file: Arc<File>,
+    done: bool,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.vfs.leave(self.file.ino);
+        }
+    }
+}
+
+impl Vfs {
+    /// Opens a file with the flags of `open(2)`. One trip, two more with `O_TRUNC`.
+    pub fn open(&self, caller: &Caller, interrupt: &Interrupt, ino: Ino, flags: i32) -> FsResult<Opened> {
+        if ino.is_internal() {
+            return self.open_internal(caller, ino);
+        }
+        let opening = self.opening(ino);
+        let attr = self.attr_to_open(caller, interrupt, &opening.file, flags)?;
+        Ok(self.opened(opening, &attr, flags))
+    }
+
+    /// Makes a file and opens it; without `O_EXCL`, opens one that is there. Two trips for a new file.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        dir: Ino,
+        name: &[u8],
+        node: NewNode,
+        flags: i32,
+    ) -> FsResult<(Entry, Opened)> {
+        let ino = self.new_ino(interrupt)?;
+        let opening = self.opening(ino);
+        let moment = self.known().moment();
+        match self.make_as(caller, interrupt, dir, name, (ino, node), None) {
+            Ok(entry) => {
+                self.known().learn(ino, entry.attr, moment);
+                Ok((entry, self.opened(opening, &entry.attr, flags)))
+            }
+            Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
+                drop(opening);
+                self.open_existing(caller, interrupt, At::new(dir, Name::new(name)?), flags)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Somebody else made the file just now.
+    fn open_existing(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        at: At,
+        flags: i32,
+    ) -> FsResult<(Entry, Opened)> {
+        let (ino, attr) = self.meta.ask(&Lookup(at), interrupt)?;
+        match attr.kind {
+            FileType::File => {}
+            FileType::Dir => return Err(FsError::IsDir),
+            FileType::Symlink => return Err(FsError::Loop),
+            _ => return Err(FsError::Exists),
+        }
+        let opened = self.open(caller, interrupt, ino, flags)?;
+        let (attr, _) = self.getattr(interrupt, ino)?;
+        Ok((self.entry(ino, attr), opened))
+    }
+
+    fn opening(&self, ino: Ino) -> Opening<'_> {
+        let file = self.known().enter(ino);
+        self.meta.register_open(ino);
+        Opening { vfs: self, file, done: false }
+    }
+
+    /// Attributes of a file that may be opened so; cut already if that was asked for.
+    fn attr_to_open(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        file: &File,
+        flags: i32,
+    ) -> FsResult<Attr> {
+        let mode = flags & libc::O_ACCMODE;
+        let cuts = flags & libc::O_TRUNC != 0;
+        if mode != libc::O_RDONLY || cuts {
+            self.writable()?;
+        }
+        if cuts && mode == libc::O_WRONLY {
+            // The operation checks all there is to check.
+            return self.cut(caller, interrupt, file, 0, false);
+        }
+        let attr = match file.recent(self.config.open_ttl) {
+            Some((attr, _)) => attr,
+            None => self.fetch(file.ino, interrupt)?,
+        };
+        match attr.kind {
+            FileType::File => {}
+            FileType::Dir => return Err(FsError::IsDir),
+            _ => return Err(FsError::Invalid),
+        }
+        if mode != libc::O_RDONLY {
+            let append_only = attr.flags.has(AttrFlags::APPEND);
+            if attr.flags.has(AttrFlags::IMMUTABLE)
+                || attr.parent.is_trash_hour()
+                || append_only && (flags & libc::O_APPEND == 0 || cuts)
+            {
+                return Err(FsError::Perm);
+            }
+        }
+        self.check_open(caller, interrupt, file.ino, &attr, flags)?;
+        if cuts { self.cut(caller, interrupt, file, 0, false) } else { Ok(attr) }
+    }
+
+    fn check_open(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        attr: &Attr,
+        flags: i32,
+    ) -> FsResult<()> {
+        if !caller.check || caller.is_root() {
+            return Ok(());
+        }
+        let wanted = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY if flags & FMODE_EXEC != 0 => Access::EXEC,
+            libc::O_RDONLY => Access::READ,
+            libc::O_WRONLY => Access::WRITE,
+            _ => Access(Access::READ.0 | Access::WRITE.0),
+        };
+        if attr.access_acl != 0 && attr.mode & 0o070 != 0 {
+            let rule = self.meta.ask(&GetAcl { ino, kind: AclKind::Access }, interrupt)?;
+            return rule.check(attr, caller, wanted);
+        }
+        caller.check_mode(attr, wanted)
+    }
+
+    /// Cuts or grows a file: what is not flushed is dropped or flushed first, and nobody writes meanwhile.
+    pub(crate) fn cut(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        file: &File,
+        length: u64,
+        opened: bool,
+    ) -> FsResult<Attr> {
+        let _gate = file.gate.write();
+        if let Some(writer) = self.data.find_writer(file.ino) {
+            writer.truncate(length)?;
+        }
+        self.run_cut(caller, interrupt, file.ino, length, (opened, false))
+    }
+
+    pub(crate) fn run_cut(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        length: u64,
+        (opened, kill_suid): (bool, bool),
+    ) -> FsResult<Attr> {
+        let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
+        let cut = || {
+            let cut = self.meta.run(op, interrupt);
+            self.known().records.forget(ino);
+            cut
+        };
+        self.known().change(ino, cut, |attr| *attr)
+    }
+
+    fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32) -> Opened {
+        opening.done = true;
+        let ino = opening.file.ino;
+        let file = Arc::clone(&opening.file);
+        let keep_cache = self.known().opened_as(ino, attr);
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let no_flush = !writes && file.plocks.lock().is_empty();
+        let handle =
+            FileHandle { file, reader: self.data.reader(ino), writer: writes.then(|| self.data.writer(ino)) };
+        let fh = self.handles.add(Handle::File(Arc::new(handle)));
+        Opened { fh, keep_cache, no_flush, direct: false }
+    }
+
+    /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
+    ///
+    /// # Errors
+    /// What went wrong with any data written since the last time an error was told.
+    pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
+        let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
+        let flushed = handle.writer.as_ref().map_or(Ok(()), |writer| writer.flush());
+        self.release_plocks(&handle.file, owner);
+        flushed
+    }
+
+    /// What was written to the file survives a crash once this answers.
+    pub fn fsync(&self, fh: u64) -> FsResult<()> {
+        match self.handles.get(fh)? {
+            Handle::File(handle) => {
+                if let Some(writer) = self.data.find_writer(handle.file.ino) {
+                    writer.fsync()?;
+                }
+                self.meta.sync()
+            }
+            Handle::Dir(_) => self.meta.sync(),
+            Handle::Internal(_) => Ok(()),
+        }
+    }
+
+    /// Stores what was written to a file, whoever wrote it here.
+    pub(crate) fn flush_ino(&self, ino: Ino) -> FsResult<()> {
+        self.data.flush(ino)
+    }
+
+    /// The last descriptor of an open file was closed; BSD locks of `flock_owner` go.
+    pub fn release(&self, fh: u64, flock_owner: Option<u64>) -> FsResult<()> {
+        let handle = match self.handles.remove(fh).ok_or(FsError::BadFd)? {
+            Handle::File(handle) => handle,
+            Handle::Dir(_) => return Ok(()),
+            Handle::Internal(handle) => {
+                self.close_internal(&handle);
+                return Ok(());
+            }
+        };
+        let ino = handle.file.ino;
+        let flushed = handle.writer.as_ref().map_or(Ok(()), |writer| writer.flush());
+        if let Some(owner) = flock_owner {
+            self.release_flock(ino, owner);
+        }
+        self.release_plocks_of(&handle.file, fh);
+        drop(handle);
+        self.leave(ino);
+        flushed
+    }
+
+    /// One handle less of a file.
+    pub(crate) fn leave(&self, ino: Ino) {
+        let left = self.known().leave(ino);
+        self.meta.unregister_open(ino);
+        if left.last && left.unlinked {
+            self.drop_sustained(ino);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The records of chunks that this client read, kept until it learns that the file changed.
+//!
+//! What must stay true: a list that was asked for before a change made here is never kept after it, and every list of
+//! a file goes when the file's mtime turns out to be another than the one known when the list was asked for.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sluice_types::{Ino, Slice, Time};
+
+/// Records kept at most; 24 bytes each.
+const MOST_RECORDS: usize = 1 << 20;
+/// Files kept at most.
+const MOST_FILES: usize = 1 << 14;
+
+/// Chunk lists of many files.
+#[derive(Default)]
+pub(crate) struct Records(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    files: FxHashMap<Ino, Lists>,
+    records: usize,
+    /// Rises with every change, so that a list asked for before it can be told.
+    generation: u64,
+}
+
+#[derive(Default)]
+struct Lists {
+    mtime: Option<Time>,
+    changed: u64,
+    chunks: FxHashMap<u32, Arc<[Slice]>>,
+}
+
+impl Records {
+    /// A kept list.
+    pub(crate) fn get(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
+        self.0.lock().files.get(&ino)?.chunks.get(&index).cloned()
+    }
+
+    /// To be called before a list is asked for; what it answers goes to [`Self::keep`].
+    pub(crate) fn asking(&self, ino: Ino) -> u64 {
+        let mut kept = self.0.lock();
+        if kept.files.len() >= MOST_FILES {
+            kept.files.clear();
+            kept.records = 0;
+        }
+        let generation = kept.generation;
+        kept.files.entry(ino).or_insert_with(|| Lists { changed: generation, ..Lists::default() });
+        generation
+    }
+
+    /// Keeps a list unless the file changed since it was asked for. Answers the list to use, the one that was kept
+    /// before if it says the same.
+    pub(crate) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
+        let mut kept = self.0.lock();
+        if kept.records + list.len() > MOST_RECORDS {
+            kept.files.values_mut().for_each(|lists| lists.chunks.clear());
+            kept.records = 0;
+        }
+        let Some(lists) = kept.files.get_mut(&ino).filter(|lists| lists.changed <= asked) else {
+            return list.into();
+        };
+        let old = lists.chunks.get(&index);
+        if let Some(same) = old.filter(|old| old[..] == list[..]) {
+            return Arc::clone(same);
+        }
+        let (gone, come) = (old.map_or(0, |old| old.len()), list.len());
+        let list: Arc<[Slice]> = list.into();
+        lists.chunks.insert(index, Arc::clone(&list));
+        kept.records = kept.records + come - gone;
+        list
+    }
+
+    /// This client changed one chunk, or may have.
+    pub(crate) fn changed(&self, ino: Ino, index: u32) {
+        let mut kept = self.0.lock();
+        let generation = kept.next();
+        let Some(lists) = kept.files.get_mut(&ino) else { return };
+        lists.changed = generation;
+        if let Some(list) = lists.chunks.remove(&index) {
+            kept.records -= list.len();
+        }
+    }
+
+    /// This client changed a file anywhere, or it is no more.
+    pub(crate) fn forget(&self, ino: Ino) {
+        let mut kept = self.0.lock();
+        kept.next();
+        if let Some(lists) = kept.files.remove(&ino) {
+            kept.records -= lists.count();
+        }
+    }
+
+    /// The file's mtime was seen: if it is not the one known so far, all lists go.
+    pub(crate) fn seen(&self, ino: Ino, mtime: Time) {
+        let mut kept = self.0.lock();
+        let Some(lists) = kept.files.get_mut(&ino) else { return };
+        if lists.mtime == Some(mtime) {
+            return;
+        }
+        lists.mtime = Some(mtime);
+        let gone = lists.count();
+        lists.chunks.clear();
+        let generation = kept.next();
+        kept.records -= gone;
+        if let Some(lists) = kept.files.get_mut(&ino) {
+            lists.changed = generation;
+        }
+    }
+}
+
+impl Kept {
+    fn next(&mut self) -> u64 {
+        self.generation += 1;
+        self.generation
+    }
+}
+
+impl Lists {
+    fn count(&self) -> usize {
+        self.chunks.values().map(|list| list.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INO: Ino = Ino(7);
+
+    fn list(id: u64) -> Vec<Slice> {
+        vec![Slice::whole(0, id, 10)]
+    }
+
+    #[test]
+    fn a_list_asked_for_before_a_change_is_not_kept() {
+        let records = Records::default();
+        let asked = records.asking(INO);
+        records.changed(INO, 0);
+        records.keep(INO, 0, asked, list(1));
+        assert!(records.get(INO, 0).is_none());
+        let asked = records.asking(INO);
+        let kept = records.keep(INO, 0, asked, list(2));
+        assert!(Arc::ptr_eq(&kept, &records.keep(INO, 0, asked, list(2))), "equal lists are one");
+        assert!(Arc::ptr_eq(&kept, &records.get(INO, 0).unwrap()));
+        records.forget(INO);
+        records.keep(INO, 0, asked, list(2));
+        assert!(records.get(INO, 0).is_none());
+    }
+
+    #[test]
+    fn another_mtime_drops_all_lists() {
+        let records = Records::default();
+        let time = Time::from_nanos(5);
+        let asked = records.asking(INO);
+        records.seen(INO, time);
+        records.keep(INO, 3, asked, list(1));
+        assert!(records.get(INO, 3).is_none(), "asked for before the time was known");
+        let asked = records.asking(INO);
+        records.keep(INO, 3, asked, list(1));
+        records.seen(INO, time);
+        assert!(records.get(INO, 3).is_some());
+        records.seen(INO, time.next());
+        assert!(records.get(INO, 3).is_none());
+        assert_eq!(records.0.lock().records, 0);
+    }
+}

@@ -1,0 +1,203 @@
+//! A mounted volume: metadata and data joined.
+//!
+//! What must stay true: everything here may be called from any number of threads, and blocks until it is done.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sluice_data::DataStore;
+use sluice_meta::{Interrupt, Meta};
+use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Time};
+
+use crate::{
+    accesslog::AccessLog,
+    config::VfsConfig,
+    handles::Handles,
+    index::MetaIndex,
+    internal::Internals,
+    jobs::Jobs,
+    known::{File, Known},
+    observe::Observed,
+    recent::{Hints, RecentDirs},
+};
+
+/// A name that was looked up or made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it stands for.
+    pub ino: Ino,
+    /// Its attributes, unflushed writes of this client included.
+    pub attr: Attr,
+    /// How long the attributes may be believed.
+    pub attr_ttl: Duration,
+    /// How long the name stands for the inode.
+    pub entry_ttl: Duration,
+}
+
+/// A mounted volume.
+pub struct Vfs {
+    pub(crate) meta: Arc<Meta>,
+    pub(crate) index: Arc<MetaIndex>,
+    pub(crate) data: Arc<DataStore>,
+    pub(crate) config: VfsConfig,
+    pub(crate) handles: Handles,
+    pub(crate) dirs: RecentDirs,
+    pub(crate) hints: Hints,
+    pub(crate) internals: Internals,
+    pub(crate) log: Arc<AccessLog>,
+    pub(crate) jobs: Jobs,
+    pub(crate) observed: Observed,
+    pub(crate) since: Instant,
+}
+
+impl Vfs {
+    /// Joins the metadata behind `index` and the data store that was opened with it, and starts the background work.
+    pub fn new(index: Arc<MetaIndex>, data: DataStore, config: VfsConfig) -> Arc<Self> {
+        let meta = Arc::clone(&index.meta);
+        let data = Arc::new(data);
+        let jobs = Jobs::start(&meta, &data, &config);
+        let queue = jobs.queue();
+        index.on_unused(move |slices| queue.slices(slices));
+        Arc::new(Self {
+            internals: Internals::new(&config),
+            log: Arc::default(),
+            handles: Handles::default(),
+            dirs: RecentDirs::default(),
+            hints: Hints::new(),
+            meta,
+            index,
+            data,
+            config,
+            jobs,
+            observed: Observed::default(),
+            since: Instant::now(),
+        })
+    }
+
+    /// The metadata underneath.
+    pub fn meta(&self) -> &Arc<Meta> {
+        &self.meta
+    }
+
+    /// The data path underneath.
+    pub fn data(&self) -> &DataStore {
+        &self.data
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &VfsConfig {
+        &self.config
+    }
+
+    /// The directory that is shown as the root.
+    pub fn root(&self) -> Ino {
+        self.config.root
+    }
+
+    /// Who runs operations for a user: the same, or whom the mount makes of them.
+    pub fn caller(&self, uid: u32, gid: u32, pid: u32) -> Caller {
+        let mut caller = Caller { uid, gid, groups: Vec::new(), pid, check: true };
+        if let Some(squash) = self.config.squash
+            && (squash.all || uid == 0)
+        {
+            (caller.uid, caller.gid) = (squash.uid, squash.gid);
+        }
+        caller
+    }
+
+    /// Flushes every file and ends the session; with `staged` it also waits that long for staged blocks to be
+    /// uploaded. Nothing may be asked of the volume afterwards.
+    ///
+    /// # Errors
+    /// The first thing that could not be stored. All else was.
+    pub fn close(&self, staged: Option<Duration>) -> FsResult<()> {
+        let flushed = self.data.flush_all();
+        if let Some(patience) = staged {
+            let left = self.data.flush_staging(patience);
+            if left > 0 {
+                tracing::warn!("{left} blocks are only on the local disk; the next mount here uploads them");
+            }
+        }
+        self.jobs.stop();
+        let closed = self.meta.close();
+        flushed.and(closed)
+    }
+
+    pub(crate) fn known(&self) -> &Known {
+        &self.index.known
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.config.clock.now()
+    }
+
+    /// The umask that counts.
+    pub(crate) fn umask(&self, asked: u16) -> u16 {
+        self.config.umask.unwrap_or(asked)
+    }
+
+    /// Fails on volumes that are only read.
+    pub(crate) fn writable(&self) -> FsResult<()> {
+        if self.meta.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Attributes that the engine gave at `moment`, as they are to be shown: with what this client changed since, and
+    /// with what it has not flushed yet.
+    pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: u64) -> Attr {
+        if !attr.is_file() {
+            return attr;
+        }
+        // The end of what is not flushed is read first: once it is committed, what `learn` answers covers it.
+        let end = self.data.dirty_end(ino);
+        let attr = self.known().learn(ino, attr, moment);
+        self.with_dirty(ino, attr, end)
+    }
+
+    /// Attributes with what is not flushed up to `end`.
+    fn with_dirty(&self, ino: Ino, mut attr: Attr, end: u64) -> Attr {
+        if end > 0
+            && let Some(file) = self.known().file(ino)
+        {
+            attr.length = attr.length.max(end);
+            attr.mtime = attr.mtime.max(file.written());
+            attr.ctime = attr.ctime.max(file.written());
+        }
+        attr
+    }
+
+    /// Attributes of an open file that this client learned within `ttl`.
+    pub(crate) fn recent_of_open(&self, ino: Ino, ttl: Duration) -> Option<(Attr, Duration)> {
+        let file = self.known().file(ino)?;
+        let end = self.data.dirty_end(ino);
+        let (attr, left) = file.recent(ttl)?;
+        Some((self.with_dirty(ino, attr, end), left))
+    }
+
+    /// Length of an open file, what is not flushed included.
+    pub(crate) fn length(&self, file: &File, interrupt: &Interrupt) -> FsResult<u64> {
+        let end = self.data.dirty_end(file.ino);
+        let attr = match file.attr() {
+            Some(attr) => attr,
+            None => self.fetch(file.ino, interrupt)?,
+        };
+        Ok(attr.length.max(end))
+    }
+
+    /// An entry with the usual times to live.
+    pub(crate) fn entry(&self, ino: Ino, attr: Attr) -> Entry {
+        let entry_ttl = if attr.is_dir() { self.config.dir_entry_ttl } else { self.config.entry_ttl };
+        Entry { ino, attr, attr_ttl: self.config.attr_ttl, entry_ttl }
+    }
+}
+
+impl fmt::Debug for Vfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vfs")
+            .field("sid", &self.meta.sid())
+            .field("root", &self.config.root)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! Extended attributes; two of them are the POSIX ACLs.
+//!
+//! What must stay true: a name is never lost on the way to the engine, and an ACL is only kept where the volume has
+//! them switched on.
+
+use bytes::Bytes;
+use sluice_meta::{
+    Interrupt,
+    ops::{
+        acl::{AclKind, GetAcl, SetAcl},
+        xattr::{GetXattr, ListXattr, RemoveXattr, SetXattr, XattrMode},
+    },
+    schema::AclRule,
+};
+use sluice_types::{Caller, FsError, FsResult, Ino, MAX_NAME, Name};
+
+use crate::vfs::Vfs;
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+fn acl_kind(name: &[u8]) -> Option<AclKind> {
+    match name {
+        ACCESS => Some(AclKind::Access),
+        DEFAULT => Some(AclKind::Default),
+        _ => None,
+    }
+}
+
+/// Attributes of the kernel's own, which it asks for on every occasion and which are not kept.
+fn is_kernels(name: &[u8]) -> bool {
+    matches!(name, b"security.capability" | b"security.selinux")
+}
+
+impl Vfs {
+    /// Whether the volume has ACLs switched on.
+    pub fn has_acl(&self) -> bool {
+        self.meta.env().format().enable_acl
+    }
+
+    /// Value of an attribute. One trip.
+    pub fn getxattr(&self, interrupt: &Interrupt, ino: Ino, name: &[u8]) -> FsResult<Bytes> {
+        let name = self.xattr_name(ino, name)?;
+        if is_kernels(&name) {
+            return Err(FsError::NoData);
+        }
+        let Some(kind) = acl_kind(&name) else { return self.meta.ask(&GetXattr { ino, name }, interrupt) };
+        if !self.has_acl() {
+            return Err(FsError::NotSupported);
+        }
+        Ok(self.meta.ask(&GetAcl { ino, kind }, interrupt)?.to_xattr().into())
+    }
+
+    /// Sets an attribute. Two trips.
+    pub fn setxattr(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        (name, value): (&[u8], &[u8]),
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        let name = self.xattr_name(ino, name)?;
+        if is_kernels(&name) {
+            return Err(FsError::NotSupported);
+        }
+        if let Some(kind) = acl_kind(&name) {
+            let rule = if value.is_empty() { None } else { Some(AclRule::from_xattr(value)?) };
+            return self.set_acl(caller, interrupt, ino, kind, rule);
+        }
+        let value = Bytes::copy_from_slice(value);
+        self.meta.run(SetXattr { ino, name, value, mode, caller: caller.clone() }, interrupt)?;
+        self.forget_times(ino);
+        Ok(())
+    }
+
+    /// Names of all attributes, each ended by NUL. One trip, two on volumes with ACLs.
+    pub fn listxattr(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<Bytes> {
+        self.xattr_name(ino, b"user.any")?;
+        let mut names = Vec::new();
+        for name in self.meta.ask(&ListXattr(ino), interrupt)? {
+            names.extend_from_slice(&name);
+            names.push(0);
+        }
+        if self.has_acl() {
+            let (attr, _) = self.getattr(interrupt, ino)?;
+            for (id, name) in [(attr.access_acl, ACCESS), (attr.default_acl, DEFAULT)] {
+                if id != 0 {
+                    names.extend_from_slice(name);
+                    names.push(0);
+                }
+            }
+        }
+        Ok(names.into())
+    }
+
+    /// Removes an attribute. Two trips.
+    pub fn removexattr(&self, caller: &Caller, interrupt: &Interrupt, ino: Ino, name: &[u8]) -> FsResult<()> {
+        let name = self.xattr_name(ino, name)?;
+        if let Some(kind) = acl_kind(&name) {
+            return self.set_acl(caller, interrupt, ino, kind, None);
+        }
+        self.meta.run(RemoveXattr { ino, name, caller: caller.clone() }, interrupt)?;
+        self.forget_times(ino);
+        Ok(())
+    }
+
+    fn set_acl(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: Ino,
+        kind: AclKind,
+        rule: Option<AclRule>,
+    ) -> FsResult<()> {
+        if !self.has_acl() {
+            return Err(FsError::NotSupported);
+        }
+        let op = SetAcl { ino, kind, rule, caller: caller.clone() };
+        let attr = self.known().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+        if attr.is_dir() {
+            self.dirs.put(ino, &attr);
+        }
+        Ok(())
+    }
+
+    /// The change time is another one now.
+    fn forget_times(&self, ino: Ino) {
+        self.known().note(ino);
+        self.dirs.drop(ino);
+    }
+
+    /// Any bytes may be in a name.
+    fn xattr_name(&self, ino: Ino, name: &[u8]) -> FsResult<Name> {
+        if !self.config.xattr && !self.has_acl() {
+            return Err(FsError::NotImplemented);
+        }
+        match name.len() {
+            _ if ino.is_internal() => Err(FsError::NotSupported),
+            0 => Err(FsError::Invalid),
+            len if len > MAX_NAME => Err(FsError::Range),
+            _ => Ok(Name::stored(name)),
+        }
+    }
+}

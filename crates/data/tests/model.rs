@@ -13,9 +13,9 @@ use self::support::{Volume, read_all, small};
 
 const INO: Ino = Ino(7);
 const WINDOW: u64 = 40 << 10;
-/// Windows of the file that are written to: at its start, and across the border of two chunks.
-const BASES: [u64; 2] = [0, CHUNK_SIZE - WINDOW / 2];
-const LENGTH: u64 = 2 * CHUNK_SIZE;
+/// Windows of the file that are written to: across the border of two chunks, and at the start of one.
+const BASES: [u64; 2] = [CHUNK_SIZE - WINDOW / 2, 2 * CHUNK_SIZE];
+const LENGTH: u64 = 3 * CHUNK_SIZE;
 
 struct Run<'a> {
     volume: &'a Volume,
@@ -85,7 +85,7 @@ impl Run<'_> {
     }
 
     fn compact(&mut self) {
-        let index = self.rng.below(2) as u32;
+        let index = self.rng.below(3) as u32;
         self.data.compact(INO, index).unwrap();
     }
 }

@@ -11,15 +11,15 @@ use crate::{
 };
 
 /// Most entries or sub-directories of one inode.
-pub const MAX_LINKS: u32 = i32::MAX as u32;
+pub(crate) const MAX_LINKS: u32 = i32::MAX as u32;
 
 /// Fails with `error` unless `condition`.
-pub fn require(condition: bool, error: FsError) -> Result<(), FsError> {
+pub(crate) fn require(condition: bool, error: FsError) -> Result<(), FsError> {
     if condition { Ok(()) } else { Err(error) }
 }
 
 /// A directory whose entries the caller is about to change, guarded so that it cannot vanish meanwhile.
-pub fn changing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
+pub(crate) fn changing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
     let attr = existing_dir(view, dir, Hold::Guard)?;
     if dir.is_trash() || attr.parent.is_trash_hour() {
         return Err(FsError::NotFound.into());
@@ -32,18 +32,18 @@ pub fn changing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<At
 }
 
 /// A directory that must exist.
-pub fn existing_dir(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Attr, Stop> {
+pub(crate) fn existing_dir(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Attr, Stop> {
     let attr = existing(view, dir, hold)?;
     if attr.is_dir() { Ok(attr) } else { Err(FsError::NotDir.into()) }
 }
 
 /// A node that must exist.
-pub fn existing(view: &mut View<'_>, ino: Ino, hold: Hold) -> Result<Attr, Stop> {
+pub(crate) fn existing(view: &mut View<'_>, ino: Ino, hold: Hold) -> Result<Attr, Stop> {
     view.node(ino, hold)?.ok_or(Stop::Fail(FsError::NotFound))
 }
 
 /// Whether `caller` may do `access` on a node, by its mode or its ACL.
-pub fn check(view: &mut View<'_>, caller: &Caller, attr: &Attr, access: Access) -> Result<(), Stop> {
+pub(crate) fn check(view: &mut View<'_>, caller: &Caller, attr: &Attr, access: Access) -> Result<(), Stop> {
     if !caller.check || caller.is_root() {
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub fn check(view: &mut View<'_>, caller: &Caller, attr: &Attr, access: Access) 
 }
 
 /// Whether `caller` may remove `node` from `dir`, which it may write, in spite of the sticky bit.
-pub fn check_sticky(caller: &Caller, dir: &Attr, node: &Attr) -> Result<(), Stop> {
+pub(crate) fn check_sticky(caller: &Caller, dir: &Attr, node: &Attr) -> Result<(), Stop> {
     let owner = caller.uid == dir.uid || caller.uid == node.uid;
     if !caller.check || caller.is_root() || dir.mode & 0o1000 == 0 || owner {
         return Ok(());
@@ -65,7 +65,7 @@ pub fn check_sticky(caller: &Caller, dir: &Attr, node: &Attr) -> Result<(), Stop
 }
 
 /// A node that must not be immutable or append-only.
-pub fn check_removable(node: &Attr) -> Result<(), Stop> {
+pub(crate) fn check_removable(node: &Attr) -> Result<(), Stop> {
     if node.flags.any(AttrFlags::IMMUTABLE | AttrFlags::APPEND) {
         return Err(FsError::Perm.into());
     }
@@ -73,7 +73,7 @@ pub fn check_removable(node: &Attr) -> Result<(), Stop> {
 }
 
 /// An ACL rule by id.
-pub fn acl(view: &mut View<'_>, id: u32) -> Result<Arc<AclRule>, Stop> {
+pub(crate) fn acl(view: &mut View<'_>, id: u32) -> Result<Arc<AclRule>, Stop> {
     if let Some(rule) = view.env().acl(id) {
         return Ok(rule);
     }
@@ -84,7 +84,7 @@ pub fn acl(view: &mut View<'_>, id: u32) -> Result<Arc<AclRule>, Stop> {
 }
 
 /// Id of a rule, which is stored if no equal one is known.
-pub fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
+pub(crate) fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
     if let Some(id) = view.env().acl_id(rule) {
         return Ok(id);
     }
@@ -96,7 +96,7 @@ pub fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
 }
 
 /// A counter that this operation is about to put.
-pub fn counter(view: &mut View<'_>, counter: Counter) -> Result<i64, Stop> {
+pub(crate) fn counter(view: &mut View<'_>, counter: Counter) -> Result<i64, Stop> {
     Ok(match view.get(&Key::Counter(counter), Hold::Lock)? {
         Some(Row::Counter(_, value)) => value,
         _ => 0,
@@ -104,25 +104,25 @@ pub fn counter(view: &mut View<'_>, counter: Counter) -> Result<i64, Stop> {
 }
 
 /// Usage of one directory entry that stands for a node.
-pub fn entry_usage(attr: &Attr) -> DirStat {
+pub(crate) fn entry_usage(attr: &Attr) -> DirStat {
     let length = if attr.is_file() { attr.length } else { 0 };
     DirStat { length: length as i64, space: align4k(length), inodes: 1 }
 }
 
 /// The opposite.
-pub fn minus(stat: DirStat) -> DirStat {
+pub(crate) fn minus(stat: DirStat) -> DirStat {
     DirStat { length: -stat.length, space: -stat.space, inodes: -stat.inodes }
 }
 
 /// Records that the direct children of `dir` use `by` more.
-pub fn use_dir(view: &mut View<'_>, dir: Ino, by: DirStat) {
+pub(crate) fn use_dir(view: &mut View<'_>, dir: Ino, by: DirStat) {
     if view.env().format().dir_stats && !by.is_zero() {
         view.write(Write::Use(dir, by));
     }
 }
 
 /// Records that the volume, and whoever owns the node `attr`, uses `space` bytes and `inodes` inodes more.
-pub fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes: i64) {
+pub(crate) fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes: i64) {
     view.write(Write::Count(Counter::UsedSpace, space));
     view.write(Write::Count(Counter::TotalInodes, inodes));
     if view.env().format().user_group_quota {
@@ -132,7 +132,7 @@ pub fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes: i64) 
 }
 
 /// Records that the tree under `dir` uses `space` bytes and `inodes` inodes more, for every quota above.
-pub fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
+pub(crate) fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
     let quotas = view.env().quotas();
     if !quotas.keys().any(|key| matches!(key, QuotaKey::Dir(_))) {
         return Ok(());
@@ -146,7 +146,7 @@ pub fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Re
 }
 
 /// Whether the limits of the volume, the owner and the trees above `dir` admit that much more.
-pub fn admit(
+pub(crate) fn admit(
     view: &mut View<'_>,
     dir: Ino,
     (uid, gid): (u32, u32),
@@ -175,7 +175,7 @@ pub fn admit(
 }
 
 /// `dir` and the directories above it, up to the root of the volume or of the trash.
-pub fn ancestors(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
+pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
     let mut chain = vec![dir];
     let mut at = dir;
     while at != Ino::ROOT && !at.is_trash() {

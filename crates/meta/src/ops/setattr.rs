@@ -62,7 +62,7 @@ impl Op for SetAttr {
         let before = rules::existing(view, self.ino, Hold::Lock)?;
         rules::require(!before.parent.is_trash_hour() || !self.caller.check, FsError::Perm)?;
         let mut attr = before;
-        self.owner(view, &before, &mut attr)?;
+        self.owner(&before, &mut attr)?;
         self.mode(view, &before, &mut attr)?;
         self.times(view, &before, &mut attr)?;
         if let Some(flags) = self.changes.flags {
@@ -86,7 +86,7 @@ impl SetAttr {
         !self.caller.check || self.caller.is_root()
     }
 
-    fn owner(&self, view: &View<'_>, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
+    fn owner(&self, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
         let changes = &self.changes;
         if let Some(gid) = changes.gid
             && gid != before.gid

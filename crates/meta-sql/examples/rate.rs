@@ -98,7 +98,7 @@ impl Rates<'_> {
             slowest = slowest.max(begun.elapsed());
             ino += self.per_commit;
         }
-        self.print(what, self.files, since, Some(slowest));
+        Self::print(what, self.files, &since, Some(slowest));
     }
 
     fn step(&mut self) -> Step {
@@ -111,12 +111,12 @@ impl Rates<'_> {
         for ino in 2..self.files + 2 {
             self.engine.read(&[Read::Follow(Ino(1), name(ino), Hold::None)]).unwrap();
         }
-        self.print("lookup, one a trip", self.files, since, None);
+        Self::print("lookup, one a trip", self.files, &since, None);
         let since = Since::now();
         let reads: Vec<Read> =
             (2..self.files + 2).map(|ino| Read::Follow(Ino(1), name(ino), Hold::None)).collect();
         reads.chunks(100).for_each(|reads| drop(self.engine.read(reads).unwrap()));
-        self.print("lookup, 100 a trip", self.files, since, None);
+        Self::print("lookup, 100 a trip", self.files, &since, None);
     }
 
     fn pages(&self) {
@@ -131,10 +131,10 @@ impl Rates<'_> {
                 break;
             }
         }
-        self.print("readdirplus", rows / 2, since, None);
+        Self::print("readdirplus", rows / 2, &since, None);
     }
 
-    fn print(&self, what: &str, count: u64, since: Since, slowest: Option<Duration>) {
+    fn print(what: &str, count: u64, since: &Since, slowest: Option<Duration>) {
         let (elapsed, busy) = since.passed();
         let rate = count as f64 / elapsed.as_secs_f64();
         let each = busy.as_secs_f64() * 1e6 / count as f64;

@@ -205,7 +205,7 @@ fn lists_return_what_belongs_to_them_and_can_be_cleared() {
     let (_dir, engine) = fresh();
     let owner = |sid| LockOwner { sid, owner: 1 };
     let chunk = |ino, index| Row::Chunk(Ino(ino), index, vec![Slice::whole(0, 1, 1)]);
-    let mine = vec![
+    let mine = [
         Row::Xattr(Ino(5), name(b"a"), Bytes::new()),
         chunk(5, 1),
         chunk(5, 2),

@@ -23,7 +23,8 @@ const WRITER_CACHE: u32 = 32 << 10;
 const READER_CACHE: u32 = 4 << 10;
 /// Statements that a connection keeps prepared; more than there are.
 const STATEMENTS: usize = 160;
-/// Pages in the log at which a commit itself copies them to the database (see `checkpoint`).
+/// Pages in the log (32 MiB) at which a commit copies them to the database. Each copy waits for the disk twice, whatever
+/// its size, so it is done seldom.
 const LOG_LIMIT: u32 = 8192;
 
 /// The database file and the connections to it.
@@ -108,7 +109,7 @@ fn check_path(options: &Options) -> Result<(), EngineError> {
         Ok(meta) if meta.is_dir() => Err(options.refused("the path names a directory")),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(options.refused(error)),
+        Err(error) => Err(options.refused(error.to_string())),
     }
 }
 

@@ -11,13 +11,13 @@ use crate::codec::Damage;
 
 impl Options {
     /// The engine cannot be asked now.
-    pub(crate) fn unavailable(&self, reason: impl ToString) -> EngineError {
-        EngineError::Unavailable { engine: self.label.clone(), reason: reason.to_string() }
+    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
     }
 
     /// The engine refuses for good.
-    pub(crate) fn refused(&self, reason: impl ToString) -> EngineError {
-        EngineError::Refused { engine: self.label.clone(), reason: reason.to_string() }
+    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
     }
 
     /// A row breaks the format.
@@ -31,7 +31,7 @@ impl Options {
 
     /// What an error of a statement other than COMMIT means.
     pub(crate) fn failed(&self, error: &Error) -> EngineError {
-        let Some(code) = error.sqlite_error_code() else { return self.refused(error) };
+        let Some(code) = error.sqlite_error_code() else { return self.refused(error.to_string()) };
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => self.unavailable(format!(
                 "another process held the database for more than {} ms",
@@ -48,12 +48,12 @@ impl Options {
                 self.refused("the database is read-only; make the file and its directory writable")
             }
             ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory => {
-                self.unavailable(error)
+                self.unavailable(error.to_string())
             }
             _ if is_missing_table(error) => {
                 self.refused(format!("{error}: this is no volume yet; run `sluice format`"))
             }
-            _ => self.refused(error),
+            _ => self.refused(error.to_string()),
         }
     }
 

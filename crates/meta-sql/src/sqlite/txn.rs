@@ -31,13 +31,12 @@ impl<'e> SqliteTxn<'e> {
 
     /// The connection with the write lock held.
     fn hold(&mut self) -> Result<&Connection, EngineError> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => {
-                let writer = self.db.writer()?;
-                run(&writer, "BEGIN IMMEDIATE").map_err(|error| self.db.options.failed(&error))?;
-                writer
-            }
+        let writer = if let Some(writer) = self.writer.take() {
+            writer
+        } else {
+            let writer = self.db.writer()?;
+            run(&writer, "BEGIN IMMEDIATE").map_err(|error| self.db.options.failed(&error))?;
+            writer
         };
         Ok(self.writer.insert(writer))
     }

@@ -6,7 +6,7 @@
 use rusqlite::params;
 use sluice_meta::{
     engine::EngineError,
-    schema::{AclRule, Counter, QuotaKey, Row, encode_plocks, encode_slices},
+    schema::{AclRule, Counter, Quota, QuotaKey, Row, encode_plocks, encode_slices},
 };
 
 use super::{
@@ -38,8 +38,8 @@ impl Writing<'_> {
                 "(name) DO UPDATE SET value=excluded.value",
                 [format.to_json()]
             ),
-            // The table of the rules numbers itself.
-            Row::Counter(Counter::AclMaxId, _) => Ok(()),
+            // The table of the rules numbers itself, and parents are counted from the entries.
+            Row::Counter(Counter::AclMaxId, _) | Row::Parents(..) => Ok(()),
             Row::Counter(counter, value) => store!(
                 self,
                 put,
@@ -70,8 +70,6 @@ impl Writing<'_> {
                 "(parent,name) DO UPDATE SET inode=excluded.inode,type=excluded.type",
                 params![id(*dir), &name[..], id(entry.ino), entry.kind as u8]
             ),
-            // Counted from the entries.
-            Row::Parents(..) => Ok(()),
             Row::Symlink(ino, target) => store!(
                 self,
                 put,
@@ -153,33 +151,7 @@ impl Writing<'_> {
                  used_inodes=excluded.used_inodes",
                 [id(*ino), stat.length, stat.space, stat.inodes]
             ),
-            Row::Quota(key, quota) => {
-                let (kind, of) = quota_columns(*key);
-                let (space, inodes) = (quota.max_space, quota.max_inodes);
-                let (used_space, used_inodes) = (quota.used_space, quota.used_inodes);
-                if matches!(key, QuotaKey::Dir(_)) {
-                    store!(
-                        self,
-                        put,
-                        row,
-                        "jfs_dir_quota(inode,max_space,max_inodes,used_space,used_inodes) VALUES(?1,?2,?3,?4,?5)",
-                        "(inode) DO UPDATE SET max_space=excluded.max_space,max_inodes=excluded.max_inodes,\
-                         used_space=excluded.used_space,used_inodes=excluded.used_inodes",
-                        [of, space, inodes, used_space, used_inodes]
-                    )
-                } else {
-                    store!(
-                        self,
-                        put,
-                        row,
-                        "jfs_user_group_quota(qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
-                         VALUES(?1,?2,?3,?4,?5,?6)",
-                        "(qtype,qkey) DO UPDATE SET max_space=excluded.max_space,max_inodes=excluded.max_inodes,\
-                         used_space=excluded.used_space,used_inodes=excluded.used_inodes",
-                        [kind, of, space, inodes, used_space, used_inodes]
-                    )
-                }
-            }
+            Row::Quota(key, quota) => self.store_quota(row, *key, quota, put),
             Row::Session(sid, session) => {
                 let info = session.info.as_ref().and_then(|info| serde_json::to_vec(info).ok());
                 store!(
@@ -232,6 +204,34 @@ impl Writing<'_> {
                 [*writer as i64, i64::from(*lane), *n as i64]
             ),
             other => Err(self.reader.options.refused(format!("{:?} has no table", other.key()))),
+        }
+    }
+
+    fn store_quota(&self, row: &Row, key: QuotaKey, quota: &Quota, put: bool) -> Result<(), EngineError> {
+        let (kind, of) = quota_columns(key);
+        let (space, inodes) = (quota.max_space, quota.max_inodes);
+        let (used_space, used_inodes) = (quota.used_space, quota.used_inodes);
+        if matches!(key, QuotaKey::Dir(_)) {
+            store!(
+                self,
+                put,
+                row,
+                "jfs_dir_quota(inode,max_space,max_inodes,used_space,used_inodes) VALUES(?1,?2,?3,?4,?5)",
+                "(inode) DO UPDATE SET max_space=excluded.max_space,max_inodes=excluded.max_inodes,\
+                         used_space=excluded.used_space,used_inodes=excluded.used_inodes",
+                [of, space, inodes, used_space, used_inodes]
+            )
+        } else {
+            store!(
+                self,
+                put,
+                row,
+                "jfs_user_group_quota(qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
+                         VALUES(?1,?2,?3,?4,?5,?6)",
+                "(qtype,qkey) DO UPDATE SET max_space=excluded.max_space,max_inodes=excluded.max_inodes,\
+                         used_space=excluded.used_space,used_inodes=excluded.used_inodes",
+                [kind, of, space, inodes, used_space, used_inodes]
+            )
         }
     }
 }

@@ -32,8 +32,11 @@ impl Cell {
     /// The Redis key it lies in.
     pub(crate) fn container(&self) -> &Text {
         match self {
-            Self::Str(key) | Self::List(key) => key,
-            Self::Field(key, _) | Self::Score(key, _) | Self::Member(key, _) => key,
+            Self::Str(key)
+            | Self::List(key)
+            | Self::Field(key, _)
+            | Self::Score(key, _)
+            | Self::Member(key, _) => key,
         }
     }
 }
@@ -91,35 +94,35 @@ pub(crate) fn counter_shift(counter: Counter) -> i64 {
 pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
     smallvec![match row {
         Row::Setting(format) => Some(format.to_json().into_bytes()),
-        Row::Counter(counter, value) => text(value - counter_shift(*counter)),
+        Row::Counter(counter, value) => Some(text(value - counter_shift(*counter))),
         Row::Node(_, attr) => Some(encode_attr(attr)),
         Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
-        Row::Parents(_, _, count) => (*count > 0).then(|| signed(*count).to_vec()),
+        Row::Parents(_, _, count) => (*count > 0).then(|| text(*count)),
         Row::Symlink(_, value) | Row::Xattr(_, _, value) => Some(value.to_vec()),
         Row::Chunk(_, _, slices) => (!slices.is_empty()).then(|| encode_slices(slices)),
-        Row::SliceRef(_, _, refs) => (*refs != 1).then(|| signed(refs - 1).to_vec()),
-        Row::DelFile(_, _, time) | Row::Detached(_, time) => text(*time),
+        Row::SliceRef(_, _, refs) => (*refs != 1).then(|| text(refs - 1)),
+        Row::DelFile(_, _, time) | Row::Detached(_, time) => Some(text(*time)),
         Row::DelSlices(_, _, slices) => Some(encode_replaced(slices)),
         Row::Acl(_, rule) => Some(rule.encode()),
         Row::Sustained(..) => Some(Vec::new()),
         Row::Flock(_, _, kind) => Some(vec![kind.code()]),
         Row::Plock(_, _, ranges) => Some(encode_plocks(ranges)),
         Row::Writer(_, _, n) => Some(number(*n).to_vec()),
-        Row::DirStat(_, stat) => return smallvec![text(stat.space), text(stat.inodes), text(stat.length)],
+        Row::DirStat(_, stat) => return [stat.space, stat.inodes, stat.length].map(|n| Some(text(n))).into(),
         Row::Quota(_, quota) => {
             let limits = [quota.max_space.to_be_bytes(), quota.max_inodes.to_be_bytes()].concat();
-            return smallvec![Some(limits), text(quota.used_space), text(quota.used_inodes)];
+            return [Some(limits), Some(text(quota.used_space)), Some(text(quota.used_inodes))].into();
         }
         Row::Session(_, session) => {
             // A struct of strings and numbers always serialises.
             let info = session.info.as_ref().map(|info| serde_json::to_vec(info).unwrap_or_default());
-            return smallvec![text(session.expire), info];
+            return smallvec![Some(text(session.expire)), info];
         }
     }]
 }
 
-fn text(value: i64) -> Option<Vec<u8>> {
-    Some(signed(value).to_vec())
+fn text(value: i64) -> Vec<u8> {
+    signed(value).to_vec()
 }
 
 fn encode_replaced(slices: &[(u64, u32)]) -> Vec<u8> {

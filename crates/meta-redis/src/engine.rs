@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 use redis::Value;
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Hold, Limits, Page, Read, Scan, Txn, Watch},
+    engine::{
+        Commit, Cursor, Engine, EngineError, Found, Hold, Limits, List, Page, Read, Scan, Txn, Watch, Write,
+    },
     schema::Key,
 };
 
@@ -19,7 +21,7 @@ use crate::{
     conn::{Conn, Failure, Pool},
     keys::Keys,
     pipeline::Pipeline,
-    read::Plan,
+    read::{MOST_CHUNKS, Plan},
     scan, script,
     watch::Listener,
 };
@@ -62,7 +64,9 @@ impl RedisEngine {
     fn ask(&self, pipeline: &Pipeline) -> Result<Vec<Value>, EngineError> {
         let mut conn = None;
         let answers = self.pool.ask(&mut conn, pipeline);
-        conn.into_iter().for_each(|conn| self.pool.give(conn));
+        if let Some(conn) = conn {
+            self.pool.give(conn);
+        }
         answers
     }
 
@@ -90,8 +94,7 @@ impl RedisEngine {
 
     fn forbid_eviction(&self) {
         let mut pipeline = Pipeline::default();
-        let command = pipeline.command("CONFIG");
-        ["SET", "maxmemory-policy", "noeviction"].iter().for_each(|arg| command.push(arg.as_bytes()));
+        pipeline.command("CONFIG").extend([&b"SET"[..], b"maxmemory-policy", b"noeviction"]);
         let set = self.ask(&pipeline).map(|mut answers| answers.pop());
         if !matches!(set, Ok(Some(Value::Okay))) {
             tracing::warn!(
@@ -184,6 +187,10 @@ impl Txn for RedisTxn<'_> {
 
     fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
         let pool = &self.engine.pool;
+        let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MOST_CHUNKS);
+        if commit.writes.iter().any(vast) {
+            return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
+        }
         let plan = CommitPlan::new(&self.engine.keys, commit, &self.raw);
         let answer = self.with_lane(|held| {
             let mut conn = match held.take() {

@@ -33,6 +33,13 @@ impl Args {
         self.count += 1;
     }
 
+    /// Adds several.
+    pub(crate) fn extend<'a>(&mut self, args: impl IntoIterator<Item = &'a [u8]>) {
+        for arg in args {
+            self.push(arg);
+        }
+    }
+
     /// Adds a number as decimal text.
     pub(crate) fn push_number(&mut self, number: u64) {
         self.push(itoa::Buffer::new().format(number).as_bytes());

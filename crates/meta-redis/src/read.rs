@@ -16,11 +16,15 @@ use crate::{
     conn::Pool,
     keys::{Keys, Text, number, parse, parse_owner, parse_pair},
     pipeline::{Args, Pipeline},
-    script::READ,
+    script::{FOLLOW, READ},
 };
 
 /// Most chunks that one call of the script looks at, so that it does not hold the server for long.
 const CHUNKS: u32 = 4096;
+
+/// Most chunks that may be asked for or cleared at once, 256 TiB of a file: nothing lists the chunks of a file, so
+/// that each index has to be tried.
+pub(crate) const MOST_CHUNKS: u32 = 1 << 22;
 
 /// Most fields or keys of one command: the scripts cannot take more than 8000.
 const FIELDS: usize = 3000;
@@ -35,20 +39,16 @@ pub(crate) struct Plan<'r> {
     follows: FxHashMap<Ino, Vec<(usize, &'r Name)>>,
     scripted: Args,
     /// Whose answer each part of the script's is.
-    answers: Vec<Part>,
+    answers: Vec<usize>,
+    /// The reads that are followed, in the order of their answers.
+    followed: Vec<usize>,
+    /// Calls of the script for ranges of chunks, and whose they are.
+    ranges: Vec<(usize, Args)>,
     natives: Pipeline,
     native_for: Vec<usize>,
     /// First cell of each read; reads that are no [`Read::Get`] have none.
     cells: Vec<usize>,
     total: usize,
-}
-
-/// What one answer of the script is for.
-enum Part {
-    /// Entries and nodes of these reads.
-    Follows(Vec<usize>),
-    /// The names, chunks or locks of this read.
-    One(usize),
 }
 
 /// Everything that came back, by cell and by read.
@@ -69,12 +69,13 @@ impl<'r> Plan<'r> {
             follows: FxHashMap::default(),
             scripted: Args::default(),
             answers: Vec::new(),
+            followed: Vec::new(),
+            ranges: Vec::new(),
             natives: Pipeline::default(),
             native_for: Vec::new(),
             cells: Vec::with_capacity(reads.len() + 1),
             total: 0,
         };
-        plan.scripted.push(&keys.word("i"));
         for (at, read) in reads.iter().enumerate() {
             plan.cells.push(plan.total);
             match read {
@@ -106,8 +107,8 @@ impl<'r> Plan<'r> {
     fn ask(&mut self, at: usize, op: &str, args: &[&[u8]]) {
         self.scripted.push(op.as_bytes());
         self.scripted.push_number(args.len() as u64);
-        args.iter().for_each(|arg| self.scripted.push(arg));
-        self.answers.push(Part::One(at));
+        self.scripted.extend(args.iter().copied());
+        self.answers.push(at);
     }
 
     fn list(&mut self, at: usize, list: List) {
@@ -129,7 +130,9 @@ impl<'r> Plan<'r> {
                 while start < to {
                     let end = to.min(start.saturating_add(CHUNKS));
                     let bounds = [number(u64::from(start)), number(u64::from(end))];
-                    self.ask(at, "c", &[&keys.chunks(ino), &bounds[0], &bounds[1]]);
+                    let mut args = Args::default();
+                    args.extend([&b"c"[..], b"3", &keys.chunks(ino), &bounds[0], &bounds[1]]);
+                    self.ranges.push((at, args));
                     start = end;
                 }
                 return;
@@ -145,35 +148,45 @@ impl<'r> Plan<'r> {
         pool: &Pool,
         exchange: impl FnOnce(&Pipeline) -> Result<Vec<Value>, EngineError>,
     ) -> Result<Answers, EngineError> {
+        let mut follows = Args::default();
+        follows.push(&self.keys.word("i"));
         for (dir, names) in &self.follows {
             for names in names.chunks(FIELDS) {
-                self.scripted.push(b"f");
-                self.scripted.push_number(1 + names.len() as u64);
-                self.scripted.push(&self.keys.dir(*dir));
-                names.iter().for_each(|(_, name)| self.scripted.push(name));
-                self.answers.push(Part::Follows(names.iter().map(|(at, _)| *at).collect()));
+                follows.push_number(names.len() as u64);
+                follows.push(&self.keys.dir(*dir));
+                follows.extend(names.iter().map(|(_, name)| &name[..]));
+                self.followed.extend(names.iter().map(|(at, _)| *at));
             }
         }
         let mut pipeline = std::mem::take(&mut self.natives);
         let mut targets: Vec<Vec<usize>> = Vec::new();
         for strings in self.strings.chunks(FIELDS) {
             let command = pipeline.command("MGET");
-            strings.iter().for_each(|(_, key)| command.push(key));
+            command.extend(strings.iter().map(|(_, key)| &key[..]));
             targets.push(strings.iter().map(|(at, _)| *at).collect());
         }
         for (hash, fields) in &self.hashes {
             for fields in fields.chunks(FIELDS) {
                 let command = pipeline.command("HMGET");
                 command.push(hash);
-                fields.iter().for_each(|(_, field)| command.push(field));
+                command.extend(fields.iter().map(|(_, field)| &field[..]));
                 targets.push(fields.iter().map(|(at, _)| *at).collect());
             }
         }
         for (_, cell) in &self.singles {
             single(&mut pipeline, cell);
         }
+        for (_, args) in &mut self.ranges {
+            pipeline.script(&READ, std::mem::take(args));
+        }
+        if !self.followed.is_empty() {
+            pipeline.script(&FOLLOW, follows);
+        }
         if !self.answers.is_empty() {
             pipeline.script(&READ, std::mem::take(&mut self.scripted));
+        }
+        if self.ranges.len() > (MOST_CHUNKS / CHUNKS) as usize {
+            return Err(pool.refused("the file has too many chunks to look at them all at once".into()));
         }
         if pipeline.len() == 0 {
             return self.finish(pool, Vec::new(), Vec::new(), targets);
@@ -206,15 +219,18 @@ impl<'r> Plan<'r> {
                 cells[at] = bytes(pool, value)?;
             }
         }
-        for ((at, _), value) in self.singles.iter().zip(values) {
+        for ((at, _), value) in self.singles.iter().zip(&mut values) {
             cells[*at] = cell_value(pool, value)?;
         }
-        for (part, value) in self.answers.iter().zip(scripted) {
-            let values = array(pool, Some(value))?;
-            match part {
-                Part::Follows(reads) => self.followed(pool, reads, values, &mut found)?,
-                Part::One(at) => self.scripted_answer(pool, *at, values, &mut found)?,
-            }
+        for ((at, _), value) in self.ranges.iter().zip(&mut values) {
+            let chunks = array(pool, array(pool, Some(value))?.pop())?;
+            self.scripted_answer(pool, *at, chunks, &mut found)?;
+        }
+        if !self.followed.is_empty() {
+            self.follow(pool, array(pool, values.next())?, &mut found)?;
+        }
+        for (at, value) in self.answers.iter().zip(scripted) {
+            self.scripted_answer(pool, *at, array(pool, Some(value))?, &mut found)?;
         }
         let mut raw = Vec::new();
         for (at, read) in self.reads.iter().enumerate() {
@@ -235,15 +251,15 @@ impl<'r> Plan<'r> {
         Ok(Answers { found: found.collect(), raw })
     }
 
-    fn followed(
+    /// Entries and the nodes they name.
+    fn follow(
         &self,
         pool: &Pool,
-        reads: &[usize],
         values: Vec<Value>,
         found: &mut [Option<Found>],
     ) -> Result<(), EngineError> {
         let mut values = values.into_iter();
-        for at in reads {
+        for at in &self.followed {
             let Read::Follow(dir, name, _) = &self.reads[*at] else { continue };
             let (entry_bytes, attr) = (values.next(), values.next());
             let mut rows = Vec::with_capacity(2);
@@ -327,8 +343,7 @@ fn single(pipeline: &mut Pipeline, cell: &Cell) {
         Cell::Member(key, member) => ("SISMEMBER", &[key, member]),
         Cell::List(key) => ("LRANGE", &[key, b"0", b"-1"]),
     };
-    let command = pipeline.command(command);
-    args.iter().for_each(|arg| command.push(arg));
+    pipeline.command(command).extend(args.iter().copied());
 }
 
 /// The value of a cell that a command of its own was asked for.

@@ -72,14 +72,13 @@ impl Request {
         let limit = number(limit.max(1) as u64);
         let native = |command: &str, key: Text| {
             let mut pipeline = Pipeline::default();
-            let args = pipeline.command(command);
-            [&key[..], &place.cursor, b"COUNT", &limit].iter().for_each(|arg| args.push(arg));
+            pipeline.command(command).extend([&key[..], &place.cursor, b"COUNT", &limit]);
             pipeline
         };
         let script = |op: &str, own: &[&[u8]]| {
             let mut args = Args::default();
-            [op.as_bytes(), &keys.word("i"), &limit].iter().for_each(|arg| args.push(arg));
-            own.iter().for_each(|arg| args.push(arg));
+            args.extend([op.as_bytes(), &keys.word("i"), &limit]);
+            args.extend(own.iter().copied());
             Pipeline::of_script(&SCAN, args)
         };
         // Everything in the database whose key begins with a letter and goes on with a digit.

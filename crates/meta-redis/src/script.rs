@@ -1,4 +1,4 @@
-//! The three scripts, by source and digest.
+//! The scripts, by source and digest.
 //!
 //! They are generic: none knows an operation of the file system.
 
@@ -25,12 +25,13 @@ macro_rules! script {
     };
 }
 
+script!(FOLLOW, "scripts/follow.lua", "Entries with the nodes they name.");
 script!(READ, "scripts/read.lua", "Reads that depend on one another.");
 script!(COMMIT, "scripts/commit.lua", "One commit.");
 script!(SCAN, "scripts/scan.lua", "One page of a scan.");
 
 /// All of them.
-pub(crate) static ALL: [&Script; 3] = [&READ, &COMMIT, &SCAN];
+pub(crate) static ALL: [&Script; 4] = [&FOLLOW, &READ, &COMMIT, &SCAN];
 
 fn digest(source: &str) -> String {
     redis::Script::new(source).get_hash().to_owned()

@@ -47,7 +47,7 @@ impl Server {
             .spawn()
             .expect("redis-server is installed");
         let server = Self { child, dir, password: password.map(str::to_owned) };
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while server.call(&["PING"]).is_none() {
             assert!(Instant::now() < deadline, "redis-server does not answer");
             std::thread::yield_now();

@@ -90,6 +90,11 @@ impl Batcher {
         }
     }
 
+    /// Operations that no batch has taken yet.
+    pub fn queued(&self) -> usize {
+        self.sched.lock().queued()
+    }
+
     /// Runs one operation.
     pub fn submit<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
         let turn = self.turn(1, interrupt);

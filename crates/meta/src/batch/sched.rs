@@ -42,6 +42,10 @@ impl Sched {
         lane
     }
 
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Takes the operations of a thread that no batch has taken yet out of the queue.
     pub(super) fn withdraw(&mut self, turn: &Arc<Turn>) -> Vec<Arc<AnyTicket>> {
         let (mine, others) = self.queue.drain(..).partition(|ticket| Arc::ptr_eq(&ticket.turn, turn));
@@ -122,3 +126,6 @@ impl Sched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ pub struct Chances {
     pub lost_applied: u16,
     /// A commit does not happen and its answer is lost.
     pub lost: u16,
-    /// A commit's answer is lost, and it reaches the engine only after the next one of its lane was begun or done.
+    /// A commit's answer is lost, and it reaches the engine only when a later one of its lane is begun or done.
     pub late: u16,
 }
 
@@ -263,7 +263,9 @@ impl Txn for FaultyTxn<'_> {
                 return Err(silence("it will arrive later"));
             }
         };
-        engine.deliver(lane);
+        if engine.roll(500) {
+            engine.deliver(lane);
+        }
         answer
     }
 }

@@ -125,7 +125,14 @@ impl Compactor {
         }
         let compactor = Arc::clone(self);
         self.pool.run(move || {
-            let done = compactor.compact(ino, index);
+            // Commits that came meanwhile found the chunk busy: they are made good for here.
+            let done = loop {
+                let done = compactor.compact(ino, index);
+                let left = || compactor.index.slices(ino, index, false).map_or(0, |records| records.len());
+                if !matches!(done, Ok(true)) || left() <= MANY {
+                    break done;
+                }
+            };
             if !matches!(done, Ok(true)) {
                 let mut tried = compactor.tried.lock();
                 if tried.len() >= MAX_TRIED {

@@ -42,6 +42,8 @@ const DAMAGED: &str = ".damaged";
 pub(crate) struct Staging {
     roots: Vec<PathBuf>,
     layout: Layout,
+    /// Whether the mount writes back; if not, what an earlier one left is still read and uploaded.
+    accepts: bool,
     config: WritebackConfig,
     free_ratio: f64,
     mode: u32,
@@ -76,14 +78,15 @@ impl Staging {
     ) -> Result<Option<Arc<Self>>, DataError> {
         let roots: Vec<PathBuf> =
             config.cache.dirs.iter().map(|dir| dir.join(&config.volume).join("rawstaging")).collect();
-        let Some(writeback) = &config.writeback else { return Ok(None) };
-        for root in &roots {
+        let accepts = config.writeback.is_some();
+        for root in roots.iter().filter(|_| accepts) {
             let made = fs::create_dir_all(root).and_then(|()| sync_dirs(root.ancestors().take(3)));
             made.map_err(|source| DataError::CacheDir { path: root.clone(), source })?;
         }
         let staging = Self {
             layout,
-            config: writeback.clone(),
+            accepts,
+            config: config.writeback.clone().unwrap_or_default(),
             free_ratio: config.cache.free_space_ratio / 2.0,
             mode: config.cache.mode,
             parallel: config.max_uploads.max(1),
@@ -98,7 +101,8 @@ impl Staging {
         for number in 0..staging.roots.len() {
             staging.replay(number);
         }
-        Ok(Some(Arc::new(staging)))
+        let needed = accepts || !staging.state.lock().staged.is_empty();
+        Ok(needed.then(|| Arc::new(staging)))
     }
 
     /// Starts to upload in the background.
@@ -110,7 +114,8 @@ impl Staging {
     /// Stages a block. Answers false if it has to be uploaded directly: it is large, there are too many, or the
     /// disk is full or broken.
     pub(crate) fn stage(&self, key: BlockKey, data: &Bytes) -> bool {
-        if self.config.threshold > 0 && key.size >= self.config.threshold || !self.has_room() {
+        let large = self.config.threshold > 0 && key.size >= self.config.threshold;
+        if !self.accepts || large || !self.has_room() {
             return false;
         }
         let number = key.id as usize % self.roots.len();

@@ -252,7 +252,8 @@ fn staged_blocks_survive_a_crash() {
     assert!(data.flush_staging(Duration::from_millis(1)) > 0);
     drop(data);
     volume.store.release();
-    let data = volume.open(&written_back(dir.path()));
+    // The next mount may do without write-back: what is staged counts all the same.
+    let data = volume.open(&cached(dir.path()));
     assert!(read_all(&data, INO, 0, 30_000, 30_000).unwrap() == content);
     assert_eq!(data.flush_staging(Duration::from_mins(1)), 0);
     drop(data);

@@ -8,5 +8,6 @@
 
 pub mod anomaly;
 pub mod conformance;
+pub mod model;
 pub mod server;
 pub mod wrap;

@@ -98,10 +98,13 @@ impl Op for Rename {
         if from == to || existing.as_ref().is_some_and(|old| old.ino == source.ino) {
             return self.nothing_to_do(&source, existing.is_some(), from_dir, to_dir);
         }
+        match (self.mode, &existing) {
+            (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists.into()),
+            (RenameMode::Exchange, None) => return Err(FsError::NotFound.into()),
+            _ => {}
+        }
         self.check_moved_dir(view, &source, self.to.dir)?;
         match (self.mode, existing) {
-            (RenameMode::NoReplace, Some(_)) => Err(FsError::Exists.into()),
-            (RenameMode::Exchange, None) => Err(FsError::NotFound.into()),
             (RenameMode::Exchange, Some(other)) => {
                 rules::check_removable(&other.attr)?;
                 rules::check_sticky(&self.caller, &to_dir, &other.attr)?;

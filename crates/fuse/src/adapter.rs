@@ -272,7 +272,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn open(&self, req: &Request<'_>, ino: u64, open: &Open) -> Result<Opened> {
-        self.open_file(req, ino, open)
+        self.open_file(req, ino, open.flags)
     }
 
     fn create(&self, req: &Request<'_>, parent: u64, create: &Create<'_>) -> Result<(Entry, Opened)> {

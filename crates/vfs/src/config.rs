@@ -35,6 +35,7 @@ pub type OnEnded = Arc<dyn Fn(Ended) + Send + Sync>;
 
 /// Settings of a [`Vfs`](crate::Vfs).
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct VfsConfig {
     /// Directory that is shown as the root (`--subdir`).
     pub root: Ino,

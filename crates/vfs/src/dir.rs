@@ -157,7 +157,8 @@ impl Vfs {
             listing.take(page.rows);
             listing.next = page.next.map_or(Next::End, Next::At);
             if matches!(listing.next, Next::End) {
-                for (name, ino, kind) in self.internals.listed(self.root(), dir.ino) {
+                let has_trash = self.meta.env().format().trash_days > 0;
+                for (name, ino, kind) in self.internals.listed(self.root(), dir.ino, has_trash) {
                     listing.push(name.as_bytes(), ino, kind);
                 }
                 // Nothing can come twice any more.

@@ -73,7 +73,7 @@ impl MetaIndex {
         let mut counts = self.counts.lock();
         let count = counts.get(&chunk).copied().unwrap_or_default();
         let count = Count { records: count.records + added, commits: count.commits + 1 };
-        drop(counts.insert(chunk, count));
+        counts.insert(chunk, count);
         (count.commits < RECOUNT).then_some(count.records)
     }
 }

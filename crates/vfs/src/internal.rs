@@ -73,12 +73,13 @@ impl Internals {
     }
 
     /// Names to be listed in `dir`.
-    pub(crate) fn listed(&self, root: Ino, dir: Ino) -> Vec<(&str, Ino, FileType)> {
+    pub(crate) fn listed(&self, root: Ino, dir: Ino, has_trash: bool) -> Vec<(&str, Ino, FileType)> {
         if self.hidden || dir != root {
             return Vec::new();
         }
         let files = self.names.iter().skip(1).map(|(name, ino, _)| (name.as_str(), *ino, FileType::File));
-        let trash = (root == Ino::ROOT).then_some((self.trash.as_str(), Ino::TRASH, FileType::Dir));
+        let trash =
+            (has_trash && root == Ino::ROOT).then_some((self.trash.as_str(), Ino::TRASH, FileType::Dir));
         files.chain(trash).collect()
     }
 }
@@ -145,11 +146,11 @@ impl Vfs {
         self: &Arc<Self>,
         caller: &Caller,
         handle: &Arc<InternalHandle>,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
     ) -> FsResult<u32> {
         match &**handle {
             InternalHandle::Control(_) => {
-                self.control(caller, handle, data);
+                self.control(caller, handle, offset, data);
                 Ok(data.len() as u32)
             }
             _ => Err(FsError::Access),

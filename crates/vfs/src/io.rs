@@ -65,7 +65,7 @@ impl Vfs {
     ) -> FsResult<u32> {
         let handle = match self.handles.get(fh)? {
             Handle::File(handle) => handle,
-            Handle::Internal(handle) => return self.write_internal(caller, &handle, data),
+            Handle::Internal(handle) => return self.write_internal(caller, &handle, (offset, data)),
             Handle::Dir(_) => return Err(FsError::BadFd),
         };
         let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
@@ -207,11 +207,10 @@ impl Vfs {
                     continue;
                 }
                 match (data, from <= at) {
-                    (true, true) => return Ok(at.min(length)),
+                    (true, true) | (false, false) => return Ok(at.min(length)),
                     (true, false) if from < length => return Ok(from),
                     (true, false) => return Err(FsError::NoDevice),
                     (false, true) => at = to,
-                    (false, false) => return Ok(at.min(length)),
                 }
             }
         }

@@ -44,6 +44,8 @@ enum Task {
     File(Ino, u64),
     /// Slices that nothing shows.
     Slices(Vec<(u64, u32)>),
+    /// Whatever is on record as deleted.
+    Recorded,
 }
 
 /// What waits to be deleted. Cheap to clone.
@@ -72,6 +74,11 @@ impl DeleteQueue {
     /// Has slices deleted.
     pub(crate) fn slices(&self, slices: Vec<(u64, u32)>) {
         self.push(Task::Slices(slices));
+    }
+
+    /// Has everything deleted that is on record.
+    pub(crate) fn recorded(&self) {
+        self.push(Task::Recorded);
     }
 
     fn push(&self, task: Task) {
@@ -220,7 +227,7 @@ fn cleanings(meta: &Meta, sink: &Sink, stop: &Interrupt) {
     loop {
         let twentieth = HOUR / 20;
         let jitter = Duration::from_millis(rng.below(2 * twentieth.as_millis() as u64));
-        stop.sleep(HOUR - twentieth + jitter);
+        stop.sleep(HOUR.saturating_sub(twentieth) + jitter);
         if stop.is_set() {
             return;
         }
@@ -237,6 +244,7 @@ fn deletions(meta: &Meta, sink: &Sink, queue: &DeleteQueue, stop: &Interrupt) {
         let deleted = match task {
             Task::File(ino, length) => meta.delete_file(ino, length, sink, stop),
             Task::Slices(slices) => meta.delete_slices(slices, sink, stop),
+            Task::Recorded => meta.clean_deleted_files(i64::MAX, sink, stop),
         };
         if let Err(error) = deleted
             && !stop.is_set()

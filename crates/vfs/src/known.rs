@@ -111,6 +111,18 @@ impl Known {
         opened.insert(ino, now) == Some(now)
     }
 
+    /// All files that are open.
+    pub(crate) fn open_inos(&self) -> Vec<Ino> {
+        self.files.lock().keys().copied().collect()
+    }
+
+    /// Anything may have changed.
+    pub(crate) fn forget_names(&self) {
+        let mut changes = self.changes.lock();
+        changes.floor = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        changes.last.clear();
+    }
+
     /// How many files are open.
     pub(crate) fn open_files(&self) -> usize {
         self.files.lock().len()

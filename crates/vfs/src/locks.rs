@@ -116,7 +116,9 @@ impl Vfs {
     pub(crate) fn release_plocks_of(&self, file: &File, fh: u64) {
         let owners: Vec<u64> =
             file.plocks.lock().iter().filter(|(_, by)| **by == fh).map(|(owner, _)| *owner).collect();
-        owners.into_iter().for_each(|owner| self.release_plocks(file, owner));
+        for owner in owners {
+            self.release_plocks(file, owner);
+        }
     }
 
     pub(crate) fn release_flock(&self, ino: Ino, owner: u64) {

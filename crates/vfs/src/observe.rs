@@ -95,7 +95,7 @@ impl Vfs {
         if self.log.is_read() {
             let mut text = String::with_capacity(160);
             describe(&mut text, done.as_ref().ok());
-            self.write_log(op, caller, &text, done.as_ref().err().map(|error| error.errno()), took);
+            self.write_log(op, caller, &text, done.as_ref().err().map(sluice_types::FsError::errno), took);
         }
         done
     }

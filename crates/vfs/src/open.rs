@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use sluice_data::FileWriter;
 use sluice_meta::{
     Interrupt,
     op::At,
@@ -232,7 +233,7 @@ impl Vfs {
     /// What went wrong with any data written since the last time an error was told.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
-        let flushed = handle.writer.as_ref().map_or(Ok(()), |writer| writer.flush());
+        let flushed = handle.writer.as_ref().map_or(Ok(()), FileWriter::flush);
         self.release_plocks(&handle.file, owner);
         flushed
     }
@@ -267,7 +268,7 @@ impl Vfs {
             }
         };
         let ino = handle.file.ino;
-        let flushed = handle.writer.as_ref().map_or(Ok(()), |writer| writer.flush());
+        let flushed = handle.writer.as_ref().map_or(Ok(()), FileWriter::flush);
         if let Some(owner) = flock_owner {
             self.release_flock(ino, owner);
         }

@@ -1,0 +1,302 @@
+//! What programs may rely on: files, names, and what happens to files that are removed while they are open.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
+
+mod rig;
+
+use rig::{Volume, eventually};
+use sluice_types::{FileType, FsError, Ino};
+use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, VfsConfig};
+
+const ROOT: Ino = Ino::ROOT;
+
+#[test]
+fn what_is_written_is_read_before_and_after_it_is_stored() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.write(opened.fh, 0, b"hello").unwrap();
+    client.write(opened.fh, 10, b"world").unwrap();
+    assert_eq!(volume.objects(), 0, "nothing is stored yet");
+    assert_eq!(client.length(entry.ino).unwrap(), 15, "attributes count what is not flushed");
+    assert_eq!(client.lookup(ROOT, "f").unwrap().attr.length, 15);
+    assert_eq!(client.read(opened.fh, 0, 100).unwrap(), b"hello\0\0\0\0\0world");
+    client.vfs.fsync(opened.fh).unwrap();
+    assert!(volume.objects() > 0);
+    assert_eq!(client.read(opened.fh, 3, 100).unwrap(), b"lo\0\0\0\0\0world");
+    client.close(opened.fh).unwrap();
+    assert_eq!(client.get(entry.ino), b"hello\0\0\0\0\0world");
+}
+
+#[test]
+fn a_removed_file_lives_until_its_last_close() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let ino = client.put(ROOT, "f", b"content");
+    let one = client.open(ino, libc::O_RDWR).unwrap();
+    let two = client.open(ino, libc::O_RDONLY).unwrap();
+    client.unlink(ROOT, "f").unwrap();
+    assert_eq!(client.lookup(ROOT, "f"), Err(FsError::NotFound));
+    client.write(one.fh, 7, b" and more").unwrap();
+    client.close(one.fh).unwrap();
+    assert_eq!(client.read(two.fh, 0, 100).unwrap(), b"content and more");
+    assert_eq!(client.vfs.getattr(&client.never, ino).unwrap().0.nlink, 0);
+    client.close(two.fh).unwrap();
+    assert_eq!(client.vfs.getattr(&client.never, ino).map(drop), Err(FsError::NotFound));
+    eventually("its blocks are deleted", || volume.objects() == 0);
+}
+
+#[test]
+fn a_removed_file_that_is_not_open_loses_its_blocks() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    client.put(ROOT, "f", b"content");
+    client.put(ROOT, "g", b"other content");
+    client
+        .vfs
+        .rename(&client.caller, &client.never, (ROOT, b"g"), (ROOT, b"f"), RenameMode::Replace)
+        .unwrap();
+    eventually("the replaced file's block is deleted", || volume.objects() == 1);
+    client.unlink(ROOT, "f").unwrap();
+    eventually("all blocks are deleted", || volume.objects() == 0);
+}
+
+#[test]
+fn cutting_a_file_meets_what_is_not_flushed() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    let ino = entry.ino;
+    client.write(opened.fh, 0, &[1; 100]).unwrap();
+    client.truncate(ino, 40).unwrap();
+    assert_eq!(client.length(ino).unwrap(), 40);
+    client.truncate(ino, 60).unwrap();
+    let expected = [vec![1; 40], vec![0; 20]].concat();
+    assert_eq!(client.read(opened.fh, 0, 100).unwrap(), expected, "what was cut off stays off");
+    client.write(opened.fh, 80, &[2; 20]).unwrap();
+    let expected = [expected, vec![0; 20], vec![2; 20]].concat();
+    assert_eq!(client.read(opened.fh, 0, 200).unwrap(), expected);
+    client.close(opened.fh).unwrap();
+    assert_eq!(client.get(ino), expected);
+    let again = client.open(ino, libc::O_RDWR | libc::O_TRUNC).unwrap();
+    assert_eq!(client.length(ino).unwrap(), 0);
+    client.write(again.fh, 3, b"x").unwrap();
+    client.close(again.fh).unwrap();
+    assert_eq!(client.get(ino), b"\0\0\0x");
+}
+
+#[test]
+fn holes_are_made_found_and_copied() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    let at = |offset| Place { fh: opened.fh, offset };
+    client.write(opened.fh, 0, &[1; 3000]).unwrap();
+    client.vfs.fallocate(&client.never, at(1000), 500, Allocation::PunchHole).unwrap();
+    client.vfs.fallocate(&client.never, at(3000), 1000, Allocation::Extend).unwrap();
+    assert_eq!(client.length(entry.ino).unwrap(), 4000);
+    let seek = |offset, data| client.vfs.seek(&client.never, at(offset), data);
+    assert_eq!((seek(0, true), seek(0, false)), (Ok(0), Ok(1000)));
+    assert_eq!((seek(1100, true), seek(1100, false)), (Ok(1500), Ok(1100)));
+    assert_eq!((seek(3500, true), seek(2000, false)), (Err(FsError::NoDevice), Ok(3000)));
+    assert_eq!(seek(4000, false), Err(FsError::NoDevice));
+    let (copy, target) = client.create(ROOT, "g").unwrap();
+    client.write(target.fh, 0, &[9; 2000]).unwrap();
+    let to = Place { fh: target.fh, offset: 100 };
+    let copied = client.vfs.copy_range(&client.caller, &client.never, at(500), to, 1200);
+    assert_eq!(copied, Ok(1200));
+    let expected = [vec![9; 100], vec![1; 500], vec![0; 500], vec![1; 200], vec![9; 700]].concat();
+    assert_eq!(client.read(target.fh, 0, 5000).unwrap(), expected);
+    client.close(target.fh).unwrap();
+    assert_eq!(client.get(copy.ino), expected);
+}
+
+#[test]
+fn a_time_that_was_set_survives_what_was_written_before() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.write(opened.fh, 0, b"data").unwrap();
+    let time = sluice_types::Time { sec: 1_000_000, nsec: 5 };
+    let changes = Changes { mtime: Some(SetTime::At(time)), ..Changes::default() };
+    let attr = client.vfs.setattr(&client.caller, &client.never, entry.ino, changes).unwrap();
+    assert_eq!((attr.mtime, attr.length), (time, 4));
+    client.close(opened.fh).unwrap();
+    assert_eq!(client.vfs.getattr(&client.never, entry.ino).unwrap().0.mtime, time);
+}
+
+#[test]
+fn the_pages_of_a_file_are_kept_only_if_it_did_not_change() {
+    let volume = Volume::new();
+    let (client, other) = (volume.mount(), volume.mount());
+    let ino = client.put(ROOT, "f", b"one");
+    client.get(ino);
+    let opened = client.open(ino, libc::O_RDONLY).unwrap();
+    assert!(opened.keep_cache && opened.no_flush);
+    let elsewhere = other.open(ino, libc::O_RDWR).unwrap();
+    assert!(!elsewhere.no_flush);
+    other.write(elsewhere.fh, 0, b"two").unwrap();
+    other.close(elsewhere.fh).unwrap();
+    assert!(!client.open(ino, libc::O_RDONLY).unwrap().keep_cache);
+}
+
+#[test]
+fn an_open_sees_what_another_client_closed() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"first");
+    assert_eq!(two.get(ino), b"first");
+    for round in 0..20_u8 {
+        let text = format!("round {round} by one, of some length {}", "x".repeat(usize::from(round)));
+        let opened = one.open(ino, libc::O_RDWR | libc::O_TRUNC).unwrap();
+        one.write(opened.fh, 0, text.as_bytes()).unwrap();
+        one.close(opened.fh).unwrap();
+        assert_eq!(two.get(ino), text.as_bytes());
+        // Within the file, so that only the records change.
+        let opened = two.open(ino, libc::O_RDWR).unwrap();
+        two.write(opened.fh, 0, b"ROUND").unwrap();
+        two.close(opened.fh).unwrap();
+        assert_eq!(one.get(ino), [b"ROUND", &text.as_bytes()[5..]].concat());
+    }
+}
+
+#[test]
+fn writers_of_two_clients_lose_nothing() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", &[0; 64]);
+    let (a, b) = (one.open(ino, libc::O_RDWR).unwrap(), two.open(ino, libc::O_RDWR).unwrap());
+    for at in 0..32_u64 {
+        one.write(a.fh, 2 * at, b"a").unwrap();
+        two.write(b.fh, 2 * at + 1, b"b").unwrap();
+        one.vfs.fsync(a.fh).unwrap();
+        two.vfs.fsync(b.fh).unwrap();
+    }
+    one.close(a.fh).unwrap();
+    two.close(b.fh).unwrap();
+    assert_eq!(one.get(ino), b"ab".repeat(32));
+    assert_eq!(two.get(ino), b"ab".repeat(32));
+}
+
+#[test]
+fn a_file_removed_elsewhere_takes_its_writers_data_along() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"x");
+    let opened = one.open(ino, libc::O_RDWR).unwrap();
+    two.unlink(ROOT, "f").unwrap();
+    one.write(opened.fh, 0, b"late").unwrap();
+    assert_eq!(one.vfs.fsync(opened.fh), Err(FsError::Stale));
+    eventually("nothing is left behind", || volume.objects() == 0);
+}
+
+#[test]
+fn the_end_of_a_mount_stores_everything() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.write(opened.fh, 0, b"not flushed").unwrap();
+    client.vfs.close(None).unwrap();
+    assert_eq!(volume.mount().get(entry.ino), b"not flushed");
+}
+
+#[test]
+fn internal_files_are_there_and_cannot_be_touched() {
+    let volume = Volume::with(|format| format.trash_days = 1);
+    let client = volume.mount();
+    let dir = client.mkdir(ROOT, "d").unwrap().ino;
+    client.put(dir, "f", b"x");
+    client.unlink(dir, "f").unwrap();
+    let listed: Vec<_> = client.list(ROOT, 100, false).into_iter().map(|(name, ..)| name).collect();
+    for name in [&b".stats"[..], b".config", b".accesslog", b".trash", b"d", b".", b".."] {
+        assert!(listed.contains(&name.to_vec()), "{}", name.escape_ascii());
+    }
+    assert_eq!(client.lookup(dir, ".stats"), Err(FsError::NotFound));
+    assert!(client.lookup(dir, ".control").is_ok(), "it is in every directory");
+    assert_eq!(client.unlink(ROOT, ".stats"), Err(FsError::Perm));
+    assert_eq!(client.make(ROOT, ".control", FileType::File).map(drop), Err(FsError::Exists));
+    let trash = client.lookup(ROOT, ".trash").unwrap().ino;
+    assert_eq!((trash, client.list(trash, 100, true).len()), (Ino::TRASH, 3), "one hour directory");
+    let stats = client.open(client.lookup(ROOT, ".stats").unwrap().ino, libc::O_RDONLY).unwrap();
+    assert!(stats.direct);
+    let text = String::from_utf8(client.read(stats.fh, 0, 1 << 16).unwrap()).unwrap();
+    assert!(text.contains("juicefs_used_inodes 3"), "{text}");
+    let config = client.open(client.lookup(ROOT, ".config").unwrap().ino, libc::O_RDONLY).unwrap();
+    let text = String::from_utf8(client.read(config.fh, 0, 1 << 16).unwrap()).unwrap();
+    assert!(text.contains("\"Name\": \"test\"") && text.contains("\"Sid\": 1"), "{text}");
+}
+
+#[test]
+fn the_control_file_counts_clones_and_removes() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let dir = client.mkdir(ROOT, "d").unwrap().ino;
+    client.put(dir, "a", b"12345");
+    client.put(dir, "b", b"678");
+    let open = client.put(dir, "c", b"still open");
+    let handle = client.open(open, libc::O_RDONLY).unwrap();
+    let ask = |op: u32, body: &[u8]| {
+        let ino = client.lookup(ROOT, ".control").unwrap().ino;
+        let fh = client.open(ino, libc::O_RDWR).unwrap().fh;
+        let request = [&op.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat();
+        client.write(fh, 0, &request).unwrap();
+        let answer = std::cell::RefCell::new(Vec::new());
+        let rest = || client.read(fh, request.len() as u64, 1 << 16).unwrap();
+        eventually("an answer", || {
+            *answer.borrow_mut() = rest();
+            let mut at = 0;
+            let answer = answer.borrow();
+            while answer.get(at) == Some(&0xFE) {
+                at += 17;
+            }
+            at < answer.len()
+        });
+        client.close(fh).unwrap();
+        answer.into_inner()
+    };
+    let summary = ask(1007, &dir.0.to_be_bytes());
+    let text = String::from_utf8_lossy(&summary);
+    assert!(text.contains("\"Files\":3,\"Dirs\":1"), "{text}");
+    let ids = [dir, ROOT, ROOT].map(|ino| ino.0.to_be_bytes()).concat();
+    let clone = [&ids[..], b"\x04copy", &[0, 0o22, 0, 4]].concat();
+    assert_eq!(ask(1006, &clone).last(), Some(&0));
+    let copy = client.lookup(ROOT, "copy").unwrap().ino;
+    let copied = client.lookup(copy, "a").unwrap().ino;
+    let info = ask(1005, &copied.0.to_be_bytes());
+    let text = String::from_utf8_lossy(&info);
+    assert!(text.contains("\"Paths\":[\"/copy/a\"]") && text.contains("test/chunks/0/0/"), "{text}");
+    let remove = [&ROOT.0.to_be_bytes()[..], b"\x01d\x00"].concat();
+    assert_eq!(ask(1002, &remove).last(), Some(&0));
+    assert_eq!(client.lookup(ROOT, "d"), Err(FsError::NotFound));
+    assert_eq!(client.get(copied), b"12345", "clones keep the blocks");
+    assert_eq!(client.read(handle.fh, 0, 100).unwrap(), b"still open");
+    client.close(handle.fh).unwrap();
+    assert_eq!(client.length(open), Err(FsError::NotFound));
+    assert_eq!(ask(1234, b""), [22]);
+}
+
+#[test]
+fn a_full_volume_takes_no_more() {
+    let volume = Volume::with(|format| format.capacity = 1 << 20);
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.write(opened.fh, 0, &[1; 512 << 10]).unwrap();
+    client.vfs.fsync(opened.fh).unwrap();
+    assert_eq!(client.write(opened.fh, 512 << 10, &[1; 768 << 10]), Err(FsError::NoSpace));
+    client.close(opened.fh).unwrap();
+    assert_eq!(client.length(entry.ino).unwrap(), 512 << 10);
+    let size = client.vfs.statfs();
+    assert_eq!((size.total, size.used), (1 << 20, 512 << 10));
+}
+
+#[test]
+fn a_subdirectory_can_be_the_root() {
+    let volume = Volume::with(|format| format.trash_days = 1);
+    let dir = volume.mount().mkdir(ROOT, "d").unwrap().ino;
+    let client = volume.mount_with(VfsConfig { root: dir, ..VfsConfig::default() });
+    client.put(dir, "f", b"x");
+    assert_eq!(client.lookup(dir, ".trash"), Err(FsError::NotFound));
+    assert!(client.lookup(dir, ".stats").is_ok());
+    let names = client.list(dir, 10, false);
+    assert!(names.iter().any(|(name, ..)| name == b"f") && !names.iter().any(|(name, ..)| name == b".trash"));
+}

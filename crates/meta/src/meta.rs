@@ -187,6 +187,13 @@ impl Meta {
             };
             let found = self.patiently(interrupt, || self.engine.read(&reads))?;
             batch.learn(reads, found);
+            let doubts = batch.doubts();
+            if !doubts.is_empty() {
+                let found = self.patiently(interrupt, || self.engine.read(&doubts))?;
+                if !batch.dispel(&found).is_empty() {
+                    batch = Batch::new(&self.env);
+                }
+            }
         }
     }
 

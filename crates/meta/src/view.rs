@@ -43,6 +43,8 @@ pub(crate) struct Batch<'e> {
     same: FxHashSet<List>,
     /// Records that changed between two trips although a finished operation relied on them.
     pub(crate) torn: Vec<Key>,
+    /// Entries that were found without the nodes they name: damage, or both records went between two looks.
+    doubts: Vec<Row>,
 }
 
 impl<'e> Batch<'e> {
@@ -59,6 +61,7 @@ impl<'e> Batch<'e> {
             vacant: Vec::new(),
             same: FxHashSet::default(),
             torn: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 
@@ -79,6 +82,7 @@ impl<'e> Batch<'e> {
                         // An entry whose node is missing: remember that it was looked for.
                         let node = Key::Node(to.ino);
                         if self.rows.get(&node).is_none_or(|(known, _)| *known < hold) {
+                            self.doubts.extend(entry.clone());
                             self.learn_row(node, hold, None);
                         }
                     }
@@ -94,6 +98,19 @@ impl<'e> Batch<'e> {
                 }
             }
         }
+    }
+
+    /// What to read once more before anybody believes that an entry has no node. Numbers of nodes are never used
+    /// again: an entry that is still there after its node was found missing is damaged.
+    pub(crate) fn doubts(&self) -> Vec<Read> {
+        self.doubts.iter().map(|row| Read::Get(row.key(), Hold::None)).collect()
+    }
+
+    /// Takes in the answers to the doubts; the keys of those entries that are gone or name something else by now.
+    pub(crate) fn dispel(&mut self, found: &[Found]) -> Vec<Key> {
+        let doubts = std::mem::take(&mut self.doubts);
+        let changed = |(row, found): &(Row, &Found)| !matches!(found, Found::Row(Some(now)) if now == row);
+        doubts.into_iter().zip(found).filter(changed).map(|(row, _)| row.key()).collect()
     }
 
     fn learn_row(&mut self, key: Key, hold: Hold, row: Option<Row>) {

@@ -68,6 +68,14 @@ impl Batcher {
             }
             let found = txn.read(&reads).map_err(|error| touched.blame(error))?;
             batch.learn(reads, found);
+            let doubts = batch.doubts();
+            if !doubts.is_empty() {
+                let found = txn.read(&doubts).map_err(|error| touched.blame(error))?;
+                let changed = batch.dispel(&found);
+                if !changed.is_empty() {
+                    return Err(touched.blame(EngineError::Conflict(changed)));
+                }
+            }
             if !batch.torn.is_empty() {
                 return Err(touched.blame(EngineError::Conflict(batch.torn)));
             }

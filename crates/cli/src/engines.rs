@@ -13,12 +13,22 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
     let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
     let scheme = url.split("://").next().unwrap_or_default();
     let engine: Arc<dyn Engine> = match scheme {
-        "sqlite3" => Arc::new(SqliteEngine::open(&url)?),
+        "sqlite3" => Arc::new(SqliteEngine::open(&absolute(&url)?)?),
         "redis" | "rediss" | "unix" => Arc::new(RedisEngine::open(&with_password(&url)?)?),
         "mem" => Arc::new(MemEngine::new()),
         other => bail!("no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET and mem://"),
     };
     Ok(engine)
+}
+
+/// The URL with an absolute path, so that it means the same wherever the process goes.
+fn absolute(url: &str) -> Result<String> {
+    let Some((scheme, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
+    let (path, query) = rest.find('?').map_or((rest, ""), |at| rest.split_at(at));
+    if path.is_empty() || path.starts_with('/') || path.starts_with("file:") || path.contains(":memory:") {
+        return Ok(url.to_owned());
+    }
+    Ok(format!("{scheme}://{}{query}", std::path::absolute(path)?.display()))
 }
 
 /// The URL with the password that the environment gives, unless it has one itself.

@@ -3,9 +3,18 @@
 //! This is the only crate that names engines and reads the environment, and the only one that prints.
 
 mod args;
+mod arguments;
+mod background;
 mod commands;
+mod control;
 mod engines;
+mod flags;
 mod progress;
+mod serve;
+mod sizes;
+mod table;
+mod tree;
+mod version;
 mod volume;
 
 use std::process::ExitCode;
@@ -13,12 +22,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let arguments = arguments::real();
+    let cli = args::Cli::parse_from(args::as_mount_helper(arguments));
     cli.log.init();
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("sluice: {error:#}");
+            background::failed(&error);
             ExitCode::FAILURE
         }
     }

@@ -57,6 +57,15 @@ impl Progress {
         }
     }
 
+    /// Takes the count of one of several pieces of work, which each begin at 0, as `.control` tells it.
+    pub(crate) fn piece(&self) -> impl FnMut(u64, u64) + '_ {
+        let mut before = 0;
+        move |count, _| {
+            self.add(count.saturating_sub(before));
+            before = count;
+        }
+    }
+
     /// Ends it; how many were done, and in what time.
     pub(crate) fn finish(self) -> (u64, Duration) {
         if let Some(bar) = &self.bar {

@@ -4,7 +4,9 @@ use std::{env, fs, process, sync::Arc};
 
 use anyhow::{Context, Result};
 use sluice_meta::{Meta, Options, engine::Engine, schema::{SessionInfo, VolumeFormat}};
-use sluice_object::{Encryption, ObjectStore, Secret, StoreConfig};
+use sluice_object::{Encryption, Limits, ObjectStore, Secret, StoreConfig};
+use sluice_types::Rng;
+use tokio::runtime::Runtime;
 
 use crate::engines;
 
@@ -63,16 +65,46 @@ pub(crate) fn store_config(format: &VolumeFormat) -> Result<StoreConfig> {
         access_key: format.access_key.clone(),
         secret_key: open("secret key", &format.secret_key)?,
         session_token: open("session token", &format.session_token)?,
-        storage_class: format.storage_class.clone(),
+        storage_class: storage_class(format),
         name: format.name.clone(),
         shards: format.shards,
         encryption,
+        region: env::var("AWS_REGION").or_else(|_| env::var("AWS_DEFAULT_REGION")).unwrap_or_default(),
+        limits: Limits {
+            upload_mbps: format.upload_limit.max(0) as u64,
+            download_mbps: format.download_limit.max(0) as u64,
+        },
         ..StoreConfig::default()
     })
 }
 
+/// Storage class of what is written: that of the first tier, or the old member where there are no tiers.
+fn storage_class(format: &VolumeFormat) -> String {
+    format.tiers.get("0").map_or_else(|| format.storage_class.clone(), |tier| tier.storage_class.clone())
+}
+
 /// Opens the object store of a volume.
-#[allow(dead_code, reason = "joined by the commands that read data")]
 pub(crate) fn open_store(format: &VolumeFormat) -> Result<Arc<dyn ObjectStore>> {
     Ok(sluice_object::open(&store_config(format)?)?)
+}
+
+/// A runtime for the few calls to an object store that a command makes itself.
+pub(crate) fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A bucket as settings hold it: the directory of `file` storage becomes absolute and ends in `/`.
+pub(crate) fn bucket_of(storage: &str, bucket: &str) -> Result<String> {
+    if storage != "file" {
+        return Ok(bucket.to_owned());
+    }
+    let path = std::path::absolute(bucket).with_context(|| format!("bucket {bucket}"))?;
+    Ok(format!("{}/", path.display().to_string().trim_end_matches('/')))
+}
+
+/// Identity for a new volume.
+pub(crate) fn new_uuid() -> String {
+    let mut bytes = [0; 16];
+    Rng::from_os().fill(&mut bytes);
+    uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }

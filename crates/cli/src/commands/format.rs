@@ -7,7 +7,7 @@ use clap::Args;
 use sluice_meta::{Meta, schema::{Tier, VolumeFormat}};
 use sluice_types::{Clock, SystemClock};
 
-use crate::{engines, volume};
+use crate::{engines, sizes, volume};
 
 /// Make a volume
 #[derive(Args)]
@@ -36,8 +36,8 @@ pub(crate) struct Format {
     #[arg(long, default_value = "")]
     storage_class: String,
     /// Size of a block: 64K to 16M, a power of two
-    #[arg(long, default_value = "4M")]
-    block_size: String,
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = sizes::kib)]
+    block_size: u64,
     /// Compression of blocks: none, lz4 or zstd
     #[arg(long, default_value = "none", value_parser = ["none", "lz4", "zstd"])]
     compress: String,
@@ -53,8 +53,8 @@ pub(crate) struct Format {
     /// Spread objects over this many buckets; the bucket's name holds a %d
     #[arg(long, default_value_t = 0)]
     shards: u32,
-    /// Limit of the volume in GiB, 0 for none
-    #[arg(long, default_value_t = 0)]
+    /// Limit of the volume, 0 for none; a bare number is GiB
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = sizes::gib)]
     capacity: u64,
     /// Limit of inodes, 0 for none
     #[arg(long, default_value_t = 0)]
@@ -93,7 +93,7 @@ impl Format {
     /// The settings that the arguments ask for.
     fn settings(&self, existing: Option<&VolumeFormat>) -> Result<VolumeFormat> {
         let mut format = existing.cloned().unwrap_or_else(|| VolumeFormat {
-            uuid: uuid::Uuid::new_v4().to_string(),
+            uuid: volume::new_uuid(),
             tiers: [("0".to_owned(), Tier::default())].into(),
             meta_version: 1,
             min_client_version: "1.1.0-A".into(),
@@ -106,7 +106,7 @@ impl Format {
         format.bucket = self.bucket()?;
         format.access_key.clone_from(&self.access_key);
         format.storage_class.clone_from(&self.storage_class);
-        format.capacity = self.capacity << 30;
+        format.capacity = self.capacity;
         format.inodes = self.inodes;
         format.trash_days = self.trash_days;
         if self.enable_acl {
@@ -114,7 +114,7 @@ impl Format {
             format.min_client_version = "1.2.0-A".into();
         }
         if existing.is_none() || self.force {
-            format.block_size = block_size(&self.block_size)?;
+            format.block_size = block_size(self.block_size);
             format.compression.clone_from(&self.compress);
             format.shards = self.shards;
             format.hash_prefix = self.hash_prefix;
@@ -143,26 +143,23 @@ impl Format {
         Ok(())
     }
 
-    /// The bucket; a directory becomes absolute and ends in `/`.
+    /// The bucket, or the directory that stands for one by default.
     fn bucket(&self) -> Result<String> {
-        if self.storage != "file" {
-            return self.bucket.clone().with_context(|| format!("storage {} needs a --bucket", self.storage));
+        match &self.bucket {
+            Some(bucket) => volume::bucket_of(&self.storage, bucket),
+            None if self.storage != "file" => bail!("storage {} needs a --bucket", self.storage),
+            None if rustix::process::geteuid().is_root() => Ok("/var/jfs/".into()),
+            None => {
+                let home = env::var("HOME").context("HOME is not set; give a --bucket")?;
+                volume::bucket_of("file", &format!("{home}/.juicefs/local"))
+            }
         }
-        let path = match &self.bucket {
-            Some(path) => PathBuf::from(path),
-            // The same check as for the right to write /var.
-            None if fs::metadata("/root").is_ok() && env::var("HOME").is_ok_and(|home| home == "/root") => "/var/jfs".into(),
-            None => PathBuf::from(env::var("HOME").context("HOME is not set; give a --bucket")?).join(".juicefs/local"),
-        };
-        let path = std::path::absolute(path)?;
-        Ok(format!("{}/", path.display().to_string().trim_end_matches('/')))
     }
 
     /// Tries the object store before anything is written to the database.
     fn probe(&self, format: &VolumeFormat, new: bool) -> Result<()> {
         let store = volume::open_store(format)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        volume::runtime()?.block_on(async {
             sluice_object::probe(store.as_ref()).await.with_context(|| format!("{} does not work", store.describe()))?;
             if new && !self.force {
                 sluice_object::ensure_empty(store.as_ref()).await?;
@@ -185,15 +182,8 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Block size in KiB: rounded down to a power of two, between 64 and 16384. A bare number is KiB.
-fn block_size(text: &str) -> Result<u32> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].trim_end_matches(['i', 'B', 'b']).to_ascii_uppercase().as_str() {
-        "" | "K" => 1,
-        "M" => 1024,
-        other => bail!("{text} is no block size: unknown unit {other}"),
-    };
-    let kib: u32 = digits.parse::<u32>().with_context(|| format!("{text} is no block size"))? * unit;
-    let kib = kib.clamp(64, 16384);
-    Ok(1 << kib.ilog2())
+/// Block size in KiB: rounded down to a power of two, between 64 and 16384.
+fn block_size(bytes: u64) -> u32 {
+    let kib = (bytes >> 10).clamp(64, 16384) as u32;
+    1 << kib.ilog2()
 }

@@ -10,11 +10,15 @@ use clap::Args;
 use sluice_meta::{
     Interrupt, Meta,
     op::At,
-    ops::{create::Create, lookup::Lookup, write::Write},
+    ops::write::Write,
 };
-use sluice_types::{CHUNK_SIZE, Caller, Clock, FileType, FsError, FsResult, Ino, Name, Rng, Slice, SystemClock};
+use sluice_types::{CHUNK_SIZE, Clock, FileType, FsResult, Ino, Name, Rng, Slice, SystemClock};
 
-use crate::{progress::Progress, volume};
+use crate::{
+    progress::Progress,
+    tree::{create, directory, make_dir},
+    volume,
+};
 
 /// Measure how fast files are created
 #[derive(Args)]
@@ -51,7 +55,7 @@ impl Mdtest {
 
     fn measure(&self, meta: &Meta) -> Result<ExitCode> {
         let start = Instant::now();
-        let top = make_path(meta, &self.path).with_context(|| format!("cannot make {}", self.path))?;
+        let top = directory(meta, &self.path).with_context(|| format!("cannot make {}", self.path))?;
         let top = make_dir(meta, top, "test-dir.0-0").context("the test has been run in this directory before")?;
         let root = make_dir(meta, top, "mdtest_tree.0")?;
         let mut dirs = vec![root];
@@ -111,29 +115,4 @@ impl Mdtest {
         }
         Ok(())
     }
-}
-
-fn create(at: At, ino: Ino, kind: FileType, mode: u16) -> Create {
-    Create { at, ino, kind, mode, umask: 0o022, rdev: 0, target: None, caller: Caller::client() }
-}
-
-fn make_dir(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
-    let never = Interrupt::never();
-    let ino = meta.new_ino(&never)?;
-    meta.run(create(At::new(dir, Name::new(name.as_bytes())?), ino, FileType::Dir, 0o777), &never)?;
-    Ok(ino)
-}
-
-/// The directory at `path`, made with all above it where it is missing.
-fn make_path(meta: &Meta, path: &str) -> FsResult<Ino> {
-    let mut dir = Ino::ROOT;
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        let at = At::new(dir, Name::new(part.as_bytes())?);
-        dir = match meta.ask(&Lookup(at), &Interrupt::never()) {
-            Ok((ino, _)) => ino,
-            Err(FsError::NotFound) => make_dir(meta, dir, part)?,
-            Err(error) => return Err(error),
-        };
-    }
-    Ok(dir)
 }

@@ -1,7 +1,15 @@
 //! The commands, one file each.
 
+mod clone;
+mod config;
 mod format;
+mod info;
 mod mdtest;
+mod mount;
+mod rmr;
+mod status;
+mod summary;
+mod umount;
 mod version;
 
 use std::process::ExitCode;
@@ -14,6 +22,14 @@ use sluice_types::Time;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Format(format::Format),
+    Config(Box<config::Config>),
+    Status(status::Status),
+    Mount(Box<mount::Mount>),
+    Umount(umount::Umount),
+    Info(info::Info),
+    Summary(summary::Summary),
+    Rmr(rmr::Rmr),
+    Clone(clone::Clone),
     Mdtest(mdtest::Mdtest),
     Version(version::Version),
 }
@@ -22,6 +38,14 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Format(command) => command.run(),
+        Command::Config(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Mount(command) => command.run(),
+        Command::Umount(command) => command.run(),
+        Command::Info(command) => command.run(),
+        Command::Summary(command) => command.run(),
+        Command::Rmr(command) => command.run(),
+        Command::Clone(command) => command.run(),
         Command::Mdtest(command) => command.run(),
         Command::Version(command) => command.run(),
     }

@@ -22,6 +22,7 @@ pub mod rmdir;
 pub(crate) mod rules;
 pub mod session;
 pub mod setattr;
+pub mod setting;
 pub mod sustained;
 pub mod touch;
 pub mod truncate;

@@ -1,0 +1,153 @@
+//! The command line without its secrets.
+//!
+//! What must stay true: no password stands in the process title, where every user of the machine can read it. A command
+//! line with one is moved to the environment, which only its owner can read, and the program begins again with the
+//! passwords masked.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        process::CommandExt,
+    },
+    process::Command,
+};
+
+/// Holds the real arguments, separated by newlines.
+const REAL: &str = "SLUICE_ARGUMENTS";
+const SECRET_FLAGS: [&str; 2] = ["--secret-key", "--session-token"];
+const MASK: &str = "****";
+
+/// The program's arguments, its own name first. Begins the program again if they hold a secret.
+pub(crate) fn real() -> Vec<OsString> {
+    let shown: Vec<OsString> = env::args_os().collect();
+    if let Some(real) = env::var_os(REAL) {
+        let real = decode(&real);
+        // Inherited from somebody else's call, it is not about this one.
+        if mask(&real) == shown {
+            return real;
+        }
+    }
+    let masked = mask(&shown);
+    if masked == shown {
+        return shown;
+    }
+    let Ok(program) = env::current_exe() else { return shown };
+    let mut command = Command::new(program);
+    if let Some((name, rest)) = masked.split_first() {
+        command.arg0(name).args(rest);
+    }
+    // It only returns if it fails; then the title tells, but the command works.
+    let error = command.env(REAL, encode(&shown)).exec();
+    eprintln!("sluice: cannot hide the password in the process title: {error}");
+    shown
+}
+
+/// A command that runs this program with `arguments`, their secrets hidden.
+pub(crate) fn rerun(arguments: &[OsString]) -> std::io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    let masked = mask(arguments);
+    if let Some((name, rest)) = masked.split_first() {
+        command.arg0(name).args(rest);
+    }
+    command.env(REAL, encode(arguments));
+    Ok(command)
+}
+
+/// The arguments with their secrets replaced.
+fn mask(arguments: &[OsString]) -> Vec<OsString> {
+    let mut secret_next = false;
+    arguments
+        .iter()
+        .map(|argument| {
+            if std::mem::take(&mut secret_next) {
+                return MASK.into();
+            }
+            let Some(text) = argument.to_str() else { return argument.clone() };
+            secret_next = SECRET_FLAGS.contains(&text);
+            match text.split_once('=') {
+                Some((flag, _)) if SECRET_FLAGS.contains(&flag) => format!("{flag}={MASK}").into(),
+                _ => without_password(text).into(),
+            }
+        })
+        .collect()
+}
+
+/// A URL with its password masked; any other text as it is.
+pub(crate) fn without_password(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
+        Some(((user, password), host)) if !password.is_empty() => format!("{scheme}{user}:{MASK}@{host}{tail}"),
+        _ => text.to_owned(),
+    }
+}
+
+fn encode(arguments: &[OsString]) -> OsString {
+    let mut out = Vec::new();
+    for (at, argument) in arguments.iter().enumerate() {
+        if at > 0 {
+            out.push(b'\n');
+        }
+        for byte in argument.as_bytes() {
+            match byte {
+                b'\n' => out.extend(b"\\n"),
+                b'\\' => out.extend(b"\\\\"),
+                byte => out.push(*byte),
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+fn decode(text: &OsStr) -> Vec<OsString> {
+    let one = |encoded: &[u8]| {
+        let mut out = Vec::with_capacity(encoded.len());
+        let mut bytes = encoded.iter();
+        while let Some(byte) = bytes.next() {
+            out.push(match byte {
+                b'\\' => match bytes.next() {
+                    Some(b'n') => b'\n',
+                    _ => b'\\',
+                },
+                byte => *byte,
+            });
+        }
+        OsString::from_vec(out)
+    };
+    text.as_bytes().split(|byte| *byte == b'\n').map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(texts: &[&str]) -> Vec<OsString> {
+        texts.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn passwords_are_masked_and_nothing_else() {
+        let line =
+            all(&["sluice", "mount", "redis://:p%40ss@host:6379/1?a=b", "/mnt/a@b:c", "--secret-key", "hush"]);
+        let masked = all(&["sluice", "mount", "redis://:****@host:6379/1?a=b", "/mnt/a@b:c", "--secret-key", "****"]);
+        assert_eq!(mask(&line), masked);
+        assert_eq!(mask(&masked), masked);
+        assert_eq!(without_password("user:x@host/1"), "user:****@host/1");
+        assert_eq!(without_password("rediss://user:a@b@host/1"), "rediss://user:****@host/1");
+        for plain in ["redis://user@host/1", "redis://host:6379", "sqlite3:///a:b@c/d", "/a/b"] {
+            assert_eq!(without_password(plain), plain);
+        }
+    }
+
+    #[test]
+    fn any_arguments_survive_the_environment() {
+        let line = all(&["sluice", "", "a\nb", "c\\n", "\\"]);
+        assert_eq!(decode(&encode(&line)), line);
+    }
+}

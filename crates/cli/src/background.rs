@@ -1,0 +1,127 @@
+//! Going to the background: the program begins again as a process of its own, and this one waits for its word.
+//!
+//! What must stay true: whoever started it learns whether it works, and why not; nothing is left running that did not
+//! report in time.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ExitCode, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::arguments;
+
+/// Set for the process in the background.
+const CHILD: &str = "SLUICE_BACKGROUND";
+/// What it says when it works.
+const READY: &str = "ready";
+/// Seconds to wait for that, unless `JFS_MOUNT_TIMEOUT` says otherwise.
+const TIMEOUT: u64 = 60;
+
+/// Whether this is the process in the background.
+pub(crate) fn is_child() -> bool {
+    env::var_os(CHILD).is_some()
+}
+
+/// Begins the program again in the background with its output in `log`, and waits until it is ready or has failed.
+pub(crate) fn start(log: &Path) -> Result<ExitCode> {
+    let file = open_log(log)?;
+    let mut child = arguments::rerun(&arguments::real())?
+        .env(CHILD, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(file)
+        .spawn()
+        .context("cannot start a process in the background")?;
+    let seconds = env::var("JFS_MOUNT_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(TIMEOUT);
+    match first_word(&mut child, Duration::from_secs(seconds)) {
+        Some(word) if word.0 == READY => Ok(ExitCode::SUCCESS),
+        Some((line, rest)) => {
+            let status = child.wait()?;
+            let said = format!("{line}\n{rest}");
+            let said = said.trim();
+            if said.is_empty() {
+                bail!("the process in the background ended ({status}); see {}", log.display());
+            }
+            eprintln!("{said}");
+            Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+        }
+        None => {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!(
+                "not ready within {seconds} s, so it was ended; see {}, or stay in the foreground (without -d). \
+                 JFS_MOUNT_TIMEOUT sets the seconds",
+                log.display()
+            )
+        }
+    }
+}
+
+/// The first line that the process says, and if it ended after that, the rest.
+fn first_word(child: &mut Child, patience: Duration) -> Option<(String, String)> {
+    let mut output = BufReader::new(child.stdout.take()?);
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut line, mut rest) = (String::new(), String::new());
+        let _ = output.read_line(&mut line);
+        let line = line.trim().to_owned();
+        if line != READY {
+            let _ = output.read_to_string(&mut rest);
+        }
+        let _ = tell.send((line, rest));
+    });
+    told.recv_timeout(patience).ok()
+}
+
+/// In the background: leaves the terminal's session. Elsewhere nothing.
+pub(crate) fn detach() {
+    if is_child() {
+        // It fails only for the leader of a group, which a process just started is not.
+        let _ = rustix::process::setsid();
+    }
+}
+
+/// In the background: tells who waits that it works, and has nothing more to say to them.
+pub(crate) fn ready() {
+    if !is_child() {
+        return;
+    }
+    println!("{READY}");
+    let _ = std::io::stdout().flush();
+    if let Ok(null) = File::options().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+    // Everything relative was made absolute before; the directory may be unmounted.
+    let _ = env::set_current_dir("/");
+}
+
+/// In the background: tells who waits why it does not.
+pub(crate) fn failed(error: &anyhow::Error) {
+    if is_child() {
+        println!("sluice: {error:#}");
+    }
+}
+
+/// Where the background's log goes unless told.
+pub(crate) fn default_log() -> PathBuf {
+    match env::var("HOME") {
+        Ok(home) if !rustix::process::geteuid().is_root() => Path::new(&home).join(".sluice/sluice.log"),
+        _ => "/var/log/sluice.log".into(),
+    }
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {} for the log", dir.display()))?;
+    }
+    let open = File::options().append(true).create(true).open(path);
+    open.with_context(|| format!("cannot write the log {}; name another with --log", path.display()))
+}

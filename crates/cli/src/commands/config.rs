@@ -1,0 +1,282 @@
+//! `sluice config`: shows or changes the settings of a volume.
+
+use std::{
+    env,
+    io::{self, BufRead, IsTerminal, Write as _},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{ArgAction, Args};
+use sluice_meta::{
+    Interrupt, Meta,
+    engine::Scan,
+    ops::setting::{ChangeSetting, DropDirStats},
+    schema::{Row, VolumeFormat},
+};
+
+use crate::{engines, sizes, version::ClientVersion, volume};
+
+/// Oldest clients that know ACLs.
+const ACL_VERSION: &str = "1.2.0-A";
+
+/// Show the settings of a volume, or change those that are given
+#[derive(Args)]
+pub(crate) struct Config {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// Object storage driver
+    #[arg(long, value_name = "DRIVER")]
+    storage: Option<String>,
+    /// Bucket
+    #[arg(long, value_name = "URL")]
+    bucket: Option<String>,
+    /// Access key of the object storage
+    #[arg(long, value_name = "KEY")]
+    access_key: Option<String>,
+    /// Secret key of the object storage
+    #[arg(long, value_name = "KEY")]
+    secret_key: Option<String>,
+    /// Session token of the object storage
+    #[arg(long, value_name = "TOKEN")]
+    session_token: Option<String>,
+    /// Storage class of new objects
+    #[arg(long, value_name = "CLASS")]
+    storage_class: Option<String>,
+    /// Limit of each client's uploads in Mbps, 0 for none
+    #[arg(long, value_name = "MBPS")]
+    upload_limit: Option<u32>,
+    /// Limit of each client's downloads in Mbps, 0 for none
+    #[arg(long, value_name = "MBPS")]
+    download_limit: Option<u32>,
+    /// Limit of the volume, 0 for none; a bare number is GiB
+    #[arg(long, value_name = "SIZE", value_parser = sizes::gib)]
+    capacity: Option<u64>,
+    /// Limit of inodes, 0 for none
+    #[arg(long, value_name = "N")]
+    inodes: Option<u64>,
+    /// Days that deleted files stay in the trash, 0 for no trash
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(0..36500))]
+    trash_days: Option<i64>,
+    /// POSIX ACLs; they cannot be switched off again
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    enable_acl: Option<bool>,
+    /// Count what each directory holds
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    dir_stats: Option<bool>,
+    /// Encrypt the secrets of a volume that holds them in clear
+    #[arg(long)]
+    encrypt_secret: bool,
+    /// Oldest version of JuiceFS that may use the volume; it can only rise
+    #[arg(long, value_name = "VERSION")]
+    min_client_version: Option<String>,
+    /// Newest version of JuiceFS that may use the volume
+    #[arg(long, value_name = "VERSION")]
+    max_client_version: Option<String>,
+    /// Answer yes to every question
+    #[arg(short, long)]
+    yes: bool,
+    /// Change it without checking that it works
+    #[arg(long)]
+    force: bool,
+}
+
+impl Config {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let engine = engines::open(&self.meta_url)?;
+        let old = volume::format_of(engine.as_ref())?;
+        old.check()?;
+        let new = self.changed(&old)?;
+        if new == old {
+            println!("{}", old.masked().to_json());
+            return Ok(ExitCode::SUCCESS);
+        }
+        let unmaintained = old.unmaintained();
+        ensure!(
+            unmaintained.is_empty(),
+            "the volume uses {}, which this version does not maintain; change its settings with a client that does",
+            unmaintained.join(", ")
+        );
+        self.check_store(&old, &new)?;
+        self.confirm(&old, &new)?;
+        let meta = volume::open_meta(&self.meta_url, "config", false)?;
+        let changed = self.change(&meta, &old, &new);
+        meta.close()?;
+        changed?;
+        show_changes(&old, &new);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The settings as the arguments want them.
+    fn changed(&self, old: &VolumeFormat) -> Result<VolumeFormat> {
+        let mut new = old.clone();
+        let set = |field: &mut String, given: &Option<String>| {
+            if let Some(value) = given {
+                field.clone_from(value);
+            }
+        };
+        set(&mut new.storage, &self.storage);
+        if let Some(bucket) = &self.bucket {
+            new.bucket = volume::bucket_of(&new.storage, bucket)?;
+        }
+        set(&mut new.access_key, &self.access_key);
+        if let Some(class) = &self.storage_class {
+            match new.tiers.get_mut("0") {
+                Some(tier) => tier.storage_class.clone_from(class),
+                None => new.storage_class.clone_from(class),
+            }
+        }
+        self.set_secrets(&mut new)?;
+        new.upload_limit = self.upload_limit.map_or(new.upload_limit, i64::from);
+        new.download_limit = self.download_limit.map_or(new.download_limit, i64::from);
+        new.capacity = self.capacity.unwrap_or(new.capacity);
+        new.inodes = self.inodes.unwrap_or(new.inodes);
+        new.trash_days = self.trash_days.unwrap_or(new.trash_days);
+        new.dir_stats = self.dir_stats.unwrap_or(new.dir_stats);
+        match self.enable_acl {
+            Some(false) if old.enable_acl => bail!("ACLs cannot be switched off: files have them already"),
+            Some(wanted) => new.enable_acl = wanted,
+            None => {}
+        }
+        self.set_versions(&mut new)?;
+        Ok(new)
+    }
+
+    /// Secrets go in sealed, unless the volume holds others in clear.
+    fn set_secrets(&self, new: &mut VolumeFormat) -> Result<()> {
+        let uuid = new.uuid.clone();
+        let seal = |secret: &str| -> Result<String> {
+            if secret.is_empty() { Ok(String::new()) } else { Ok(sluice_object::crypto::seal_secret(&uuid, secret)?) }
+        };
+        let none = [&new.secret_key, &new.session_token, &new.encrypt_key].iter().all(|secret| secret.is_empty());
+        let given = self.secret_key.is_some() || self.session_token.is_some();
+        if !new.key_encrypted && (self.encrypt_secret || none && given) {
+            for secret in [&mut new.secret_key, &mut new.session_token, &mut new.encrypt_key] {
+                *secret = seal(secret)?;
+            }
+            new.key_encrypted = !none || given;
+        }
+        let store = |text: &str| if new.key_encrypted { seal(text) } else { Ok(text.to_owned()) };
+        let secret_key = self.secret_key.as_deref().map(store).transpose()?;
+        let session_token = self.session_token.as_deref().map(store).transpose()?;
+        new.secret_key = secret_key.unwrap_or_else(|| std::mem::take(&mut new.secret_key));
+        new.session_token = session_token.unwrap_or_else(|| std::mem::take(&mut new.session_token));
+        Ok(())
+    }
+
+    fn set_versions(&self, new: &mut VolumeFormat) -> Result<()> {
+        if let Some(text) = &self.min_client_version {
+            let wanted: ClientVersion = text.parse()?;
+            let current = &new.min_client_version;
+            if !current.is_empty() && wanted < current.parse()? {
+                bail!("the oldest client version can only rise; it is {current}");
+            }
+            new.min_client_version.clone_from(text);
+        }
+        if let Some(text) = &self.max_client_version {
+            if !text.is_empty() {
+                text.parse::<ClientVersion>()?;
+            }
+            new.max_client_version.clone_from(text);
+        }
+        let raised = new.min_client_version.is_empty()
+            || new.min_client_version.parse::<ClientVersion>()? < ACL_VERSION.parse()?;
+        if new.enable_acl && raised {
+            new.min_client_version = ACL_VERSION.into();
+        }
+        if !new.max_client_version.is_empty() && !new.min_client_version.is_empty() {
+            let (oldest, newest): (ClientVersion, ClientVersion) =
+                (new.min_client_version.parse()?, new.max_client_version.parse()?);
+            ensure!(oldest <= newest, "no client is both {} or newer and {} or older", new.min_client_version, new.max_client_version);
+        }
+        Ok(())
+    }
+
+    /// Tries an object storage that is new to the volume.
+    fn check_store(&self, old: &VolumeFormat, new: &VolumeFormat) -> Result<()> {
+        let place = |format: &VolumeFormat| {
+            let VolumeFormat { storage, bucket, access_key, secret_key, session_token, .. } = format.clone();
+            (storage, bucket, access_key, secret_key, session_token)
+        };
+        if self.force || place(old) == place(new) || env::var_os("JFS_NO_CHECK_OBJECT_STORAGE").is_some() {
+            return Ok(());
+        }
+        let store = volume::open_store(new)?;
+        let tried = volume::runtime()?.block_on(sluice_object::probe(store.as_ref()));
+        tried.with_context(|| format!("{} does not work; --force sets it all the same", store.describe()))
+    }
+
+    /// Asks before what cannot be taken back.
+    fn confirm(&self, old: &VolumeFormat, new: &VolumeFormat) -> Result<()> {
+        let mut questions = Vec::new();
+        if new.trash_days < old.trash_days {
+            questions.push(format!(
+                "what has been in the trash for more than {} days will be deleted for good",
+                new.trash_days
+            ));
+        }
+        if new.min_client_version != old.min_client_version {
+            questions.push(format!("clients older than {} will not be able to use the volume", new.min_client_version));
+        }
+        if new.enable_acl && !old.enable_acl {
+            questions.push("ACLs cannot be switched off again".into());
+        }
+        for question in questions {
+            if self.yes || self.force {
+                continue;
+            }
+            ensure!(io::stdin().is_terminal(), "{question}; say --yes if that is meant");
+            print!("{question}. Proceed? [y/N] ");
+            io::stdout().flush()?;
+            let mut answer = String::new();
+            io::stdin().lock().read_line(&mut answer)?;
+            ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "nothing was changed");
+        }
+        Ok(())
+    }
+
+    fn change(&self, meta: &Meta, old: &VolumeFormat, new: &VolumeFormat) -> Result<()> {
+        let (space, inodes) = meta.env().used();
+        let full = |limit: u64, before: u64, used: i64| limit > 0 && limit != before && used > limit as i64;
+        if !self.force && (full(new.capacity, old.capacity, space) || full(new.inodes, old.inodes, inodes)) {
+            bail!("the volume already holds {space} bytes in {inodes} inodes; --force sets a lower limit all the same");
+        }
+        let never = Interrupt::never();
+        if new.dir_stats && !old.dir_stats {
+            meta.each_page(Scan::DirStats, &never, |rows| {
+                let dirs = rows.into_iter().filter_map(|row| match row {
+                    Row::DirStat(dir, _) => Some(dir),
+                    _ => None,
+                });
+                meta.run(DropDirStats(dirs.collect()), &never)
+            })?;
+        }
+        let change = ChangeSetting { old: old.clone(), new: new.clone() };
+        meta.run(change, &never).context("somebody else has just changed the settings; look at them and try again")
+    }
+}
+
+/// Prints each member that is different now.
+fn show_changes(old: &VolumeFormat, new: &VolumeFormat) {
+    let members = |format: &VolumeFormat| serde_json::to_value(format.masked()).unwrap_or_default();
+    let (before, after) = (members(old), members(new));
+    let empty = serde_json::Map::new();
+    let names = before.as_object().unwrap_or(&empty).keys().chain(after.as_object().unwrap_or(&empty).keys());
+    let mut seen = Vec::new();
+    for name in names {
+        let (from, to) = (&before[name.as_str()], &after[name.as_str()]);
+        if from != to && !seen.contains(&name) {
+            println!("{name}: {from} -> {to}");
+            seen.push(name);
+        }
+    }
+    for (name, from, to) in [
+        ("SecretKey", &old.secret_key, &new.secret_key),
+        ("SessionToken", &old.session_token, &new.session_token),
+    ] {
+        if from != to && !seen.iter().any(|seen| *seen == name) {
+            println!("{name}: changed");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `sluice mount`: a volume as a directory.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{self, ExitCode},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use sluice_data::DataConfig;
+use sluice_meta::{Meta, Options};
+use sluice_object::Compression;
+use sluice_types::Ino;
+
+use crate::{
+    background, engines,
+    flags::{CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags},
+    serve::{self, Serving},
+    tree, volume,
+};
+
+/// Mount a volume
+#[derive(Args)]
+pub(crate) struct Mount {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// Directory to mount on, made if it does not exist
+    mountpoint: PathBuf,
+    /// Go to the background once it is mounted
+    #[arg(short = 'd', long)]
+    background: bool,
+    /// Stay in the foreground, as without -d
+    #[arg(short = 'f', long, hide = true, conflicts_with = "background")]
+    foreground: bool,
+    /// Log of a mount in the background [default: /var/log/sluice.log, or ~/.sluice/sluice.log for users]
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// The same
+    #[arg(long = "log", value_name = "FILE", hide = true)]
+    log: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    no_syslog: bool,
+    /// Mount although the same volume is mounted there already
+    #[arg(long)]
+    force: bool,
+    #[arg(long, hide = true)]
+    update_fstab: bool,
+    #[command(flatten)]
+    meta: MetaFlags,
+    #[command(flatten)]
+    cached: MetaCacheFlags,
+    #[command(flatten)]
+    store: StoreFlags,
+    #[command(flatten)]
+    cache: CacheFlags,
+    #[command(flatten)]
+    fuse: FuseFlags,
+}
+
+impl Mount {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let child = background::is_child();
+        if !child {
+            self.idle().warn();
+        }
+        let mountpoint = std::path::absolute(&self.mountpoint)?;
+        sluice_fuse::clear_dead(&mountpoint)?;
+        std::fs::create_dir_all(&mountpoint)
+            .with_context(|| format!("cannot make the mount point {}", mountpoint.display()))?;
+        // Canonical, since that is how the kernel lists it.
+        let mountpoint = std::fs::canonicalize(&mountpoint)?;
+        if !self.force && is_volume(&mountpoint) {
+            bail!("a volume is mounted on {} already; unmount it, or say --force", mountpoint.display());
+        }
+        if self.background && !child {
+            return self.start(&mountpoint);
+        }
+        background::detach();
+        self.serve(&mountpoint)
+    }
+
+    fn idle(&self) -> Idle {
+        let mut idle = Idle::default();
+        idle.note("--update-fstab", self.update_fstab);
+        self.meta.idle(&mut idle);
+        self.cached.idle(&mut idle);
+        self.store.idle(&mut idle);
+        self.cache.idle(&mut idle);
+        self.fuse.idle(&mut idle);
+        idle
+    }
+
+    fn start(&self, mountpoint: &Path) -> Result<ExitCode> {
+        let log = self.log.clone().or_else(|| self.log_file.clone()).unwrap_or_else(background::default_log);
+        let code = background::start(&log)?;
+        if code == ExitCode::SUCCESS {
+            println!("mounted on {}; the log is {}", mountpoint.display(), log.display());
+        }
+        Ok(code)
+    }
+
+    fn serve(&self, mountpoint: &Path) -> Result<ExitCode> {
+        let engine = engines::open(&self.meta_url)?;
+        let options = Options {
+            read_only: self.is_read_only(),
+            info: volume::session_info(&mountpoint.display().to_string()),
+            heartbeat: self.meta.heartbeat,
+            ..Options::default()
+        };
+        let meta = Meta::open(engine, options)?;
+        match self.prepare(&meta, mountpoint) {
+            Ok(serving) => serve::serve(serving, mountpoint),
+            Err(error) => {
+                let _ = meta.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether nothing may be changed, by flag or by mount option.
+    fn is_read_only(&self) -> bool {
+        self.meta.read_only || self.fuse.is_read_only()
+    }
+
+    /// Flags and settings become what each layer takes.
+    fn prepare(&self, meta: &Arc<Meta>, mountpoint: &Path) -> Result<Serving<'_>> {
+        let format = meta.env().format();
+        let mut store = volume::store_config(&format)?;
+        self.store.apply(&mut store)?;
+        let mut data = DataConfig {
+            volume: format.uuid.clone(),
+            block_size: format.block_size << 10,
+            hash_prefix: format.hash_prefix,
+            compression: format.compression.parse::<Compression>().map_err(anyhow::Error::msg)?,
+            auto_compact: !meta.is_read_only(),
+            ..DataConfig::default()
+        };
+        self.store.apply_data(&mut data);
+        self.cache.apply(&mut data)?;
+        let mut vfs = self.cached.vfs_config(&self.meta);
+        self.fuse.apply(&mut vfs);
+        vfs.root = match &self.meta.subdir {
+            Some(path) => tree::directory(meta, path).with_context(|| format!("--subdir {path}"))?,
+            None => Ino::ROOT,
+        };
+        vfs.shown = self.shown(&data, mountpoint);
+        let read_only = meta.is_read_only();
+        Ok(Serving {
+            meta: Arc::clone(meta),
+            store,
+            check_storage: self.store.check_storage,
+            data,
+            vfs,
+            fuse: &self.fuse,
+            read_only,
+        })
+    }
+
+    /// What `.config` shows of this mount.
+    fn shown(&self, data: &DataConfig, mountpoint: &Path) -> Map<String, Value> {
+        let dirs: Vec<String> =
+            data.cache.dirs.iter().map(|dir| dir.join(&data.volume).display().to_string()).collect();
+        let cache_dir = if dirs.is_empty() { "memory".to_owned() } else { dirs.join(":") };
+        let shown = json!({
+            "Meta": {
+                "MountPoint": mountpoint.display().to_string(),
+                "Subdir": self.meta.subdir.as_deref().unwrap_or(""),
+                "AtimeMode": self.meta.atime_mode.name(),
+                "Heartbeat": self.meta.heartbeat.as_nanos() as u64,
+                "NoBGJob": self.meta.no_bgjob,
+                "OpenCache": self.cached.open_cache.as_nanos() as u64,
+            },
+            "Chunk": {
+                "CacheDir": cache_dir,
+                "CacheMode": data.cache.mode,
+                "CacheSize": data.cache.size,
+                "CacheItems": data.cache.items,
+                "FreeSpace": data.cache.free_space_ratio,
+                "Compress": data.compression.to_string(),
+                "MaxUpload": data.max_uploads,
+                "MaxDownload": data.max_downloads,
+                "Writeback": self.cache.writeback,
+                "HashPrefix": data.hash_prefix,
+                "BlockSize": data.block_size,
+                "BufferSize": data.buffer_size,
+                "Readahead": data.max_readahead,
+                "Prefetch": data.prefetch,
+            },
+            "Version": volume::VERSION,
+            "AttrTimeout": self.cached.attr_cache.as_nanos() as u64,
+            "DirEntryTimeout": self.cached.dir_entry_cache.as_nanos() as u64,
+            "NegEntryTimeout": self.cached.negative_entry_cache.as_nanos() as u64,
+            "EntryTimeout": self.cached.entry_cache.as_nanos() as u64,
+            "Pid": process::id(),
+            "Mountpoint": mountpoint.display().to_string(),
+        });
+        if let Value::Object(shown) = shown { shown } else { Map::new() }
+    }
+}
+
+/// Whether a volume of ours or of `JuiceFS` is mounted exactly here.
+fn is_volume(mountpoint: &Path) -> bool {
+    let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
+    let Some(path) = mountpoint.to_str() else { return false };
+    let here = |line: &&str| line.split(' ').nth(4) == Some(path);
+    mounts.lines().filter(here).any(|line| line.contains(" fuse.sluice ") || line.contains(" fuse.juicefs "))
+}

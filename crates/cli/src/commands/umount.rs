@@ -1,0 +1,117 @@
+//! `sluice umount`: takes a mount away, and waits until all that was written in it is stored.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+
+/// How long the serving process may take to end.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How often is looked whether something has happened.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Unmount a volume
+#[derive(Args)]
+pub(crate) struct Umount {
+    /// Where it is mounted
+    mountpoint: PathBuf,
+    /// Unmount although it is in use
+    #[arg(short, long)]
+    force: bool,
+    /// Wait until staged blocks are uploaded
+    #[arg(long)]
+    flush: bool,
+}
+
+impl Umount {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let mountpoint = std::path::absolute(&self.mountpoint)?;
+        let mountpoint = fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
+        if sluice_fuse::clear_dead(&mountpoint)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.flush {
+            wait_for_staged(&mountpoint)?;
+        }
+        let server = server(&mountpoint);
+        sluice_fuse::unmount(&mountpoint, self.force)?;
+        if let Some(server) = server
+            && !self.force
+            && !server.wait()
+        {
+            tracing::warn!("process {} still stores what was written; it ends by itself", server.pid);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The process that serves a mount. Process ids are given out again: the time of its start tells it from others.
+struct Server {
+    pid: u64,
+    start: String,
+}
+
+impl Server {
+    fn wait(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while start_of(self.pid).as_ref() == Some(&self.start) {
+            if Instant::now() > deadline {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+        true
+    }
+}
+
+/// Start time of a process that runs.
+fn start_of(pid: u64) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18).map(str::to_owned)
+}
+
+fn server(mountpoint: &Path) -> Option<Server> {
+    let config = internal(mountpoint, "config").ok()?;
+    let pid = serde_json::from_str::<Value>(&config).ok()?.get("Pid")?.as_u64()?;
+    Some(Server { pid, start: start_of(pid)? })
+}
+
+/// Content of an internal file.
+fn internal(mountpoint: &Path, name: &str) -> std::io::Result<String> {
+    fs::read_to_string(mountpoint.join(format!(".jfs.{name}")))
+        .or_else(|_| fs::read_to_string(mountpoint.join(format!(".{name}"))))
+}
+
+fn wait_for_staged(mountpoint: &Path) -> Result<()> {
+    let mut shown = u64::MAX;
+    loop {
+        let stats = internal(mountpoint, "stats")
+            .with_context(|| format!("{} is no mounted volume", mountpoint.display()))?;
+        let number = |name: &str| {
+            let value = stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            value.map(|value| value as u64)
+        };
+        let Some(left) = number("juicefs_staging_blocks ") else {
+            bail!("{} does not say how much is staged", mountpoint.display());
+        };
+        if left == 0 {
+            return Ok(());
+        }
+        if left != shown {
+            eprintln!("{left} staged blocks are still to be uploaded");
+            shown = left;
+        }
+        thread::sleep(PAUSE * 10);
+    }
+}

@@ -1,0 +1,163 @@
+//! Flags about buffers and the local cache.
+//!
+//! What must stay true: cache directories are absolute before anybody changes the working directory.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use sluice_data::{CacheConfig, DataConfig, Eviction, Verify, WritebackConfig};
+
+use super::Idle;
+use crate::sizes;
+
+/// Smallest buffer: below it writers wait for each other.
+const LEAST_BUFFER: u64 = 32 << 20;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VerifyArg {
+    None,
+    Full,
+    Shrink,
+    Extend,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EvictionArg {
+    None,
+    #[value(name = "2-random")]
+    TwoRandom,
+    Lru,
+}
+
+/// What is kept in memory and on the local disk.
+#[derive(Args)]
+#[command(next_help_heading = "Data cache")]
+pub(crate) struct CacheFlags {
+    /// Memory for reading and writing; a bare number is MiB
+    #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = sizes::mib)]
+    buffer_size: u64,
+    /// How far to read ahead of one reader; a bare number is MiB [default: 8 blocks]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::mib)]
+    max_readahead: Option<u64>,
+    /// Blocks to fetch at once after a random read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    prefetch: usize,
+    /// Acknowledge what is on the local disk, and upload it later
+    #[arg(long)]
+    pub(crate) writeback: bool,
+    /// Upload blocks of at least this size at once all the same, 0 for none; a bare number is bytes
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = sizes::bytes)]
+    writeback_threshold_size: u64,
+    /// How long a block waits for its upload
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
+    upload_delay: Duration,
+    #[arg(long, value_name = "HOURS", hide = true)]
+    upload_hours: Option<String>,
+    /// Cache directories, colons between them, or `memory` [default: /var/jfsCache, or ~/.juicefs/cache for users]
+    #[arg(long, value_name = "DIRS")]
+    cache_dir: Option<String>,
+    /// Permissions of cache files, octal
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = sizes::octal)]
+    cache_mode: u16,
+    /// Bytes in all cache directories; a bare number is MiB
+    #[arg(long, value_name = "SIZE", default_value = "100G", value_parser = sizes::mib)]
+    cache_size: u64,
+    /// Files in all cache directories, 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cache_items: u64,
+    /// Share of the disk that stays free
+    #[arg(long, value_name = "RATIO", default_value_t = 0.1)]
+    free_space_ratio: f64,
+    #[arg(long, hide = true)]
+    cache_partial_only: bool,
+    /// Cache full blocks that were written, too
+    #[arg(long)]
+    cache_large_write: bool,
+    /// How cached blocks are checked when they are read
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "extend")]
+    verify_cache_checksum: VerifyArg,
+    /// What goes when the cache is full
+    #[arg(long, value_enum, value_name = "POLICY", default_value = "2-random")]
+    cache_eviction: EvictionArg,
+    #[arg(long, value_name = "TIME", hide = true)]
+    cache_scan_interval: Option<String>,
+    #[arg(long, value_name = "TIME", hide = true)]
+    cache_expire: Option<String>,
+}
+
+impl CacheFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        idle.note("--upload-hours", self.upload_hours.is_some());
+        idle.note("--cache-partial-only", self.cache_partial_only);
+        idle.note("--cache-scan-interval", self.cache_scan_interval.is_some());
+        idle.note("--cache-expire", self.cache_expire.as_ref().is_some_and(|time| !time.starts_with('0')));
+    }
+
+    /// Changes the data path's settings into what the flags say.
+    pub(crate) fn apply(&self, data: &mut DataConfig) -> Result<()> {
+        data.buffer_size = self.buffer_size.max(LEAST_BUFFER);
+        data.max_readahead = self.max_readahead.unwrap_or(0);
+        data.prefetch = self.prefetch;
+        data.cache = CacheConfig {
+            dirs: self.dirs()?,
+            size: self.cache_size,
+            items: self.cache_items,
+            free_space_ratio: self.free_space_ratio.clamp(0.0, 1.0),
+            mode: u32::from(self.cache_mode),
+            eviction: match self.cache_eviction {
+                EvictionArg::None => Eviction::None,
+                EvictionArg::TwoRandom => Eviction::TwoRandom,
+                EvictionArg::Lru => Eviction::Lru,
+            },
+            verify: match self.verify_cache_checksum {
+                VerifyArg::None => Verify::None,
+                VerifyArg::Full => Verify::Full,
+                VerifyArg::Shrink => Verify::Shrink,
+                VerifyArg::Extend => Verify::Extend,
+            },
+            large_writes: self.cache_large_write,
+        };
+        data.writeback = self.writeback.then(|| WritebackConfig {
+            upload_delay: self.upload_delay,
+            threshold: self.writeback_threshold_size.try_into().unwrap_or(u32::MAX),
+            max_staged: 0,
+        });
+        Ok(())
+    }
+
+    /// The cache directories, none for `memory`.
+    fn dirs(&self) -> Result<Vec<PathBuf>> {
+        let default = default_dir();
+        let text = self.cache_dir.as_deref().unwrap_or(&default);
+        if text == "memory" {
+            return Ok(Vec::new());
+        }
+        let mut dirs = Vec::new();
+        for part in text.split(':').filter(|part| !part.is_empty()) {
+            let absolute = std::path::absolute(part).with_context(|| format!("cache directory {part}"))?;
+            if !part.contains(['*', '?', '[']) {
+                dirs.push(absolute);
+                continue;
+            }
+            let found = glob::glob(&absolute.to_string_lossy()).with_context(|| format!("--cache-dir {part}"))?;
+            dirs.extend(found.filter_map(Result::ok).filter(|path| path.is_dir()));
+        }
+        anyhow::ensure!(!dirs.is_empty(), "--cache-dir {text} names no directory");
+        Ok(dirs)
+    }
+}
+
+fn default_dir() -> String {
+    match env::var("HOME") {
+        Ok(home) if !rustix::process::geteuid().is_root() => {
+            Path::new(&home).join(".juicefs/cache").display().to_string()
+        }
+        _ => "/var/jfsCache".into(),
+    }
+}

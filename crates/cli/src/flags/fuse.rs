@@ -1,0 +1,103 @@
+//! Flags about the mount itself.
+//!
+//! What must stay true: an option that nobody understands is an error.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sluice_fuse::{Config, Features, MountOptions};
+use sluice_vfs::{Squash, VfsConfig};
+
+use super::Idle;
+use crate::sizes;
+
+/// How the volume appears in the tree of directories.
+#[derive(Args)]
+#[command(next_help_heading = "Mount")]
+pub(crate) struct FuseFlags {
+    /// FUSE and mount(8) options, such as ro, allow_other, writeback_cache
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Extended attributes (volumes with ACLs have them in any case)
+    #[arg(long)]
+    enable_xattr: bool,
+    #[arg(long, hide = true)]
+    enable_cap: bool,
+    #[arg(long, hide = true)]
+    enable_selinux: bool,
+    // Flags of files can always be read and changed.
+    #[arg(long, hide = true)]
+    enable_ioctl: bool,
+    /// Make root this user and group
+    #[arg(long, value_name = "UID:GID", value_parser = ids)]
+    root_squash: Option<(u32, u32)>,
+    /// Make everybody this user and group
+    #[arg(long, value_name = "UID:GID", value_parser = ids, conflicts_with = "root_squash")]
+    all_squash: Option<(u32, u32)>,
+    /// Umask in octal, instead of that of each program
+    #[arg(long, value_name = "MODE", value_parser = sizes::octal)]
+    umask: Option<u16>,
+    /// Do not list .stats, .trash and the like
+    #[arg(long)]
+    hide_internal: bool,
+    /// Begin the names of internal files with .jfs
+    #[arg(long)]
+    prefix_internal: bool,
+    /// Largest request [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    max_fuse_io: Option<u64>,
+    #[arg(long, hide = true)]
+    disable_transparent_hugepage: bool,
+}
+
+fn ids(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || format!("{text} is not UID:GID, such as 1000:1000");
+    let (uid, gid) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((uid.parse().map_err(|_| wrong())?, gid.parse().map_err(|_| wrong())?))
+}
+
+impl FuseFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        idle.note("--enable-cap", self.enable_cap);
+        idle.note("--enable-selinux", self.enable_selinux);
+        idle.note("--disable-transparent-hugepage", self.disable_transparent_hugepage);
+        let _ = self.enable_ioctl;
+    }
+
+    /// Whether the options ask for a mount that changes nothing.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let options = self.options.iter().flat_map(|options| options.split(','));
+        options.filter(|option| matches!(*option, "ro" | "rw")).last() == Some("ro")
+    }
+
+    /// The part that the file system has to know.
+    pub(crate) fn apply(&self, vfs: &mut VfsConfig) {
+        vfs.xattr = self.enable_xattr;
+        vfs.umask = self.umask;
+        vfs.hide_internal = self.hide_internal;
+        vfs.prefix_internal = self.prefix_internal;
+        let squash = |all: bool| move |(uid, gid)| Squash { all, uid, gid };
+        vfs.squash = self.all_squash.map(squash(true)).or(self.root_squash.map(squash(false)));
+    }
+
+    /// Options and settings of the mount of volume `name`.
+    pub(crate) fn mount_options(&self, name: &str, features: Features) -> Result<(MountOptions, Config)> {
+        let mut options = MountOptions::new(format!("Sluice:{name}"), "sluice");
+        // As JuiceFS: root mounts for all.
+        options.allow_other = rustix::process::geteuid().is_root();
+        let mut config = Config { features, ..Config::default() };
+        for option in self.options.iter().flat_map(|options| options.split(',')) {
+            match option {
+                "writeback_cache" => config.features = config.features.with(Features::WRITEBACK_CACHE),
+                // Always so, or of no meaning here.
+                "async_dio" | "debug" | "big_writes" | "async_read" => {}
+                option => options.apply(option).context("option -o")?,
+            }
+        }
+        if let Some(size) = self.max_fuse_io {
+            config.max_write = size.clamp(4096, 16 << 20) as u32;
+            config.max_readahead = config.max_readahead.max(config.max_write);
+        }
+        Ok((options, config))
+    }
+}

@@ -1,0 +1,153 @@
+//! Flags about metadata: the client's duties, and what the kernel may keep.
+//!
+//! What must stay true: whatever is cached longer than `JuiceFS` does by default was asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::{Args, ValueEnum};
+use sluice_vfs::{AtimeMode, VfsConfig};
+
+use super::Idle;
+use crate::sizes;
+
+/// When reading changes access times.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Atime {
+    #[default]
+    Noatime,
+    Relatime,
+    Strictatime,
+}
+
+impl From<Atime> for AtimeMode {
+    fn from(mode: Atime) -> Self {
+        match mode {
+            Atime::Noatime => Self::Never,
+            Atime::Relatime => Self::Relative,
+            Atime::Strictatime => Self::Strict,
+        }
+    }
+}
+
+impl Atime {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Noatime => "noatime",
+            Self::Relatime => "relatime",
+            Self::Strictatime => "strictatime",
+        }
+    }
+}
+
+/// Duties of a client.
+#[derive(Args)]
+#[command(next_help_heading = "Metadata")]
+pub(crate) struct MetaFlags {
+    /// Show this directory of the volume as the root
+    #[arg(long, value_name = "DIR")]
+    pub(crate) subdir: Option<String>,
+    /// Time between two signs of life
+    #[arg(long, value_name = "TIME", default_value = "12s", value_parser = sizes::duration)]
+    pub(crate) heartbeat: Duration,
+    /// Allow nothing to be changed
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Leave the hourly cleaning to other clients
+    #[arg(long)]
+    pub(crate) no_bgjob: bool,
+    /// When reading changes access times
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) atime_mode: Atime,
+    /// Backups of the metadata in the object storage
+    #[arg(long, value_name = "TIME", hide = true)]
+    backup_meta: Option<String>,
+    #[arg(long, hide = true)]
+    backup_skip_trash: bool,
+    #[arg(long, value_name = "N", hide = true)]
+    skip_dir_nlink: Option<u32>,
+    #[arg(long, value_name = "TIME", hide = true)]
+    skip_dir_mtime: Option<String>,
+    #[arg(long, hide = true)]
+    sort_dir: bool,
+    // Local counters are always used.
+    #[arg(long, hide = true)]
+    fast_statfs: bool,
+    #[arg(long, value_name = "NAMES", hide = true)]
+    network_interfaces: Option<String>,
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    metrics: Option<String>,
+    #[arg(long, value_name = "LABELS", hide = true)]
+    custom_labels: Option<String>,
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    consul: Option<String>,
+    // Nothing is ever reported.
+    #[arg(long, hide = true)]
+    no_usage_report: bool,
+}
+
+impl MetaFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        let off = |text: &String| !matches!(text.as_str(), "0" | "0s");
+        idle.note("--backup-meta", self.backup_meta.as_ref().is_some_and(off));
+        idle.note("--backup-skip-trash", self.backup_skip_trash);
+        idle.note("--skip-dir-nlink", self.skip_dir_nlink.is_some());
+        idle.note("--skip-dir-mtime", self.skip_dir_mtime.is_some());
+        idle.note("--sort-dir", self.sort_dir);
+        idle.note("--network-interfaces", self.network_interfaces.is_some());
+        idle.note("--metrics", self.metrics.is_some());
+        idle.note("--custom-labels", self.custom_labels.is_some());
+        idle.note("--consul", self.consul.is_some());
+        let _ = (self.fast_statfs, self.no_usage_report);
+    }
+}
+
+/// What the kernel may keep, and for how long.
+#[derive(Args)]
+#[command(next_help_heading = "Metadata cache")]
+pub(crate) struct MetaCacheFlags {
+    /// How long attributes are believed
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sizes::duration)]
+    pub(crate) attr_cache: Duration,
+    /// How long names of files are believed
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sizes::duration)]
+    pub(crate) entry_cache: Duration,
+    /// How long names of directories are believed
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sizes::duration)]
+    pub(crate) dir_entry_cache: Duration,
+    /// How long absent names are believed to be absent
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
+    pub(crate) negative_entry_cache: Duration,
+    /// How long an open may go without asking the engine; gives up close-to-open
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
+    pub(crate) open_cache: Duration,
+    #[arg(long, value_name = "N", hide = true)]
+    open_cache_limit: Option<u64>,
+    #[arg(long, hide = true)]
+    readdir_cache: bool,
+}
+
+impl MetaCacheFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        idle.note("--open-cache-limit", self.open_cache_limit.is_some());
+        idle.note("--readdir-cache", self.readdir_cache);
+    }
+
+    /// Both groups as the file system takes them.
+    pub(crate) fn vfs_config(&self, meta: &MetaFlags) -> VfsConfig {
+        VfsConfig {
+            attr_ttl: self.attr_cache,
+            entry_ttl: self.entry_cache,
+            dir_entry_ttl: self.dir_entry_cache,
+            negative_ttl: self.negative_entry_cache,
+            open_ttl: self.open_cache,
+            atime: meta.atime_mode.into(),
+            heartbeat: meta.heartbeat,
+            cleaning: !meta.no_bgjob,
+            clock: Arc::new(sluice_types::SystemClock),
+            ..VfsConfig::default()
+        }
+    }
+}

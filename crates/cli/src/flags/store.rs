@@ -1,0 +1,98 @@
+//! Flags about the object storage.
+//!
+//! What must stay true: what is not given is as the volume's settings say.
+
+use std::time::Duration;
+
+use clap::Args;
+use sluice_data::DataConfig;
+use sluice_object::{Limits, StoreConfig};
+
+use super::Idle;
+use crate::sizes;
+
+/// How the object storage is reached.
+#[derive(Args)]
+#[command(next_help_heading = "Object storage")]
+pub(crate) struct StoreFlags {
+    /// Another driver than the volume's settings name
+    #[arg(long, value_name = "DRIVER")]
+    storage: Option<String>,
+    /// Another bucket than the volume's settings name
+    #[arg(long, value_name = "URL")]
+    bucket: Option<String>,
+    /// Storage class of what this client writes
+    #[arg(long, value_name = "CLASS")]
+    storage_class: Option<String>,
+    #[arg(long, value_name = "KEY=VALUE", hide = true)]
+    tag: Option<String>,
+    /// Time for one try to read an object
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sizes::duration)]
+    get_timeout: Duration,
+    /// Time for one try to write an object
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sizes::duration)]
+    put_timeout: Duration,
+    /// Tries after a failure; without it, as many as fit into five minutes
+    #[arg(long, value_name = "N")]
+    io_retries: Option<u32>,
+    /// Objects written at once
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    max_uploads: usize,
+    /// Objects read at once
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    max_downloads: usize,
+    /// Objects deleted at once
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_deletes: usize,
+    #[arg(long, value_name = "N", hide = true)]
+    max_stage_write: Option<u32>,
+    /// Limit of writing in Mbps [default: as the volume's settings say]
+    #[arg(long, value_name = "MBPS")]
+    upload_limit: Option<u64>,
+    /// Limit of reading in Mbps [default: as the volume's settings say]
+    #[arg(long, value_name = "MBPS")]
+    download_limit: Option<u64>,
+    /// Try the object storage before anything else
+    #[arg(long)]
+    pub(crate) check_storage: bool,
+}
+
+impl StoreFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        idle.note("--tag", self.tag.is_some());
+        idle.note("--max-stage-write", self.max_stage_write.is_some());
+    }
+
+    /// Changes what the volume's settings say into what the flags say.
+    pub(crate) fn apply(&self, store: &mut StoreConfig) -> anyhow::Result<()> {
+        let set = |field: &mut String, flag: &Option<String>| {
+            if let Some(value) = flag {
+                field.clone_from(value);
+            }
+        };
+        set(&mut store.storage, &self.storage);
+        set(&mut store.storage_class, &self.storage_class);
+        if let Some(bucket) = &self.bucket {
+            store.bucket = crate::volume::bucket_of(&store.storage, bucket)?;
+        }
+        store.retry.get_timeout = self.get_timeout;
+        store.retry.put_timeout = self.put_timeout;
+        if let Some(retries) = self.io_retries {
+            store.retry.attempts = retries.saturating_add(1);
+        }
+        let Limits { upload_mbps, download_mbps } = store.limits;
+        store.limits = Limits {
+            upload_mbps: self.upload_limit.unwrap_or(upload_mbps),
+            download_mbps: self.download_limit.unwrap_or(download_mbps),
+        };
+        Ok(())
+    }
+
+    /// The part that the data path has to know.
+    pub(crate) fn apply_data(&self, data: &mut DataConfig) {
+        data.max_uploads = self.max_uploads.max(1);
+        data.max_downloads = self.max_downloads.max(1);
+        data.max_deletes = self.max_deletes.max(1);
+    }
+}

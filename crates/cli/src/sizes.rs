@@ -1,0 +1,141 @@
+//! Sizes, durations and modes as people write them on a command line.
+//!
+//! What must stay true: a text means the same for every flag, but for the unit of a bare number, which the flag names.
+
+use std::time::Duration;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Bytes; a bare number is bytes.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    size(text, 1)
+}
+
+/// Bytes; a bare number is KiB.
+pub(crate) fn kib(text: &str) -> Result<u64, String> {
+    size(text, KIB)
+}
+
+/// Bytes; a bare number is MiB.
+pub(crate) fn mib(text: &str) -> Result<u64, String> {
+    size(text, MIB)
+}
+
+/// Bytes; a bare number is GiB.
+pub(crate) fn gib(text: &str) -> Result<u64, String> {
+    size(text, GIB)
+}
+
+/// A number with one of the suffixes K, M, G, T, P, E (powers of 1024, `iB` or `B` may follow), or in `unit`s.
+fn size(text: &str, unit: u64) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let wrong = || format!("{text} is no size: write a number and K, M, G, T, P or E, such as 4M");
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let suffix = suffix.trim().to_ascii_uppercase();
+    let shift = match suffix.strip_suffix("IB").or_else(|| suffix.strip_suffix('B')).unwrap_or(&suffix) {
+        "" if suffix.is_empty() => return fit(number * unit as f64).ok_or_else(wrong),
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        "P" => 50,
+        "E" => 60,
+        _ => return Err(wrong()),
+    };
+    fit(number * (1_u64 << shift) as f64).ok_or_else(wrong)
+}
+
+fn fit(bytes: f64) -> Option<u64> {
+    (bytes.is_finite() && bytes < i64::MAX as f64).then_some(bytes as u64)
+}
+
+/// A time such as `1h30m`, `100ms` or `1.5s`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text} is no duration: write numbers with ms, s, m, h or d, such as 1h30m");
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
+    }
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return Err(wrong()),
+        };
+        total += number.parse::<f64>().map_err(|_| wrong())? * seconds;
+        rest = tail;
+    }
+    if text.is_empty() { Err(wrong()) } else { Duration::try_from_secs_f64(total).map_err(|_| wrong()) }
+}
+
+/// Permission bits in octal.
+pub(crate) fn octal(text: &str) -> Result<u16, String> {
+    u16::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| format!("{text} is no mode: write octal digits, such as 0644"))
+}
+
+/// A size for people: `5.89 KiB`.
+pub(crate) fn human(bytes: u64) -> String {
+    if bytes < KIB {
+        return format!("{bytes} B");
+    }
+    let power = (bytes.ilog2() / 10).min(6);
+    let unit = ["K", "M", "G", "T", "P", "E"][power as usize - 1];
+    format!("{:.2} {unit}iB", bytes as f64 / (1_u64 << (10 * power)) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_suffixes_and_the_unit_of_the_flag() {
+        assert_eq!(mib("300"), Ok(300 << 20));
+        assert_eq!(mib("300M"), Ok(300 << 20));
+        assert_eq!(gib("1.5"), Ok(3 << 29));
+        assert_eq!(kib("128k"), Ok(128 << 10));
+        assert_eq!(mib("2GiB"), Ok(2 << 30));
+        assert_eq!(mib("7B"), Ok(7));
+        assert_eq!(bytes("0"), Ok(0));
+        for wrong in ["", "M", "1X", "1.2.3", "-1", "99999999E"] {
+            assert!(mib(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_add_up() {
+        assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(duration("1.0s"), Ok(Duration::from_secs(1)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "s", "1x", "-1", "1h-5m"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn modes_are_octal_and_sizes_readable() {
+        assert_eq!(octal("0600"), Ok(0o600));
+        assert!(octal("0800").is_err() && octal("77777").is_err());
+        assert_eq!(human(6036), "5.89 KiB");
+        assert_eq!(human(1023), "1023 B");
+        assert_eq!(human(1 << 30), "1.00 GiB");
+    }
+}

@@ -1,0 +1,45 @@
+//! Tables for people.
+
+/// Prints rows under a head, numbers to the right; columns in `left` stand to the left.
+pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {
+    print!("{}", render(rows, left));
+}
+
+fn render(rows: &[Vec<String>], left: &[usize]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let bar = widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("+");
+    let bar = format!("+{bar}+\n");
+    let mut out = bar.clone();
+    for (line, row) in rows.iter().enumerate() {
+        for (column, width) in widths.iter().enumerate() {
+            let cell = row.get(column).map_or("", String::as_str);
+            let pad = " ".repeat(width - cell.chars().count());
+            if left.contains(&column) {
+                out += &format!("| {cell}{pad} ");
+            } else {
+                out += &format!("| {pad}{cell} ");
+            }
+        }
+        out += "|\n";
+        if line == 0 {
+            out += &bar;
+        }
+    }
+    out + &bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [vec!["PATH".to_owned(), "SIZE".into()], vec!["/ü".into(), "12".into()]];
+        assert_eq!(
+            render(&rows, &[0]),
+            "+------+------+\n| PATH | SIZE |\n+------+------+\n| /ü   |   12 |\n+------+------+\n"
+        );
+    }
+}

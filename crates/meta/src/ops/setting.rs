@@ -1,0 +1,65 @@
+//! Setting: changes the settings of the volume.
+
+use sluice_types::{Attr, FileType, FsError, Ino};
+use smallvec::smallvec;
+
+use super::rules;
+use crate::{
+    engine::{Hold, Read, Write},
+    op::{Lane, Lanes, Op},
+    schema::{Key, Row, VolumeFormat},
+    view::{Stop, View},
+};
+
+/// Replaces the settings, if they are still those that the new ones were made from. A volume that gets a trash gets the
+/// trash's root, too. Other clients learn of it with their next heartbeat. Two trips.
+#[derive(Clone, Debug)]
+pub struct ChangeSetting {
+    /// The settings as they were read.
+    pub old: VolumeFormat,
+    /// The settings as they shall be.
+    pub new: VolumeFormat,
+}
+
+impl Op for ChangeSetting {
+    type Out = ();
+    const NAME: &'static str = "change_setting";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("setting")]
+    }
+
+    /// # Errors
+    /// [`FsError::Again`] if somebody else changed the settings meanwhile.
+    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        let trash = Key::Node(Ino::TRASH);
+        view.want(&[Read::Get(Key::Setting, Hold::Lock), Read::Get(trash, Hold::None)])?;
+        let current = view.get(&Key::Setting, Hold::Lock)?;
+        rules::require(matches!(current, Some(Row::Setting(current)) if current == self.old), FsError::Again)?;
+        view.put(Row::Setting(self.new.clone()));
+        if self.new.trash_days > 0 && view.node(Ino::TRASH, Hold::None)?.is_none() {
+            let root = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, view.now());
+            view.insert(Row::Node(Ino::TRASH, root));
+        }
+        Ok(())
+    }
+}
+
+/// Forgets how much directories hold, for a volume that begins to count: what was counted before is out of date. One
+/// trip.
+#[derive(Clone, Debug)]
+pub struct DropDirStats(pub Vec<Ino>);
+
+impl Op for DropDirStats {
+    type Out = ();
+    const NAME: &'static str = "drop_dir_stats";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("setting")]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        self.0.iter().for_each(|dir| view.write(Write::Discard(Key::DirStat(*dir))));
+        Ok(())
+    }
+}

@@ -302,18 +302,26 @@ fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> 
     let mut tries = 0;
     loop {
         let mut txn = engine.begin(0)?;
-        let read = Read::Get(Key::Counter(Counter::NextSession), Hold::Lock);
-        let before = match txn.read(&[read])?.pop() {
-            Some(Found::Row(row)) => row,
-            _ => None,
-        };
+        let counters = [Counter::NextSession, Counter::DirMoves];
+        let mut found = txn
+            .read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::Lock)))?
+            .into_iter()
+            .map(|found| if let Found::Row(row) = found { row } else { None });
+        let (before, moves) = (found.next().flatten(), found.next().flatten());
         let last = if let Some(Row::Counter(_, last)) = before { last } else { 0 };
         let sid = last as u64 + 1;
         let expire = options.clock.now().sec + 5 * options.heartbeat.as_secs().max(1) as i64;
         let session = Session { expire, info: Some(options.info.clone()) };
         let mut commit = Commit::default();
-        commit.expects.extend(before.map(|row| Expect::Row(row, Hold::Lock)));
+        commit.expects.push(match before {
+            Some(row) => Expect::Row(row, Hold::Lock),
+            None => Expect::Absent(Key::Counter(Counter::NextSession)),
+        });
         commit.writes.push(Write::Put(Row::Counter(Counter::NextSession, last + 1)));
+        // JuiceFS does not make it, and a record that is not there cannot be locked.
+        if moves.is_none() {
+            commit.writes.push(Write::Insert(Row::Counter(Counter::DirMoves, 0)));
+        }
         commit.writes.push(Write::Put(Row::Session(sid, session)));
         commit.writes.extend((0..lanes).map(|lane| Write::Insert(Row::Writer(sid, lane, 0))));
         match txn.commit(&commit) {

@@ -48,6 +48,9 @@ impl Op for Unlink {
         let At { dir, name } = &self.at;
         view.want(&[Read::Get(Key::Node(*dir), Hold::Guard), Read::Follow(*dir, name.clone(), Hold::Lock)])?;
         let mut parent = removing_dir(view, *dir, &self.caller)?;
+        if let Some((entry, None)) = view.follow(*dir, name, Hold::Lock)? {
+            return Ok(remove_dangling(view, &self.at, entry.ino, parent));
+        }
         let (ino, attr) = target(view, &self.at)?;
         check_link_removal(&attr)?;
         rules::check_sticky(&self.caller, &parent, &attr)?;
@@ -60,6 +63,17 @@ impl Op for Unlink {
         parent.ctime = parent.ctime.max(now);
         Ok(Removed { ino, fate, dir: parent })
     }
+}
+
+/// Removes an entry whose node is missing: what a client that broke off, or that others raced, may have left behind.
+fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> Removed {
+    tracing::warn!(dir = %at.dir, name = %at.name, %ino, "removing an entry whose node is missing");
+    let now = view.now();
+    view.delete(Key::Entry(at.dir, at.name.clone()));
+    view.write(Write::Bump { ino: at.dir, nlink: 0, time: Some(now) });
+    parent.mtime = parent.mtime.max(now);
+    parent.ctime = parent.ctime.max(now);
+    Removed { ino, fate: Fate::Gone { file_length: None }, dir: parent }
 }
 
 /// A directory that is about to lose an entry.

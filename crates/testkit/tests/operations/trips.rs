@@ -4,16 +4,28 @@ use std::sync::Arc;
 
 use sluice_meta::{
     Interrupt, Meta,
+    engine::Scan,
     mem::MemEngine,
     ops::{
+        chunks::ReadChunk,
+        copy_range::CopyRange,
+        flock::Flock,
+        getattr::GetAttr,
         link::Link,
+        lookup::Lookup,
+        plock::GetPlock,
         rename::{Rename, RenameMode},
         rmdir::Rmdir,
+        setattr::{Changes, SetAttr},
+        truncate::Truncate,
         unlink::Unlink,
+        write::Write,
+        xattr::{GetXattr, ListXattr, RemoveXattr, SetXattr, XattrMode},
     },
+    schema::{FlockKind, LockOwner, PlockRange},
 };
 use sluice_testkit::wrap::Counting;
-use sluice_types::{Caller, FileType, Ino};
+use sluice_types::{Caller, FileType, Ino, Name, Slice, Time};
 
 use crate::{at, create, volume};
 
@@ -67,4 +79,74 @@ fn many_at_once_take_as_many_trips_as_one() {
     });
     let answers = counting.assert_trips("200 unlinks", 1, 1, || meta.run_all(unlinks.collect(), &never));
     assert!(answers.iter().all(Result::is_ok));
+}
+
+#[test]
+fn looks_take_one_trip() {
+    let (counting, meta) = setup();
+    let never = Interrupt::never();
+    counting.assert_trips("lookup", 1, 0, || meta.ask(&Lookup(at(10, "f")), &never).unwrap());
+    counting.assert_trips("getattr and open", 1, 0, || meta.ask(&GetAttr(Ino(20)), &never).unwrap());
+    counting.assert_trips("read", 1, 0, || meta.ask(&ReadChunk { ino: Ino(20), index: 0 }, &never).unwrap());
+    counting.assert_trips("listxattr", 1, 0, || meta.ask(&ListXattr(Ino(20)), &never).unwrap());
+    let name = Name::new(b"user.none").unwrap();
+    counting
+        .assert_trips("getxattr", 1, 0, || meta.ask(&GetXattr { ino: Ino(20), name }, &never).unwrap_err());
+    let range = PlockRange { write: true, pid: 1, start: 0, end: 9 };
+    let owner = LockOwner { sid: 1, owner: 1 };
+    counting
+        .assert_trips("getlk", 1, 0, || meta.ask(&GetPlock { ino: Ino(20), owner, range }, &never).unwrap());
+    let (page, trips) = counting
+        .during(|| meta.scan(Scan::Entries { dir: Ino(10), nodes: true }, None, 100, &never).unwrap());
+    assert_eq!(page.rows.len(), 8, "four entries with their nodes");
+    assert_eq!((trips.reads, trips.commits, trips.pages), (0, 0, 1), "readdir page");
+}
+
+#[test]
+fn changes_of_a_file_take_two_trips() {
+    let (counting, meta) = setup();
+    let never = Interrupt::never();
+    let caller = Caller::client;
+    let ino = Ino(20);
+    let changes = Changes { mode: Some(0o600), ..Changes::default() };
+    counting.assert_trips("setattr", 1, 1, || {
+        meta.run(SetAttr { ino, changes, caller: caller() }, &never).unwrap();
+    });
+    let slices = vec![Slice::whole(0, 5, 100)];
+    let write = Write { ino, index: 0, slices, mtime: Time { sec: 1_700_000_001, nsec: 0 } };
+    counting.assert_trips("write-commit", 1, 1, || meta.run(write, &never).unwrap());
+    let truncate = |length| Truncate { ino, length, opened: true, kill_suid: false, caller: caller() };
+    counting.assert_trips("truncate up", 1, 1, || meta.run(truncate(200), &never).unwrap());
+    counting.assert_trips("truncate down", 2, 1, || meta.run(truncate(50), &never).unwrap());
+    let value = bytes::Bytes::from_static(b"v");
+    let name = Name::new(b"user.x").unwrap();
+    let set = SetXattr { ino, name: name.clone(), value, mode: XattrMode::Any, caller: caller() };
+    counting.assert_trips("setxattr", 1, 1, || meta.run(set, &never).unwrap());
+    let remove = RemoveXattr { ino, name, caller: caller() };
+    counting.assert_trips("removexattr", 1, 1, || meta.run(remove, &never).unwrap());
+    let owner = LockOwner { sid: meta.sid(), owner: 1 };
+    let flock = |kind| Flock { ino, owner, kind };
+    counting.assert_trips("flock", 1, 1, || meta.run(flock(Some(FlockKind::Write)), &never).unwrap());
+    counting.assert_trips("flock held", 1, 0, || meta.run(flock(Some(FlockKind::Write)), &never).unwrap());
+    counting.assert_trips("unflock", 1, 1, || meta.run(flock(None), &never).unwrap());
+    let copy =
+        CopyRange { from: ino, from_offset: 0, to: Ino(21), to_offset: 0, length: 50, caller: caller() };
+    counting.assert_trips("copy_file_range", 1, 1, || meta.run(copy, &never).unwrap());
+}
+
+#[test]
+fn a_directory_that_moves_pays_for_its_new_ancestors() {
+    let (counting, meta) = setup();
+    let never = Interrupt::never();
+    let rename = Rename {
+        from: at(10, "sub"),
+        to: at(11, "sub"),
+        mode: RenameMode::Replace,
+        caller: Caller::client(),
+    };
+    let (moved, trips) = counting.during(|| meta.run(rename, &never));
+    moved.unwrap();
+    assert!(trips.reads <= 3 && trips.commits == 1, "{trips:?}: one level is one trip more");
+    let rmdir = Rmdir { at: at(1, "empty"), hint: None, skip_trash: false, caller: Caller::client() };
+    counting.assert_trips("rmdir without a hint", 2, 1, || meta.run(rmdir, &never).unwrap());
 }

@@ -210,7 +210,7 @@ impl Vfs {
             Ok(None) => {}
             // The end of the session will.
             Err(error) => {
-                tracing::warn!(%ino, %error, "a deleted file could not be let go after its last close")
+                tracing::warn!(%ino, %error, "a deleted file could not be let go after its last close");
             }
         }
     }

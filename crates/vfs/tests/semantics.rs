@@ -280,9 +280,9 @@ fn a_full_volume_takes_no_more() {
     let volume = Volume::with(|format| format.capacity = 1 << 20);
     let client = volume.mount();
     let (entry, opened) = client.create(ROOT, "f").unwrap();
-    client.write(opened.fh, 0, &[1; 512 << 10]).unwrap();
+    client.write(opened.fh, 0, &vec![1; 512 << 10]).unwrap();
     client.vfs.fsync(opened.fh).unwrap();
-    assert_eq!(client.write(opened.fh, 512 << 10, &[1; 768 << 10]), Err(FsError::NoSpace));
+    assert_eq!(client.write(opened.fh, 512 << 10, &vec![1; 768 << 10]), Err(FsError::NoSpace));
     client.close(opened.fh).unwrap();
     assert_eq!(client.length(entry.ino).unwrap(), 512 << 10);
     let size = client.vfs.statfs();

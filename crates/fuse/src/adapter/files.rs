@@ -23,6 +23,11 @@ use crate::{
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`, for 64-bit and 32-bit callers.
 const GET_FLAGS: [u32; 2] = [0x8008_6601, 0x8004_6601];
 const SET_FLAGS: [u32; 2] = [0x4008_6602, 0x4004_6602];
+/// `FS_IOC_FSGETXATTR`, which the kernel asks before it sets flags, and the bytes of its answer.
+const GET_FSX: u32 = 0x801C_581F;
+const FSX_BYTES: usize = 28;
+/// Flags in that answer and how volumes store them.
+const FSX_FLAGS: [(u32, u8); 2] = [(0x08, AttrFlags::IMMUTABLE), (0x10, AttrFlags::APPEND)];
 /// Flags of `chattr(1)` and how volumes store them.
 const FLAGS: [(u32, u8); 3] =
     [(0x01, AttrFlags::SKIP_TRASH), (0x10, AttrFlags::IMMUTABLE), (0x20, AttrFlags::APPEND)];
@@ -212,9 +217,14 @@ impl VolumeFs {
     ) -> FsResult<Option<Bytes>> {
         if GET_FLAGS.contains(&ioctl.cmd) {
             let (attr, _) = self.vfs.getattr(interrupt, ino)?;
-            let flags: u32 = FLAGS.iter().filter(|(_, bit)| attr.flags.has(*bit)).map(|(flag, _)| flag).sum();
-            let mut answer = u64::from(flags).to_ne_bytes().to_vec();
+            let mut answer = u64::from(told(attr.flags, &FLAGS)).to_ne_bytes().to_vec();
             answer.truncate(ioctl.out_size as usize);
+            return Ok(Some(answer.into()));
+        }
+        if ioctl.cmd == GET_FSX {
+            let (attr, _) = self.vfs.getattr(interrupt, ino)?;
+            let mut answer = told(attr.flags, &FSX_FLAGS).to_ne_bytes().to_vec();
+            answer.resize(FSX_BYTES, 0);
             return Ok(Some(answer.into()));
         }
         if !SET_FLAGS.contains(&ioctl.cmd) {
@@ -289,6 +299,11 @@ fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: b
         LockKind::Unlock => None,
     };
     vfs.flock(interrupt, ino, lock.owner, kind, wait)
+}
+
+/// Stored flags as a table tells them.
+fn told(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
+    table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
 }
 
 fn to_range(lock: &Lock) -> PlockRange {

@@ -1,6 +1,6 @@
 //! Volumes in memory, and the calls of a program on them.
 
-#![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses some of it")]
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test tool panics when the test fails")]
 
 use std::{
@@ -166,7 +166,7 @@ impl Client {
 
 /// Waits until `done`; fails after a generous time.
 pub fn eventually(what: &str, done: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while !done() {
         assert!(Instant::now() < until, "waited too long for: {what}");
         std::thread::yield_now();

@@ -11,7 +11,10 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use sluice_types::{Clock, FsError, FsResult, Ino};
 
-use crate::schema::{AclRule, Quota, QuotaKey, VolumeFormat};
+use crate::{
+    recall::Recall,
+    schema::{AclRule, Quota, QuotaKey, VolumeFormat},
+};
 
 /// This client's knowledge, shared by all operations.
 pub struct Env {
@@ -29,6 +32,8 @@ pub struct Env {
     quotas: RwLock<Arc<FxHashMap<QuotaKey, Quota>>>,
     /// The hour directory of the trash in use: its name and inode.
     trash_hour: Mutex<Option<(String, Ino)>>,
+    /// Records as last seen, if the engine can tell at the commit whether they are still so.
+    pub(crate) recall: Option<Recall>,
 }
 
 impl Env {
@@ -45,6 +50,7 @@ impl Env {
             acls: RwLock::default(),
             quotas: RwLock::default(),
             trash_hour: Mutex::default(),
+            recall: None,
         }
     }
 

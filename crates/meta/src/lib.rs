@@ -5,6 +5,7 @@
 //! database.
 
 pub mod batch;
+pub mod check;
 pub mod engine;
 mod env;
 mod heartbeat;
@@ -14,6 +15,7 @@ mod meta;
 pub mod op;
 pub mod ops;
 mod overlay;
+mod recall;
 pub mod schema;
 pub mod tree;
 mod view;

@@ -16,6 +16,7 @@ use crate::{
     env::Env,
     ids::IdPool,
     op::Op,
+    recall::Recall,
     schema::{Counter, DirStat, FormatError, Key, Row, Session, SessionInfo, VolumeFormat},
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -32,6 +33,9 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How long a dead engine is waited for before an operation fails with `EIO`.
     pub patience: Duration,
+    /// Whether changes may start from what this client saw last, and so save a trip. Only engines that compare at
+    /// the commit make use of it.
+    pub recall: bool,
     /// Where the time is read.
     pub clock: Arc<dyn Clock>,
 }
@@ -43,6 +47,7 @@ impl Default for Options {
             info: SessionInfo::default(),
             heartbeat: Duration::from_secs(12),
             patience: PATIENCE,
+            recall: true,
             clock: Arc::new(SystemClock),
         }
     }
@@ -144,7 +149,9 @@ impl Meta {
             engine.prepare()?;
             register(engine.as_ref(), &options)?
         };
-        let env = Arc::new(Env::new(sid, options.clock.clone(), format));
+        let mut env = Env::new(sid, options.clock.clone(), format);
+        env.recall = (options.recall && engine.limits().compares).then(Recall::new);
+        let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         let waiters = Waiters::new(engine.clone());
         let meta = Self {
@@ -186,6 +193,9 @@ impl Meta {
                 Err(Stop::More(reads)) => reads,
             };
             let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+            if let Some(recall) = &self.env.recall {
+                recall.learn(&reads, &found);
+            }
             batch.learn(reads, found);
             let doubts = batch.doubts();
             if !doubts.is_empty() {

@@ -17,8 +17,9 @@ use super::{
     ticket::{AnyTicket, Ran},
 };
 use crate::{
-    engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Write},
+    engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
     op::Lane,
+    recall::Recall,
     schema::{Counter, Key, Row},
     view::{Batch, View},
 };
@@ -50,13 +51,30 @@ impl From<EngineError> for Failed {
 const MAX_TRIPS: usize = 64;
 
 impl Batcher {
+    /// Brings a batch through, if it can from what was seen last, else from what the engine says.
     pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+        if let Some(recall) = &self.env.recall {
+            match self.attempt_on(lane, group, Some(recall)) {
+                Err(Failed::Again { .. }) => {}
+                ended => return ended,
+            }
+        }
+        self.attempt_on(lane, group, None)
+    }
+
+    /// One attempt. With `recall` the first trip is saved if everything asked for was seen before.
+    fn attempt_on(&self, lane: u16, group: &[Arc<AnyTicket>], recall: Option<&Recall>) -> Result<(), Failed> {
         let mut txn = self.engine.begin(lane)?;
         let mut batch = Batch::new(&self.env);
         let mut touched = Touched(vec![Vec::new(); group.len()]);
         let mut open: Vec<usize> = (0..group.len()).collect();
+        let mut recalled = false;
         for trip in 0.. {
-            let reads = decide(group, &mut batch, &mut open, &mut touched);
+            let round = decide(group, &mut batch, &mut open, &mut touched);
+            if recalled && round.failed {
+                // Only what the engine says may be a reason to fail.
+                return Err(Failed::Again { culprits: FxHashSet::default() });
+            }
             if open.is_empty() {
                 break;
             }
@@ -66,23 +84,20 @@ impl Batcher {
                 open.drain(..).for_each(|at| group[at].fail(error.clone()));
                 break;
             }
-            let found = txn.read(&reads).map_err(|error| touched.blame(error))?;
-            batch.learn(reads, found);
-            let doubts = batch.doubts();
-            if !doubts.is_empty() {
-                let found = txn.read(&doubts).map_err(|error| touched.blame(error))?;
-                let changed = batch.dispel(&found);
-                if !changed.is_empty() {
-                    return Err(touched.blame(EngineError::Conflict(changed)));
-                }
+            let seen = if trip == 0 { recall.and_then(|recall| recall.answer(&round.reads)) } else { None };
+            if let Some(seen) = seen {
+                recalled = true;
+                batch.learn(round.reads, seen);
+                continue;
             }
-            if !batch.torn.is_empty() {
-                return Err(touched.blame(EngineError::Conflict(batch.torn)));
-            }
+            self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
         }
         let from = self.step(lane).load(Ordering::Relaxed);
         let step = Step { writer: self.writer, lane, from, to: from + 1 };
-        let Some(commit) = batch.into_commit(step) else { return Ok(()) };
+        let Some(commit) = batch.into_commit(step) else {
+            // Without a commit nothing would check what was recalled.
+            return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
+        };
         match txn.commit(&commit) {
             Ok(()) => self.committed(&commit, step),
             Err(EngineError::Indeterminate { reason, .. }) => {
@@ -93,14 +108,43 @@ impl Batcher {
                 self.resynchronise(step)?;
                 return Err(Failed::Again { culprits: FxHashSet::default() });
             }
-            Err(error) => return Err(touched.blame(error)),
+            Err(error) => {
+                if let (Some(recall), EngineError::Conflict(keys)) = (&self.env.recall, &error) {
+                    recall.forget(keys);
+                }
+                return Err(touched.blame(error));
+            }
         }
         Ok(())
+    }
+
+    /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
+    fn fetch(&self, txn: &mut dyn Txn, batch: &mut Batch<'_>, reads: Vec<Read>) -> Result<(), EngineError> {
+        let found = txn.read(&reads)?;
+        if let Some(recall) = &self.env.recall {
+            recall.learn(&reads, &found);
+        }
+        batch.learn(reads, found);
+        let doubts = batch.doubts();
+        if !doubts.is_empty() {
+            let changed = batch.dispel(&txn.read(&doubts)?);
+            if !changed.is_empty() {
+                return Err(EngineError::Conflict(changed));
+            }
+        }
+        if batch.torn.is_empty() {
+            Ok(())
+        } else {
+            Err(EngineError::Conflict(std::mem::take(&mut batch.torn)))
+        }
     }
 
     /// Takes note of a commit.
     fn committed(&self, commit: &Commit, step: Step) {
         self.reached(step.lane, step.to);
+        if let Some(recall) = &self.env.recall {
+            recall.committed(&commit.writes);
+        }
         for write in &commit.writes {
             match write {
                 Write::Count(Counter::UsedSpace, by) => self.env.add_used(*by, 0),
@@ -197,13 +241,22 @@ impl Batcher {
     }
 }
 
-/// Lets every open operation run on what is known. Returns what they ask for.
+/// How a round of decisions ended.
+struct Round {
+    /// What those that have not decided ask for.
+    reads: Vec<Read>,
+    /// Whether an operation failed.
+    failed: bool,
+}
+
+/// Lets every open operation run on what is known.
 fn decide(
     group: &[Arc<AnyTicket>],
     batch: &mut Batch<'_>,
     open: &mut Vec<usize>,
     touched: &mut Touched,
-) -> Vec<Read> {
+) -> Round {
+    let mut failed = false;
     let mut wanted: FxHashSet<Read> = FxHashSet::default();
     let mut waiting: FxHashSet<Lane> = FxHashSet::default();
     open.retain(|&at| {
@@ -223,12 +276,15 @@ fn decide(
                 batch.accept(outcome);
                 return false;
             }
-            Ran::Failed => return false,
+            Ran::Failed => {
+                failed = true;
+                return false;
+            }
         }
         waiting.extend(ticket.lanes.iter().copied());
         true
     });
-    wanted.into_iter().collect()
+    Round { reads: wanted.into_iter().collect(), failed }
 }
 
 /// Which records each operation of a batch depends on.

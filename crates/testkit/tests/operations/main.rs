@@ -18,7 +18,7 @@ fn volume(engine: Arc<dyn Engine>) -> Arc<Meta> {
         ..VolumeFormat::default()
     };
     Meta::format(engine.as_ref(), &format, Time { sec: 1_700_000_000, nsec: 0 }).expect("format");
-    Meta::open(engine, Options::default()).expect("open")
+    Meta::open(engine, Options { recall: false, ..Options::default() }).expect("open")
 }
 
 fn at(dir: u64, name: &str) -> At {

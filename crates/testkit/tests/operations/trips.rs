@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_meta::{
-    Interrupt, Meta,
+    Interrupt, Meta, Options,
     engine::Scan,
     mem::MemEngine,
     ops::{
@@ -25,7 +25,7 @@ use sluice_meta::{
     schema::{FlockKind, LockOwner, PlockRange},
 };
 use sluice_testkit::wrap::Counting;
-use sluice_types::{Caller, FileType, Ino, Name, Slice, Time};
+use sluice_types::{Caller, FileType, FsError, Ino, Name, Slice, Time};
 
 use crate::{at, create, volume};
 
@@ -149,4 +149,28 @@ fn a_directory_that_moves_pays_for_its_new_ancestors() {
     assert!(trips.reads <= 3 && trips.commits == 1, "{trips:?}: one level is one trip more");
     let rmdir = Rmdir { at: at(1, "empty"), hint: None, skip_trash: false, caller: Caller::client() };
     counting.assert_trips("rmdir without a hint", 2, 1, || meta.run(rmdir, &never).unwrap());
+}
+
+#[test]
+fn changes_of_what_was_just_seen_take_one_trip() {
+    let counting = Counting::new(Arc::new(MemEngine::new()));
+    let never = Interrupt::never();
+    drop(volume(Arc::new(counting.clone())));
+    let meta = Meta::open(Arc::new(counting.clone()), Options::default()).unwrap();
+    meta.run(create(1, "d", 10, FileType::Dir), &never).unwrap();
+    counting.assert_trips("create", 0, 1, || meta.run(create(10, "f", 20, FileType::File), &never).unwrap());
+    let slices = vec![Slice::whole(0, 5, 100)];
+    let write = Write { ino: Ino(20), index: 0, slices, mtime: Time { sec: 1_700_000_001, nsec: 0 } };
+    counting.assert_trips("write-commit", 0, 1, || meta.run(write, &never).unwrap());
+    let unlink = Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() };
+    counting.assert_trips("unlink", 0, 1, || meta.run(unlink, &never).unwrap());
+    // Another client changes what this one remembers: the commit notices, and the change is made on what is.
+    let other = Meta::open(Arc::new(counting.clone()), Options { recall: false, ..Options::default() }).unwrap();
+    other.run(create(10, "g", 30, FileType::File), &never).unwrap();
+    let taken = meta.run(create(10, "g", 21, FileType::File), &never);
+    assert_eq!(taken.unwrap_err(), FsError::Exists);
+    let changes = Changes { mode: Some(0o500), ..Changes::default() };
+    other.run(SetAttr { ino: Ino(10), changes, caller: Caller::client() }, &never).unwrap();
+    let made = meta.run(create(10, "h", 22, FileType::File), &never).unwrap();
+    assert_eq!(made.dir.mode, 0o500);
 }

@@ -32,8 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let data = DataStore::open(&DataConfig::default(), store, Arc::clone(&index) as _, None)?;
     let vfs = Vfs::new(index, data, VfsConfig { xattr: true, ..VfsConfig::default() });
     let fs = VolumeFs::new(Arc::clone(&vfs));
+    let adapter = Arc::clone(&fs);
     let config = Config { features: fs.features(), read_ahead_kb: Some(1024), ..Config::default() };
     let session = Session::mount(fs, &mountpoint, &options, config)?;
+    adapter.notify(session.handle().notifier());
     session.run()?;
     Ok(vfs.close(None)?)
 }

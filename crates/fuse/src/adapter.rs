@@ -25,6 +25,7 @@ use crate::{
     errno::{Errno, Result},
     filesystem::{FileSystem, ROOT, Request},
     init::Features,
+    notify::Notifier,
     reply::{AttrReply, DirBuffer, DirPlusBuffer, Entry, Opened, ReadBuffer, Statfs},
 };
 
@@ -47,6 +48,17 @@ impl VolumeFs {
     /// A volume to be mounted. Whoever mounts it closes the [`Vfs`] after the mount is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
         Arc::new(Self { vfs })
+    }
+
+    /// Has the kernel told of names that go without it: to be called once the volume is mounted.
+    pub fn notify(&self, notifier: Notifier) {
+        let root = self.vfs.root();
+        self.vfs.on_removed(move |dir, name| {
+            let dir = if dir == root { ROOT } else { dir.0 };
+            if let Err(why) = notifier.inval_entry(dir, OsStr::from_bytes(name)) {
+                tracing::debug!("the kernel could not be told of a removed name: {why}");
+            }
+        });
     }
 
     /// What to ask the kernel for.

@@ -300,3 +300,53 @@ fn a_subdirectory_can_be_the_root() {
     let names = client.list(dir, 10, false);
     assert!(names.iter().any(|(name, ..)| name == b"f") && !names.iter().any(|(name, ..)| name == b".trash"));
 }
+
+#[test]
+fn a_growing_file_never_looks_shorter_whoever_looks_and_changes_it() {
+    const ROUNDS: u64 = 400;
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    let (ino, fh) = (entry.ino, opened.fh);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = || done.load(std::sync::atomic::Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                client.write(fh, round * 10, b"0123456789").unwrap();
+                if round % 3 == 0 {
+                    client.vfs.flush(fh, 0).unwrap();
+                }
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        scope.spawn(|| {
+            let mut bits = 0;
+            while !is_done() {
+                bits = (bits + 1) & 0o777;
+                let changes = Changes { mode: Some(bits), ..Changes::default() };
+                client.vfs.setattr(&client.caller, &client.never, ino, changes).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            let mut length = 0;
+            while !is_done() {
+                let now = client.length(ino).unwrap();
+                assert!(now >= length, "{now} after {length}");
+                length = now;
+            }
+        });
+        let mut length = 0;
+        while !is_done() {
+            let data = client.read(fh, 0, 1 << 16).unwrap();
+            assert!(data.len() >= length, "{} after {length}", data.len());
+            assert!(
+                data.chunks(10).all(|piece| piece == &b"0123456789"[..piece.len()]),
+                "zeros in the middle"
+            );
+            length = data.len();
+        }
+    });
+    client.close(fh).unwrap();
+    assert_eq!(client.get(ino).len() as u64, ROUNDS * 10);
+}

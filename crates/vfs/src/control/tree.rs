@@ -35,6 +35,7 @@ impl Vfs {
                     .meta
                     .remove_tree(&at, skip_trash, caller, interrupt, &|count| progress.add(count, 0));
                 self.after_trees(at.dir);
+                self.tell_removed(at.dir, &at.name);
                 removed.map(|()| Answer::Done)
             }
             Request::Info { ino, recursive, raw, text } => {

@@ -116,9 +116,19 @@ mod tests {
 
     #[test]
     fn lines_of_fstab_become_flags_and_options() {
-        let line = ["/sbin/mount.sluice", "redis://h/1", "/mnt", "-n", "-o", "rw,_netdev,cache-size=1G,read-only"];
-        let expected =
-            ["sluice", "mount", "-d", "redis://h/1", "/mnt", "--cache-size=1G", "--read-only", "-o", "rw,_netdev"];
+        let line =
+            ["/sbin/mount.sluice", "redis://h/1", "/mnt", "-n", "-o", "rw,_netdev,cache-size=1G,read-only"];
+        let expected = [
+            "sluice",
+            "mount",
+            "-d",
+            "redis://h/1",
+            "/mnt",
+            "--cache-size=1G",
+            "--read-only",
+            "-o",
+            "rw,_netdev",
+        ];
         assert_eq!(as_mount_helper(all(&line)), all(&expected));
         let plain = all(&["sluice", "mount", "-o", "ro"]);
         assert_eq!(as_mount_helper(plain.clone()), plain);

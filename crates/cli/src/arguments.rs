@@ -83,7 +83,9 @@ pub(crate) fn without_password(text: &str) -> String {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
-        Some(((user, password), host)) if !password.is_empty() => format!("{scheme}{user}:{MASK}@{host}{tail}"),
+        Some(((user, password), host)) if !password.is_empty() => {
+            format!("{scheme}{user}:{MASK}@{host}{tail}")
+        }
         _ => text.to_owned(),
     }
 }
@@ -133,9 +135,16 @@ mod tests {
 
     #[test]
     fn passwords_are_masked_and_nothing_else() {
-        let line =
-            all(&["sluice", "mount", "redis://:p%40ss@host:6379/1?a=b", "/mnt/a@b:c", "--secret-key", "hush"]);
-        let masked = all(&["sluice", "mount", "redis://:****@host:6379/1?a=b", "/mnt/a@b:c", "--secret-key", "****"]);
+        let line = all(&[
+            "sluice",
+            "mount",
+            "redis://:p%40ss@host:6379/1?a=b",
+            "/mnt/a@b:c",
+            "--secret-key",
+            "hush",
+        ]);
+        let masked =
+            all(&["sluice", "mount", "redis://:****@host:6379/1?a=b", "/mnt/a@b:c", "--secret-key", "****"]);
         assert_eq!(mask(&line), masked);
         assert_eq!(mask(&masked), masked);
         assert_eq!(without_password("user:x@host/1"), "user:****@host/1");

@@ -94,11 +94,15 @@ impl Control {
     /// it is.
     pub(crate) fn ask(&self, message: Message, mut progress: impl FnMut(u64, u64)) -> Result<Vec<u8>> {
         let request = message.finish();
-        self.file.write_all_at(&request, 0).with_context(|| format!("cannot write to {}", self.path.display()))?;
+        self.file
+            .write_all_at(&request, 0)
+            .with_context(|| format!("cannot write to {}", self.path.display()))?;
         let mut answer = Answer { file: &self.file, at: request.len() as u64 };
         loop {
             match answer.byte()? {
-                PROGRESS => progress(u64::from_be_bytes(answer.bytes()?), u64::from_be_bytes(answer.bytes()?)),
+                PROGRESS => {
+                    progress(u64::from_be_bytes(answer.bytes()?), u64::from_be_bytes(answer.bytes()?))
+                }
                 DATA => {
                     let length = u32::from_be_bytes(answer.bytes()?);
                     anyhow::ensure!(length < LARGEST, "{} answers nonsense", self.path.display());

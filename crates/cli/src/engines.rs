@@ -16,7 +16,9 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
         "sqlite3" => Arc::new(SqliteEngine::open(&absolute(&url)?)?),
         "redis" | "rediss" | "unix" => Arc::new(RedisEngine::open(&with_password(&url)?)?),
         "mem" => Arc::new(MemEngine::new()),
-        other => bail!("no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET and mem://"),
+        other => bail!(
+            "no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET and mem://"
+        ),
     };
     Ok(engine)
 }
@@ -46,8 +48,12 @@ fn with_password(url: &str) -> Result<String> {
 
 fn password_from_environment() -> Result<Option<String>> {
     if let Ok(file) = env::var("META_PASSWORD_FILE") {
-        let password = fs::read_to_string(&file).with_context(|| format!("META_PASSWORD_FILE names {file}"))?;
+        let password =
+            fs::read_to_string(&file).with_context(|| format!("META_PASSWORD_FILE names {file}"))?;
         return Ok(Some(password.trim_end_matches('\n').to_owned()));
     }
-    Ok(env::var("META_PASSWORD").or_else(|_| env::var("REDIS_PASSWORD")).ok().filter(|password| !password.is_empty()))
+    Ok(env::var("META_PASSWORD")
+        .or_else(|_| env::var("REDIS_PASSWORD"))
+        .ok()
+        .filter(|password| !password.is_empty()))
 }

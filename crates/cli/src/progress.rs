@@ -30,7 +30,8 @@ impl Progress {
                 Some(_) => "{msg}: {wide_bar} {pos}/{len} {per_sec} {eta}",
                 None => "{msg}: {spinner} {pos} {per_sec} {elapsed}",
             };
-            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style =
+                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new).with_style(style);
             bar.set_message(what);
             bar
@@ -49,7 +50,9 @@ impl Progress {
         let elapsed = self.start.elapsed().as_secs();
         let due = self.next_line.load(Ordering::Relaxed);
         let next = elapsed + LINE_EVERY.as_secs();
-        if elapsed >= due && self.next_line.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if elapsed >= due
+            && self.next_line.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
             match self.total {
                 Some(total) => eprintln!("{}: {done} of {total}", self.what),
                 None => eprintln!("{}: {done}", self.what),

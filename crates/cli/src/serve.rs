@@ -112,7 +112,9 @@ fn open_vfs(serving: &Serving<'_>, config: VfsConfig) -> Result<Arc<Vfs>> {
 fn check_store(store: &dyn ObjectStore, uuid: &str, thoroughly: bool) -> Result<()> {
     volume::runtime()?.block_on(async {
         if thoroughly {
-            sluice_object::probe(store).await.with_context(|| format!("{} does not work", store.describe()))?;
+            sluice_object::probe(store)
+                .await
+                .with_context(|| format!("{} does not work", store.describe()))?;
         }
         // Older volumes have none, and some stores refuse; neither is a reason to stop.
         if let Ok(Ok(found)) =

@@ -1,5 +1,7 @@
 //! Tables for people.
 
+use std::fmt::Write as _;
+
 /// Prints rows under a head, numbers to the right; columns in `left` stand to the left.
 pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {
     print!("{}", render(rows, left));
@@ -7,7 +9,8 @@ pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {
 
 fn render(rows: &[Vec<String>], left: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let bar = widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("+");
     let bar = format!("+{bar}+\n");
@@ -16,11 +19,12 @@ fn render(rows: &[Vec<String>], left: &[usize]) -> String {
         for (column, width) in widths.iter().enumerate() {
             let cell = row.get(column).map_or("", String::as_str);
             let pad = " ".repeat(width - cell.chars().count());
-            if left.contains(&column) {
-                out += &format!("| {cell}{pad} ");
+            // Writing to a string cannot fail.
+            let _ = if left.contains(&column) {
+                write!(out, "| {cell}{pad} ")
             } else {
-                out += &format!("| {pad}{cell} ");
-            }
+                write!(out, "| {pad}{cell} ")
+            };
         }
         out += "|\n";
         if line == 0 {

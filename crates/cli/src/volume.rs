@@ -3,7 +3,11 @@
 use std::{env, fs, process, sync::Arc};
 
 use anyhow::{Context, Result};
-use sluice_meta::{Meta, Options, engine::Engine, schema::{SessionInfo, VolumeFormat}};
+use sluice_meta::{
+    Meta, Options,
+    engine::Engine,
+    schema::{SessionInfo, VolumeFormat},
+};
 use sluice_object::{Encryption, Limits, ObjectStore, Secret, StoreConfig};
 use sluice_types::Rng;
 use tokio::runtime::Runtime;
@@ -15,8 +19,12 @@ pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+sluice");
 
 /// The settings of the volume in `engine`.
 pub(crate) fn format_of(engine: &dyn Engine) -> Result<VolumeFormat> {
-    Meta::load_format(engine)?
-        .with_context(|| format!("there is no volume in this {} database; make one with `sluice format META-URL NAME`", engine.name()))
+    Meta::load_format(engine)?.with_context(|| {
+        format!(
+            "there is no volume in this {} database; make one with `sluice format META-URL NAME`",
+            engine.name()
+        )
+    })
 }
 
 /// Opens a volume for a tool, which appears as `purpose` among the sessions.

@@ -147,9 +147,14 @@ impl Config {
     fn set_secrets(&self, new: &mut VolumeFormat) -> Result<()> {
         let uuid = new.uuid.clone();
         let seal = |secret: &str| -> Result<String> {
-            if secret.is_empty() { Ok(String::new()) } else { Ok(sluice_object::crypto::seal_secret(&uuid, secret)?) }
+            if secret.is_empty() {
+                Ok(String::new())
+            } else {
+                Ok(sluice_object::crypto::seal_secret(&uuid, secret)?)
+            }
         };
-        let none = [&new.secret_key, &new.session_token, &new.encrypt_key].iter().all(|secret| secret.is_empty());
+        let none =
+            [&new.secret_key, &new.session_token, &new.encrypt_key].iter().all(|secret| secret.is_empty());
         let given = self.secret_key.is_some() || self.session_token.is_some();
         if !new.key_encrypted && (self.encrypt_secret || none && given) {
             for secret in [&mut new.secret_key, &mut new.session_token, &mut new.encrypt_key] {
@@ -188,7 +193,12 @@ impl Config {
         if !new.max_client_version.is_empty() && !new.min_client_version.is_empty() {
             let (oldest, newest): (ClientVersion, ClientVersion) =
                 (new.min_client_version.parse()?, new.max_client_version.parse()?);
-            ensure!(oldest <= newest, "no client is both {} or newer and {} or older", new.min_client_version, new.max_client_version);
+            ensure!(
+                oldest <= newest,
+                "no client is both {} or newer and {} or older",
+                new.min_client_version,
+                new.max_client_version
+            );
         }
         Ok(())
     }
@@ -217,7 +227,10 @@ impl Config {
             ));
         }
         if new.min_client_version != old.min_client_version {
-            questions.push(format!("clients older than {} will not be able to use the volume", new.min_client_version));
+            questions.push(format!(
+                "clients older than {} will not be able to use the volume",
+                new.min_client_version
+            ));
         }
         if new.enable_acl && !old.enable_acl {
             questions.push("ACLs cannot be switched off again".into());
@@ -240,7 +253,9 @@ impl Config {
         let (space, inodes) = meta.env().used();
         let full = |limit: u64, before: u64, used: i64| limit > 0 && limit != before && used > limit as i64;
         if !self.force && (full(new.capacity, old.capacity, space) || full(new.inodes, old.inodes, inodes)) {
-            bail!("the volume already holds {space} bytes in {inodes} inodes; --force sets a lower limit all the same");
+            bail!(
+                "the volume already holds {space} bytes in {inodes} inodes; --force sets a lower limit all the same"
+            );
         }
         let never = Interrupt::never();
         if new.dir_stats && !old.dir_stats {
@@ -253,7 +268,8 @@ impl Config {
             })?;
         }
         let change = ChangeSetting { old: old.clone(), new: new.clone() };
-        meta.run(change, &never).context("somebody else has just changed the settings; look at them and try again")
+        meta.run(change, &never)
+            .context("somebody else has just changed the settings; look at them and try again")
     }
 }
 

@@ -4,7 +4,10 @@ use std::{env, fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use sluice_meta::{Meta, schema::{Tier, VolumeFormat}};
+use sluice_meta::{
+    Meta,
+    schema::{Tier, VolumeFormat},
+};
 use sluice_types::{Clock, SystemClock};
 
 use crate::{engines, sizes, volume};
@@ -119,7 +122,8 @@ impl Format {
             format.shards = self.shards;
             format.hash_prefix = self.hash_prefix;
             if let Some(path) = &self.encrypt_rsa_key {
-                let pem = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+                let pem =
+                    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
                 format.encrypt_key = pem;
             }
         }
@@ -131,15 +135,20 @@ impl Format {
     fn seal(&self, format: &mut VolumeFormat) -> Result<()> {
         let uuid = format.uuid.clone();
         let seal = |secret: &str| -> Result<String> {
-            if secret.is_empty() { Ok(String::new()) } else { Ok(sluice_object::crypto::seal_secret(&uuid, secret)?) }
+            if secret.is_empty() {
+                Ok(String::new())
+            } else {
+                Ok(sluice_object::crypto::seal_secret(&uuid, secret)?)
+            }
         };
         format.secret_key = seal(&self.secret_key)?;
         format.session_token = seal(&self.session_token)?;
         if format.encrypt_key.starts_with("-----") {
             format.encrypt_key = seal(&format.encrypt_key)?;
         }
-        format.key_encrypted =
-            !(format.secret_key.is_empty() && format.session_token.is_empty() && format.encrypt_key.is_empty());
+        format.key_encrypted = !(format.secret_key.is_empty()
+            && format.session_token.is_empty()
+            && format.encrypt_key.is_empty());
         Ok(())
     }
 
@@ -160,7 +169,9 @@ impl Format {
     fn probe(&self, format: &VolumeFormat, new: bool) -> Result<()> {
         let store = volume::open_store(format)?;
         volume::runtime()?.block_on(async {
-            sluice_object::probe(store.as_ref()).await.with_context(|| format!("{} does not work", store.describe()))?;
+            sluice_object::probe(store.as_ref())
+                .await
+                .with_context(|| format!("{} does not work", store.describe()))?;
             if new && !self.force {
                 sluice_object::ensure_empty(store.as_ref()).await?;
             }
@@ -177,7 +188,9 @@ fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let edges = !name.starts_with('-') && !name.ends_with('-');
     if !(3..=63).contains(&name.len()) || !name.chars().all(allowed) || !edges {
-        bail!("{name} is no name for a volume: 3 to 63 lower-case letters, digits and dashes, no dash first or last");
+        bail!(
+            "{name} is no name for a volume: 3 to 63 lower-case letters, digits and dashes, no dash first or last"
+        );
     }
     Ok(())
 }

@@ -132,13 +132,13 @@ impl Info {
             let path = std::path::absolute(path)?;
             (control::inode(&path)?, path)
         };
-        let message = Message::new(control::INFO)
-            .ino(ino)
-            .put(&[self.recursive, self.raw, self.strict].map(u8::from));
+        let message =
+            Message::new(control::INFO).ino(ino).put(&[self.recursive, self.raw, self.strict].map(u8::from));
         let progress = Progress::new("count entries", None);
         let answer = Control::open(&place)?.ask(message, progress.piece());
         progress.finish();
-        let answer: Answer = serde_json::from_slice(&answer?).context("the mount's answer is not understood")?;
+        let answer: Answer =
+            serde_json::from_slice(&answer?).context("the mount's answer is not understood")?;
         if answer.failed {
             bail!("{}", answer.reason);
         }
@@ -165,11 +165,17 @@ fn print(path: &Path, answer: &Answer) {
     section("flocks", &["Sid", "Owner", "Type"], answer.flocks.as_deref(), &[], |lock| {
         vec![lock.sid.to_string(), lock.owner.to_string(), lock.kind.clone()]
     });
-    section("plocks", &["Sid", "Owner", "Type", "Pid", "Start", "End"], answer.plocks.as_deref(), &[], |lock| {
-        let kind = if lock.kind == 0 { "R" } else { "W" };
-        let numbers = [u64::from(lock.pid), lock.start, lock.end].map(|number| number.to_string());
-        [vec![lock.sid.to_string(), lock.owner.to_string(), kind.into()], numbers.to_vec()].concat()
-    });
+    section(
+        "plocks",
+        &["Sid", "Owner", "Type", "Pid", "Start", "End"],
+        answer.plocks.as_deref(),
+        &[],
+        |lock| {
+            let kind = if lock.kind == 0 { "R" } else { "W" };
+            let numbers = [u64::from(lock.pid), lock.start, lock.end].map(|number| number.to_string());
+            [vec![lock.sid.to_string(), lock.owner.to_string(), kind.into()], numbers.to_vec()].concat()
+        },
+    );
 }
 
 fn print_data(answer: &Answer) {

@@ -7,11 +7,7 @@ use std::{process::ExitCode, thread, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use sluice_meta::{
-    Interrupt, Meta,
-    op::At,
-    ops::write::Write,
-};
+use sluice_meta::{Interrupt, Meta, op::At, ops::write::Write};
 use sluice_types::{CHUNK_SIZE, Clock, FileType, FsResult, Ino, Name, Rng, Slice, SystemClock};
 
 use crate::{
@@ -56,7 +52,8 @@ impl Mdtest {
     fn measure(&self, meta: &Meta) -> Result<ExitCode> {
         let start = Instant::now();
         let top = directory(meta, &self.path).with_context(|| format!("cannot make {}", self.path))?;
-        let top = make_dir(meta, top, "test-dir.0-0").context("the test has been run in this directory before")?;
+        let top =
+            make_dir(meta, top, "test-dir.0-0").context("the test has been run in this directory before")?;
         let root = make_dir(meta, top, "mdtest_tree.0")?;
         let mut dirs = vec![root];
         let mut level = vec![root];

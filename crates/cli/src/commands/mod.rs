@@ -1,8 +1,10 @@
 //! The commands, one file each.
 
+mod bench;
 mod clone;
 mod config;
 mod format;
+mod fsck;
 mod info;
 mod mdtest;
 mod mount;
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Summary(summary::Summary),
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
+    Fsck(fsck::Fsck),
+    Bench(bench::Bench),
     Mdtest(mdtest::Mdtest),
     Version(version::Version),
 }
@@ -46,6 +50,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Summary(command) => command.run(),
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
+        Command::Fsck(command) => command.run(),
+        Command::Bench(command) => command.run(),
         Command::Mdtest(command) => command.run(),
         Command::Version(command) => command.run(),
     }

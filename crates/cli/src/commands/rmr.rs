@@ -35,7 +35,8 @@ impl Rmr {
         let progress = Progress::new("remove entries", None);
         let mut code = ExitCode::SUCCESS;
         for path in &self.paths {
-            let removed = self.remove(path, &progress).with_context(|| format!("cannot remove {}", path.display()));
+            let removed =
+                self.remove(path, &progress).with_context(|| format!("cannot remove {}", path.display()));
             if let Err(error) = removed {
                 eprintln!("sluice: {error:#}");
                 code = ExitCode::FAILURE;

@@ -38,7 +38,8 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let engine = engines::open(&self.meta_url)?;
-        let meta = Meta::open(engine.clone(), sluice_meta::Options { read_only: true, ..Default::default() })?;
+        let meta =
+            Meta::open(engine.clone(), sluice_meta::Options { read_only: true, ..Default::default() })?;
         let shown = match self.session {
             Some(sid) => session_details(engine.as_ref(), &meta, sid)?,
             None => self.sections(&meta)?,
@@ -93,7 +94,8 @@ fn describe(sid: u64, session: &Session) -> Map<String, Value> {
     let mut shown = Map::new();
     shown.insert("Sid".into(), sid.into());
     shown.insert("Expire".into(), super::rfc3339(Time { sec: session.expire, nsec: 0 }).into());
-    if let Some(Value::Object(info)) = session.info.as_ref().and_then(|info| serde_json::to_value(info).ok()) {
+    if let Some(Value::Object(info)) = session.info.as_ref().and_then(|info| serde_json::to_value(info).ok())
+    {
         shown.extend(info);
     }
     shown
@@ -101,7 +103,8 @@ fn describe(sid: u64, session: &Session) -> Map<String, Value> {
 
 fn session_details(engine: &dyn Engine, meta: &Meta, sid: u64) -> Result<Value> {
     let found = sessions(meta)?.into_iter().find(|(known, _)| *known == sid);
-    let (_, session) = found.with_context(|| format!("there is no session {sid}; `sluice status` lists them"))?;
+    let (_, session) =
+        found.with_context(|| format!("there is no session {sid}; `sluice status` lists them"))?;
     let mut shown = describe(sid, &session);
     let reads = [Read::All(List::Sustained(sid), Hold::None), Read::All(List::LocksOf(sid), Hold::None)];
     let (mut sustained, mut flocks, mut plocks) = (Vec::new(), Vec::new(), Vec::new());

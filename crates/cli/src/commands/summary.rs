@@ -66,7 +66,8 @@ impl Summary {
         let answer = Control::open(&path)?.ask(message, progress.piece());
         progress.finish();
         let answer = answer.with_context(|| format!("cannot sum {} up", path.display()))?;
-        let answer: Answer = serde_json::from_slice(&answer).context("the mount's answer is not understood")?;
+        let answer: Answer =
+            serde_json::from_slice(&answer).context("the mount's answer is not understood")?;
         if answer.errno != 0 {
             return Err(std::io::Error::from_raw_os_error(answer.errno).into());
         }
@@ -93,7 +94,11 @@ impl Summary {
 /// A line of comma-separated values.
 fn csv(row: &[String]) -> String {
     let cell = |cell: &String| {
-        if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
+        if cell.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell.clone()
+        }
     };
     row.iter().map(cell).collect::<Vec<_>>().join(",")
 }

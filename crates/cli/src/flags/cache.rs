@@ -145,7 +145,8 @@ impl CacheFlags {
                 dirs.push(absolute);
                 continue;
             }
-            let found = glob::glob(&absolute.to_string_lossy()).with_context(|| format!("--cache-dir {part}"))?;
+            let found =
+                glob::glob(&absolute.to_string_lossy()).with_context(|| format!("--cache-dir {part}"))?;
             dirs.extend(found.filter_map(Result::ok).filter(|path| path.is_dir()));
         }
         anyhow::ensure!(!dirs.is_empty(), "--cache-dir {text} names no directory");

@@ -3,7 +3,7 @@
 use sluice_types::Ino;
 
 /// Usage of the *direct* children of a directory. Advisory: it may drift, and `fsck` says so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DirStat {
     /// Sum of the lengths of regular files, bytes.
     pub length: i64,

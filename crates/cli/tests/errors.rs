@@ -1,0 +1,193 @@
+//! Bad input: a clear error that says what to do, and nothing changed.
+
+mod support;
+
+use std::fs;
+
+use support::{Volume, fails, ok, sluice};
+
+fn says(said: &str, words: &[&str]) {
+    for word in words {
+        assert!(said.contains(word), "`{word}` is not in: {said}");
+    }
+}
+
+#[test]
+fn urls_that_name_no_engine() {
+    says(&fails(&["status", "oracle://x/y"]), &["oracle://", "sqlite3://"]);
+    says(&fails(&["status", "sqlite3://"]), &["path"]);
+    says(&fails(&["format", "mysql://h/db", "vol"]), &["mysql://"]);
+}
+
+#[test]
+fn an_engine_that_is_not_there() {
+    // Nobody listens on port 1.
+    let said = fails(&["status", "redis://:geheim@127.0.0.1:1/1"]);
+    says(&said, &["127.0.0.1:1"]);
+    assert!(!said.contains("geheim"), "a password shows: {said}");
+    let volume = Volume::folder();
+    says(&fails(&["status", &volume.meta]), &["meta.db"]);
+    assert!(!volume.path("meta.db").exists(), "looking made a database");
+}
+
+#[test]
+fn a_database_without_a_volume() {
+    let volume = Volume::new(&[]);
+    let empty = volume.path("empty.db");
+    fs::copy(volume.path("meta.db"), &empty).expect("copied");
+    let url = format!("sqlite3://{}", empty.display());
+    forge(&empty, "DELETE FROM jfs_setting");
+    for command in ["status", "config", "fsck"] {
+        says(&fails(&[command, &url]), &["no volume", "sluice format"]);
+    }
+    let point = volume.path("mnt").display().to_string();
+    says(&fails(&["mount", &url, &point]), &["no volume", "sluice format"]);
+}
+
+/// Runs a statement behind the program's back.
+fn forge(database: &std::path::Path, statement: &str) {
+    let connection = rusqlite::Connection::open(database).expect("opens");
+    connection.execute(statement, []).expect("runs");
+}
+
+#[test]
+fn a_volume_of_a_newer_version() {
+    let volume = Volume::new(&[]);
+    let newer = "UPDATE jfs_setting SET value = replace(value, '\"MetaVersion\": 1', '\"MetaVersion\": 2')";
+    forge(&volume.path("meta.db"), newer);
+    let point = volume.path("mnt").display().to_string();
+    for command in
+        [vec!["status", &volume.meta], vec!["config", &volume.meta], vec!["mount", &volume.meta, &point]]
+    {
+        says(&fails(&command), &["metadata version 2", "newer client"]);
+    }
+}
+
+#[test]
+fn a_damaged_setting() {
+    let volume = Volume::new(&[]);
+    forge(&volume.path("meta.db"), "UPDATE jfs_setting SET value = '{'");
+    says(&fails(&["status", &volume.meta]), &["damaged"]);
+}
+
+#[test]
+fn buckets_that_cannot_be() {
+    let volume = Volume::folder();
+    let file = volume.path("file");
+    fs::write(&file, "x").expect("written");
+    let bucket = file.join("below").display().to_string();
+    says(&fails(&["format", "--bucket", &bucket, &volume.meta, "testvol"]), &["file/below"]);
+    says(&fails(&["format", "--storage", "s3", &volume.meta, "testvol"]), &["--bucket"]);
+    says(
+        &fails(&["format", "--storage", "shelf", "--bucket", "x", &volume.meta, "testvol"]),
+        &["shelf", "s3"],
+    );
+    let said = fails(&["status", &volume.meta]);
+    assert!(!said.contains("Setting"), "a volume was made: {said}");
+}
+
+#[test]
+fn a_bucket_of_another_volume() {
+    let (one, two) = (Volume::new(&[]), Volume::new(&[]));
+    let bucket = two.path("objects").display().to_string();
+    let point = one.path("mnt").display().to_string();
+    let cache = one.path("cache").display().to_string();
+    let said = fails(&["mount", "--bucket", &bucket, "--cache-dir", &cache, &one.meta, &point]);
+    says(&said, &["another volume", "--bucket"]);
+    assert_eq!(one.status()["Sessions"], serde_json::json!([]), "its session stays");
+    // Nor can a second volume be made in it.
+    let other = format!("sqlite3://{}", one.path("other.db").display());
+    says(&fails(&["format", "--bucket", &bucket, &other, "testvol"]), &["here already"]);
+}
+
+#[test]
+fn a_wrong_passphrase() {
+    let volume = Volume::folder();
+    let key = volume.path("key.pem");
+    fs::write(&key, include_str!("fixtures/rsa-with-passphrase.pem")).expect("written");
+    let bucket = volume.path("objects").display().to_string();
+    let format = |passphrase: &str| {
+        let arguments =
+            ["format", "--bucket", &bucket, "--encrypt-rsa-key", &key.display().to_string(), &volume.meta];
+        let output = sluice().args(arguments).arg("testvol").env("JFS_RSA_PASSPHRASE", passphrase).output();
+        let output = output.expect("starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for wrong in ["", "wrong-one"] {
+        let (success, said) = format(wrong);
+        assert!(!success, "{said}");
+        says(&said, &["JFS_RSA_PASSPHRASE"]);
+        assert!(!said.contains("wrong-one") && !said.contains("BEGIN"), "a secret shows: {said}");
+    }
+    let (success, said) = format("open-sesame");
+    assert!(success, "{said}");
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let volume = Volume::new(&[]);
+    let point = volume.path("mnt").display().to_string();
+    for (flag, value) in [
+        ("--buffer-size", "much"),
+        ("--attr-cache", "soon"),
+        ("--umask", "9"),
+        ("--root-squash", "nobody"),
+        ("--atime-mode", "never"),
+        ("-o", "no_such_option"),
+    ] {
+        says(&fails(&["mount", flag, value, &volume.meta, &point]), &[value]);
+    }
+    for name in ["ab", "Upper", "-a-b", "under_score"] {
+        says(&fails(&["format", "--", &volume.meta, name]), &["no name for a volume"]);
+    }
+    says(&fails(&["format", &volume.meta, "othername"]), &["testvol"]);
+    says(&fails(&["umount", &point]), &["mnt"]);
+    says(&fails(&["info", "/"]), &["no mounted volume"]);
+    says(&fails(&["status", "-s", "99", &volume.meta]), &["no session 99"]);
+    says(&fails(&["fsck", "--path", "/absent", &volume.meta]), &["/absent"]);
+}
+
+#[test]
+fn flags_without_effect_say_so() {
+    let volume = Volume::new(&[]);
+    let point = volume.path("mnt").display().to_string();
+    let said =
+        fails(&["mount", "--backup-meta", "1h", "--sort-dir", "-o", "no_such_option", &volume.meta, &point]);
+    says(&said, &["--backup-meta has no effect", "--sort-dir has no effect"]);
+}
+
+#[test]
+fn settings_change_and_only_in_the_right_direction() {
+    let volume = Volume::new(&[]);
+    let config = |arguments: &[&str]| ok(&[&["config", volume.meta.as_str()], arguments].concat());
+    let refused = |arguments: &[&str]| fails(&[&["config", volume.meta.as_str()], arguments].concat());
+    config(&["--capacity", "10", "--inodes", "1000", "--upload-limit", "80"]);
+    let setting = volume.status()["Setting"].clone();
+    assert_eq!(setting["Capacity"], 10_u64 << 30);
+    assert_eq!(setting["Inodes"], 1000);
+    assert_eq!(setting["UploadLimit"], 80);
+    // What is dangerous asks first, and nobody is there to answer.
+    says(&refused(&["--trash-days", "0"]), &["--yes"]);
+    config(&["--trash-days", "0", "--yes"]);
+    assert_eq!(volume.status()["Setting"]["TrashDays"], 0);
+    config(&["--trash-days", "7"]);
+    config(&["--enable-acl", "--yes"]);
+    assert_eq!(volume.status()["Setting"]["MinClientVersion"], "1.2.0-A");
+    says(&refused(&["--enable-acl=false"]), &["cannot be switched off"]);
+    says(&refused(&["--min-client-version", "1.0.0", "-y"]), &["only rise"]);
+    says(&refused(&["--min-client-version", "soon", "-y"]), &["no version"]);
+    says(&refused(&["--max-client-version", "1.1.0"]), &["no client is both"]);
+    // A secret goes in sealed and never shows.
+    let said = config(&["--secret-key", "open-sesame", "--force"]);
+    let shown = config(&[]);
+    assert!(!said.contains("open-sesame") && !shown.contains("open-sesame"), "{said}{shown}");
+    let database = fs::read(volume.path("meta.db")).expect("read");
+    let wal = fs::read(volume.path("meta.db-wal")).unwrap_or_default();
+    let clear = |bytes: &[u8]| bytes.windows(11).any(|window| window == b"open-sesame");
+    assert!(!clear(&database) && !clear(&wal), "the secret is stored in clear");
+    // A bucket that does not work is refused.
+    fs::write(volume.path("file"), "x").expect("written");
+    let bucket = volume.path("file/below").display().to_string();
+    says(&refused(&["--bucket", &bucket]), &["does not work", "--force"]);
+    assert_eq!(volume.status()["Sessions"], serde_json::json!([]));
+}

@@ -1,0 +1,123 @@
+//! `fsck` finds what is wrong, says where, and puts right what can be.
+
+mod support;
+
+use std::{fs, path::Path};
+
+use support::{Volume, can_mount, fails, ok};
+
+fn forge(volume: &Volume, statement: &str) {
+    let connection = rusqlite::Connection::open(volume.path("meta.db")).expect("opens");
+    assert!(connection.execute(statement, []).expect("runs") > 0, "{statement} changed nothing");
+}
+
+/// Every regular file below a directory.
+fn files(dir: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("listed").filter_map(Result::ok) {
+        let path = entry.path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+/// A volume with a few files, unmounted.
+fn sample() -> Volume {
+    let mut volume = Volume::new(&["--trash-days", "0"]);
+    let point = volume.mount("mnt", &[]);
+    fs::create_dir_all(point.join("d/e")).expect("made");
+    for name in ["d/one", "d/e/two", "three"] {
+        fs::write(point.join(name), name.repeat(1000)).expect("written");
+    }
+    fs::hard_link(point.join("three"), point.join("d/three")).expect("linked");
+    std::os::unix::fs::symlink("three", point.join("link")).expect("linked");
+    volume.umount(&point);
+    ok(&["fsck", &volume.meta]);
+    volume
+}
+
+#[test]
+fn missing_and_damaged_objects_are_told_with_their_files() {
+    if !can_mount() {
+        return;
+    }
+    let volume = sample();
+    let objects: Vec<_> = files(&volume.path("objects"))
+        .into_iter()
+        .filter(|path| path.display().to_string().contains("chunks"))
+        .collect();
+    assert_eq!(objects.len(), 3);
+    let two = objects.iter().find(|path| path.display().to_string().ends_with("_0_7000")).expect("d/e/two");
+    fs::remove_file(two).expect("removed");
+    let one =
+        objects.iter().find(|path| path.display().to_string().ends_with("_0_5000")).expect("d/one or three");
+    fs::write(one, "short").expect("written");
+    let said = fails(&["fsck", &volume.meta]);
+    assert!(said.contains("is missing") && said.contains("/d/e/two"), "{said}");
+    assert!(said.contains("has 5 bytes"), "{said}");
+    assert!(said.contains("2 blocks missing or damaged"), "{said}");
+}
+
+#[test]
+fn metadata_that_disagrees_is_found_and_put_right() {
+    if !can_mount() {
+        return;
+    }
+    for (statement, word) in [
+        ("UPDATE jfs_node SET nlink = 9 WHERE inode = 2", "9 links"),
+        ("UPDATE jfs_node SET nlink = 1 WHERE length = 5000 AND nlink = 2", "1 links"),
+        ("UPDATE jfs_node SET parent = 77 WHERE inode = 2", "directory 77"),
+        ("DELETE FROM jfs_edge WHERE name = CAST('one' AS BLOB)", "has no name"),
+        ("DELETE FROM jfs_edge WHERE name = CAST('e' AS BLOB)", "has no name"),
+        ("DELETE FROM jfs_node WHERE inode = 3", "does not exist"),
+        ("UPDATE jfs_edge SET type = 3 WHERE name = CAST('one' AS BLOB)", "another kind"),
+        ("UPDATE jfs_chunk_ref SET refs = 5", "used 5 times"),
+        ("DELETE FROM jfs_chunk_ref", "used -1 times"),
+        ("UPDATE jfs_counter SET value = 2 WHERE name = 'nextInode'", "nextInode"),
+        ("UPDATE jfs_counter SET value = 1 WHERE name = 'nextChunk'", "nextChunk"),
+        ("DELETE FROM jfs_node WHERE length = 4000", "does not exist"),
+    ] {
+        let volume = sample();
+        forge(&volume, statement);
+        let said = fails(&["fsck", &volume.meta]);
+        assert!(said.contains(word), "after {statement}, `{word}` is not in: {said}");
+        let said = ok(&["fsck", "--repair", &volume.meta]);
+        assert!(said.contains("repaired"), "{statement}: {said}");
+        let said = ok(&["fsck", &volume.meta]);
+        assert!(said.contains("0 errors in the metadata, 0 blocks"), "{statement}: {said}");
+        assert!(said.contains(" 0 advisory"), "{statement}: {said}");
+    }
+}
+
+#[test]
+fn numbers_that_drift_are_advisory() {
+    if !can_mount() {
+        return;
+    }
+    let volume = sample();
+    forge(&volume, "UPDATE jfs_counter SET value = value + 4096 WHERE name = 'usedSpace'");
+    forge(&volume, "UPDATE jfs_dir_stats SET used_inodes = used_inodes + 3 WHERE inode = 2");
+    let said = ok(&["fsck", &volume.meta]);
+    assert!(said.contains("advisory: usedSpace") && said.contains("advisory: directory 2"), "{said}");
+    let said = ok(&["fsck", "--path", "/d", "--sync-dir-stat", &volume.meta]);
+    assert!(said.contains("repaired: directory 2"), "{said}");
+    let said = ok(&["fsck", &volume.meta]);
+    assert!(said.contains(" 1 advisory"), "{said}");
+    ok(&["fsck", "--repair", &volume.meta]);
+    assert!(ok(&["fsck", &volume.meta]).contains(" 0 advisory"));
+}
+
+#[test]
+fn a_part_of_the_tree() {
+    if !can_mount() {
+        return;
+    }
+    let volume = sample();
+    forge(&volume, "UPDATE jfs_node SET nlink = 9 WHERE inode = 3");
+    ok(&["fsck", "--path", "/d", &volume.meta]);
+    let said = fails(&["fsck", "--path", "/d", "-r", &volume.meta]);
+    assert!(said.contains("9 links"), "{said}");
+    ok(&["fsck", "--path", "/d", "-r", "--repair", &volume.meta]);
+    ok(&["fsck", &volume.meta]);
+}

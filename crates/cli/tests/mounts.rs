@@ -1,0 +1,223 @@
+//! Mounts by the real program: they come, serve, flush and go.
+
+mod support;
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Volume, can_mount, ends_well, fails, mounted, ok, run, sluice, until};
+
+fn pid(child: &std::process::Child) -> Pid {
+    Pid::from_child(child)
+}
+
+#[test]
+fn what_is_written_is_there_after_the_next_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let point = volume.mount("mnt", &["--enable-xattr"]);
+    fs::write(point.join("a"), "hello").expect("written");
+    fs::create_dir_all(point.join("d/e")).expect("made");
+    fs::write(point.join("d/e/big"), vec![7; 9 << 20]).expect("written");
+    fs::set_permissions(point.join("a"), fs::Permissions::from_mode(0o640)).expect("changed");
+    std::os::unix::fs::symlink("d/e", point.join("link")).expect("made");
+    // While it is mounted there is one session, by its mount point; a second mount there is refused.
+    let status = volume.status();
+    let sessions = status["Sessions"].as_array().expect("a list");
+    assert_eq!(sessions.len(), 1, "{status}");
+    assert_eq!(sessions[0]["MountPoint"], point.display().to_string());
+    let sid = sessions[0]["Sid"].to_string();
+    assert!(ok(&["status", "--session", &sid, &volume.meta]).contains("MountPoint"));
+    let again = fails(&["mount", &volume.meta, &point.display().to_string()]);
+    assert!(again.contains("already"), "{again}");
+    volume.umount(&point);
+    let status = volume.status();
+    assert_eq!(status["Sessions"], serde_json::json!([]));
+    // a, d, e, big, link: 4 KiB each but for 9 MiB.
+    assert_eq!(status["Stat"]["UsedInodes"], 5);
+    assert_eq!(status["Stat"]["UsedSpace"], 4 * 4096 + (9 << 20));
+
+    let point = volume.mount("mnt", &["--read-only"]);
+    assert_eq!(fs::read(point.join("a")).expect("read"), b"hello");
+    assert_eq!(fs::read(point.join("link/big")).expect("read"), vec![7; 9 << 20]);
+    assert_eq!(fs::metadata(point.join("a")).expect("seen").permissions().mode() & 0o777, 0o640);
+    let refused = fs::write(point.join("b"), "x").expect_err("read-only");
+    assert_eq!(refused.raw_os_error(), Some(30));
+    assert_eq!(volume.status()["Sessions"], serde_json::json!([]), "a read-only mount has no session");
+    volume.umount(&point);
+    ok(&["fsck", &volume.meta]);
+}
+
+#[test]
+fn a_signal_flushes_and_unmounts() {
+    if !can_mount() {
+        return;
+    }
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut volume = Volume::new(&[]);
+        let (point, child) = volume.serve("mnt", &[]);
+        // A hang-up of the terminal is nothing to it.
+        kill_process(pid(&child), Signal::HUP).expect("sent");
+        fs::write(point.join("a"), "hello").expect("written");
+        // Still open and not flushed when the signal comes.
+        let mut open = fs::File::create(point.join("open")).expect("made");
+        std::io::Write::write_all(&mut open, &[5; 100_000]).expect("written");
+        kill_process(pid(&child), signal).expect("sent");
+        ends_well(child);
+        assert!(!mounted(&point));
+        drop(open);
+        let point = volume.mount("again", &[]);
+        assert_eq!(fs::read(point.join("a")).expect("read"), b"hello");
+        assert_eq!(fs::read(point.join("open")).expect("read"), vec![5; 100_000]);
+        volume.umount(&point);
+        ok(&["fsck", &volume.meta]);
+    }
+}
+
+#[test]
+fn a_dead_mount_is_cleared_by_the_next() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, mut child) = volume.serve("mnt", &[]);
+    fs::write(point.join("a"), "hello").expect("written");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let point = volume.mount("mnt", &[]);
+    assert_eq!(fs::read(point.join("a")).expect("read"), b"hello");
+    volume.umount(&point);
+}
+
+#[test]
+fn the_background_tells_what_went_wrong() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(&[]);
+    let [cache, dir, log, file] = volume.flags();
+    let point = volume.path("file");
+    fs::write(&point, "x").expect("written");
+    let flags = [cache.as_str(), &dir, &log, &file];
+    let said = fails(&[&["mount", "-d"], &flags[..], &[&volume.meta, &point.display().to_string()]].concat());
+    assert!(said.contains("file"), "{said}");
+    let point = volume.path("mnt").display().to_string();
+    let wrong = volume.path("none.db");
+    let said =
+        fails(&[&["mount", "-d"], &flags[..], &[&format!("sqlite3://{}", wrong.display()), &point]].concat());
+    assert!(said.contains("none.db"), "{said}");
+    assert!(!mounted(Path::new(&point)));
+}
+
+#[test]
+fn a_password_stays_out_of_the_process_title() {
+    let volume = Volume::folder();
+    // It waits for an engine that takes connections and says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let url = format!("redis://:geheim@127.0.0.1:{port}/1");
+    let mut child = sluice()
+        .args(["mount", &url])
+        .arg(volume.path("mnt"))
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    let title = || {
+        let bytes = fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\0', " ")
+    };
+    until("the title to be masked", || title().contains(":****@127.0.0.1"));
+    let shown = title();
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(!shown.contains("geheim"), "{shown}");
+}
+
+#[test]
+fn the_tools_work_inside_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(&["--trash-days", "0"]);
+    let point = volume.mount("mnt", &[]);
+    let path = |name: &str| point.join(name).display().to_string();
+    fs::create_dir_all(point.join("tree/sub")).expect("made");
+    for number in 0..20 {
+        fs::write(point.join(format!("tree/sub/{number}")), vec![number; 5000]).expect("written");
+    }
+    let said = ok(&["info", "-r", &path("tree")]);
+    for line in ["inode: 2", "files: 20", "dirs: 2", "length: 97.66 KiB (100000 Bytes)", "path: /tree"] {
+        assert!(said.contains(line), "`{line}` is not in {said}");
+    }
+    let said = ok(&["info", &path("tree/sub/7")]);
+    assert!(said.contains("testvol/chunks/0/0/") && said.contains("_0_5000"), "{said}");
+    assert!(ok(&["info", "--raw", &path("tree/sub/7")]).contains("sliceId"));
+    let csv = ok(&["summary", "--csv", "--strict", "-d", "1", "-e", "5", &path("tree")]);
+    assert_eq!(
+        csv.lines().collect::<Vec<_>>(),
+        ["PATH,SIZE,DIRS,FILES", "/,172032,2,20", "sub/,167936,1,20"]
+    );
+    assert!(ok(&["summary", &path("")]).contains("tree/"));
+
+    ok(&["clone", "-p", &path("tree"), &path("copy")]);
+    assert_eq!(fs::read(point.join("copy/sub/9")).expect("read"), vec![9; 5000]);
+    assert!(fails(&["clone", &path("tree"), &path("copy")]).contains("exists"));
+    assert!(fails(&["clone", &path("tree"), &path("tree/sub/in")]).contains("lies in"));
+    let outside = volume.path("outside").display().to_string();
+    assert!(fails(&["clone", &path("tree"), &outside]).contains("not in one mount"));
+
+    let said = ok(&["rmr", &path("tree")]);
+    assert!(said.contains("removed 22 entries"), "{said}");
+    assert!(!point.join("tree").exists());
+    assert!(fails(&["rmr", &path("tree")]).contains("tree"));
+    assert_eq!(fs::read(point.join("copy/sub/9")).expect("read"), vec![9; 5000], "the clone keeps its data");
+    let said = ok(&["bench", "--big-file-size", "8M", "--small-file-count", "10", "-p", "2", &path("")]);
+    assert!(said.contains("Write big file") && said.contains("Stat file"), "{said}");
+    assert_eq!(
+        fs::read_dir(&point)
+            .expect("listed")
+            .filter(|entry| {
+                entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().contains("benchmark"))
+            })
+            .count(),
+        0
+    );
+    volume.umount(&point);
+    ok(&["fsck", &volume.meta]);
+}
+
+#[test]
+fn a_part_of_a_volume_and_other_names() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let part = volume.mount("part", &["--subdir", "a/b", "--prefix-internal", "--all-squash", "12:34"]);
+    fs::write(part.join("file"), "x").expect("written");
+    assert!(part.join(".jfs.stats").exists() && !part.join(".stats").exists());
+    let whole = volume.mount("whole", &["--hide-internal", "-o", "noexec"]);
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::metadata(whole.join("a/b/file")).expect("seen");
+    assert_eq!((found.uid(), found.gid()), (12, 34));
+    let names: Vec<_> = fs::read_dir(&whole).expect("listed").filter_map(Result::ok).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(whole.join(".stats").exists());
+    assert!(ok(&["summary", &part.display().to_string()]).contains("file"));
+    volume.umount(&part);
+    volume.umount(&whole);
+}
+
+#[test]
+fn staged_blocks_are_waited_for() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let point = volume.mount("mnt", &["--writeback"]);
+    fs::write(point.join("a"), vec![3; 6 << 20]).expect("written");
+    ok(&["umount", "--flush", &point.display().to_string()]);
+    let (clean, said) = run(&["fsck", &volume.meta]);
+    assert!(clean, "{said}");
+}

@@ -1,0 +1,195 @@
+//! Volumes to run the program on: a folder of its own, mounts that go when the test ends, however it ends.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until `done`.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether tests can mount here; those that cannot say so and end.
+pub fn can_mount() -> bool {
+    let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !can {
+        eprintln!("skipped: /dev/fuse cannot be opened");
+    }
+    can
+}
+
+/// The program.
+pub fn sluice() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    for name in
+        ["META_PASSWORD", "META_PASSWORD_FILE", "REDIS_PASSWORD", "ACCESS_KEY", "SECRET_KEY", "RUST_LOG"]
+    {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs the program; whether it succeeded and all it said.
+pub fn run(arguments: &[&str]) -> (bool, String) {
+    let output = sluice().args(arguments).output().expect("the program starts");
+    (output.status.success(), text(&output))
+}
+
+/// Runs the program, which must succeed.
+pub fn ok(arguments: &[&str]) -> String {
+    let (success, said) = run(arguments);
+    assert!(success, "sluice {}: {said}", arguments.join(" "));
+    said
+}
+
+/// Runs the program, which must fail, and not by a panic.
+pub fn fails(arguments: &[&str]) -> String {
+    let (success, said) = run(arguments);
+    assert!(!success, "sluice {} should fail: {said}", arguments.join(" "));
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}
+
+/// A volume on SQLite and a folder.
+pub struct Volume {
+    mounts: Vec<PathBuf>,
+    children: Vec<Child>,
+    pub folder: TempDir,
+    pub meta: String,
+}
+
+impl Volume {
+    /// A folder without a volume.
+    pub fn folder() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("sluice-cli-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()
+            .expect("a temporary folder");
+        let meta = format!("sqlite3://{}", folder.path().join("meta.db").display());
+        Self { mounts: Vec::new(), children: Vec::new(), folder, meta }
+    }
+
+    /// A formatted volume; `options` are further flags of `format`.
+    pub fn new(options: &[&str]) -> Self {
+        let volume = Self::folder();
+        let bucket = volume.path("objects").display().to_string();
+        ok(&[&["format", "--bucket", &bucket], options, &[&volume.meta, "testvol"]].concat());
+        volume
+    }
+
+    /// A place in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The flags that keep a mount inside the folder.
+    pub fn flags(&self) -> [String; 4] {
+        let path = |name| self.path(name).display().to_string();
+        ["--cache-dir".into(), path("cache"), "--log".into(), path("log")]
+    }
+
+    /// Mounts in the background, at `name` in the folder.
+    pub fn mount(&mut self, name: &str, options: &[&str]) -> PathBuf {
+        let point = self.path(name);
+        let said = sluice()
+            .args(["mount", "-d"])
+            .args(self.flags())
+            .args(options)
+            .arg(&self.meta)
+            .arg(&point)
+            .output()
+            .expect("the program starts");
+        assert!(said.status.success(), "mount: {}\n{}", text(&said), self.log());
+        self.mounts.push(point.clone());
+        point
+    }
+
+    /// Mounts in the foreground, at `name` in the folder; the process is the test's.
+    pub fn serve(&mut self, name: &str, options: &[&str]) -> (PathBuf, Child) {
+        let point = self.path(name);
+        let child = sluice()
+            .arg("mount")
+            .args(self.flags())
+            .args(options)
+            .arg(&self.meta)
+            .arg(&point)
+            .stderr(fs::File::create(self.path("log")).expect("a log"))
+            .spawn()
+            .expect("the program starts");
+        self.mounts.push(point.clone());
+        until("mount", || mounted(&point));
+        (point, child)
+    }
+
+    /// What the mounts said.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Unmounts.
+    pub fn umount(&mut self, point: &Path) {
+        ok(&["umount", &point.display().to_string()]);
+        assert!(!mounted(point));
+        self.mounts.retain(|known| known != point);
+    }
+
+    /// `status` as JSON.
+    pub fn status(&self) -> serde_json::Value {
+        let output = sluice().args(["status", &self.meta]).output().expect("the program starts");
+        assert!(output.status.success(), "{}", text(&output));
+        serde_json::from_slice(&output.stdout).expect("status prints JSON")
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        for point in &self.mounts {
+            if mounted(point) {
+                let _ = sluice().args(["umount", "--force"]).arg(point).output();
+            }
+        }
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Whether something is mounted at `point`.
+pub fn mounted(point: &Path) -> bool {
+    let Some(wanted) = point.to_str() else { return false };
+    fs::read_to_string("/proc/self/mountinfo")
+        .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
+}
+
+/// Waits for the end of a process that must succeed.
+pub fn ends_well(mut child: Child) {
+    let mut status = None;
+    until("the process to end", || {
+        status = child.try_wait().expect("a child");
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}

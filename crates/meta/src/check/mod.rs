@@ -1,0 +1,107 @@
+//! Check a volume's metadata: do nodes, entries, chunks and counts agree, and put right what does not.
+//!
+//! What must stay true: a volume in use is never accused of what is only under way. A finding counts when two surveys,
+//! one after the other, both make it, and a repair changes nothing but what still is as it was found.
+//!
+//! Memory: about 60 bytes an inode, 40 a directory and 30 a slice.
+
+mod compare;
+mod finding;
+mod place;
+mod repair;
+mod subtree;
+mod survey;
+
+pub use finding::{Counted, Finding};
+pub use repair::Repair;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_types::{FsResult, Ino};
+
+use crate::{batch::Interrupt, engine::Scan, meta::Meta, schema::Row, tree::Progress};
+use survey::Survey;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What does not agree.
+    pub findings: Vec<Finding>,
+    /// Every slice that is shown or kept, by id, with its size: its blocks have to exist.
+    pub slices: Vec<(u64, u32)>,
+    /// How many inodes were looked at.
+    pub inodes: u64,
+}
+
+impl Meta {
+    /// Checks all metadata. `each_slice_stored` says that the engine keeps a record of each slice, and not only of those
+    /// shown several times.
+    pub fn check(
+        &self,
+        each_slice_stored: bool,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+    ) -> FsResult<Report> {
+        let mut report = self.check_once(each_slice_stored, interrupt, progress)?;
+        if !report.findings.is_empty() {
+            let suspected: FxHashSet<Finding> = report.findings.into_iter().collect();
+            report = self.check_once(each_slice_stored, interrupt, progress)?;
+            report.findings.retain(|finding| suspected.contains(finding));
+        }
+        Ok(report)
+    }
+
+    fn check_once(
+        &self,
+        each_slice_stored: bool,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+    ) -> FsResult<Report> {
+        let survey = Survey::take(self, interrupt, progress)?;
+        let findings = survey.compare(self, each_slice_stored, interrupt)?;
+        let mut slices: Vec<(u64, u32)> = survey.slices.keys().copied().collect();
+        slices.sort_unstable();
+        Ok(Report { findings, slices, inodes: survey.nodes.len() as u64 })
+    }
+
+    /// Checks a directory, and with `recursive` all below it: links, parents and what each directory holds.
+    pub fn check_tree(
+        &self,
+        dir: Ino,
+        recursive: bool,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+    ) -> FsResult<Report> {
+        let first = subtree::check(self, dir, recursive, interrupt, progress)?;
+        if first.findings.is_empty() {
+            return Ok(first);
+        }
+        let suspected: FxHashSet<Finding> = first.findings.into_iter().collect();
+        let mut report = subtree::check(self, dir, recursive, interrupt, progress)?;
+        report.findings.retain(|finding| suspected.contains(finding));
+        Ok(report)
+    }
+
+    /// Which files show these slices, deleted ones included. A slice that no chunk shows any more is not answered.
+    pub fn files_of_slices(
+        &self,
+        slices: &FxHashSet<(u64, u32)>,
+        interrupt: &Interrupt,
+    ) -> FsResult<FxHashMap<(u64, u32), Vec<Ino>>> {
+        let mut files: FxHashMap<(u64, u32), Vec<Ino>> = FxHashMap::default();
+        self.each_page(Scan::Chunks, interrupt, |rows| {
+            for row in rows {
+                let Row::Chunk(ino, _, records) = row else { continue };
+                for slice in records.iter().map(|record| (record.id, record.size)) {
+                    if slices.contains(&slice) {
+                        let known = files.entry(slice).or_default();
+                        if !known.contains(&ino) {
+                            known.push(ino);
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(files)
+    }
+}

@@ -1,0 +1,190 @@
+//! Repairs, each an operation like any other.
+//!
+//! What must stay true: a repair that finds something else than the check found does nothing. None deletes what a user
+//! may still want: what has no name gets one, in the root of the volume.
+
+use sluice_types::{Attr, FileType, FsError, Ino, Name};
+use smallvec::smallvec;
+
+use super::finding::Finding;
+use crate::{
+    engine::{Hold, Read, Write},
+    op::{Lane, Lanes, Op},
+    ops::compact::release,
+    schema::{Entry, Key, Row},
+    view::{Stop, View},
+};
+
+/// Puts one finding right, if it still holds. Answers whether it did.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    /// What to put right.
+    pub finding: Finding,
+    /// Permissions of directories that are made again.
+    pub dir_mode: u16,
+}
+
+impl Op for Repair {
+    type Out = bool;
+    const NAME: &'static str = "repair";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("repair")]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        match &self.finding {
+            Finding::EntryWithoutNode { dir, name, ino, kind } => self.entry(view, *dir, name, *ino, *kind),
+            Finding::EntryWithoutDir { dir, .. } => self.make_dir(view, *dir, Ino::ROOT),
+            Finding::Kind { dir, name, ino, kind } => kind_of(view, *dir, name, *ino, *kind),
+            Finding::NodeWithoutEntry { ino, .. } => give_name(view, *ino),
+            Finding::Links { ino, links } => change(view, *ino, |attr| {
+                let holds = i64::from(attr.nlink) == links.stored;
+                attr.nlink = links.counted as u32;
+                holds
+            }),
+            Finding::Parent { ino, stored, found } => change(view, *ino, |attr| {
+                let holds = attr.parent == *stored;
+                attr.parent = *found;
+                holds
+            }),
+            Finding::Parents { ino, dir, names } => {
+                let key = Key::Parents(*ino, *dir);
+                let stored =
+                    if let Some(Row::Parents(_, _, names)) = view.get(&key, Hold::Lock)? { names } else { 0 };
+                if stored != names.stored {
+                    return Ok(false);
+                }
+                view.write(Write::Link(*ino, *dir, names.counted - stored));
+                Ok(true)
+            }
+            Finding::ChunkWithoutFile { ino, index } => drop_chunk(view, *ino, *index),
+            Finding::References { id, size, references } => {
+                let key = Key::SliceRef(*id, *size);
+                match view.get(&key, Hold::Lock)? {
+                    Some(Row::SliceRef(_, _, stored)) if stored != references.stored => return Ok(false),
+                    _ => view.put(Row::SliceRef(*id, *size, references.counted)),
+                }
+                Ok(true)
+            }
+            Finding::NextNumber { counter, next } | Finding::Total { counter, total: next } => {
+                view.write(Write::Count(*counter, next.counted - next.stored));
+                Ok(true)
+            }
+            Finding::Usage { dir, stored, counted } => {
+                let found = match view.get(&Key::DirStat(*dir), Hold::Lock)? {
+                    Some(Row::DirStat(_, found)) => Some(found),
+                    _ => None,
+                };
+                if found != *stored {
+                    return Ok(false);
+                }
+                view.put(Row::DirStat(*dir, *counted));
+                Ok(true)
+            }
+            Finding::SeveralNames { .. }
+            | Finding::Unreachable { .. }
+            | Finding::SymlinkWithoutTarget { .. } => Ok(false),
+        }
+    }
+}
+
+impl Repair {
+    /// An entry whose node is missing: a directory is made again, since what is in it still exists; anything else is
+    /// lost, and its entry goes.
+    fn entry(
+        &self,
+        view: &mut View<'_>,
+        dir: Ino,
+        name: &Name,
+        ino: Ino,
+        kind: FileType,
+    ) -> Result<bool, Stop> {
+        if kind == FileType::Dir {
+            return self.make_dir(view, ino, dir);
+        }
+        let key = Key::Entry(dir, name.clone());
+        view.want(&[Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(ino), Hold::None)])?;
+        let entry = view.entry(dir, name, Hold::Lock)?;
+        if view.node(ino, Hold::None)?.is_some() || entry != Some(Entry { kind, ino }) {
+            return Ok(false);
+        }
+        view.delete(key);
+        Ok(true)
+    }
+
+    fn make_dir(&self, view: &mut View<'_>, ino: Ino, parent: Ino) -> Result<bool, Stop> {
+        if view.node(ino, Hold::None)?.is_some() {
+            return Ok(false);
+        }
+        let attr = Attr::new(FileType::Dir, self.dir_mode, 0, 0, parent, view.now());
+        view.insert(Row::Node(ino, attr));
+        Ok(true)
+    }
+}
+
+/// Changes a node if `edit` finds it as it was.
+fn change(view: &mut View<'_>, ino: Ino, edit: impl FnOnce(&mut Attr) -> bool) -> Result<bool, Stop> {
+    let Some(mut attr) = view.node(ino, Hold::Lock)? else { return Ok(false) };
+    let holds = edit(&mut attr);
+    if holds {
+        view.put(Row::Node(ino, attr));
+    }
+    Ok(holds)
+}
+
+fn kind_of(view: &mut View<'_>, dir: Ino, name: &Name, ino: Ino, kind: FileType) -> Result<bool, Stop> {
+    let key = Key::Entry(dir, name.clone());
+    view.want(&[Read::Get(key, Hold::Lock), Read::Get(Key::Node(ino), Hold::Guard)])?;
+    let entry = view.entry(dir, name, Hold::Lock)?;
+    let node = view.node(ino, Hold::Guard)?;
+    if entry.is_none_or(|entry| entry.ino != ino) || node.is_none_or(|node| node.kind != kind) {
+        return Ok(false);
+    }
+    view.put(Row::Entry(dir, name.clone(), Entry { kind, ino }));
+    Ok(true)
+}
+
+/// Gives a node without a name one in the root.
+fn give_name(view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
+    let name = Name::new(format!("lost+found.{ino}").as_bytes()).map_err(Stop::Fail)?;
+    view.want(&[
+        Read::Get(Key::Node(Ino::ROOT), Hold::Guard),
+        Read::Get(Key::Node(ino), Hold::Lock),
+        Read::Get(Key::Entry(Ino::ROOT, name.clone()), Hold::None),
+    ])?;
+    if view.node(Ino::ROOT, Hold::Guard)?.is_none() {
+        return Err(FsError::NotFound.into());
+    }
+    let Some(mut attr) = view.node(ino, Hold::Lock)? else { return Ok(false) };
+    if view.entry(Ino::ROOT, &name, Hold::None)?.is_some() {
+        return Ok(false);
+    }
+    attr.parent = Ino::ROOT;
+    if !attr.is_dir() {
+        attr.nlink = 1;
+    }
+    view.put(Row::Node(ino, attr));
+    view.insert(Row::Entry(Ino::ROOT, name, Entry { kind: attr.kind, ino }));
+    let time = Some(view.now());
+    view.write(Write::Bump { ino: Ino::ROOT, nlink: i32::from(attr.is_dir()), time });
+    Ok(true)
+}
+
+/// Drops a chunk that belongs to nobody; the cleaning deletes what only it used.
+fn drop_chunk(view: &mut View<'_>, ino: Ino, index: u32) -> Result<bool, Stop> {
+    let key = Key::Chunk(ino, index);
+    view.want(&[Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(ino), Hold::None)])?;
+    let records = match view.get(&key, Hold::Lock)? {
+        Some(Row::Chunk(_, _, records)) if view.node(ino, Hold::None)?.is_none() => records,
+        _ => return Ok(false),
+    };
+    let slices: Vec<(u64, u32)> =
+        records.iter().filter(|record| !record.is_hole()).map(|record| (record.id, record.size)).collect();
+    let reads: Vec<Read> =
+        slices.iter().map(|(id, size)| Read::Get(Key::SliceRef(*id, *size), Hold::Lock)).collect();
+    view.want(&reads)?;
+    view.delete(key);
+    release(view, &slices)?;
+    Ok(true)
+}

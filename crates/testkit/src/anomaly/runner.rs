@@ -17,6 +17,8 @@ use super::script::{Condition, End, Script, Step, Verdict};
 
 /// A step that takes longer is held up by another transaction.
 const SOON: Duration = Duration::from_millis(300);
+/// The same on an engine with one lane, where whoever comes second is held up for certain.
+const AT_ONCE: Duration = Duration::from_millis(10);
 /// By then every transaction must have ended.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -45,9 +47,15 @@ pub(super) fn run(name: &str, script: &Script, engine: Arc<dyn Engine>, weak: bo
 
 fn play(name: &str, script: &Script, engine: &Arc<dyn Engine>) -> BTreeMap<usize, Report> {
     let mut players: BTreeMap<usize, Player> = BTreeMap::new();
+    let one_lane = engine.limits().lanes == 1;
+    let mut holder = None;
     for (who, step) in &script.steps {
         let player = players.entry(*who).or_insert_with(|| Player::start(*who, engine.clone()));
-        player.send(step.clone());
+        let patience = if one_lane && *holder.get_or_insert(*who) != *who { AT_ONCE } else { SOON };
+        player.send(step.clone(), patience);
+        if holder == Some(*who) && matches!(step, Step::Commit | Step::Abort) {
+            holder = None;
+        }
     }
     players
         .into_iter()
@@ -94,13 +102,13 @@ impl Player {
     }
 
     /// Hands over a step and waits a moment for it and for those that were held up before.
-    fn send(&mut self, step: Step) {
+    fn send(&mut self, step: Step, patience: Duration) {
         if self.steps.send(step).is_err() {
             return;
         }
         self.held_up += 1;
         while self.held_up > 0 {
-            match self.done.recv_timeout(SOON) {
+            match self.done.recv_timeout(patience) {
                 Ok(()) => self.held_up -= 1,
                 Err(_) => return,
             }

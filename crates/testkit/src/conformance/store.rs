@@ -23,6 +23,9 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// After this long without an answer a rival counts as held up. Only engines that take locks ever wait so long.
 const HELD_UP: Duration = Duration::from_millis(400);
 
+/// The same on an engine with one lane, where a rival is held up for certain.
+const HELD_UP_AT_ONCE: Duration = Duration::from_millis(10);
+
 /// A fresh store.
 #[derive(Clone)]
 pub struct Store {
@@ -166,11 +169,15 @@ pub fn assert_conflict(result: &Result<(), EngineError>, key: &Key) {
 }
 
 /// A transaction of somebody else, on a thread of its own.
-pub struct Rival(mpsc::Receiver<Result<(), EngineError>>);
+pub struct Rival {
+    answer: mpsc::Receiver<Result<(), EngineError>>,
+    held_up: Duration,
+}
 
 /// Lets somebody else read and then commit.
 pub fn rival(store: &Store, reads: Vec<Read>, commit: Commit) -> Rival {
-    let (answer, answers) = mpsc::channel();
+    let (outbox, answer) = mpsc::channel();
+    let held_up = if store.engine.limits().lanes == 1 { HELD_UP_AT_ONCE } else { HELD_UP };
     let store = store.clone();
     thread::spawn(move || {
         let lane = store.lane(1);
@@ -181,20 +188,20 @@ pub fn rival(store: &Store, reads: Vec<Read>, commit: Commit) -> Rival {
             }
             txn.commit(&commit)
         };
-        drop(answer.send(run()));
+        drop(outbox.send(run()));
     });
-    Rival(answers)
+    Rival { answer, held_up }
 }
 
 impl Rival {
     /// Its answer if it has one by now, or after a moment.
     pub fn soon(&self) -> Option<Result<(), EngineError>> {
-        self.0.recv_timeout(HELD_UP).ok()
+        self.answer.recv_timeout(self.held_up).ok()
     }
 
     /// Its answer, which must come now that nothing holds it up.
     pub fn finally(&self) -> Result<(), EngineError> {
-        self.0.recv_timeout(PATIENCE).expect("the other transaction hangs although nothing holds it up")
+        self.answer.recv_timeout(PATIENCE).expect("the other transaction hangs although nothing holds it up")
     }
 }
 

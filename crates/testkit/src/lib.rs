@@ -1,5 +1,5 @@
-//! What the tests of the other crates share: the conformance suite of the engines, and the means to make engines fail,
-//! wait and be counted. For development only: no product crate may depend on it.
+//! What the tests of the other crates share: the conformance suite of the engines, the suite of the operations on
+//! them, and the means to make engines fail, wait and be counted. For development only: no product crate may depend on it.
 //!
 //! Everything here reports a fault by panicking, with enough in the message to repeat the run.
 
@@ -9,5 +9,6 @@
 pub mod anomaly;
 pub mod conformance;
 pub mod model;
+pub mod operations;
 pub mod server;
 pub mod wrap;

@@ -24,14 +24,23 @@ use sluice_meta::{
     },
     schema::{FlockKind, LockOwner, PlockRange},
 };
-use sluice_testkit::wrap::Counting;
+use sluice_testkit::{
+    operations::{SharedStore, at, create},
+    wrap::Counting,
+};
 use sluice_types::{Caller, FileType, FsError, Ino, Name, Slice, Time};
 
-use crate::{at, create, volume};
+/// A new volume, opened by a client that remembers nothing.
+fn volume(counting: &Counting) -> Arc<Meta> {
+    let engine = counting.clone();
+    let store = SharedStore::new(move || Arc::new(engine.clone()));
+    store.format(0);
+    Meta::open(store.open(), Options { recall: false, ..Options::default() }).expect("open")
+}
 
 fn setup() -> (Counting, Arc<Meta>) {
     let counting = Counting::new(Arc::new(MemEngine::new()));
-    let meta = volume(Arc::new(counting.clone()));
+    let meta = volume(&counting);
     let never = Interrupt::never();
     for (name, ino) in [("a", 10), ("b", 11), ("empty", 12)] {
         meta.run(create(1, name, ino, FileType::Dir), &never).unwrap();
@@ -155,7 +164,7 @@ fn a_directory_that_moves_pays_for_its_new_ancestors() {
 fn changes_of_what_was_just_seen_take_one_trip() {
     let counting = Counting::new(Arc::new(MemEngine::new()));
     let never = Interrupt::never();
-    drop(volume(Arc::new(counting.clone())));
+    drop(volume(&counting));
     let meta = Meta::open(Arc::new(counting.clone()), Options::default()).unwrap();
     meta.run(create(1, "d", 10, FileType::Dir), &never).unwrap();
     counting.assert_trips("create", 0, 1, || meta.run(create(10, "f", 20, FileType::File), &never).unwrap());
@@ -165,7 +174,8 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     let unlink = Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() };
     counting.assert_trips("unlink", 0, 1, || meta.run(unlink, &never).unwrap());
     // Another client changes what this one remembers: the commit notices, and the change is made on what is.
-    let other = Meta::open(Arc::new(counting.clone()), Options { recall: false, ..Options::default() }).unwrap();
+    let other =
+        Meta::open(Arc::new(counting.clone()), Options { recall: false, ..Options::default() }).unwrap();
     other.run(create(10, "g", 30, FileType::File), &never).unwrap();
     let taken = meta.run(create(10, "g", 21, FileType::File), &never);
     assert_eq!(taken.unwrap_err(), FsError::Exists);

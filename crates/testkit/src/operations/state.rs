@@ -1,0 +1,184 @@
+//! Everything that a store holds, and what must be true of it whatever happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_meta::{
+    engine::{Engine, Found, Hold, List, Read, Scan},
+    schema::{Counter, DirStat, Key, Row},
+};
+use sluice_types::{Attr, Ino, align4k};
+
+/// All records of files, directories and their content.
+pub struct State {
+    /// By key.
+    pub rows: BTreeMap<Key, Row>,
+}
+
+const SCANS: [Scan; 8] = [
+    Scan::Nodes,
+    Scan::AllEntries,
+    Scan::Chunks,
+    Scan::SliceRefs,
+    Scan::DelFiles,
+    Scan::Sustained,
+    Scan::DirStats,
+    Scan::Detached,
+];
+
+impl State {
+    /// Reads a store that nobody changes meanwhile.
+    pub fn of(engine: &dyn Engine) -> Self {
+        let mut state = Self { rows: BTreeMap::new() };
+        for scan in SCANS {
+            let mut from = None;
+            loop {
+                let page = engine.scan(scan, from.as_ref(), 1000).expect("scan");
+                state.add(page.rows);
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+        }
+        let mut reads: Vec<Read> = [Counter::UsedSpace, Counter::TotalInodes]
+            .map(|counter| Read::Get(Key::Counter(counter), Hold::None))
+            .into();
+        for (ino, _) in state.nodes() {
+            reads.extend([List::Parents(ino), List::Xattrs(ino)].map(|list| Read::All(list, Hold::None)));
+        }
+        for reads in reads.chunks(200) {
+            for found in engine.read(reads).expect("read") {
+                match found {
+                    Found::Row(row) => state.add(row.into_iter().collect()),
+                    Found::Rows(rows) => state.add(rows),
+                    Found::Names(_) => {}
+                }
+            }
+        }
+        state
+    }
+
+    fn add(&mut self, rows: Vec<Row>) {
+        self.rows.extend(rows.into_iter().map(|row| (row.key(), row)));
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> Vec<(Ino, Attr)> {
+        let node = |row: &Row| if let Row::Node(ino, attr) = row { Some((*ino, *attr)) } else { None };
+        self.rows.values().filter_map(node).collect()
+    }
+
+    /// A node.
+    pub fn node(&self, ino: Ino) -> Option<Attr> {
+        match self.rows.get(&Key::Node(ino)) {
+            Some(Row::Node(_, attr)) => Some(*attr),
+            _ => None,
+        }
+    }
+
+    fn counter(&self, counter: Counter) -> i64 {
+        match self.rows.get(&Key::Counter(counter)) {
+            Some(Row::Counter(_, value)) => *value,
+            _ => 0,
+        }
+    }
+
+    /// Every node is reached from the root exactly as often as its links say; parents, counters and directory
+    /// statistics agree.
+    pub fn assert_tree(&self, story: &str) {
+        let (mut names, mut children) = (BTreeMap::<Ino, Vec<Ino>>::new(), BTreeMap::<Ino, Vec<Ino>>::new());
+        for row in self.rows.values() {
+            if let Row::Entry(dir, name, entry) = row {
+                assert!(self.node(entry.ino).is_some(), "{dir}/{name:?} names nothing: {story}");
+                names.entry(entry.ino).or_default().push(*dir);
+                children.entry(*dir).or_default().push(entry.ino);
+            }
+        }
+        let (mut reached, mut queue) = (BTreeSet::new(), vec![Ino::ROOT, Ino::TRASH]);
+        while let Some(ino) = queue.pop() {
+            if reached.insert(ino) {
+                queue.extend(children.get(&ino).into_iter().flatten());
+            }
+        }
+        let (mut inodes, mut space) = (0, 0);
+        for (ino, attr) in self.nodes() {
+            assert!(reached.contains(&ino), "{ino} is not in the tree: {story}");
+            if ino != Ino::ROOT && ino != Ino::TRASH {
+                inodes += 1;
+                space += attr.space();
+            }
+            let parents = names.get(&ino).map(Vec::as_slice).unwrap_or_default();
+            if attr.is_dir() {
+                let below: Vec<Attr> =
+                    children.get(&ino).into_iter().flatten().filter_map(|ino| self.node(*ino)).collect();
+                self.assert_dir(ino, &attr, parents, &below, story);
+            } else {
+                self.assert_file(ino, &attr, parents, story);
+            }
+        }
+        let stored = (self.counter(Counter::TotalInodes), self.counter(Counter::UsedSpace));
+        assert_eq!(stored, (inodes, space), "totalInodes and usedSpace: {story}");
+    }
+
+    fn assert_dir(&self, ino: Ino, attr: &Attr, parents: &[Ino], below: &[Attr], story: &str) {
+        let dirs = if ino.is_trash() { 0 } else { below.iter().filter(|attr| attr.is_dir()).count() };
+        assert_eq!(attr.nlink as usize, 2 + dirs, "nlink of directory {ino}: {story}");
+        let root = ino == Ino::ROOT || ino == Ino::TRASH;
+        assert!(root || parents == [attr.parent], "parent of directory {ino}: {story}");
+        if let Some(Row::DirStat(_, stat)) = self.rows.get(&Key::DirStat(ino)) {
+            let length = |attr: &Attr| if attr.is_file() { attr.length } else { 0 };
+            let wanted = DirStat {
+                length: below.iter().map(|attr| length(attr) as i64).sum(),
+                space: below.iter().map(|attr| align4k(length(attr))).sum(),
+                inodes: below.len() as i64,
+            };
+            assert_eq!(*stat, wanted, "statistics of directory {ino}: {story}");
+        }
+    }
+
+    fn assert_file(&self, ino: Ino, attr: &Attr, parents: &[Ino], story: &str) {
+        assert_eq!(attr.nlink as usize, parents.len(), "nlink of {ino}: {story}");
+        if attr.parent != Ino::NONE {
+            assert_eq!(parents, [attr.parent], "parent of {ino}: {story}");
+            return;
+        }
+        for dir in parents {
+            let count = parents.iter().filter(|other| *other == dir).count() as i64;
+            let stored = self.rows.get(&Key::Parents(ino, *dir));
+            assert_eq!(stored, Some(&Row::Parents(ino, *dir, count)), "parents of {ino}: {story}");
+        }
+    }
+
+    /// Every slice is counted as often as chunks show it, and every chunk belongs to a file, or to one on record as
+    /// deleted.
+    pub fn assert_slices(&self, story: &str) {
+        let mut shown: BTreeMap<(u64, u32), i64> = BTreeMap::new();
+        let deleted: BTreeSet<Ino> = self
+            .rows
+            .keys()
+            .filter_map(|key| if let Key::DelFile(ino, _) = key { Some(*ino) } else { None })
+            .collect();
+        for row in self.rows.values() {
+            let Row::Chunk(ino, index, slices) = row else { continue };
+            let owned = self.node(*ino).is_some() || deleted.contains(ino);
+            assert!(owned, "chunk {index} of {ino} belongs to nothing: {story}");
+            for slice in slices.iter().filter(|slice| !slice.is_hole()) {
+                *shown.entry((slice.id, slice.size)).or_default() += 1;
+            }
+        }
+        for (&(id, size), &count) in &shown {
+            // A slice without a record is shown once.
+            let stored = match self.rows.get(&Key::SliceRef(id, size)) {
+                Some(Row::SliceRef(_, _, refs)) => *refs,
+                _ => 1,
+            };
+            assert_eq!(stored, count, "references to slice {id}: {story}");
+        }
+        for row in self.rows.values() {
+            if let Row::SliceRef(id, size, refs) = row {
+                let leaked = *refs > 0 && !shown.contains_key(&(*id, *size));
+                assert!(!leaked, "slice {id} is shown nowhere: {story}");
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 use sluice_e2e::{
-    compare, crash,
+    bench, compare, crash,
     rig::{Engine, Volume},
     shared, together,
 };
@@ -83,6 +83,34 @@ enum Order {
         #[arg(long, default_value_t = 500)]
         operations: usize,
     },
+    /// Measure, beside another program if there is one
+    Bench {
+        /// Rows whose name contains one of these [default: all]
+        rows: Vec<String>,
+        #[command(flatten)]
+        program: Program,
+        /// The other program
+        #[arg(long, env = "JUICEFS")]
+        juicefs: Option<PathBuf>,
+        /// A program that mounts a file system in memory on its argument: what FUSE alone can do
+        #[arg(long)]
+        floor: Option<PathBuf>,
+        #[arg(long, value_delimiter = ',', default_values = ["redis", "sqlite"])]
+        engines: Vec<Engine>,
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Little work: to see that all rows run
+        #[arg(long)]
+        quick: bool,
+        /// Files of the directory that is cloned and removed
+        #[arg(long)]
+        files: Option<usize>,
+        /// Put the results into this file, between its markers
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
     /// The process that crash starts
     #[command(hide = true)]
     CrashWriter {
@@ -130,7 +158,7 @@ fn main() -> ExitCode {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     let order = Arguments::parse().command;
     // The command that is run on a volume does the counting.
-    let counts = !matches!(order, Order::WithVolume { .. } | Order::CrashWriter { .. });
+    let counts = !matches!(order, Order::WithVolume { .. } | Order::CrashWriter { .. } | Order::Bench { .. });
     let result = run(order);
     if let Err(why) = &result {
         // The chain of causes; a backtrace of this program tells nothing.
@@ -168,6 +196,14 @@ fn run(order: Order) -> anyhow::Result<()> {
                 together::run(programs.map(PathBuf::as_path), engine, &within, seed, operations)
                     .with_context(|| format!("formatted by {}", programs[0].display()))?;
             }
+        }
+        Order::Bench { rows, program, juicefs, floor, engines, rounds, seed, quick, files, write } => {
+            let (sluice, within) = program.paths()?;
+            let mut sizes = if quick { bench::Sizes::QUICK } else { bench::Sizes::FULL };
+            sizes.flat = files.unwrap_or(sizes.flat).next_multiple_of(100);
+            let plan =
+                bench::Plan { sluice, juicefs, floor, within, engines, words: rows, rounds, seed, sizes };
+            bench::run(&plan, write.as_deref())?;
         }
         Order::CrashWriter { folder, seed } => {
             crash::writer::run(&folder, seed)?;

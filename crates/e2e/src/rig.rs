@@ -17,6 +17,9 @@ use tempfile::TempDir;
 /// How long anything may take that is not the work itself: a server to start, a mount to come or go.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The folder of a volume, for [`Volume::path`], that has the block cache of its first mount.
+pub const FIRST_CACHE: &str = "cache0";
+
 /// Waits until `done`, at most until the deadline.
 ///
 /// # Errors
@@ -117,6 +120,16 @@ impl Volume {
 
     /// The same by another program.
     pub fn mount_by(&mut self, program: &Path, options: &[&str]) -> anyhow::Result<PathBuf> {
+        self.mount_as(program, &[&["--enable-xattr"], options].concat())
+    }
+
+    /// Mounts it once more with nothing but its own cache and these options.
+    pub fn mount_plain(&mut self, options: &[&str]) -> anyhow::Result<PathBuf> {
+        let program = self.program.clone();
+        self.mount_as(&program, options)
+    }
+
+    fn mount_as(&mut self, program: &Path, options: &[&str]) -> anyhow::Result<PathBuf> {
         use std::os::unix::process::CommandExt;
         let number = self.mounts.len();
         let point = self.path(&format!("mnt{number}"));
@@ -124,7 +137,7 @@ impl Volume {
         let log = File::options().append(true).create(true).open(self.path("mount.log"))?;
         let cache = self.path(&format!("cache{number}"));
         let mut process = Command::new(program)
-            .args(["mount", "--enable-xattr", "--cache-dir"])
+            .args(["mount", "--cache-dir"])
             .arg(&cache)
             .args(options)
             .arg(&self.meta)

@@ -1,0 +1,163 @@
+//! Rows about one large file: sequential write and read in requests of 1 MiB, random reads and writes of 4 KiB.
+//!
+//! What must stay true: each page of the file names itself and who wrote it last, and what is read is checked.
+
+use super::{
+    Turn,
+    place::{Blocks, Place},
+    rate,
+};
+use crate::{pattern, rig};
+use anyhow::{Context, bail, ensure};
+use rand::{SeedableRng, rngs::StdRng, seq::index};
+use rustix::fs::{Advice, Mode, OFlags};
+use std::{
+    os::fd::OwnedFd,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+const PAGE: usize = 4096;
+const PIECE: usize = 1 << 20;
+
+pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
+    let Some(mut place) = Place::new(turn)? else { return Ok(vec![None; 4]) };
+    let sizes = turn.plan.sizes;
+    let file = place.path().join("large");
+    let mut buffer = pattern::bytes(turn.seed(), PIECE);
+
+    let start = Instant::now();
+    write(&file, sizes.large, &mut buffer)?;
+    let written = rate(sizes.large, start);
+
+    place.cold(Blocks::Go)?;
+    let start = Instant::now();
+    read(&file, sizes.large, &mut buffer)?;
+    let sequential = rate(sizes.large, start);
+
+    // The cache is filled behind the reader.
+    let large = (sizes.large * PIECE) as u64;
+    let filled = || place.cached().is_none_or(|cached| cached >= large);
+    if rig::until("the block cache to fill", Duration::from_secs(10), filled).is_err() {
+        let cached = place.cached().unwrap_or(0) >> 20;
+        eprintln!("bench: {:?} has cached {cached} of {} MiB that were read", turn.side, sizes.large);
+    }
+    place.cold(Blocks::Stay)?;
+    let mut rng = StdRng::seed_from_u64(turn.seed());
+    let mut pages = || {
+        let pages = sizes.large * PIECE / PAGE;
+        index::sample(&mut rng, pages, sizes.random.min(pages)).into_vec()
+    };
+    let chosen = pages();
+    let opened = open(&file, OFlags::RDWR)?;
+    // Each request by itself: the kernel shall fetch what is asked for, from everybody.
+    rustix::fs::fadvise(&opened, 0, None, Advice::Random)?;
+    let start = Instant::now();
+    for &page in &chosen {
+        read_page(&opened, page, 0, &mut buffer[..PAGE])?;
+    }
+    let random_read = rate(chosen.len(), start);
+
+    let chosen = pages();
+    let start = Instant::now();
+    for &page in &chosen {
+        stamp(&mut buffer[..PAGE], page, 1);
+        write_at(&opened, &buffer[..PAGE], page * PAGE)?;
+    }
+    rustix::fs::fsync(&opened).context("fsync")?;
+    let random_write = rate(chosen.len(), start);
+    drop(opened);
+
+    place.cold(Blocks::Stay)?;
+    let opened = open(&file, OFlags::RDONLY)?;
+    for &page in chosen.iter().take(200) {
+        read_page(&opened, page, 1, &mut buffer[..PAGE])?;
+    }
+    drop(opened);
+    place.finish()?;
+    Ok([written, sequential, random_read, random_write].map(Some).to_vec())
+}
+
+fn open(path: &Path, flags: OFlags) -> anyhow::Result<OwnedFd> {
+    rustix::fs::open(path, flags, Mode::from(0o644))
+        .with_context(|| format!("cannot open {}", path.display()))
+}
+
+fn write(path: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
+    let file = open(path, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY)?;
+    for piece in 0..pieces {
+        for (page, bytes) in buffer.chunks_mut(PAGE).enumerate() {
+            stamp(bytes, piece * PIECE / PAGE + page, 0);
+        }
+        write_at(&file, buffer, piece * PIECE)?;
+    }
+    rustix::fs::fsync(&file).context("fsync")
+}
+
+fn read(path: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
+    let file = open(path, OFlags::RDONLY)?;
+    for piece in 0..pieces {
+        read_at(&file, buffer, piece * PIECE)?;
+        for (page, bytes) in buffer.chunks(PAGE).enumerate() {
+            check(bytes, piece * PIECE / PAGE + page, 0)?;
+        }
+    }
+    let mut beyond = [0; 1];
+    ensure!(rustix::io::pread(&file, &mut beyond, (pieces * PIECE) as u64)? == 0, "the file is longer");
+    Ok(())
+}
+
+fn read_page(file: &OwnedFd, page: usize, generation: u64, buffer: &mut [u8]) -> anyhow::Result<()> {
+    read_at(file, buffer, page * PAGE)?;
+    check(buffer, page, generation)
+}
+
+fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> anyhow::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[done..], (offset + done) as u64).context("read")? {
+            0 => bail!("the file ends at {}", offset + done),
+            count => done += count,
+        }
+    }
+    Ok(())
+}
+
+fn write_at(file: &OwnedFd, bytes: &[u8], offset: usize) -> anyhow::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += rustix::io::pwrite(file, &bytes[done..], (offset + done) as u64).context("write")?;
+    }
+    Ok(())
+}
+
+fn stamp(page: &mut [u8], number: usize, generation: u64) {
+    page[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    page[8..16].copy_from_slice(&generation.to_le_bytes());
+}
+
+fn check(page: &[u8], number: usize, generation: u64) -> anyhow::Result<()> {
+    let mut expected = [0; 16];
+    stamp(&mut expected, number, generation);
+    ensure!(page[..16] == expected, "page {number} reads {:?}, not {expected:?}", &page[..16]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_in_the_wrong_place_is_found() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("large");
+        let mut buffer = pattern::bytes(1, PIECE);
+        write(&path, 2, &mut buffer)?;
+        read(&path, 2, &mut buffer)?;
+        let file = open(&path, OFlags::RDWR)?;
+        read_page(&file, 300, 0, &mut buffer[..PAGE])?;
+        write_at(&file, &buffer[..PAGE], 301 * PAGE)?;
+        assert!(read(&path, 2, &mut buffer).is_err());
+        Ok(())
+    }
+}

@@ -8,7 +8,7 @@ use sluice_types::{
 };
 use smallvec::smallvec;
 
-use super::{rules, setattr::without_suid};
+use super::{compact::release, rules, setattr::without_suid};
 use crate::{
     engine::{Hold, List, Read, Write},
     op::{Lane, Lanes, Op},
@@ -16,7 +16,7 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Sets the length of a file. Two trips.
+/// Sets the length of a file. Two trips to grow it, three to shrink it, four if that empties whole chunks.
 #[derive(Clone, Debug)]
 pub struct Truncate {
     /// The file.
@@ -47,7 +47,7 @@ impl Op for Truncate {
             rules::check(view, &self.caller, &attr, Access::WRITE)?;
         }
         if self.length < attr.length {
-            zero(view, self.ino, self.length, attr.length)?;
+            zero(view, self.ino, self.length, attr.length, attr.length)?;
         }
         resize(view, self.ino, &mut attr, self.length)?;
         changed_content(&mut attr, view.now(), view.now());
@@ -110,7 +110,7 @@ impl Op for Fallocate {
         };
         rules::require(!(zeroes && append), FsError::Perm)?;
         if zeroes && self.offset < attr.length {
-            zero(view, self.ino, self.offset, end.min(attr.length))?;
+            zero(view, self.ino, self.offset, end.min(attr.length), attr.length)?;
         }
         let length = if grows { attr.length.max(end) } else { attr.length };
         if length != attr.length || zeroes {
@@ -180,19 +180,50 @@ pub fn changed_content(attr: &mut Attr, mtime: Time, now: Time) {
     attr.ctime = now;
 }
 
-/// Writes holes over `from .. to`, where there is something to hide.
-fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
+/// Hides what the file shows in `from .. to`. Chunks that lie in it whole are dropped, so that no chunk is left behind
+/// the end of a file: the records of a deleted file are only looked for up to its length. The rest gets holes.
+fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Result<(), Stop> {
     let (first, last) = ((from / CHUNK_SIZE) as u32, ((to - 1) / CHUNK_SIZE) as u32);
     let list = List::Chunks(ino, first, last + 1);
     view.want(&[Read::Get(Key::Node(ino), Hold::Lock), Read::All(list, Hold::None)])?;
+    let mut dropped = Vec::new();
     for row in view.all(list, Hold::None)? {
         let Row::Chunk(_, index, records) = row else { continue };
         let start = u64::from(index) * CHUNK_SIZE;
         let begin = from.max(start) - start;
         let end = to.min(start + CHUNK_SIZE) - start;
-        if records.iter().any(|record| u64::from(record.end()) > begin) {
+        if begin == 0 && (end == CHUNK_SIZE || start + end >= file_end) {
+            dropped.push((index, records));
+        } else if records.iter().any(|record| u64::from(record.end()) > begin) {
             view.write(Write::Append(ino, index, vec![Slice::hole(begin as u32, (end - begin) as u32)]));
         }
     }
+    drop_chunks(view, ino, &dropped)
+}
+
+/// Drops whole chunks. Slices that nothing shows any more stay on record until the next cleaning deletes their blocks.
+fn drop_chunks(view: &mut View<'_>, ino: Ino, chunks: &[(u32, Vec<Slice>)]) -> Result<(), Stop> {
+    let mut reads = refs(chunks.iter().flat_map(|(_, records)| records));
+    reads.extend(chunks.iter().map(|(index, _)| Read::Get(Key::Chunk(ino, *index), Hold::Lock)));
+    view.want(&reads)?;
+    // What counts is what the locked records say: a compaction may have come between the two looks.
+    let mut shown = Vec::new();
+    for (index, _) in chunks {
+        let key = Key::Chunk(ino, *index);
+        if let Some(Row::Chunk(_, _, records)) = view.get(&key, Hold::Lock)? {
+            shown.extend(records);
+            view.delete(key);
+        }
+    }
+    view.want(&refs(shown.iter()))?;
+    let shown: Vec<(u64, u32)> =
+        shown.iter().filter(|slice| !slice.is_hole()).map(|slice| (slice.id, slice.size)).collect();
+    release(view, &shown)?;
     Ok(())
+}
+
+/// The references of the slices that records show.
+fn refs<'s>(records: impl Iterator<Item = &'s Slice>) -> Vec<Read> {
+    let shown = records.filter(|slice| !slice.is_hole());
+    shown.map(|slice| Read::Get(Key::SliceRef(slice.id, slice.size), Hold::Lock)).collect()
 }

@@ -30,8 +30,8 @@ pub(crate) struct Log {
     #[arg(short, long, global = true)]
     quiet: bool,
     /// Level by name: trace, debug, info, warn or error
-    #[arg(long, global = true, hide = true, value_name = "LEVEL")]
-    log_level: Option<String>,
+    #[arg(long = "log-level", global = true, hide = true, value_name = "LEVEL")]
+    level: Option<String>,
     /// No colours
     #[arg(long, global = true)]
     no_color: bool,
@@ -44,7 +44,7 @@ impl Log {
     /// Starts logging to standard error. `RUST_LOG` overrides the flags.
     pub(crate) fn init(&self) {
         let level = match self {
-            Self { log_level: Some(level), .. } => level,
+            Self { level: Some(level), .. } => level,
             Self { trace: true, .. } => "trace",
             Self { verbose: true, .. } => "debug",
             Self { quiet: true, .. } => "warn",

@@ -101,7 +101,7 @@ impl Control {
         loop {
             match answer.byte()? {
                 PROGRESS => {
-                    progress(u64::from_be_bytes(answer.bytes()?), u64::from_be_bytes(answer.bytes()?))
+                    progress(u64::from_be_bytes(answer.bytes()?), u64::from_be_bytes(answer.bytes()?));
                 }
                 DATA => {
                     let length = u32::from_be_bytes(answer.bytes()?);

@@ -38,7 +38,7 @@ fn with_password(url: &str) -> Result<String> {
     let Some(password) = password_from_environment()? else { return Ok(url.to_owned()) };
     let Some((scheme, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded = password.bytes().fold(String::new(), |encoded, byte| encoded + &format!("%{byte:02X}"));
     Ok(match authority.rsplit_once('@') {
         Some((user, _)) if user.contains(':') => url.to_owned(),
         Some((user, _)) => format!("{scheme}://{user}:{encoded}{}", &rest[user.len()..]),

@@ -2,6 +2,9 @@
 //!
 //! This is the only crate that names engines and reads the environment, and the only one that prints.
 
+#![allow(clippy::struct_excessive_bools, reason = "a command line is made of switches")]
+#![allow(clippy::doc_markdown, reason = "the documentation of arguments is the help text")]
+
 mod args;
 mod arguments;
 mod background;

@@ -51,7 +51,7 @@ pub(crate) struct Serving<'a> {
 }
 
 /// Mounts and serves until somebody unmounts, a signal comes or the volume is gone.
-pub(crate) fn serve(serving: Serving<'_>, mountpoint: &Path) -> Result<ExitCode> {
+pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode> {
     let (tell, told) = mpsc::channel();
     let ended = Arc::new(OnceLock::<Ended>::new());
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen to signals")?;
@@ -64,14 +64,14 @@ pub(crate) fn serve(serving: Serving<'_>, mountpoint: &Path) -> Result<ExitCode>
             let _ = tell.send(End::Volume);
         }
     }));
-    let vfs = match open_vfs(&serving, vfs_config) {
+    let vfs = match open_vfs(serving, vfs_config) {
         Ok(vfs) => vfs,
         Err(error) => {
             let _ = meta.close();
             return Err(error);
         }
     };
-    let session = match mount(&serving, &vfs, mountpoint) {
+    let session = match mount(serving, &vfs, mountpoint) {
         Ok(session) => session,
         Err(error) => {
             let _ = vfs.close(None);

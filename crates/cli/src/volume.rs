@@ -1,6 +1,6 @@
 //! Opening a volume from the command line: engine, settings, session, object store.
 
-use std::{env, fs, process, sync::Arc};
+use std::{env, fs, process, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use sluice_meta::{
@@ -91,9 +91,12 @@ fn storage_class(format: &VolumeFormat) -> String {
     format.tiers.get("0").map_or_else(|| format.storage_class.clone(), |tier| tier.storage_class.clone())
 }
 
-/// Opens the object store of a volume.
+/// Opens the object store of a volume to try whether it works: somebody waits for the answer.
 pub(crate) fn open_store(format: &VolumeFormat) -> Result<Arc<dyn ObjectStore>> {
-    Ok(sluice_object::open(&store_config(format)?)?)
+    let mut config = store_config(format)?;
+    config.retry.attempts = 3;
+    config.retry.give_up = Duration::from_secs(20);
+    Ok(sluice_object::open(&config)?)
 }
 
 /// A runtime for the few calls to an object store that a command makes itself.

@@ -2,7 +2,11 @@
 
 mod support;
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Volume, can_mount, ends_well, fails, mounted, ok, run, sluice, until};
@@ -63,7 +67,7 @@ fn a_signal_flushes_and_unmounts() {
         fs::write(point.join("a"), "hello").expect("written");
         // Still open and not flushed when the signal comes.
         let mut open = fs::File::create(point.join("open")).expect("made");
-        std::io::Write::write_all(&mut open, &[5; 100_000]).expect("written");
+        std::io::Write::write_all(&mut open, &vec![5; 100_000]).expect("written");
         kill_process(pid(&child), signal).expect("sent");
         ends_well(child);
         assert!(!mounted(&point));
@@ -107,7 +111,7 @@ fn the_background_tells_what_went_wrong() {
     let wrong = volume.path("none.db");
     let said =
         fails(&[&["mount", "-d"], &flags[..], &[&format!("sqlite3://{}", wrong.display()), &point]].concat());
-    assert!(said.contains("none.db"), "{said}");
+    assert!(said.contains("no volume"), "{said}");
     assert!(!mounted(Path::new(&point)));
 }
 
@@ -170,7 +174,8 @@ fn the_tools_work_inside_a_mount() {
 
     let said = ok(&["rmr", &path("tree")]);
     assert!(said.contains("removed 22 entries"), "{said}");
-    assert!(!point.join("tree").exists());
+    // The kernel may believe a name for as long as --entry-cache says.
+    until("the name to go", || !point.join("tree").exists());
     assert!(fails(&["rmr", &path("tree")]).contains("tree"));
     assert_eq!(fs::read(point.join("copy/sub/9")).expect("read"), vec![9; 5000], "the clone keeps its data");
     let said = ok(&["bench", "--big-file-size", "8M", "--small-file-count", "10", "-p", "2", &path("")]);
@@ -194,14 +199,17 @@ fn a_part_of_a_volume_and_other_names() {
         return;
     }
     let mut volume = Volume::new(&[]);
+    let part = volume.mount("part", &["--subdir", "a/b"]);
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o777)).expect("changed");
+    volume.umount(&part);
     let part = volume.mount("part", &["--subdir", "a/b", "--prefix-internal", "--all-squash", "12:34"]);
     fs::write(part.join("file"), "x").expect("written");
     assert!(part.join(".jfs.stats").exists() && !part.join(".stats").exists());
     let whole = volume.mount("whole", &["--hide-internal", "-o", "noexec"]);
-    use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(whole.join("a/b/file")).expect("seen");
     assert_eq!((found.uid(), found.gid()), (12, 34));
-    let names: Vec<_> = fs::read_dir(&whole).expect("listed").filter_map(Result::ok).collect();
+    let listed = fs::read_dir(&whole).expect("listed");
+    let names: Vec<_> = listed.filter_map(Result::ok).map(|entry| entry.file_name()).collect();
     assert_eq!(names.len(), 1, "{names:?}");
     assert!(whole.join(".stats").exists());
     assert!(ok(&["summary", &part.display().to_string()]).contains("file"));

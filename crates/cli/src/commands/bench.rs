@@ -84,7 +84,7 @@ impl Bench {
             let big = files("big", 1, self.big_file_size);
             let row = |what, time: Duration| {
                 let seconds = time.as_secs_f64();
-                let speed = (self.big_file_size * self.threads as u64) as f64 / (1 << 20) as f64 / seconds;
+                let speed = (self.big_file_size * self.threads as u64) as f64 / f64::from(1 << 20) / seconds;
                 [format!("{what} big file"), format!("{speed:.2} MiB/s"), format!("{seconds:.2} s/file")]
                     .to_vec()
             };
@@ -139,7 +139,7 @@ impl Files<'_> {
                     })
                 })
                 .collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()?.err()).next()
+            workers.into_iter().find_map(|worker| worker.join().ok()?.err())
         });
         let time = begin.elapsed();
         progress.finish();

@@ -71,7 +71,8 @@ struct Sums {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Chunk {
-    chunk_index: u64,
+    #[serde(rename = "ChunkIndex")]
+    index: u64,
     id: u64,
     size: u32,
     off: u32,
@@ -110,6 +111,7 @@ struct Plock {
 }
 
 impl Info {
+    #[allow(clippy::unnecessary_wraps, reason = "all commands run alike")]
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mut code = ExitCode::SUCCESS;
         for path in &self.paths {
@@ -158,7 +160,9 @@ fn print(path: &Path, answer: &Answer) {
         [path] => println!("   path: {path}"),
         paths => {
             println!("  paths:");
-            paths.iter().for_each(|path| println!("\t{path}"));
+            for path in paths {
+                println!("\t{path}");
+            }
         }
     }
     print_data(answer);
@@ -182,7 +186,7 @@ fn print_data(answer: &Answer) {
     let head = ["chunkIndex", "sliceId", "size", "offset", "length"];
     section("chunks", &head, answer.chunks.as_deref(), &[], |chunk| {
         let (size, off, len) = (u64::from(chunk.size), u64::from(chunk.off), u64::from(chunk.len));
-        [chunk.chunk_index, chunk.id, size, off, len].map(|number| number.to_string()).to_vec()
+        [chunk.index, chunk.id, size, off, len].map(|number| number.to_string()).to_vec()
     });
     let (mut chunk, mut pos) = (0, 0);
     let head = ["chunkIndex", "objectName", "size", "offset", "length", "pos"];

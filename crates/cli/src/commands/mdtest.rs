@@ -79,7 +79,7 @@ impl Mdtest {
                     scope.spawn(move || self.create_files(meta, thread, dirs, progress))
                 })
                 .collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()?.err()).next()
+            workers.into_iter().find_map(|worker| worker.join().ok()?.err())
         });
         let (done, elapsed) = progress.finish();
         let elapsed = elapsed.as_secs_f64();

@@ -112,7 +112,7 @@ impl Mount {
         };
         let meta = Meta::open(engine, options)?;
         match self.prepare(&meta, mountpoint) {
-            Ok(serving) => serve::serve(serving, mountpoint),
+            Ok(serving) => serve::serve(&serving, mountpoint),
             Err(error) => {
                 let _ = meta.close();
                 Err(error)

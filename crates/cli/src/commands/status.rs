@@ -162,7 +162,9 @@ fn more(meta: &Meta) -> Result<[(&'static str, u64); 8]> {
     meta.each_page(Scan::DelSlices, &never, |rows| {
         for row in rows {
             if let Row::DelSlices(_, _, slices) = row {
-                slices.iter().for_each(|(_, size)| count(&mut replaced, u64::from(*size)));
+                for (_, size) in slices {
+                    count(&mut replaced, u64::from(size));
+                }
             }
         }
         Ok(())

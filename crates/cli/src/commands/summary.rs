@@ -74,7 +74,9 @@ impl Summary {
         let mut rows = vec![["PATH", "SIZE", "DIRS", "FILES"].map(str::to_owned).to_vec()];
         self.add(&mut rows, &answer.tree);
         if self.csv {
-            rows.iter().for_each(|row| println!("{}", csv(row)));
+            for row in &rows {
+                println!("{}", csv(row));
+            }
         } else {
             table::print(&rows, &[0]);
         }

@@ -66,8 +66,8 @@ impl FuseFlags {
 
     /// Whether the options ask for a mount that changes nothing.
     pub(crate) fn is_read_only(&self) -> bool {
-        let options = self.options.iter().flat_map(|options| options.split(','));
-        options.filter(|option| matches!(*option, "ro" | "rw")).last() == Some("ro")
+        let mut options = self.options.iter().flat_map(|options| options.split(','));
+        options.rfind(|option| matches!(*option, "ro" | "rw")) == Some("ro")
     }
 
     /// The part that the file system has to know.

@@ -1,6 +1,6 @@
 //! Volumes to run the program on: a folder of its own, mounts that go when the test ends, however it ends.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::{
     fs,

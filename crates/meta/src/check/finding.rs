@@ -212,6 +212,10 @@ impl fmt::Display for Finding {
             }
             Self::References { id, size, references } => {
                 let Counted { stored, counted } = references;
+                if *stored < 0 && *counted > 0 {
+                    let used = format!("it is used {counted} times");
+                    return write!(f, "slice {id} of {size} bytes has no record of its uses, {used}");
+                }
                 write!(
                     f,
                     "slice {id} of {size} bytes says it is used {stored} times, it is used {counted} times"

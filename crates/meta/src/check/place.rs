@@ -32,7 +32,7 @@ impl Meta {
             names.push(name);
             at = dir;
         }
-        let path: String = names.iter().rev().map(|name| format!("/{name}")).collect();
+        let path = names.iter().rev().fold(String::new(), |path, name| path + "/" + name);
         Ok(Some(if path.is_empty() { "/".into() } else { path }))
     }
 

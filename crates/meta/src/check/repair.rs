@@ -61,10 +61,15 @@ impl Op for Repair {
             Finding::ChunkWithoutFile { ino, index } => drop_chunk(view, *ino, *index),
             Finding::References { id, size, references } => {
                 let key = Key::SliceRef(*id, *size);
-                match view.get(&key, Hold::Lock)? {
-                    Some(Row::SliceRef(_, _, stored)) if stored != references.stored => return Ok(false),
-                    _ => view.put(Row::SliceRef(*id, *size, references.counted)),
+                // Without a record it counts as one.
+                let found = match view.get(&key, Hold::Lock)? {
+                    Some(Row::SliceRef(_, _, found)) => found,
+                    _ => 1,
+                };
+                if found != references.stored && (references.stored != -1 || found != 1) {
+                    return Ok(false);
                 }
+                view.put(Row::SliceRef(*id, *size, references.counted));
                 Ok(true)
             }
             Finding::NextNumber { counter, next } | Finding::Total { counter, total: next } => {

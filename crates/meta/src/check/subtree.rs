@@ -1,6 +1,6 @@
 //! A check of one directory, or of all below it, without a look at the rest of the volume.
 
-use sluice_types::{Attr, FileType, FsError, FsResult, Ino};
+use sluice_types::{Attr, FsError, FsResult, Ino, Name};
 
 use super::{
     Report,
@@ -10,7 +10,7 @@ use crate::{
     batch::Interrupt,
     engine::{Found, Hold, Read, Scan},
     meta::Meta,
-    ops::getattr::GetAttr,
+    ops::{getattr::GetAttr, rules::entry_usage},
     schema::{DirStat, Entry, Key, Row},
     tree::Progress,
 };
@@ -49,7 +49,7 @@ fn check_dir(
     let mut dirs = Vec::new();
     let mut usage = DirStat::default();
     let findings = &mut report.findings;
-    let mut missing = |entry: Option<(crate::schema::Entry, sluice_types::Name)>| {
+    let mut missing = |entry: Option<(Entry, Name)>| {
         if let Some((Entry { kind, ino }, name)) = entry {
             findings.push(Finding::EntryWithoutNode { dir, name, ino, kind });
         }
@@ -61,7 +61,6 @@ fn check_dir(
         for row in rows {
             match row {
                 Row::Entry(_, name, to) => {
-                    usage.inodes += 1;
                     missing(entry.replace((to, name)));
                 }
                 Row::Node(ino, node) => {
@@ -70,10 +69,7 @@ fn check_dir(
                     if to.kind != node.kind {
                         wrong.push(Finding::Kind { dir, name, ino, kind: node.kind });
                     }
-                    if node.kind == FileType::File {
-                        usage.length += node.length as i64;
-                        usage.space += node.space();
-                    }
+                    usage = usage.plus(entry_usage(&node));
                     if node.parent != dir && (node.is_dir() || node.parent != Ino::NONE) {
                         wrong.push(Finding::Parent { ino, stored: node.parent, found: dir });
                     }

@@ -1,7 +1,7 @@
 //! A survey: everything that is counted, in one walk over all records.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Attr, FileType, FsResult, Ino, Name};
+use sluice_types::{Attr, FileType, FsResult, Ino, Name, align4k};
 
 use super::finding::Finding;
 use crate::{
@@ -50,7 +50,9 @@ impl Survey {
         let mut each = |scan: Scan, see: &mut dyn FnMut(&mut Self, Row)| {
             meta.each_page(scan, interrupt, |rows| {
                 progress(rows.len() as u64);
-                rows.into_iter().for_each(|row| see(&mut survey, row));
+                for row in rows {
+                    see(&mut survey, row);
+                }
                 Ok(())
             })
         };
@@ -92,7 +94,9 @@ impl Survey {
         })?;
         each(Scan::DelSlices, &mut |survey, row| {
             if let Row::DelSlices(_, _, slices) = row {
-                slices.iter().for_each(|(id, size)| survey.slice(*id, *size));
+                for (id, size) in slices {
+                    survey.slice(id, size);
+                }
             }
         })?;
         Ok(survey)
@@ -128,10 +132,9 @@ impl Survey {
         }
         node.names += 1;
         node.named_in = dir;
-        if node.kind == FileType::File {
-            usage.length += node.length as i64;
-            usage.space += node.space;
-        }
+        let length = if node.kind == FileType::File { node.length } else { 0 };
+        usage.length += length as i64;
+        usage.space += align4k(length);
         if node.kind == FileType::Dir {
             if let Some(dir) = self.nodes.get_mut(&dir) {
                 dir.subdirs += 1;

@@ -35,7 +35,10 @@ impl Op for ChangeSetting {
         let trash = Key::Node(Ino::TRASH);
         view.want(&[Read::Get(Key::Setting, Hold::Lock), Read::Get(trash, Hold::None)])?;
         let current = view.get(&Key::Setting, Hold::Lock)?;
-        rules::require(matches!(current, Some(Row::Setting(current)) if current == self.old), FsError::Again)?;
+        rules::require(
+            matches!(current, Some(Row::Setting(current)) if current == self.old),
+            FsError::Again,
+        )?;
         view.put(Row::Setting(self.new.clone()));
         if self.new.trash_days > 0 && view.node(Ino::TRASH, Hold::None)?.is_none() {
             let root = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, view.now());

@@ -76,8 +76,12 @@ impl Fsck {
         }
         let (advisory, wrong): (Vec<_>, Vec<_>) =
             report.findings.iter().partition(|finding| finding.is_advisory());
-        wrong.iter().for_each(|finding| println!("error: {finding}"));
-        advisory.iter().for_each(|finding| println!("advisory: {finding}"));
+        for finding in &wrong {
+            println!("error: {finding}");
+        }
+        for finding in &advisory {
+            println!("advisory: {finding}");
+        }
         let mut faults = 0;
         if self.path.is_none() {
             faults = self.check_objects(meta, &report)?;

@@ -3,7 +3,7 @@
 //! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat and
 //! [`Meta::clean`] each hour, from a thread that no request needs.
 
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino};
 
 use crate::{
     batch::Interrupt,
@@ -46,6 +46,10 @@ const STALE_SESSIONS: usize = 1000;
 const PAGE: usize = 1000;
 /// Deleted files younger than this are left to who deleted them, seconds.
 const DELFILE_AGE: i64 = 3600;
+/// Chunks of a deleted file looked for at once.
+const CHUNKS_AT_ONCE: u32 = 1 << 16;
+/// Chunks (16 GiB) that must be missing behind the end and the last chunk of a deleted file for it to have no more.
+const CHUNKS_BEHIND: u32 = 256;
 /// Shortest time between two turns of an hourly job, seconds.
 const HOURLY: i64 = 54 * 60;
 
@@ -202,12 +206,29 @@ impl Meta {
         sink: &dyn BlockSink,
         interrupt: &Interrupt,
     ) -> FsResult<()> {
-        let chunks = self.ask(&ReadChunks { ino, from: 0, to: u32::MAX }, interrupt)?;
-        let drops = chunks.iter().map(|(index, _)| DropChunk { ino, index: *index }).collect();
+        let chunks = self.chunks_of_deleted(ino, length, interrupt)?;
+        let drops = chunks.into_iter().map(|index| DropChunk { ino, index }).collect();
         for unused in self.run_all(drops, interrupt) {
             self.delete_slices(unused?, sink, interrupt)?;
         }
         self.run(ForgetFile { ino, length }, interrupt)
+    }
+
+    /// Chunks of a deleted file. Some may lie behind its end, where a truncation left them; not every engine can list
+    /// them, so they are looked for until none comes for a while.
+    fn chunks_of_deleted(&self, ino: Ino, length: u64, interrupt: &Interrupt) -> FsResult<Vec<u32>> {
+        let end = length.div_ceil(CHUNK_SIZE) as u32;
+        let (mut from, mut chunks) = (0, Vec::new());
+        loop {
+            let to = end.max(from).saturating_add(CHUNKS_BEHIND).min(from.saturating_add(CHUNKS_AT_ONCE));
+            let found = self.ask(&ReadChunks { ino, from, to }, interrupt)?;
+            chunks.extend(found.into_iter().map(|(index, _)| index));
+            let behind = chunks.last().map_or(0, |last| last + 1).max(end);
+            if to - from == 0 || to >= behind.saturating_add(CHUNKS_BEHIND) {
+                return Ok(chunks);
+            }
+            from = to;
+        }
     }
 
     /// Deletes the blocks of slices that nothing shows, then their records. What cannot be deleted stays on record.

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use sluice_meta::{
     BlockSink, Interrupt, Meta,
-    ops::{chunks::ReadChunk, unlink::Unlink, write::Write},
+    ops::{chunks::ReadChunk, truncate::Truncate, unlink::Unlink, write::Write},
     schema::Row,
 };
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Slice, Time};
 
-use super::{Factory, at, create, play::duel, state::State};
+use super::{Factory, NOW, at, create, play::duel, state::State};
 
 /// Notes which slices are deleted.
 #[derive(Default)]
@@ -74,6 +74,29 @@ pub fn write_against_unlink_leaks_no_slice(factory: &Factory<'_>) {
     let left = State::of(store.open().as_ref());
     let content = |row: &&Row| matches!(row, Row::Chunk(..) | Row::SliceRef(..) | Row::DelFile(..));
     assert_eq!(left.rows.values().filter(content).collect::<Vec<_>>(), Vec::<&Row>::new());
+}
+
+/// Chunks that a truncation left behind the end go with the file too.
+pub fn chunks_behind_the_end_are_deleted(factory: &Factory<'_>) {
+    let never = Interrupt::never();
+    let store = factory();
+    let meta = store.format(0);
+    let caller = Caller::client;
+    meta.run(create(1, "f", 10_000, FileType::File), &never).expect("create");
+    let indexes = [0, 3, 200, 400];
+    for (id, index) in (1..).zip(indexes) {
+        let (ino, slices) = (Ino(10_000), vec![Slice::whole(0, id, 100)]);
+        meta.run(Write { ino, index, slices, mtime: NOW }, &never).expect("write");
+    }
+    let truncate =
+        Truncate { ino: Ino(10_000), length: 10, opened: true, kill_suid: false, caller: caller() };
+    meta.run(truncate, &never).expect("truncate");
+    meta.run(Unlink { at: at(1, "f"), skip_trash: false, caller: caller() }, &never).expect("unlink");
+    let sink = Deleted::default();
+    meta.clean_deleted_files(i64::MAX, &sink, &never).expect("clean");
+    let mut deleted = sink.0.into_inner();
+    deleted.sort_unstable();
+    assert_eq!(deleted, [1, 2, 3, 4]);
 }
 
 /// Slices that two clients add to one chunk all arrive, each client's in its order, and readers notice every one.

@@ -110,6 +110,7 @@ macro_rules! for_each_operations_case {
             races::link_against_unlink_keeps_the_count,
             races::one_of_two_unlinks_wins,
             files::write_against_unlink_leaks_no_slice,
+            files::chunks_behind_the_end_are_deleted,
             files::writes_of_two_clients_all_show,
             locks::two_clients_never_hold_a_flock_both,
             locks::two_clients_never_hold_a_record_lock_both,

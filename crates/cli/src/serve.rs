@@ -29,7 +29,7 @@ use sluice_vfs::{MetaIndex, Vfs, VfsConfig};
 use crate::{background, flags::FuseFlags, volume};
 
 /// How long what still uses a mount may do so after it was told to end.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(5);
 /// Exit code when the volume is gone, as `JuiceFS` has it.
 const VOLUME_GONE: u8 = 11;
 

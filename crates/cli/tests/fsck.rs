@@ -76,7 +76,7 @@ fn metadata_that_disagrees_is_found_and_put_right() {
         ("DELETE FROM jfs_chunk_ref", "no record of its uses"),
         ("UPDATE jfs_counter SET value = 2 WHERE name = 'nextInode'", "nextInode"),
         ("UPDATE jfs_counter SET value = 1 WHERE name = 'nextChunk'", "nextChunk"),
-        ("DELETE FROM jfs_node WHERE length = 4000", "does not exist"),
+        ("DELETE FROM jfs_node WHERE length = 7000", "does not exist"),
     ] {
         let volume = sample();
         forge(&volume, statement);

@@ -37,9 +37,6 @@ pub(crate) struct Mount {
     foreground: bool,
     /// Log of a mount in the background [default: /var/log/sluice.log, or ~/.sluice/sluice.log for users]
     #[arg(long, value_name = "FILE")]
-    log_file: Option<PathBuf>,
-    /// The same
-    #[arg(long = "log", value_name = "FILE", hide = true)]
     log: Option<PathBuf>,
     #[arg(long, hide = true)]
     no_syslog: bool,
@@ -94,7 +91,7 @@ impl Mount {
     }
 
     fn start(&self, mountpoint: &Path) -> Result<ExitCode> {
-        let log = self.log.clone().or_else(|| self.log_file.clone()).unwrap_or_else(background::default_log);
+        let log = self.log.clone().unwrap_or_else(background::default_log);
         let code = background::start(&log)?;
         if code == ExitCode::SUCCESS {
             println!("mounted on {}; the log is {}", mountpoint.display(), log.display());

@@ -229,3 +229,22 @@ fn staged_blocks_are_waited_for() {
     let (clean, said) = run(&["fsck", &volume.meta]);
     assert!(clean, "{said}");
 }
+
+#[test]
+fn a_mount_ends_when_its_volume_is_gone() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, mut child) = volume.serve("mnt", &["--heartbeat", "1s"]);
+    let database = rusqlite::Connection::open(volume.path("meta.db")).expect("opens");
+    database.execute("DELETE FROM jfs_setting", []).expect("runs");
+    let mut status = None;
+    until("the mount to end", || {
+        status = child.try_wait().expect("a child");
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(11), "{}", volume.log());
+    assert!(!mounted(&point));
+    assert!(volume.log().contains("destroyed"), "{}", volume.log());
+}

@@ -26,6 +26,8 @@ pub(super) fn rows(turn: &Turn, files: usize, per_commit: usize) -> anyhow::Resu
 /// A node's attributes, about as long as they are stored.
 const ATTR: [u8; 73] = [7; 73];
 const SLICE: [u8; 24] = [7; 24];
+/// Inodes that no new volume has.
+const FIRST: i64 = 1000;
 
 const SCRIPT: &str = "
 for i = 1, #ARGV, 2 do
@@ -66,24 +68,19 @@ fn redis(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f64
     Ok(super::rate(files, start))
 }
 
-const SCHEMA: &str = "
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-CREATE TABLE edge (id INTEGER PRIMARY KEY AUTOINCREMENT, parent INTEGER, name BLOB, inode INTEGER, type INTEGER);
-CREATE UNIQUE INDEX edge_name ON edge (parent, name);
-CREATE INDEX edge_inode ON edge (inode);
-CREATE TABLE node (inode INTEGER PRIMARY KEY, type INTEGER, mode INTEGER, mtime INTEGER, nlink INTEGER,
-                   length INTEGER, attr BLOB);
-CREATE TABLE chunk (id INTEGER PRIMARY KEY AUTOINCREMENT, inode INTEGER, indx INTEGER, slices BLOB);
-CREATE UNIQUE INDEX chunk_indx ON chunk (inode, indx);
-CREATE TABLE chunk_ref (chunkid INTEGER PRIMARY KEY, size INTEGER, refs INTEGER);
-CREATE INDEX chunk_refs ON chunk_ref (refs);";
+const EDGE: &str = "INSERT INTO jfs_edge (parent, name, inode, type) VALUES (1, ?, ?, 1)";
+const NODE: &str =
+    "INSERT INTO jfs_node (inode, type, flags, mode, uid, gid, atime, mtime, ctime, nlink, length, parent)
+                    VALUES (?, 1, 0, 420, 0, 0, ?2, ?2, ?2, 1, 8192, 1)";
+const CHUNK: &str = "INSERT INTO jfs_chunk (inode, indx, slices) VALUES (?, 0, ?)";
+const SLICE_REF: &str = "INSERT INTO jfs_chunk_ref (chunkid, size, refs) VALUES (?, 8192, 1)";
 
+/// Into the volume's own tables, so that every column and every index costs what it costs there.
 fn sqlite(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f64> {
-    let mut connection = rusqlite::Connection::open(volume.path("bare.db"))?;
-    connection.execute_batch(SCHEMA)?;
+    let mut connection = rusqlite::Connection::open(volume.path("meta.db"))?;
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
     let start = Instant::now();
-    let inodes: Vec<i64> = (0..files as i64).collect();
+    let inodes: Vec<i64> = (FIRST..FIRST + files as i64).collect();
     for inodes in inodes.chunks(per_commit) {
         let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         for inode in inodes {
@@ -91,13 +88,10 @@ fn sqlite(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f6
             let insert = |sql, values: &[&dyn rusqlite::ToSql]| {
                 transaction.prepare_cached(sql)?.execute(values).map(drop)
             };
-            insert("INSERT INTO edge (parent, name, inode, type) VALUES (1, ?, ?, 1)", &[&name, inode])?;
-            insert(
-                "INSERT INTO node VALUES (?, 1, 420, 1700000000000000, 1, 8192, ?)",
-                &[inode, &&ATTR[..32]],
-            )?;
-            insert("INSERT INTO chunk (inode, indx, slices) VALUES (?, 0, ?)", &[inode, &&SLICE[..]])?;
-            insert("INSERT INTO chunk_ref VALUES (?, 8192, 1)", &[inode])?;
+            insert(EDGE, &[&name, inode])?;
+            insert(NODE, &[inode, &1_700_000_000_000_000_i64])?;
+            insert(CHUNK, &[inode, &&SLICE[..]])?;
+            insert(SLICE_REF, &[inode])?;
         }
         transaction.commit()?;
     }

@@ -24,7 +24,8 @@ fn memory(point: &Path) -> anyhow::Result<[f64; 2]> {
     let mut largest = None;
     for process in fs::read_dir("/proc")?.flatten() {
         let Ok(arguments) = fs::read(process.path().join("cmdline")) else { continue };
-        if !arguments.split(|byte| *byte == 0).any(|argument| argument == point) {
+        // A program may have rewritten its arguments into one.
+        if !arguments.windows(point.len()).any(|part| part == point) {
             continue;
         }
         let Ok(status) = fs::read_to_string(process.path().join("status")) else { continue };

@@ -32,7 +32,7 @@ pub(super) fn facts(plan: &Plan) -> String {
     let mut programs = vec![version(&plan.sluice)];
     programs.extend(plan.juicefs.as_deref().map(version));
     format!(
-        "{cores} cores ({}), {memory} GiB, Linux {}; {}; {} rounds.",
+        "{cores} cores ({}), {memory} GiB, Linux {}; {}; rounds: {}.",
         cpu.map_or("unknown", |(_, name)| name),
         kernel.trim(),
         programs.join(" and "),

@@ -1,5 +1,7 @@
 //! The servers and the proxy do what tests rely on.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic wherever it fails")]
+
 use std::{
     io::{Read, Write},
     net::TcpStream,

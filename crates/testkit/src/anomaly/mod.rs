@@ -59,7 +59,7 @@ scripts! {
 ///
 /// # Panics
 /// If the outcome is forbidden, or a transaction hangs.
-pub fn run(name: &str, engine: Arc<dyn Engine>, weak: bool) {
+pub fn run(name: &str, engine: &Arc<dyn Engine>, weak: bool) {
     let (_, text) = SCRIPTS.iter().find(|(known, _)| *known == name).expect("no such script");
     let script = Script::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     runner::run(name, &script, engine, weak);
@@ -69,6 +69,6 @@ pub fn run(name: &str, engine: Arc<dyn Engine>, weak: bool) {
 pub fn run_all(factory: &dyn Fn() -> Arc<dyn Engine>, weak: bool) {
     for (name, _) in SCRIPTS {
         eprintln!("anomaly: {name}");
-        run(name, factory(), weak);
+        run(name, &factory(), weak);
     }
 }

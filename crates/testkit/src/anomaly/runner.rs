@@ -28,11 +28,11 @@ struct Report {
     saw: BTreeMap<Key, Option<Row>>,
 }
 
-pub(super) fn run(name: &str, script: &Script, engine: Arc<dyn Engine>, weak: bool) {
+pub(super) fn run(name: &str, script: &Script, engine: &Arc<dyn Engine>, weak: bool) {
     engine.prepare().expect("prepare");
     let writes = script.given.iter().cloned().map(Write::Insert).collect();
     engine.begin(0).and_then(|txn| txn.commit(&Commit { writes, ..Commit::default() })).expect("given");
-    let reports = play(name, script, &engine);
+    let reports = play(name, script, engine);
     for (verdict, conditions, line) in &script.verdicts {
         let all = conditions.iter().all(|condition| holds(condition, &reports, engine.as_ref()));
         let fine = match verdict {

@@ -80,6 +80,7 @@ impl Claim {
 }
 
 /// One step of a transaction.
+#[allow(clippy::large_enum_variant, reason = "a script has a handful of them")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Read(Key, Hold),

@@ -1,6 +1,6 @@
 //! Random operations of several users answer as the reference file system does, and leave the same tree.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use sluice_meta::{
     Interrupt, Meta,
@@ -279,19 +279,21 @@ fn compare(factory: &Factory<'_>, seed: u64, has_trash: bool) {
     // Two clients take turns: what one knows from before must not mislead it.
     let clients = [store.format(i64::from(has_trash)), store.client()];
     let (mut rng, mut model) = (Rng::seeded(seed), Model::new(has_trash));
+    let mut done = 0;
     let mut story = format!("SLUICE_SEED={seed}, trash {has_trash}\n");
     for at in 0..OPS {
         let mut author = Author { rng: &mut rng, model: &model };
         let (call, caller) = (author.call(100 + at), author.caller());
         let wanted = call.on_model(&mut model, &caller);
-        story.push_str(&format!("uid {} {:?}: {call:?} -> {wanted:?}\n", caller.uid, caller.check));
+        writeln!(story, "uid {} {}: {call:?} -> {wanted:?}", caller.uid, caller.check).unwrap();
         let client = &clients[rng.below(2) as usize];
         match (&call.on_meta(client, caller), &wanted) {
-            (Ok(()), Ok(())) => {}
+            (Ok(()), Ok(())) => done += 1,
             (Err(error), Err(faults)) if faults.contains(error) => {}
             (answer, _) => panic!("{story}but it answered {answer:?}"),
         }
     }
+    assert!(done > OPS / 5, "only {done} calls succeeded: {story}");
     let state = State::of(store.open().as_ref());
     let tree = stored(&state, has_trash);
     for (ino, wanted) in &model.inodes {

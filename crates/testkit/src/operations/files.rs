@@ -76,7 +76,7 @@ pub fn write_against_unlink_leaks_no_slice(factory: &Factory<'_>) {
     assert_eq!(left.rows.values().filter(content).collect::<Vec<_>>(), Vec::<&Row>::new());
 }
 
-/// Chunks that a truncation left behind the end go with the file too.
+/// The slices of chunks behind the end of a truncated file are deleted like all others, once.
 pub fn chunks_behind_the_end_are_deleted(factory: &Factory<'_>) {
     let never = Interrupt::never();
     let store = factory();
@@ -94,6 +94,7 @@ pub fn chunks_behind_the_end_are_deleted(factory: &Factory<'_>) {
     meta.run(Unlink { at: at(1, "f"), skip_trash: false, caller: caller() }, &never).expect("unlink");
     let sink = Deleted::default();
     meta.clean_deleted_files(i64::MAX, &sink, &never).expect("clean");
+    meta.clean(&sink, &never).expect("clean");
     let mut deleted = sink.0.into_inner();
     deleted.sort_unstable();
     assert_eq!(deleted, [1, 2, 3, 4]);

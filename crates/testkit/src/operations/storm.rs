@@ -75,7 +75,9 @@ fn storm(factory: &Factory<'_>, seed: u64, chances: Chances) {
         .iter()
         .map(|faulty| Meta::open(Arc::new(faulty.clone()) as Arc<dyn Engine>, options()).expect("open"))
         .collect();
-    faulty.iter().for_each(|faulty| faulty.set(chances));
+    for faulty in &faulty {
+        faulty.set(chances);
+    }
     let done: u64 = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {

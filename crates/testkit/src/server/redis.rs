@@ -146,7 +146,9 @@ impl Redis {
         stream.set_read_timeout(Some(STARTUP))?;
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+            for part in ["$", &word.len().to_string(), "\r\n", word, "\r\n"] {
+                request.push_str(part);
+            }
         }
         stream.write_all(request.as_bytes())?;
         let mut answer = vec![0; 64 * 1024];

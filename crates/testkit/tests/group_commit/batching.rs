@@ -95,7 +95,7 @@ fn what_fails_leaves_no_trace_and_fails_alone() {
     for (at, answer) in answers.iter().enumerate() {
         let ino = 100 + at as u64 / 3;
         let wanted = match at % 3 {
-            0 if ino % 2 == 0 => Ok(ino),
+            0 if ino.is_multiple_of(2) => Ok(ino),
             0 => Err(FsError::Exists),
             1 => Err(FsError::NotFound),
             _ => Err(FsError::Invalid),

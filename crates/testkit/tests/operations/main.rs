@@ -1,5 +1,7 @@
 //! The operations on the in-memory engine: the suite, and their budget of trips.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic wherever it fails")]
+
 mod trips;
 
 use std::sync::Arc;

@@ -113,7 +113,7 @@ pub(crate) struct Append {
 }
 
 impl Append {
-    pub fn new(ino: u64, id: u64) -> Self {
+    pub(crate) fn new(ino: u64, id: u64) -> Self {
         Self { ino, id, also: vec![] }
     }
 }
@@ -191,8 +191,7 @@ pub(crate) fn within<T: Send + 'static>(
         let _ = done.send(());
         answer
     });
-    if wait.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-        panic!("{what} hangs");
-    }
+    let ended = wait.recv_timeout(limit);
+    assert!(ended != Err(std::sync::mpsc::RecvTimeoutError::Timeout), "{what} hangs");
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

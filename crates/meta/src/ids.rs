@@ -1,32 +1,65 @@
 //! Numbers taken from the engine in batches, so that making a node costs no trip for its number.
 //!
-//! Numbers left over when the client stops are lost; there are 2^63 of them.
+//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true: who waits for the
+//! numbers that another thread fetches can be interrupted, and waits no longer than that thread does.
+
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
-use sluice_types::FsResult;
+use sluice_types::{FsError, FsResult};
 
 use crate::{batch::Interrupt, meta::Meta, ops::allocate::Allocate, schema::Counter};
+
+/// How often who waits for another thread looks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A stock of numbers from one counter.
 pub(crate) struct IdPool {
     counter: Counter,
     batch: u64,
-    stock: Mutex<std::ops::Range<u64>>,
+    stock: Mutex<Range<u64>>,
+    /// Held by who fetches; when and why that failed the last time.
+    fetching: Mutex<Option<(Instant, FsError)>>,
 }
 
 impl IdPool {
     pub(crate) fn new(counter: Counter, batch: u64) -> Self {
-        Self { counter, batch, stock: Mutex::new(0..0) }
+        Self { counter, batch, stock: Mutex::new(0..0), fetching: Mutex::default() }
     }
 
     /// The next number. Who finds the stock empty fetches for all.
     pub(crate) fn next(&self, meta: &Meta, interrupt: &Interrupt) -> FsResult<u64> {
-        let mut stock = self.stock.lock();
-        if let Some(id) = stock.next() {
-            return Ok(id);
+        let since = Instant::now();
+        loop {
+            if let Some(id) = self.stock.lock().next() {
+                return Ok(id);
+            }
+            let Some(mut failed) = self.fetching.try_lock_for(LOOK) else {
+                if interrupt.is_set() {
+                    return Err(FsError::Interrupted);
+                }
+                continue;
+            };
+            if let Some(id) = self.stock.lock().next() {
+                return Ok(id);
+            }
+            // Else those who wait would wait one after the other.
+            if let Some((at, error)) = &*failed
+                && *at >= since
+            {
+                return Err(error.clone());
+            }
+            match meta.run(Allocate { counter: self.counter, count: self.batch }, interrupt) {
+                Ok(first) => *self.stock.lock() = first..first + self.batch,
+                Err(FsError::Interrupted) => return Err(FsError::Interrupted),
+                Err(error) => {
+                    *failed = Some((Instant::now(), error.clone()));
+                    return Err(error);
+                }
+            }
         }
-        let first = meta.run(Allocate { counter: self.counter, count: self.batch }, interrupt)?;
-        *stock = first..first + self.batch;
-        Ok(stock.next().unwrap_or(first))
     }
 }

@@ -9,7 +9,7 @@ use std::{
 const SKIPPED: [&str; 3] = ["target", ".git", "tmp"];
 
 /// Crates that exist for tests only; nothing that ships depends on them.
-pub(crate) const DEV_CRATES: [&str; 3] = ["testkit", "tidy", "e2e"];
+pub(crate) const DEV_CRATES: [&str; 4] = ["testkit", "tidy", "e2e", "faults"];
 
 /// One text file of the repository.
 #[derive(Debug, Clone)]

@@ -55,7 +55,7 @@ impl MetaIndex {
 
     fn ask(&self, ino: Ino, index: u32) -> FsResult<Arc<[Slice]>> {
         let asked = self.known.records.asking(ino);
-        let list = self.meta.ask(&ReadChunk { ino, index }, &Interrupt::never())?;
+        let list = self.meta.ask(&ReadChunk { ino, index }, &Interrupt::never()).map_err(stale)?;
         self.set_count((ino, index), list.len() as u32);
         Ok(self.known.records.keep(ino, index, asked, list))
     }
@@ -78,6 +78,11 @@ impl MetaIndex {
     }
 }
 
+/// What it means that an open file is not there: another client removed it.
+fn stale(error: FsError) -> FsError {
+    if error == FsError::NotFound { FsError::Stale } else { error }
+}
+
 impl ChunkIndex for MetaIndex {
     fn slices(&self, ino: Ino, index: u32, fresh: bool) -> FsResult<Arc<[Slice]>> {
         match self.known.records.get(ino, index) {
@@ -98,11 +103,7 @@ impl ChunkIndex for MetaIndex {
             self.known.records.changed(ino, index);
             committed
         };
-        self.known.change(ino, commit, |attr| *attr).map_err(|error| match error {
-            // Another client removed the file under its writer.
-            FsError::NotFound => FsError::Stale,
-            error => error,
-        })?;
+        self.known.change(ino, commit, |attr| *attr).map_err(stale)?;
         match self.add_count((ino, index), records.len() as u32) {
             Some(count) => Ok(count),
             // Only the count is at stake, not the commit.

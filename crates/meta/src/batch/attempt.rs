@@ -179,10 +179,11 @@ impl Batcher {
                     }
                     // Neither happened yet: the conflict had another reason.
                     Ok(Some(n)) if n == lost.from => error,
-                    Ok(_) => {
+                    Ok(Some(_)) => {
                         self.resynchronise(lost)?;
                         return Err(again());
                     }
+                    Ok(None) => return self.settle_fenced(commit, lost),
                     Err(error) => error,
                 },
                 Err(error) => error,
@@ -194,6 +195,39 @@ impl Batcher {
             thread::sleep(Duration::from_millis(10 << tries.min(7)));
         }
         Err(again())
+    }
+
+    /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record
+    /// that nobody else can have made tells as well. A commit that makes none is sent again as it is: it states what it
+    /// found and removes or replaces that, so that it cannot happen twice.
+    fn settle_fenced(&self, commit: &Commit, lost: Step) -> Result<(), Failed> {
+        self.resynchronise(lost)?;
+        let own = commit.writes.iter().find_map(|write| match write {
+            Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
+            _ => None,
+        });
+        if let Some(key) = own {
+            return match self.engine.read(&[Read::Get(key, Hold::None)])?.pop() {
+                Some(Found::Row(Some(_))) => {
+                    self.committed(commit, lost);
+                    Ok(())
+                }
+                _ => Err(Failed::Again { culprits: FxHashSet::default() }),
+            };
+        }
+        let step = Step { from: lost.to, to: lost.to + 1, ..lost };
+        match self.engine.begin(lost.lane)?.commit(&Commit { step: Some(step), ..commit.clone() }) {
+            Ok(()) => {
+                self.committed(commit, step);
+                Ok(())
+            }
+            Err(EngineError::Conflict(_)) => Err(Failed::Unknown(EngineError::Indeterminate {
+                engine: self.engine.name().into(),
+                reason: "this client was taken for dead before it was known whether the commit happened"
+                    .into(),
+            })),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What the engine holds as the number of the last commit of a lane.

@@ -2,6 +2,7 @@
 
 use sluice_types::{Ino, Slice};
 
+use super::rules;
 use crate::{
     engine::{Hold, List},
     op::{Lanes, Op},
@@ -9,7 +10,7 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Reads the records of one chunk, oldest first. One trip.
+/// Reads the records of one chunk, oldest first. One trip, two for a chunk without records.
 #[derive(Clone, Debug)]
 pub struct ReadChunk {
     /// The file.
@@ -29,7 +30,8 @@ impl Op for ReadChunk {
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Slice>, Stop> {
         match view.get(&Key::Chunk(self.ino, self.index), Hold::None)? {
             Some(Row::Chunk(_, _, records)) => Ok(records),
-            _ => Ok(Vec::new()),
+            // It is a hole only as long as there is a file: what was deleted must not read as zeros.
+            _ => rules::existing(view, self.ino, Hold::None).map(|_| Vec::new()),
         }
     }
 }

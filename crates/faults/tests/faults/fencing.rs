@@ -1,0 +1,156 @@
+//! A client that is cut off, taken for dead and comes back.
+
+use std::time::Duration;
+
+use sluice_faults::{
+    check::{self, Records},
+    volume::{Client, HEARTBEAT, Mount, engine},
+};
+use sluice_testkit::server::Behaviour;
+use sluice_types::FsError;
+
+use crate::{
+    ROOT,
+    answers::{Behind, behind},
+    no_redis,
+};
+
+const DEAD: Behaviour = Behaviour {
+    request_delay: Duration::ZERO,
+    answer_delay: Duration::ZERO,
+    drop_answers: false,
+    partition: true,
+    refuse: false,
+};
+
+/// Cuts `one` off until `two` has cleaned up after it.
+fn bury(behind: &Behind, one: &Client, two: &Client) {
+    behind.proxy.set(DEAD);
+    behind.volume.clock.advance(5 * HEARTBEAT + Duration::from_secs(2));
+    two.beat().unwrap();
+    let records = Records::load(engine(&behind.volume.url).as_ref());
+    assert!(!records.sessions.contains(&one.vfs.meta().sid()), "{:?}", records.sessions);
+}
+
+fn heal(behind: &Behind) {
+    behind.proxy.heal();
+    behind.proxy.reset();
+}
+
+#[test]
+fn a_client_that_was_taken_for_dead_goes_on_and_loses_nothing_it_acknowledged() {
+    if no_redis() {
+        return;
+    }
+    let behind = behind();
+    let one = behind.volume.mount_with(&behind.url, &Mount::default());
+    let two = behind.volume.mount();
+    let kept = one.put(ROOT, "kept", b"acknowledged").unwrap();
+    let (dirty, opened) = one.create(ROOT, "dirty").unwrap();
+    one.write(opened.fh, 0, b"written before").unwrap();
+    one.lock(kept, 7).unwrap();
+    assert_eq!(two.lock(kept, 7), Err(FsError::Again));
+
+    bury(&behind, &one, &two);
+    assert_eq!(two.lock(kept, 7), Ok(()), "the lock of a dead client is free");
+    assert_eq!(one.vfs.meta().env().fences(), 0);
+    heal(&behind);
+
+    one.vfs.fsync(opened.fh).unwrap();
+    assert!(one.vfs.meta().env().fences() > 0, "it knows");
+    assert_eq!(one.lock(kept, 7), Err(FsError::Again), "somebody else holds it now");
+    one.beat().unwrap();
+    let records = Records::load(engine(&behind.volume.url).as_ref());
+    assert!(records.sessions.contains(&one.vfs.meta().sid()), "its session is back");
+    for number in 0..20 {
+        one.put(ROOT, &format!("later{number}"), b"goes on").unwrap();
+    }
+    one.close(opened.fh).unwrap();
+    assert_eq!(two.get(dirty).unwrap(), b"written before");
+    assert_eq!(two.get(kept).unwrap(), b"acknowledged");
+    assert_eq!(two.list(ROOT, true).unwrap().len(), 22);
+    one.vfs.close(None).unwrap();
+    two.vfs.close(None).unwrap();
+    check::assert_sound(&behind.volume, &behind.volume.url, one.vfs.data().layout(), "fenced");
+}
+
+#[test]
+fn an_open_file_without_a_name_is_stale_once_its_client_was_taken_for_dead() {
+    if no_redis() {
+        return;
+    }
+    let behind = behind();
+    let one = behind.volume.mount_with(&behind.url, &Mount::default());
+    let two = behind.volume.mount();
+    let content = vec![5; 200_000];
+    let ino = one.put(ROOT, "f", &content).unwrap();
+    let opened = one.open(ino).unwrap();
+    one.unlink(ROOT, "f").unwrap();
+    let fresh = behind.volume.mount();
+    assert_eq!(one.read(opened.fh, 0, 200_000).unwrap(), content);
+
+    bury(&behind, &one, &two);
+    // Its blocks go with the next cleaning of deleted files.
+    behind.volume.clock.advance(Duration::from_hours(2));
+    two.vfs.meta().clean(&Sink(&two), &two.never).unwrap();
+    assert_eq!(behind.volume.store.keys(), [""; 0]);
+    heal(&behind);
+
+    one.write(opened.fh, 0, b"late").unwrap();
+    assert_eq!(one.vfs.fsync(opened.fh), Err(FsError::Stale));
+    match one.read(opened.fh, 100_000, 100_000) {
+        Ok(read) => assert!(read == content[100_000..], "what is cached is right"),
+        Err(error) => assert_eq!(error, FsError::Stale),
+    }
+    one.close(opened.fh).unwrap();
+    one.beat().unwrap();
+    for client in [one, two, fresh] {
+        client.vfs.close(None).unwrap();
+    }
+    let layout = behind.volume.mount().vfs.data().layout();
+    sluice_faults::eventually("the late block goes", || behind.volume.store.keys().is_empty());
+    check::assert_sound(&behind.volume, &behind.volume.url, layout, "stale");
+}
+
+/// Deletes blocks through a client's data path.
+pub(crate) struct Sink<'a>(pub(crate) &'a Client);
+
+impl sluice_meta::BlockSink for Sink<'_> {
+    fn delete_slice(&self, id: u64, size: u32) -> Result<(), FsError> {
+        self.0.vfs.data().delete_slice(id, size).map_err(FsError::io)
+    }
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_repeated() {
+    if no_redis() {
+        return;
+    }
+    let behind = behind();
+    let url = behind.url.replace("read-timeout=200ms", "read-timeout=2s");
+    let one = behind.volume.mount_with(&url, &Mount::default());
+    let two = behind.volume.mount();
+    // Numbers are fetched beforehand, so that the only commit is that of the directory.
+    one.mkdir(ROOT, "before").unwrap();
+    behind.proxy.set(Behaviour { answer_delay: Duration::from_millis(500), ..Behaviour::default() });
+    std::thread::scope(|scope| {
+        let making = scope.spawn(|| one.mkdir(ROOT, "d"));
+        let engine = engine(&behind.volume.url);
+        let there = || Records::load(engine.as_ref()).entries.contains_key(&(ROOT, b"d".to_vec()));
+        sluice_faults::eventually("the commit has happened", there);
+        // Its answer is on the way still, and ends there.
+        behind.proxy.set(Behaviour { drop_answers: true, ..DEAD });
+        sluice_faults::eventually("its answer is lost", || behind.proxy.swallowed() > 0);
+        behind.volume.clock.advance(5 * HEARTBEAT + Duration::from_secs(2));
+        two.beat().unwrap();
+        heal(&behind);
+        // Nobody knows any more; to say that it exists already would be a lie.
+        match making.join().unwrap() {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error, FsError::io(""), "{error}"),
+        }
+    });
+    one.mkdir(ROOT, "after").unwrap();
+    one.vfs.close(None).unwrap();
+    check::assert_sound(&behind.volume, &behind.volume.url, one.vfs.data().layout(), "lost and fenced");
+}

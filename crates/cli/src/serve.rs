@@ -140,7 +140,9 @@ fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path) -> Result<Ses
     if serving.read_only {
         options.set_read_only(true);
     }
-    Ok(Session::mount(fs, mountpoint, &options, config)?)
+    let session = Session::mount(Arc::clone(&fs) as _, mountpoint, &options, config)?;
+    fs.notify(session.handle().notifier());
+    Ok(session)
 }
 
 fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {

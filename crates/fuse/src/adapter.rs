@@ -9,7 +9,7 @@ use std::{
     ffi::OsStr,
     fmt::{self, Write as _},
     os::unix::ffi::OsStrExt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
@@ -36,6 +36,7 @@ const BLOCK: u64 = 4096;
 #[derive(Clone)]
 pub struct VolumeFs {
     vfs: Arc<Vfs>,
+    notifier: Arc<OnceLock<Notifier>>,
 }
 
 impl fmt::Debug for VolumeFs {
@@ -47,11 +48,12 @@ impl fmt::Debug for VolumeFs {
 impl VolumeFs {
     /// A volume to be mounted. Whoever mounts it closes the [`Vfs`] after the mount is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs })
+        Arc::new(Self { vfs, notifier: Arc::default() })
     }
 
     /// Has the kernel told of names that go without it: to be called once the volume is mounted.
     pub fn notify(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
         self.vfs.on_removed(move |dir, name| {
             let dir = if dir == root { ROOT } else { dir.0 };
@@ -59,6 +61,18 @@ impl VolumeFs {
                 tracing::debug!("the kernel could not be told of a removed name: {why}");
             }
         });
+    }
+
+    /// Has the kernel forget the attributes of a file that is being opened and has changed since: it reads no further
+    /// than the length it knows. Only attributes are dropped, for which the kernel waits for nobody, so the thread of
+    /// the request itself may tell it.
+    fn forget_attributes(&self, ino: u64) {
+        if let Some(notifier) = self.notifier.get()
+            && let Err(why) = notifier.inval_inode(ino, -1, 0)
+            && why.raw_os_error() != Some(libc::ENOENT)
+        {
+            tracing::debug!("the kernel could not be told of changed attributes: {why}");
+        }
     }
 
     /// What to ask the kernel for.

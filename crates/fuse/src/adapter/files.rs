@@ -82,6 +82,9 @@ impl VolumeFs {
                 let _ = write!(text, " [fh:{}]", opened.fh);
             }
         })?;
+        if !opened.keep_cache && !opened.direct {
+            self.forget_attributes(ino);
+        }
         Ok(to_opened(opened))
     }
 

@@ -65,13 +65,21 @@ pub fn create_against_rmdir_leaves_no_orphan(factory: &Factory<'_>) {
     State::of(store.open().as_ref()).assert_tree("create against rmdir");
 }
 
-/// `/a -> /b/x` against `/b -> /a/y`: only one can be.
+/// `/a -> /b/x` against `/b -> /a/y`: only one can be. In every other round the targets lie a level deeper, where no
+/// record that one of the two holds tells of the other.
 pub fn directories_that_cross_build_no_cycle(factory: &Factory<'_>) {
     const ROUNDS: u64 = 500;
     let store = factory();
     let (left, right) = (store.format(0), store.client());
     make(&left, "a", 10_000, ROUNDS, FileType::Dir);
     make(&left, "b", 20_000, ROUNDS, FileType::Dir);
+    for (parents, first) in [(10_000, 30_000), (20_000, 40_000)] {
+        let ops = (0..ROUNDS).map(|n| create(parents + n, "deep", first + n, FileType::Dir)).collect();
+        for made in left.run_all(ops, &Interrupt::never()) {
+            made.expect("create");
+        }
+    }
+    let deeper = |round: u64| (round % 2) * 20_000 + round;
     let moved = |meta: &Meta, name: String, into: u64, called: &str| {
         let (from, to) = (at(1, &name), at(into, called));
         let op = Rename { from, to, mode: RenameMode::Replace, caller: Caller::client() };
@@ -79,8 +87,8 @@ pub fn directories_that_cross_build_no_cycle(factory: &Factory<'_>) {
     };
     let rounds = duel(
         ROUNDS,
-        |round| moved(&left, format!("a{round}"), 20_000 + round, "x"),
-        |round| moved(&right, format!("b{round}"), 10_000 + round, "y"),
+        |round| moved(&left, format!("a{round}"), 20_000 + deeper(round), "x"),
+        |round| moved(&right, format!("b{round}"), 10_000 + deeper(round), "y"),
     );
     assert_one_winner(rounds, &FsError::Invalid, &FsError::Invalid);
     State::of(store.open().as_ref()).assert_tree("crossing directories");

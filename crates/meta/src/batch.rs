@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// How long a dead engine is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Runs operations in batches.
 pub struct Batcher {
@@ -182,7 +182,12 @@ impl Batcher {
                     continue;
                 }
                 Err(Failed::Unknown(error)) => {
-                    fail(&group, &FsError::io(error));
+                    let error = FsError::io(error);
+                    for ticket in &group {
+                        // Who was interrupted expects that it may have happened.
+                        let interrupted = ticket.turn.interrupt.is_set();
+                        ticket.fail(if interrupted { FsError::Interrupted } else { error.clone() });
+                    }
                     continue;
                 }
             };

@@ -158,7 +158,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
     Ok(Some(match key {
         Key::Setting => {
             let format = VolumeFormat::parse(&first).map_err(|_| "no JSON object of the volume format")?;
-            Row::Setting(format)
+            Row::Setting(format.into())
         }
         Key::Counter(counter) => Row::Counter(*counter, integer(&first)? + counter_shift(*counter)),
         Key::Node(ino) => Row::Node(*ino, decode_attr(&first).ok_or("no attributes of a node")?),

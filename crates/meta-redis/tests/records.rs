@@ -330,7 +330,7 @@ fn settings_are_compared_by_what_they_say() {
     let Some(Found::Row(Some(Row::Setting(format)))) = found else { panic!("no setting") };
     let commit = Commit {
         expects: vec![sluice_meta::engine::Expect::Row(Row::Setting(format.clone()), Hold::Lock)],
-        writes: vec![Write::Put(Row::Setting(VolumeFormat { trash_days: 7, ..format }))],
+        writes: vec![Write::Put(Row::Setting(VolumeFormat { trash_days: 7, ..*format }.into()))],
         step: None,
     };
     txn.commit(&commit).expect("unchanged");

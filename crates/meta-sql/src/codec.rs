@@ -174,7 +174,7 @@ impl<C: Columns> Shifted<'_, C> {
 fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String> {
     Ok(match record {
         Record::Setting => {
-            Row::Setting(VolumeFormat::parse(row.bytes(0)?).map_err(|error| error.to_string())?)
+            Row::Setting(VolumeFormat::parse(row.bytes(0)?).map_err(|error| error.to_string())?.into())
         }
         Record::Node => Row::Node(row.ino(0)?, read_attr(row)?),
         Record::Entry => Row::Entry(

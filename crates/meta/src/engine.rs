@@ -98,6 +98,7 @@ impl List {
 
 /// The answer to a [`Read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "nearly all answers are of the large kind")]
 pub enum Found {
     /// Answer to [`Read::Get`].
     Row(Option<Row>),
@@ -109,6 +110,7 @@ pub enum Found {
 
 /// What must hold at the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "nearly all expectations are of the large kind")]
 pub enum Expect {
     /// The record is as it was, to the degree of the hold.
     Row(Row, Hold),

@@ -86,7 +86,7 @@ impl Meta {
     /// The settings of the volume in `engine`, if there is one.
     pub fn load_format(engine: &dyn Engine) -> Result<Option<VolumeFormat>, EngineError> {
         match engine.read(&[Read::Get(Key::Setting, Hold::None)])?.pop() {
-            Some(Found::Row(Some(Row::Setting(format)))) => Ok(Some(format)),
+            Some(Found::Row(Some(Row::Setting(format)))) => Ok(Some(*format)),
             _ => Ok(None),
         }
     }
@@ -100,11 +100,11 @@ impl Meta {
             if old.name != format.name {
                 return Err(OpenError::Occupied(old.name));
             }
-            commit.expects.push(Expect::Row(Row::Setting(old), Hold::Lock));
-            commit.writes.push(Write::Put(Row::Setting(format.clone())));
+            commit.expects.push(Expect::Row(Row::Setting(old.into()), Hold::Lock));
+            commit.writes.push(Write::Put(Row::Setting(format.clone().into())));
         } else {
             let root = Attr::new(FileType::Dir, 0o777, 0, 0, Ino::ROOT, now);
-            commit.writes.push(Write::Insert(Row::Setting(format.clone())));
+            commit.writes.push(Write::Insert(Row::Setting(format.clone().into())));
             commit.writes.push(Write::Insert(Row::Node(Ino::ROOT, root)));
             if format.dir_stats {
                 commit.writes.push(Write::Put(Row::DirStat(Ino::ROOT, DirStat::default())));

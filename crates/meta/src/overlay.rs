@@ -302,7 +302,7 @@ impl Overlay {
         match list {
             List::Parents(ino) => self.links.retain(|(child, _), _| *child != ino),
             List::Chunks(ino, from, to) => {
-                self.appends.retain(|(i, at), _| *i != ino || !(from..to).contains(at))
+                self.appends.retain(|(i, at), _| *i != ino || !(from..to).contains(at));
             }
             _ => {}
         }

@@ -28,8 +28,15 @@ pub(crate) struct Recall {
     shards: [Mutex<Shard>; SHARDS],
 }
 
-/// When it was seen, and what: `None` for an entry that was seen to be absent.
-type Shard = FxHashMap<Key, (Instant, Option<Row>)>;
+type Shard = FxHashMap<Key, Seen>;
+
+/// What was seen of one record.
+#[derive(Clone)]
+struct Seen {
+    at: Instant,
+    /// `None` if there was none.
+    row: Option<Row>,
+}
 
 impl Recall {
     pub(crate) fn new() -> Self {
@@ -44,10 +51,8 @@ impl Recall {
         &self.shards[(ino as usize) % SHARDS]
     }
 
-    fn get(&self, key: &Key) -> Option<Option<Row>> {
-        let shard = self.shard(key).lock();
-        let (seen, row) = shard.get(key)?;
-        (seen.elapsed() < FRESH).then(|| row.clone())
+    fn get(&self, key: &Key) -> Option<Seen> {
+        self.shard(key).lock().get(key).filter(|seen| seen.at.elapsed() < FRESH).cloned()
     }
 
     fn set(&self, key: Key, row: Option<Row>) {
@@ -59,7 +64,7 @@ impl Recall {
         if shard.len() >= SHARD_RECORDS && !shard.contains_key(&key) {
             shard.clear();
         }
-        shard.insert(key, (Instant::now(), row));
+        shard.insert(key, Seen { at: Instant::now(), row });
     }
 
     /// Forgets what turned out to be stale.
@@ -95,7 +100,9 @@ impl Recall {
                 Write::Delete(key) | Write::Discard(key) => self.set(key.clone(), None),
                 Write::Bump { ino, nlink, time } => {
                     let key = Key::Node(*ino);
-                    if let Some((_, Some(Row::Node(_, attr)))) = self.shard(&key).lock().get_mut(&key) {
+                    if let Some(Seen { row: Some(Row::Node(_, attr)), .. }) =
+                        self.shard(&key).lock().get_mut(&key)
+                    {
                         attr.nlink = attr.nlink.saturating_add_signed(*nlink);
                         if let Some(time) = *time {
                             attr.mtime = attr.mtime.max(time);
@@ -116,13 +123,15 @@ impl Recall {
     fn answer_one(&self, read: &Read) -> Option<Found> {
         match read {
             Read::Get(key @ Key::Node(_), hold) if *hold > Hold::None => {
-                self.get(key)?.map(|row| Found::Row(Some(row)))
+                self.get(key)?.row.map(|row| Found::Row(Some(row)))
             }
             // An operation that asks for an entry without holding it is about to insert it: the commit sees whether
             // it may.
-            Read::Get(key @ Key::Entry(..), Hold::None) => Some(Found::Row(self.get(key).flatten())),
+            Read::Get(key @ Key::Entry(..), Hold::None) => {
+                Some(Found::Row(self.get(key).and_then(|seen| seen.row)))
+            }
             Read::Follow(dir, name, hold) if *hold > Hold::None => {
-                let entry = self.get(&Key::Entry(*dir, name.clone()))?;
+                let entry = self.get(&Key::Entry(*dir, name.clone()))?.row;
                 let Some(Row::Entry(_, _, to)) = &entry else { return Some(Found::Rows(Vec::new())) };
                 let node = self.node(to.ino)?;
                 Some(Found::Rows(entry.into_iter().chain([node]).collect()))
@@ -132,6 +141,6 @@ impl Recall {
     }
 
     fn node(&self, ino: Ino) -> Option<Row> {
-        self.get(&Key::Node(ino)).flatten()
+        self.get(&Key::Node(ino))?.row
     }
 }

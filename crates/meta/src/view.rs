@@ -90,11 +90,11 @@ impl<'e> Batch<'e> {
                     self.follows.insert((dir, name), hold);
                 }
                 (Read::Names { dir, limit }, Found::Names(names)) => {
-                    drop(self.names.insert(dir, (limit, names)))
+                    drop(self.names.insert(dir, (limit, names)));
                 }
                 (Read::All(list, hold), Found::Rows(rows)) => drop(self.lists.insert(list, (hold, rows))),
                 (read, found) => {
-                    tracing::error!(?read, ?found, "the engine's answer does not fit the question")
+                    tracing::error!(?read, ?found, "the engine's answer does not fit the question");
                 }
             }
         }

@@ -76,7 +76,9 @@ impl Waiters {
         let any = changes.contains(&Change::Any);
         for (ino, bells) in &waiting.by_file {
             if any || changes.contains(&Change::Lock(*ino)) {
-                bells.iter().for_each(|(_, bell)| bell.0.set());
+                for (_, bell) in bells {
+                    bell.0.set();
+                }
             }
         }
     }

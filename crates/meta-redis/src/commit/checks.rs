@@ -109,7 +109,7 @@ pub(super) fn lenient(key: &Key, ops: [&'static str; 3]) -> &'static str {
 /// Whether a stored text says what the record says.
 fn spells(stored: &[u8], row: &Row) -> bool {
     match row {
-        Row::Setting(format) => VolumeFormat::parse(stored).is_ok_and(|parsed| parsed == *format),
+        Row::Setting(format) => VolumeFormat::parse(stored).is_ok_and(|parsed| parsed == **format),
         Row::Session(_, session) => serde_json::from_slice(stored).ok() == session.info,
         _ => false,
     }

@@ -242,35 +242,30 @@ impl Batcher {
     /// The engine's number is not ours: either it lost commits, or somebody took this process for dead and removed
     /// its records. Both are reported, and the lane goes on from what the engine holds.
     fn resynchronise(&self, step: Step) -> Result<(), EngineError> {
-        match self.stored_step(step)? {
-            Some(n) => {
-                if n < step.from {
-                    let lost = step.from - n;
-                    tracing::error!(
-                        lane = step.lane,
-                        lost,
-                        "the metadata engine lost commits it had acknowledged"
-                    );
-                }
-                self.reached(step.lane, n);
-            }
-            None => {
+        if let Some(n) = self.stored_step(step)? {
+            if n < step.from {
+                let lost = step.from - n;
                 tracing::error!(
-                    sid = step.writer,
-                    "this client was taken for dead; its locks and open deleted files are lost"
+                    lane = step.lane,
+                    lost,
+                    "the metadata engine lost commits it had acknowledged"
                 );
-                self.env.fenced();
-                let key = Key::Writer(step.writer, step.lane);
-                let again = Row::Writer(step.writer, step.lane, step.to);
-                let commit = Commit {
-                    step: None,
-                    expects: vec![Expect::Absent(key)],
-                    writes: vec![Write::Insert(again)],
-                };
-                self.engine.begin(step.lane)?.commit(&commit)?;
-                self.reached(step.lane, step.to);
             }
+            self.reached(step.lane, n);
+            return Ok(());
         }
+        tracing::error!(
+            sid = step.writer,
+            "this client was taken for dead; its locks and open deleted files are lost"
+        );
+        self.env.fenced();
+        let commit = Commit {
+            step: None,
+            expects: vec![Expect::Absent(Key::Writer(step.writer, step.lane))],
+            writes: vec![Write::Insert(Row::Writer(step.writer, step.lane, step.to))],
+        };
+        self.engine.begin(step.lane)?.commit(&commit)?;
+        self.reached(step.lane, step.to);
         Ok(())
     }
 }

@@ -37,10 +37,7 @@ impl Op for CloneNode {
     const NAME: &'static str = "clone";
 
     fn lanes(&self) -> Lanes {
-        match &self.at {
-            Some(at) => smallvec![Lane::Dir(at.dir)],
-            None => smallvec![Lane::Node(self.ino)],
-        }
+        if let Some(at) = &self.at { smallvec![Lane::Dir(at.dir)] } else { smallvec![Lane::Node(self.ino)] }
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

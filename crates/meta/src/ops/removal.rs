@@ -52,7 +52,7 @@ impl Removal {
         {
             return Ok(fate);
         }
-        if self.attr.is_dir() { self.remove_dir(view) } else { self.remove_link(view) }
+        Ok(if self.attr.is_dir() { self.remove_dir(view) } else { self.remove_link(view) })
     }
 
     fn goes_to_trash(&self, view: &View<'_>) -> bool {
@@ -87,15 +87,15 @@ impl Removal {
         Ok(Some(Fate::Lives(attr)))
     }
 
-    fn remove_dir(&self, view: &mut View<'_>) -> Result<Fate, Stop> {
+    fn remove_dir(&self, view: &mut View<'_>) -> Fate {
         view.delete(Key::Node(self.ino));
         discard_usage(view, self.ino);
         view.write(Write::Clear(List::Xattrs(self.ino)));
         rules::charge_volume(view, &self.attr, -4096, -1);
-        Ok(Fate::Gone { file_length: None })
+        Fate::Gone { file_length: None }
     }
 
-    fn remove_link(&self, view: &mut View<'_>) -> Result<Fate, Stop> {
+    fn remove_link(&self, view: &mut View<'_>) -> Fate {
         let mut attr = self.attr;
         attr.nlink = attr.nlink.saturating_sub(1);
         attr.ctime = view.now();
@@ -104,7 +104,7 @@ impl Removal {
                 view.write(Write::Link(self.ino, self.dir, -1));
             }
             view.put(Row::Node(self.ino, attr));
-            return Ok(Fate::Lives(attr));
+            return Fate::Lives(attr);
         }
         let env = view.env();
         if attr.is_file() && env.sid != 0 && env.is_open(self.ino) {
@@ -113,9 +113,9 @@ impl Removal {
             if attr.parent == Ino::NONE {
                 view.write(Write::Clear(List::Parents(self.ino)));
             }
-            return Ok(Fate::Sustained(attr));
+            return Fate::Sustained(attr);
         }
-        Ok(Fate::Gone { file_length: destroy(view, self.ino, &self.attr) })
+        Fate::Gone { file_length: destroy(view, self.ino, &self.attr) }
     }
 }
 

@@ -75,7 +75,7 @@ impl Op for SetAttr {
         attr.ctime = view.now();
         view.put(Row::Node(self.ino, attr));
         if view.env().format().user_group_quota {
-            self.recharge(view, &before, &attr);
+            recharge(view, &before, &attr);
         }
         Ok(attr)
     }
@@ -145,18 +145,18 @@ impl SetAttr {
         }
         Ok(())
     }
+}
 
-    /// What the node uses now counts for its new owner.
-    fn recharge(&self, view: &mut View<'_>, before: &Attr, attr: &Attr) {
-        let mut charge = |key, sign| view.write(crate::engine::Write::Charge(key, sign * attr.space(), sign));
-        if attr.uid != before.uid {
-            charge(QuotaKey::User(before.uid), -1);
-            charge(QuotaKey::User(attr.uid), 1);
-        }
-        if attr.gid != before.gid {
-            charge(QuotaKey::Group(before.gid), -1);
-            charge(QuotaKey::Group(attr.gid), 1);
-        }
+/// What the node uses now counts for its new owner.
+fn recharge(view: &mut View<'_>, before: &Attr, attr: &Attr) {
+    let mut charge = |key, sign| view.write(crate::engine::Write::Charge(key, sign * attr.space(), sign));
+    if attr.uid != before.uid {
+        charge(QuotaKey::User(before.uid), -1);
+        charge(QuotaKey::User(attr.uid), 1);
+    }
+    if attr.gid != before.gid {
+        charge(QuotaKey::Group(before.gid), -1);
+        charge(QuotaKey::Group(attr.gid), 1);
     }
 }
 

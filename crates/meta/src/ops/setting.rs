@@ -36,10 +36,10 @@ impl Op for ChangeSetting {
         view.want(&[Read::Get(Key::Setting, Hold::Lock), Read::Get(trash, Hold::None)])?;
         let current = view.get(&Key::Setting, Hold::Lock)?;
         rules::require(
-            matches!(current, Some(Row::Setting(current)) if current == self.old),
+            matches!(current, Some(Row::Setting(current)) if *current == self.old),
             FsError::Again,
         )?;
-        view.put(Row::Setting(self.new.clone()));
+        view.put(Row::Setting(self.new.clone().into()));
         if self.new.trash_days > 0 && view.node(Ino::TRASH, Hold::None)?.is_none() {
             let root = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, view.now());
             view.insert(Row::Node(Ino::TRASH, root));

@@ -28,6 +28,7 @@ pub struct Tier {
 }
 
 /// The settings of a volume.
+#[allow(clippy::struct_excessive_bools, reason = "the members of the volume format")]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct VolumeFormat {

@@ -82,7 +82,7 @@ pub enum Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is described at the key of the same name")]
 pub enum Row {
-    Setting(VolumeFormat),
+    Setting(Box<VolumeFormat>),
     Counter(Counter, i64),
     Node(Ino, Attr),
     Entry(Ino, Name, Entry),

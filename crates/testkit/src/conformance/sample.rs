@@ -206,7 +206,7 @@ fn bookkeeping() -> Vec<Sample> {
     };
     let session = |expire, info| Row::Session(40, Session { expire, info });
     let mut all = vec![
-        pair(Row::Setting(setting("one")), Row::Setting(setting("other"))),
+        pair(Row::Setting(setting("one").into()), Row::Setting(setting("other").into())),
         pair(Row::Acl(1, rule.clone()), Row::Acl(1, plain)),
         pair(Row::DirStat(Ino(330), stat(5)), Row::DirStat(Ino(330), stat(0))),
         pair(session(1_700_000_060, Some(info.clone())), session(1_700_000_120, Some(info))),

@@ -1,0 +1,14 @@
+//! The operations on the Redis engine, over connections of several clients.
+
+mod server;
+
+use std::sync::Arc;
+
+use sluice_testkit::operations::SharedStore;
+
+fn fresh() -> SharedStore {
+    let server = server::Server::start();
+    SharedStore::new(move || Arc::new(server.engine(3)))
+}
+
+sluice_testkit::operations_tests!(fresh);

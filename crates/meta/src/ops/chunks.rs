@@ -4,7 +4,7 @@ use sluice_types::{Ino, Slice};
 
 use super::rules;
 use crate::{
-    engine::{Hold, List},
+    engine::{Hold, List, Read},
     op::{Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
@@ -28,9 +28,11 @@ impl Op for ReadChunk {
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Slice>, Stop> {
-        match view.get(&Key::Chunk(self.ino, self.index), Hold::None)? {
+        // A chunk without records is a hole only as long as there is a file: what was deleted must not read as zeros.
+        let chunk = Key::Chunk(self.ino, self.index);
+        view.want(&[Read::Get(chunk.clone(), Hold::None), Read::Get(Key::Node(self.ino), Hold::None)])?;
+        match view.get(&chunk, Hold::None)? {
             Some(Row::Chunk(_, _, records)) => Ok(records),
-            // It is a hole only as long as there is a file: what was deleted must not read as zeros.
             _ => rules::existing(view, self.ino, Hold::None).map(|_| Vec::new()),
         }
     }

@@ -5,7 +5,7 @@
 //! * [`shared`] writes through one mount and reads through another: close-to-open.
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
 //! * [`together`] lets two programs work on one volume at once.
-//! * [`bench`] measures, beside another program and beside the limit.
+//! * [`mod@bench`] measures, beside another program and beside the limit.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
 pub mod bench;

@@ -105,7 +105,7 @@ impl Records {
             names.entry(*ino).or_default().push(*dir);
             match self.nodes.get(ino) {
                 None => {
-                    faults.push(format!("{} in {dir} names {ino}, which is missing", name.escape_ascii()))
+                    faults.push(format!("{} in {dir} names {ino}, which is missing", name.escape_ascii()));
                 }
                 Some(attr) => {
                     let stat = expected_stats.entry(*dir).or_default();
@@ -155,7 +155,7 @@ impl Records {
         let (mut faults, mut leaks) = (Vec::new(), Vec::new());
         let mut shown: BTreeMap<(u64, u32), i64> = BTreeMap::new();
         for ((ino, _), slices) in &self.chunks {
-            if !self.nodes.get(ino).is_some_and(|attr| attr.kind == FileType::File)
+            if self.nodes.get(ino).is_none_or(|attr| attr.kind != FileType::File)
                 && !self.deleted.contains(ino)
             {
                 leaks.push(format!("chunk of {ino}, which is no file"));

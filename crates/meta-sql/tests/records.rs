@@ -54,7 +54,9 @@ fn every_row() -> Vec<Row> {
         SessionInfo { version: "1".into(), host_name: "h".into(), process_id: 4, ..Default::default() };
     let slice = Slice { pos: 4, id: u64::MAX >> 1, size: 300, off: 1, len: 200 };
     vec![
-        Row::Setting(VolumeFormat { name: "round".into(), capacity: u64::MAX >> 1, ..Default::default() }.into()),
+        Row::Setting(
+            VolumeFormat { name: "round".into(), capacity: u64::MAX >> 1, ..Default::default() }.into(),
+        ),
         Row::Counter(Counter::UsedSpace, -4096),
         Row::Node(Ino(2), attr()),
         Row::Entry(Ino(1), name(b"n\xff'\"\n"), Entry { kind: FileType::File, ino: Ino(2) }),

@@ -55,7 +55,7 @@ fn beyond_patience_it_is_an_error_and_afterwards_all_goes_on() {
             Box::new(|| client.list(dir, true).map(drop)),
             Box::new(|| client.get(ino).map(drop)),
         ];
-        let calls: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || call())).collect();
+        let calls: Vec<_> = calls.into_iter().map(|call| scope.spawn(call)).collect();
         for call in calls {
             assert_told(call.join().unwrap(), &redis);
         }

@@ -101,7 +101,7 @@ fn an_outage_longer_than_patience_is_told_and_passes() {
     mount.data.give_up = Duration::from_secs(1);
     let client = volume.mount_with(&volume.url, &mount);
     // The layer below waits longer than the data path; refusals for good do not wait at all.
-    volume.store.fail_for(Duration::from_secs(600));
+    volume.store.fail_for(Duration::from_mins(10));
     let (ino, opened) = client.create(ROOT, "f").unwrap();
     client.write(opened.fh, 0, &bytes(1, 1000)).unwrap();
     let flushing = std::thread::spawn({
@@ -139,7 +139,7 @@ fn damaged(volume: &Volume, mount: &Mount, change: impl Fn(&mut Vec<u8>)) {
     }
 }
 
-fn flip(stored: &mut Vec<u8>) {
+fn flip(stored: &mut [u8]) {
     let middle = stored.len() / 2;
     stored[middle] ^= 0x10;
 }
@@ -191,5 +191,5 @@ fn encrypted_objects_that_changed_are_refused() {
     let (_dir, volume) = encrypted();
     damaged(&volume, &Mount::default(), truncate);
     let (_dir, volume) = encrypted();
-    damaged(&volume, &Mount::default(), flip);
+    damaged(&volume, &Mount::default(), |stored| flip(stored));
 }

@@ -130,9 +130,9 @@ fn check(seed: u64) {
         overlay.apply(write, |key| before.contains_key(key));
     }
     let fold = overlay.into_writes();
-    let lines = |rows: &[Write]| rows.iter().map(|row| format!("  {row:?}\n")).collect::<String>();
+    let lines = |rows: &[Write]| rows.iter().map(|row| format!("  {row:?}")).collect::<Vec<_>>().join("\n");
     let story = || {
-        let touched = before.values().map(|row| format!("  {row:?}\n")).collect::<String>();
+        let touched = before.values().map(|row| format!("  {row:?}")).collect::<Vec<_>>().join("\n");
         format!("seed {seed}\nbefore\n{touched}writes\n{}fold\n{}", lines(&log), lines(&fold))
     };
     if let Err(error) = commit(&folded, fold.clone()) {

@@ -39,7 +39,7 @@ impl Op for In {
 
 /// The turn of another thread, with one ticket in these lanes.
 fn caller(lanes: &[u64]) -> (Arc<Turn>, Arc<AnyTicket>) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     let turn = thread::spawn(move || Turn::new(1, Interrupt::default(), until, Arc::new(AtomicU64::new(0))));
     let turn = Arc::new(turn.join().unwrap());
     let ticket = Arc::new(Ticket::new(In(lanes.to_vec()), turn.clone()));

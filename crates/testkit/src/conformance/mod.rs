@@ -2,7 +2,7 @@
 //!
 //! Each case takes a factory of fresh, empty stores. An engine's crate runs them under their own names:
 //!
-//! ```ignore
+//! ```text
 //! fn fresh() -> Arc<dyn Engine> { … }
 //! sluice_testkit::conformance_tests!(fresh);
 //! ```

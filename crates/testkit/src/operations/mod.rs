@@ -3,7 +3,7 @@
 //! Each case takes a factory of fresh, empty stores that can be opened several times, as several clients do. An
 //! engine's crate runs them under their own names:
 //!
-//! ```ignore
+//! ```text
 //! fn fresh() -> SharedStore { … }
 //! sluice_testkit::operations_tests!(fresh);
 //! ```

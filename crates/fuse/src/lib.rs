@@ -14,7 +14,7 @@
 //! | `session`, `notify` | a mount's life, and notifications |
 //!
 //! What must stay true: no request is left without an answer, and no application hangs for longer than the deadline.
-//! Everything from `decode` to `interrupt` knows no transport; another one brings its own [`call::Channel`] and
+//! Everything from `decode` to `interrupt` knows no transport; another one brings its own `call::Channel` and
 //! threads.
 
 mod abi;

@@ -26,7 +26,7 @@ fn shipping(source: &Source, needles: &[&str], advice: &str) -> Vec<Fault> {
         .collect()
 }
 
-/// No file holds more than [`LINES`] lines before its tests.
+/// No file holds more than `LINES` lines before its tests.
 pub fn sizes(sources: &[Source]) -> Vec<Fault> {
     rust(sources)
         .filter(|source| source.tests_begin() > LINES && !source.path.contains("/tests/"))

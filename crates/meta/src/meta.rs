@@ -218,7 +218,8 @@ impl Meta {
         self.patiently(interrupt, || self.engine.scan(scan, from, limit))
     }
 
-    /// Asks the engine until it answers or patience ends.
+    /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is asked twice: a lost
+    /// answer is no reason to give up.
     pub(crate) fn patiently<T>(
         &self,
         interrupt: &Interrupt,
@@ -229,10 +230,10 @@ impl Meta {
         loop {
             match ask() {
                 Ok(answer) => return Ok(answer),
-                Err(EngineError::Unavailable { .. } | EngineError::Conflict(_)) if interrupt.is_set() => {
+                Err(error) if passes(&error) && interrupt.is_set() => {
                     return Err(FsError::Interrupted);
                 }
-                Err(EngineError::Unavailable { .. } | EngineError::Conflict(_)) if Instant::now() < until => {
+                Err(error) if passes(&error) && Instant::now() < until => {
                     interrupt.sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
@@ -304,6 +305,14 @@ impl Meta {
     pub fn waiters(&self) -> &Waiters {
         &self.waiters
     }
+}
+
+/// Whether a failure may pass by itself.
+fn passes(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Unavailable { .. } | EngineError::Indeterminate { .. } | EngineError::Conflict(_)
+    )
 }
 
 /// Registers a new session with its writer records, and answers its id.

@@ -15,7 +15,7 @@ use sluice_meta::{
         setattr::{Changes, SetAttr},
     },
 };
-use sluice_types::{Attr, Caller, FsResult, Ino, Name};
+use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Name};
 
 use crate::vfs::{Entry, Vfs};
 
@@ -64,8 +64,11 @@ impl Vfs {
             return Ok(recent);
         }
         let moment = self.known().moment();
-        let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
-        Ok((self.shown(ino, attr, moment), ttl))
+        match self.meta.ask(&GetAttr(ino), interrupt) {
+            Ok(attr) => Ok((self.shown(ino, attr, moment), ttl)),
+            Err(FsError::NotFound) => self.gone.get(ino).map(|attr| (attr, ttl)).ok_or(FsError::NotFound),
+            Err(error) => Err(error),
+        }
     }
 
     /// Attributes as the engine has them now, learned for an open file.

@@ -189,7 +189,10 @@ impl Vfs {
                     self.drop_sustained(ino);
                 }
             }
-            Fate::Gone { file_length } => {
+            Fate::Gone { file_length, attr } => {
+                if let Some(attr) = attr.filter(|attr| !attr.is_file()) {
+                    self.gone.put(ino, attr);
+                }
                 self.known().note(ino);
                 self.known().records.forget(ino);
                 if let Some(length) = file_length {

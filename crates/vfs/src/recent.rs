@@ -4,6 +4,7 @@
 //! taken for an answer.
 
 use std::{
+    collections::VecDeque,
     hash::{Hash, Hasher},
     time::{Duration, Instant},
 };
@@ -16,6 +17,30 @@ use sluice_types::{Attr, Ino, Name, Time};
 const MOST_DIRS: usize = 4096;
 /// Places for hints.
 const HINTS: usize = 4096;
+
+/// Nodes without a name and without content of ours that are remembered.
+const MOST_GONE: usize = 4096;
+
+/// Directories, pipes, devices and sockets that were removed here. The kernel serves those that are still open without
+/// asking, but for their attributes.
+#[derive(Default)]
+pub(crate) struct Gone(Mutex<VecDeque<(Ino, Attr)>>);
+
+impl Gone {
+    /// A node was removed; these are its last attributes.
+    pub(crate) fn put(&self, ino: Ino, attr: Attr) {
+        let mut gone = self.0.lock();
+        if gone.len() >= MOST_GONE {
+            gone.pop_front();
+        }
+        gone.push_back((ino, attr));
+    }
+
+    /// The last attributes of a node that was removed lately.
+    pub(crate) fn get(&self, ino: Ino) -> Option<Attr> {
+        self.0.lock().iter().rev().find(|(gone, _)| *gone == ino).map(|(_, attr)| *attr)
+    }
+}
 
 /// Attributes of directories as this client's changes left them. The kernel asks for them after each change.
 #[derive(Default)]

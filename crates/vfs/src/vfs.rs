@@ -21,7 +21,7 @@ use crate::{
     jobs::Jobs,
     known::{File, Known},
     observe::Observed,
-    recent::{Hints, RecentDirs},
+    recent::{Gone, Hints, RecentDirs},
 };
 
 /// A name that was looked up or made.
@@ -45,6 +45,7 @@ pub struct Vfs {
     pub(crate) config: VfsConfig,
     pub(crate) handles: Handles,
     pub(crate) dirs: RecentDirs,
+    pub(crate) gone: Gone,
     pub(crate) hints: Hints,
     pub(crate) internals: Internals,
     pub(crate) log: Arc<AccessLog>,
@@ -70,6 +71,7 @@ impl Vfs {
             log: Arc::default(),
             handles: Handles::default(),
             dirs: RecentDirs::default(),
+            gone: Gone::default(),
             hints: Hints::new(),
             meta,
             index,

@@ -37,6 +37,8 @@ pub enum Fate {
     Gone {
         /// Length of a deleted file.
         file_length: Option<u64>,
+        /// Its attributes, without links; none if it was missing before.
+        attr: Option<Attr>,
     },
 }
 
@@ -92,7 +94,8 @@ impl Removal {
         discard_usage(view, self.ino);
         view.write(Write::Clear(List::Xattrs(self.ino)));
         rules::charge_volume(view, &self.attr, -4096, -1);
-        Fate::Gone { file_length: None }
+        let attr = Attr { nlink: 0, ctime: view.now(), ..self.attr };
+        Fate::Gone { file_length: None, attr: Some(attr) }
     }
 
     fn remove_link(&self, view: &mut View<'_>) -> Fate {
@@ -115,7 +118,7 @@ impl Removal {
             }
             return Fate::Sustained(attr);
         }
-        Fate::Gone { file_length: destroy(view, self.ino, &self.attr) }
+        Fate::Gone { file_length: destroy(view, self.ino, &self.attr), attr: Some(attr) }
     }
 }
 

@@ -73,7 +73,7 @@ fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> 
     view.write(Write::Bump { ino: at.dir, nlink: 0, time: Some(now) });
     parent.mtime = parent.mtime.max(now);
     parent.ctime = parent.ctime.max(now);
-    Removed { ino, fate: Fate::Gone { file_length: None }, dir: parent }
+    Removed { ino, fate: Fate::Gone { file_length: None, attr: None }, dir: parent }
 }
 
 /// A directory that is about to lose an entry.

@@ -140,7 +140,7 @@ impl Batcher {
         let mine = self.sched.lock().withdraw(turn);
         for ticket in mine {
             ticket.fail(FsError::Interrupted);
-            ticket.turn.finish_one();
+            ticket.finish();
         }
     }
 
@@ -152,7 +152,7 @@ impl Batcher {
         let left = self.run(lane, &gathered.tickets, own);
         self.sched.lock().release(lane, own, &gathered.lanes, &left);
         for ticket in gathered.tickets.iter().filter(|ticket| !is_among(ticket, &left)) {
-            ticket.turn.finish_one();
+            ticket.finish();
         }
     }
 
@@ -246,7 +246,7 @@ fn refuse(group: Vec<Arc<AnyTicket>>, error: &EngineError, groups: &mut VecDeque
     }
 }
 
-/// Answers the operations whose callers wait no longer, or have waited too long.
+/// Answers the operations whose callers wait no longer, or have waited too long, at once: the batch may go on waiting.
 fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
     let now = Instant::now();
     for group in groups.iter_mut() {
@@ -254,6 +254,7 @@ fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
             let interrupted = ticket.turn.interrupt.is_set();
             if interrupted || now >= ticket.turn.until {
                 ticket.fail(if interrupted { FsError::Interrupted } else { reason.clone() });
+                ticket.finish();
                 return false;
             }
             true

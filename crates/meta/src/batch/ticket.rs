@@ -141,7 +141,7 @@ impl Turn {
     }
 
     /// One ticket has its answer.
-    pub(super) fn finish_one(&self) {
+    fn finish_one(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
         }
@@ -209,6 +209,7 @@ impl<O: Op> Run for Job<O> {
 pub(super) struct Ticket<J: ?Sized> {
     pub(super) turn: Arc<Turn>,
     pub(super) lanes: Lanes,
+    finished: AtomicBool,
     job: Mutex<J>,
 }
 
@@ -217,7 +218,8 @@ pub(super) type AnyTicket = Ticket<dyn Run>;
 
 impl<O: Op> Ticket<Job<O>> {
     pub(super) fn new(op: O, turn: Arc<Turn>) -> Self {
-        Self { turn, lanes: op.lanes(), job: Mutex::new(Job { op, answer: None }) }
+        let lanes = op.lanes();
+        Self { turn, lanes, finished: AtomicBool::new(false), job: Mutex::new(Job { op, answer: None }) }
     }
 
     /// The answer, once.
@@ -234,5 +236,12 @@ impl AnyTicket {
 
     pub(super) fn fail(&self, error: FsError) {
         self.job.lock().fail(error);
+    }
+
+    /// Lets the caller have the answer. Only the first call counts.
+    pub(super) fn finish(&self) {
+        if !self.finished.swap(true, Ordering::AcqRel) {
+            self.turn.finish_one();
+        }
     }
 }

@@ -79,6 +79,7 @@ impl<'c> Plan<'c> {
             groups: Vec::new(),
             index: FxHashMap::default(),
             checked: FxHashSet::default(),
+            looked: Vec::new(),
             typed: Vec::new(),
         };
         builder.commit(commit);
@@ -127,6 +128,8 @@ struct Builder<'b> {
     index: FxHashMap<(&'static str, Text), usize>,
     /// Redis keys whose type some check finds out.
     checked: FxHashSet<Text>,
+    /// Keys whose values checks look at.
+    looked: Vec<Text>,
     /// Redis keys that are written to, with the operation that finds out their type.
     typed: Vec<(&'static str, Text)>,
 }
@@ -151,6 +154,9 @@ impl Builder<'_> {
         args: &[&[u8]],
         mark: Mark,
     ) {
+        if matches!(op, "nl" | "ng" | "nb" | "ci") {
+            self.looked.extend(args.first().map(|key| Text::from_slice(key)));
+        }
         let last = self.index.get(&(op, whose.clone())).copied();
         let full = |at: &usize| self.groups[*at].1.args.len() + args.len() > MOST;
         let at = last.filter(|at| !full(at)).unwrap_or_else(|| {
@@ -214,6 +220,19 @@ impl Builder<'_> {
         }
     }
 
+    /// The values that checks of nodes and counters look at, fetched together before anything else.
+    fn look_up(&mut self) {
+        let mut looked = std::mem::take(&mut self.looked);
+        looked.sort_unstable();
+        looked.dedup();
+        for keys in looked.chunks(MOST) {
+            let mut args = Args::default();
+            args.extend(keys.iter().map(|key| &key[..]));
+            let group = Group { op: "mg", args, head: 0, stride: 1, marks: Vec::new() };
+            self.groups.insert(0, (Phase::Check, group));
+        }
+    }
+
     /// The script's arguments.
     fn finish(mut self) -> (Args, Vec<(usize, usize, Vec<Mark>)>) {
         for (op, key) in std::mem::take(&mut self.typed) {
@@ -221,6 +240,7 @@ impl Builder<'_> {
                 self.item(Phase::Check, op, Some(&key), &[], Mark::Step);
             }
         }
+        self.look_up();
         let mut groups = self.groups;
         groups.sort_by_key(|(phase, _)| *phase);
         let mut body = Args::default();

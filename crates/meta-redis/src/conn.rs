@@ -3,7 +3,7 @@
 //! A failed exchange says whether the server can have seen the request whole: only then its effect is in doubt. A
 //! connection on which an exchange failed is never used again.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, io, path::Path, sync::Arc};
 
 use parking_lot::Mutex;
 use redis::{
@@ -15,6 +15,7 @@ use sluice_meta::engine::EngineError;
 use crate::{
     config::{Address, Config, Tls},
     pipeline::Pipeline,
+    wire::Wire,
 };
 
 /// Most idle connections kept for reads outside transactions.
@@ -29,9 +30,39 @@ pub(crate) enum Failure {
     NoAnswer(String),
 }
 
+/// What a connection runs on.
+enum Link {
+    Plain(Wire),
+    /// Encrypted connections are the library's.
+    Encrypted(Box<redis::Connection>),
+}
+
+impl Link {
+    fn send(&mut self, request: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Plain(wire) => wire.send(request).map_err(|error| io_story(&error)),
+            Self::Encrypted(inner) => inner.send_packed_command(request).map_err(|error| story(&error)),
+        }
+    }
+
+    /// The next answer; errors of the server are values.
+    fn receive(&mut self) -> Result<Value, String> {
+        match self {
+            Self::Plain(wire) => wire.receive().map_err(|error| io_story(&error)),
+            Self::Encrypted(inner) => match inner.recv_response() {
+                Err(error) => match ServerError::try_from(error) {
+                    Ok(error) => Ok(Value::ServerError(error)),
+                    Err(error) => Err(story(&error)),
+                },
+                answer => answer.map_err(|error| story(&error)),
+            },
+        }
+    }
+}
+
 /// A connection.
 pub(crate) struct Conn {
-    inner: redis::Connection,
+    link: Link,
     /// Whether an exchange succeeded on it before.
     used: bool,
 }
@@ -46,27 +77,13 @@ impl Conn {
     }
 
     fn once(&mut self, pipeline: &Pipeline, sources: bool) -> Result<Vec<Value>, Failure> {
-        let sent = self.inner.send_packed_command(&pipeline.render(sources));
-        sent.map_err(|error| Failure::NotSent(story(&error)))?;
+        self.link.send(&pipeline.render(sources)).map_err(Failure::NotSent)?;
         let mut answers = Vec::with_capacity(pipeline.len());
         for _ in 0..pipeline.len() {
-            answers.push(self.receive().map_err(|error| Failure::NoAnswer(story(&error)))?);
+            answers.push(self.link.receive().map_err(Failure::NoAnswer)?);
         }
         self.used = true;
         Ok(answers)
-    }
-
-    /// The next answer; errors of the server are values.
-    fn receive(&mut self) -> Result<Value, RedisError> {
-        match self.inner.recv_response() {
-            Err(error) => ServerError::try_from(error).map(Value::ServerError),
-            answer => answer,
-        }
-    }
-
-    /// The connection itself, to subscribe with.
-    pub(crate) fn raw(&mut self) -> &mut redis::Connection {
-        &mut self.inner
     }
 }
 
@@ -88,11 +105,44 @@ impl Pool {
 
     /// A new connection.
     pub(crate) fn connect(&self) -> Result<Conn, EngineError> {
+        let link = if self.config.tls.is_some() {
+            Link::Encrypted(Box::new(self.subscriber()?))
+        } else {
+            Link::Plain(self.plain()?)
+        };
+        Ok(Conn { link, used: false })
+    }
+
+    fn plain(&self) -> Result<Wire, EngineError> {
+        let config = &self.config;
+        let failed = |error: io::Error| self.unavailable(io_story(&error));
+        let mut wire = Wire::connect(config).map_err(failed)?;
+        let mut hello = Pipeline::default();
+        if let Some(password) = &config.password {
+            let auth = hello.command("AUTH");
+            auth.extend(config.user.as_deref().map(str::as_bytes));
+            auth.push(password.as_bytes());
+        }
+        if config.db != 0 {
+            hello.command("SELECT").push_number(u64::from(config.db));
+        }
+        if hello.len() > 0 {
+            wire.send(&hello.render(false)).map_err(failed)?;
+            for _ in 0..hello.len() {
+                self.sound(wire.receive().map_err(failed)?)?;
+            }
+        }
+        wire.deadlines(config.read_timeout, config.write_timeout).map_err(failed)?;
+        Ok(wire)
+    }
+
+    /// A new connection of the library's: for messages, and encrypted ones for everything.
+    pub(crate) fn subscriber(&self) -> Result<redis::Connection, EngineError> {
         let config = &self.config;
         let connected = self.client.get_connection_with_timeout(config.dial_timeout).and_then(|inner| {
             inner.set_read_timeout(Some(config.read_timeout))?;
             inner.set_write_timeout(Some(config.write_timeout))?;
-            Ok(Conn { inner, used: false })
+            Ok(inner)
         });
         connected.map_err(|error| match ServerError::try_from(error) {
             Ok(error) => self.judge(&error),
@@ -199,6 +249,14 @@ impl Pool {
 /// What happened, without what was sent.
 fn story(error: &RedisError) -> String {
     if error.is_timeout() { "no answer within the deadline".into() } else { error.to_string() }
+}
+
+fn io_story(error: &io::Error) -> String {
+    match error.kind() {
+        // A socket's deadline shows as either.
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer within the deadline".into(),
+        _ => error.to_string(),
+    }
 }
 
 fn client(config: &Config) -> Result<Client, String> {

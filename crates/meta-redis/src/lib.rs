@@ -15,6 +15,7 @@ mod read;
 mod scan;
 mod script;
 mod watch;
+mod wire;
 
 pub use config::{Address, Config, Tls};
 pub use engine::RedisEngine;

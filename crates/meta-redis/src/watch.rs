@@ -9,7 +9,7 @@ use sluice_meta::engine::{Change, EngineError, Watch};
 use sluice_types::Ino;
 
 use crate::{
-    conn::{Conn, Pool},
+    conn::Pool,
     keys::{Keys, Text, number, parse},
 };
 
@@ -46,7 +46,7 @@ fn decode(message: &[u8]) -> Change {
 pub(crate) struct Listener {
     pool: Arc<Pool>,
     channel: Text,
-    conn: Option<Conn>,
+    conn: Option<redis::Connection>,
 }
 
 impl Listener {
@@ -56,9 +56,9 @@ impl Listener {
         Ok(listener)
     }
 
-    fn subscribe(&self) -> Result<Conn, EngineError> {
-        let mut conn = self.pool.connect()?;
-        let mut messages = ManuallyDrop::new(conn.raw().as_pubsub());
+    fn subscribe(&self) -> Result<redis::Connection, EngineError> {
+        let mut conn = self.pool.subscriber()?;
+        let mut messages = ManuallyDrop::new(conn.as_pubsub());
         let subscribed = messages.subscribe(&*self.channel);
         subscribed.map_err(|error| self.pool.unavailable(error.to_string()))?;
         Ok(conn)
@@ -72,7 +72,7 @@ impl Watch for Listener {
             return Ok(vec![Change::Any]);
         };
         // Dropping it would end the subscription.
-        let mut messages = ManuallyDrop::new(conn.raw().as_pubsub());
+        let mut messages = ManuallyDrop::new(conn.as_pubsub());
         let wait = Some(timeout.max(Duration::from_millis(1)));
         let received = messages.set_read_timeout(wait).and_then(|()| messages.get_message());
         match received {

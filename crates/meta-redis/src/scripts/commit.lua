@@ -5,9 +5,9 @@
 -- What creates, writes and unlinks need stands in the two loops at the end. The functions for the rest are made when
 -- one of them is first met: making all of them costs more than a small commit.
 local A, call, unpack, tonumber = ARGV, redis.call, unpack, tonumber
-local sub, byte, find = string.sub, string.byte, string.find
+local sub, byte, find, format = string.sub, string.byte, string.find, string.format
 local last_arg, failed, seen, doing = #A, {}, {}, ''
-local bumped, check, write, differ
+local bumped, sets, check, write, differ
 
 -- Every `stride`th argument.
 local function every(first, last, stride)
@@ -132,7 +132,9 @@ local function checks()
     elseif op == 'tt' then
       call('SCARD', key)
     elseif op == 'li' then
-      for at = first, last, 2 do if call('EXISTS', A[at]) == 1 then fail(at) end end
+      if call('EXISTS', unpack(every(first, last, 2))) > 0 then
+        for at = first, last, 2 do if call('EXISTS', A[at]) == 1 then fail(at) end end
+      end
     elseif op == 'le' then
       for at = first, last, 2 do
         doing = A[at]
@@ -156,11 +158,12 @@ local function checks()
       local got = call('HMGET', key, unpack(every(first + 1, last, 2)))
       for n = 1, #got do numeric(got[n]) end
     elseif op == 'us' then
-      -- Three hashes; then per record its field and what to add in each. Only what exists is added to.
+      -- Three hashes; then per record its field and what to add in each. Only what exists is added to. Statistics
+      -- are no reason to look up more: those of the second and third hash that are no numbers stay what they are.
       for at = first + 3, last, 4 do
-        local space, inodes = call('HGET', key, A[at]), call('HGET', A[first + 1], A[at])
-        numeric(space); numeric(inodes); numeric(call('HGET', A[first + 2], A[at]))
-        seen[at] = space and inodes
+        local space = call('HGET', key, A[at])
+        numeric(space)
+        seen[at] = space
       end
     elseif op == 'qc' then
       for at = first + 3, last, 3 do
@@ -240,7 +243,8 @@ local function writes()
     elseif op == 'us' then
       for at = first + 3, last, 4 do
         if seen[at] then
-          for n = 0, 2 do call('HINCRBY', A[first + n], A[at], A[at + n + 1]) end
+          call('HINCRBY', key, A[at], A[at + 1])
+          for n = 1, 2 do redis.pcall('HINCRBY', A[first + n], A[at], A[at + n + 1]) end
         end
       end
     elseif op == 'qc' then
@@ -288,11 +292,13 @@ local function all_checks()
           failed[#failed + 1] = first + 2 * n - 1
         end
       end
+    elseif op == 'mg' then
+      -- What the following operations look at.
+      local got = call('MGET', unpack(A, first, last))
+      for n = 1, #got do seen[A[first + n - 1]] = got[n] end
     elseif op == 'nl' or op == 'ng' then
-      local got = call('MGET', unpack(every(first, last, 2)))
-      for n = 1, #got do
-        local v, item = got[n], first + 2 * n - 2
-        seen[A[item]] = v
+      for item = first, last, 2 do
+        local v = seen[A[item]]
         if v ~= A[item + 1] then
           differ = differ or comparison()
           if not v or differ(op, v, A[item + 1]) then failed[#failed + 1] = item end
@@ -310,7 +316,6 @@ local function all_checks()
       for item = first, last, 3 do
         doing = A[item]
         local attr, time = seen[doing], A[item + 2]
-        if attr == nil then attr = call('GET', doing) end
         if not attr then
           failed[#failed + 1] = item
         elseif #attr < 63 then
@@ -342,12 +347,19 @@ local function all_checks()
         end
       end
     elseif op == 'ci' then
+      sets = sets or {}
       for item = first, last, 2 do
         doing = A[item]
-        local v = call('GET', doing)
-        if v and not (#v < 19 and find(v, '^[1-9]%d*$')) then
+        -- A key of another type looks as if it were not there, until it is asked for alone.
+        local v = seen[doing] or call('GET', doing) or '0'
+        if #v < 16 and #A[item + 1] < 16 and find(v, '^%-?%d+$') then
+          local n = #sets
+          sets[n + 1], sets[n + 2] = doing, format('%.0f', v + A[item + 1])
+        else
+          -- Doubles are not exact here.
           if not numeric then check, numeric = checks() end
           numeric(v)
+          seen[item] = true
         end
       end
     elseif op == 'lp' then
@@ -374,6 +386,7 @@ if not fine then
 end
 if #failed > 0 then return failed end
 
+sets = sets or {}
 local at = tonumber(A[1])
 while at < last_arg do
   local op, first = A[at], at + 2
@@ -381,7 +394,8 @@ while at < last_arg do
   if op == 'hi' or op == 'hs' then
     call('HSET', A[first], unpack(A, first + 1, last))
   elseif op == 'si' or op == 'ss' then
-    call('MSET', unpack(A, first, last))
+    local n = #sets - first + 1
+    for item = first, last do sets[n + item] = A[item] end
   elseif op == 'hr' then
     call('HDEL', A[first], unpack(A, first + 1, last))
   elseif op == 'sr' then
@@ -390,11 +404,13 @@ while at < last_arg do
     call('ZADD', A[first], unpack(A, first + 1, last))
   elseif op == 'nb' then
     if bumped then
-      for n = 1, #bumped, 2000 do call('MSET', unpack(bumped, n, math.min(n + 1999, #bumped))) end
+      for n = 1, #bumped do sets[#sets + 1] = bumped[n] end
       bumped = nil
     end
   elseif op == 'ci' then
-    for item = first, last, 2 do call('INCRBY', A[item], A[item + 1]) end
+    for item = first, last, 2 do
+      if seen[item] then call('INCRBY', A[item], A[item + 1]) end
+    end
   elseif op == 'lp' then
     push(first, last)
   else
@@ -403,4 +419,5 @@ while at < last_arg do
   end
   at = last + 1
 end
+for n = 1, #sets, 4000 do call('MSET', unpack(sets, n, math.min(n + 3999, #sets))) end
 return false

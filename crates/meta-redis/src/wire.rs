@@ -1,0 +1,281 @@
+//! A plain socket to a server: commands out, answers in.
+//!
+//! An answer that usually comes within [`NEAR`] is waited for by asking the socket again and again, in between giving
+//! way to whoever else wants to run: to sleep until it comes and be woken costs more than such an answer takes. What
+//! must stay true: a wait never outlasts the deadlines of the configuration.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use redis::Value;
+use rustix::{io::Errno, net::RecvFlags};
+
+use crate::config::{Address, Config};
+
+/// Servers that answer within this time are near.
+const NEAR: Duration = Duration::from_micros(200);
+/// The buffer between socket and answers, bytes.
+const BUFFER: usize = 32 << 10;
+/// Longest text Redis stores.
+const LONGEST: usize = 512 << 20;
+/// How deep answers may be nested: ours are at most three deep.
+const DEEPEST: u32 = 8;
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection on which answers are read as they come.
+pub(crate) struct Wire {
+    socket: Socket,
+    /// What was received and not yet read: `input[start..end]`.
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// How long answers took lately.
+    usual: Duration,
+    /// When the last request was sent, until its first byte of answer.
+    asked: Option<Instant>,
+}
+
+impl Wire {
+    /// Connects to the configured address, one resolved address after the other.
+    pub(crate) fn connect(config: &Config) -> io::Result<Self> {
+        let socket = match &config.address {
+            Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+            Address::Tcp(host, port) => Socket::Tcp(tcp(host, *port, config.dial_timeout)?),
+        };
+        let mut wire = Self {
+            socket,
+            input: vec![0; BUFFER].into(),
+            start: 0,
+            end: 0,
+            usual: Duration::from_micros(50),
+            asked: None,
+        };
+        wire.deadlines(config.dial_timeout, config.dial_timeout)?;
+        Ok(wire)
+    }
+
+    /// Sets how long to wait for an answer and for a request to be taken.
+    pub(crate) fn deadlines(&mut self, read: Duration, write: Duration) -> io::Result<()> {
+        match &self.socket {
+            Socket::Tcp(socket) => {
+                socket.set_read_timeout(Some(read))?;
+                socket.set_write_timeout(Some(write))
+            }
+            Socket::Unix(socket) => {
+                socket.set_read_timeout(Some(read))?;
+                socket.set_write_timeout(Some(write))
+            }
+        }
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.asked = Some(Instant::now());
+        match &mut self.socket {
+            Socket::Tcp(socket) => socket.write_all(request),
+            Socket::Unix(socket) => socket.write_all(request),
+        }
+    }
+
+    /// The next answer, in RESP2. Errors of the server are values.
+    pub(crate) fn receive(&mut self) -> io::Result<Value> {
+        self.value(DEEPEST)
+    }
+
+    fn value(&mut self, depth: u32) -> io::Result<Value> {
+        let line = self.line()?;
+        let (kind, text) = line.split_first().ok_or_else(|| odd("an empty line"))?;
+        match kind {
+            b'$' => self.bulk(number(text)?),
+            b':' => Ok(Value::Int(number(text)?)),
+            b'*' => {
+                let Ok(count) = usize::try_from(number(text)?) else { return Ok(Value::Nil) };
+                let depth = depth.checked_sub(1).ok_or_else(|| odd("an answer that is nested too deep"))?;
+                let mut values = Vec::with_capacity(count.min(BUFFER));
+                for _ in 0..count {
+                    values.push(self.value(depth)?);
+                }
+                Ok(Value::Array(values))
+            }
+            b'+' if text == b"OK" => Ok(Value::Okay),
+            b'+' | b'-' => {
+                let whole = [&line[..], b"\r\n"].concat();
+                redis::parse_redis_value(&whole).map_err(|error| odd(&error.to_string()))
+            }
+            _ => Err(odd("an answer that is not RESP")),
+        }
+    }
+
+    fn bulk(&mut self, length: i64) -> io::Result<Value> {
+        let Ok(length) = usize::try_from(length) else { return Ok(Value::Nil) };
+        if length > LONGEST {
+            return Err(odd("a text longer than Redis has any"));
+        }
+        let mut text = Vec::with_capacity(length.min(1 << 20));
+        while text.len() < length {
+            if self.start == self.end {
+                self.fill()?;
+            }
+            let take = (length - text.len()).min(self.end - self.start);
+            text.extend_from_slice(&self.input[self.start..self.start + take]);
+            self.start += take;
+        }
+        if &*self.line()? == b"" { Ok(Value::BulkString(text)) } else { Err(odd("a text without an end")) }
+    }
+
+    /// What stands before the next line end.
+    fn line(&mut self) -> io::Result<smallvec::SmallVec<[u8; 64]>> {
+        let mut line = smallvec::SmallVec::new();
+        loop {
+            let had = &self.input[self.start..self.end];
+            if let Some(at) = had.iter().position(|byte| *byte == b'\n') {
+                line.extend_from_slice(&had[..at]);
+                self.start += at + 1;
+                return match line.pop() {
+                    Some(b'\r') => Ok(line),
+                    _ => Err(odd("a line without an end")),
+                };
+            }
+            line.extend_from_slice(had);
+            if line.len() > LONGEST {
+                return Err(odd("a line without an end"));
+            }
+            self.start = self.end;
+            self.fill()?;
+        }
+    }
+
+    /// Waits for more bytes; the buffer must be read to its end.
+    fn fill(&mut self) -> io::Result<()> {
+        self.start = 0;
+        self.end = 0;
+        let received = match self.spin()? {
+            Some(received) => received,
+            None => match &mut self.socket {
+                Socket::Tcp(socket) => socket.read(&mut self.input)?,
+                Socket::Unix(socket) => socket.read(&mut self.input)?,
+            },
+        };
+        if received == 0 {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
+        }
+        if let Some(asked) = self.asked.take() {
+            self.usual = (self.usual * 7 + asked.elapsed()) / 8;
+        }
+        self.end = received;
+        Ok(())
+    }
+
+    /// Asks the socket until bytes come, if they usually come soon, but not for longer than is worth it.
+    fn spin(&mut self) -> io::Result<Option<usize>> {
+        let Some(asked) = self.asked.filter(|_| self.usual < NEAR) else { return Ok(None) };
+        let fd = match &self.socket {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
+        };
+        loop {
+            if let Some(received) = try_receive(fd, &mut self.input)? {
+                return Ok(Some(received));
+            }
+            if asked.elapsed() > NEAR {
+                return Ok(None);
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+fn try_receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    match rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT) {
+        Ok((received, _)) => Ok(Some(received)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, format!("{host} has no address"));
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn number(text: &[u8]) -> io::Result<i64> {
+    let text = std::str::from_utf8(text).ok();
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| odd("a number that is none"))
+}
+
+fn odd(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of `sent`, which comes in pieces.
+    fn read(sent: &'static [&'static [u8]]) -> io::Result<Value> {
+        let (ours, mut theirs) = UnixStream::pair()?;
+        let mut wire = Wire {
+            socket: Socket::Unix(ours),
+            input: vec![0; 8].into(),
+            start: 0,
+            end: 0,
+            usual: Duration::ZERO,
+            asked: None,
+        };
+        wire.deadlines(Duration::from_mins(1), Duration::from_mins(1))?;
+        let writer = thread::spawn(move || sent.iter().try_for_each(|piece| theirs.write_all(piece)));
+        wire.send(b"PING\r\n").ok();
+        let value = wire.receive();
+        writer.join().unwrap()?;
+        value
+    }
+
+    #[test]
+    fn answers_of_all_kinds_in_pieces() {
+        let text = |text: &str| Value::BulkString(text.into());
+        assert_eq!(read(&[b"+OK\r\n"]).unwrap(), Value::Okay);
+        assert_eq!(read(&[b"+PO", b"NG\r", b"\n"]).unwrap(), Value::SimpleString("PONG".into()));
+        assert_eq!(read(&[b":-12\r\n"]).unwrap(), Value::Int(-12));
+        assert_eq!(read(&[b"$-1\r\n"]).unwrap(), Value::Nil);
+        assert_eq!(read(&[b"*-1\r\n"]).unwrap(), Value::Nil);
+        assert_eq!(read(&[b"$0\r\n\r\n"]).unwrap(), text(""));
+        assert_eq!(read(&[b"$12\r\nline\r\nno en", b"d\r\n"]).unwrap(), text("line\r\nno end"));
+        let nested = read(&[b"*3\r\n*1\r\n$1\r\na\r\n", b":7\r\n$-1\r\n"]).unwrap();
+        assert_eq!(
+            nested,
+            Value::Array(vec![Value::Array(vec![text("a")]), Value::Int(7), Value::Nil])
+        );
+        let Value::ServerError(error) = read(&[b"-NOSCRIPT no such script\r\n"]).unwrap() else { panic!() };
+        assert_eq!((error.code(), error.details()), ("NOSCRIPT", Some("no such script")));
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for sent in [&[&b"HTTP/1.1 400\r\n"[..]], &[b"$x\r\n"], &[b"$1\r\nabc\r\n"], &[b"\r\n"], &[b"$3\r\na"]] {
+            assert!(read(Box::leak(Box::new(*sent))).is_err(), "{sent:?}");
+        }
+        let deep: &'static [u8] = b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n";
+        assert!(read(Box::leak(Box::new([deep]))).is_err());
+    }
+}

@@ -279,6 +279,7 @@ fn what_adds_adds_to_what_is_there() {
         Write::Use(Ino(6), stat),
         Write::Charge(user, 10, -1),
         Write::Charge(QuotaKey::Dir(Ino(5)), 20, 2),
+        Write::Charge(QuotaKey::Dir(Ino(6)), 20, 2),
         Write::Charge(QuotaKey::Group(5), 10, 1),
         Write::Link(Ino(5), Ino(1), 1),
         Write::Append(Ino(5), 0, vec![one]),
@@ -300,7 +301,10 @@ fn what_adds_adds_to_what_is_there() {
     ] {
         assert_eq!(get(&engine, row.key()), Some(row));
     }
-    for key in [Key::DirStat(Ino(6)), Key::Quota(QuotaKey::Group(5)), Key::Parents(Ino(5), Ino(1))] {
+    let made = Quota { used_space: 10, used_inodes: 1, ..Quota::UNLIMITED };
+    let group = QuotaKey::Group(5);
+    assert_eq!(get(&engine, Key::Quota(group)), Some(Row::Quota(group, made)), "limits nothing");
+    for key in [Key::DirStat(Ino(6)), Key::Quota(QuotaKey::Dir(Ino(6))), Key::Parents(Ino(5), Ino(1))] {
         assert_eq!(get(&engine, key), None, "without a record it stays without");
     }
     // The same microsecond, later nanoseconds.

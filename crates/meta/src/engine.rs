@@ -178,7 +178,8 @@ pub enum Write {
     Link(Ino, Ino, i64),
     /// Adds to the usage of a directory if it has a record; without one it stays without.
     Use(Ino, DirStat),
-    /// Adds (bytes, inodes) to the usage of a quota if it has a record.
+    /// Adds (bytes, inodes) to the usage of a quota. A user or group without a record gets one that limits nothing
+    /// ([`QuotaKey::kept`]); a directory stays without.
     Charge(QuotaKey, i64, i64),
     /// Appends records to a chunk, which starts empty.
     Append(Ino, u32, Vec<Slice>),

@@ -29,7 +29,7 @@ pub struct Env {
     fences: AtomicI64,
     /// ACL rules never change, so what was seen once is good for ever.
     acls: RwLock<FxHashMap<u32, Arc<AclRule>>>,
-    quotas: RwLock<Arc<FxHashMap<QuotaKey, Quota>>>,
+    quotas: RwLock<FxHashMap<QuotaKey, Quota>>,
     /// The hour directory of the trash in use: its name and inode.
     trash_hour: Mutex<Option<(String, Ino)>>,
     /// Records as last seen, if the engine can tell at the commit whether they are still so.
@@ -105,13 +105,29 @@ impl Env {
         self.acls.read().iter().find(|(_, known)| known.as_ref() == rule).map(|(id, _)| *id)
     }
 
-    /// Quotas as last loaded.
-    pub(crate) fn quotas(&self) -> Arc<FxHashMap<QuotaKey, Quota>> {
-        self.quotas.read().clone()
+    /// A quota as last loaded, plus what this client did since.
+    pub(crate) fn quota(&self, key: QuotaKey) -> Option<Quota> {
+        self.quotas.read().get(&key).copied()
+    }
+
+    /// Whether any directory has a quota.
+    pub(crate) fn limits_dirs(&self) -> bool {
+        self.quotas.read().keys().any(|key| matches!(key, QuotaKey::Dir(_)))
     }
 
     pub(crate) fn set_quotas(&self, quotas: FxHashMap<QuotaKey, Quota>) {
-        *self.quotas.write() = Arc::new(quotas);
+        *self.quotas.write() = quotas;
+    }
+
+    /// Notes what this client used.
+    pub(crate) fn charge(&self, key: QuotaKey, space: i64, inodes: i64) {
+        let mut quotas = self.quotas.write();
+        if let Some(quota) = quotas.get_mut(&key) {
+            quota.charge(space, inodes);
+        } else if let Some(mut quota) = key.kept() {
+            quota.charge(space, inodes);
+            quotas.insert(key, quota);
+        }
     }
 
     pub(crate) fn trash_hour(&self, name: &str) -> Option<Ino> {

@@ -271,9 +271,12 @@ fn apply(rows: &mut BTreeMap<Key, Row>, write: &Write) {
             }
         }
         Write::Charge(key, space, inodes) => {
-            if let Some(Row::Quota(_, quota)) = rows.get_mut(&Key::Quota(*key)) {
-                quota.used_space += space;
-                quota.used_inodes += inodes;
+            let at = Key::Quota(*key);
+            if let Some(fresh) = key.kept() {
+                rows.entry(at.clone()).or_insert(Row::Quota(*key, fresh));
+            }
+            if let Some(Row::Quota(_, quota)) = rows.get_mut(&at) {
+                quota.charge(*space, *inodes);
             }
         }
         Write::Append(ino, index, slices) => {

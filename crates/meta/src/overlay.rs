@@ -243,24 +243,29 @@ impl Overlay {
                     *stat = stat.plus(by);
                 }
             },
-            Write::Charge(key, space, inodes) => {
-                match self.rows.get_mut(&Key::Quota(key)).map(Pending::row_mut) {
-                    Some(Some(Row::Quota(_, quota))) => {
-                        quota.used_space += space;
-                        quota.used_inodes += inodes;
-                    }
-                    Some(_) => {}
-                    None => {
-                        let charge = self.charges.entry(key).or_default();
-                        *charge = (charge.0 + space, charge.1 + inodes);
-                    }
-                }
-            }
+            Write::Charge(key, space, inodes) => self.charge(key, space, inodes),
             Write::Tell(change) => {
                 if !self.tells.contains(&change) {
                     self.tells.push(change);
                 }
             }
+        }
+    }
+
+    fn charge(&mut self, key: QuotaKey, space: i64, inodes: i64) {
+        let pending = match key.kept() {
+            Some(fresh) => self.pending_mut(Row::Quota(key, fresh)),
+            None => match self.rows.get_mut(&Key::Quota(key)).map(Pending::row_mut) {
+                // It has no record any more.
+                Some(None) => return,
+                pending => pending.flatten(),
+            },
+        };
+        if let Some(Row::Quota(_, quota)) = pending {
+            quota.charge(space, inodes);
+        } else {
+            let charge = self.charges.entry(key).or_default();
+            *charge = (charge.0 + space, charge.1 + inodes);
         }
     }
 
@@ -288,7 +293,7 @@ impl Overlay {
             Key::SliceRef(id, size) => return self.refers.remove(&(*id, *size)).is_some(),
             Key::Parents(ino, parent) => return self.links.remove(&(*ino, *parent)).is_some(),
             Key::DirStat(ino) => drop(self.uses.remove(ino)),
-            Key::Quota(key) => drop(self.charges.remove(key)),
+            Key::Quota(key) => return self.charges.remove(key).is_some() && key.kept().is_some(),
             _ => {}
         }
         false
@@ -335,7 +340,8 @@ impl Overlay {
         writes
             .extend(self.links.into_iter().filter(|(_, n)| *n != 0).map(|((i, p), n)| Write::Link(i, p, n)));
         writes.extend(self.uses.into_iter().filter(|(_, s)| !s.is_zero()).map(|(ino, s)| Write::Use(ino, s)));
-        writes.extend(self.charges.into_iter().map(|(key, (s, n))| Write::Charge(key, s, n)));
+        let charges = self.charges.into_iter().filter(|(_, by)| *by != (0, 0));
+        writes.extend(charges.map(|(key, (s, n))| Write::Charge(key, s, n)));
         writes.extend(self.tells.into_iter().map(Write::Tell));
         writes
     }

@@ -11,7 +11,7 @@ use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
     env::Env,
     overlay::Overlay,
-    schema::{Entry, Key, Row},
+    schema::{Entry, Key, QuotaKey, Row},
 };
 
 /// Why an operation stopped before its end.
@@ -231,6 +231,11 @@ impl<'a> View<'a> {
         self.batch.env
     }
 
+    /// Bytes and inodes that earlier operations of the batch add to the usage of a quota.
+    pub(crate) fn charged(&self, key: QuotaKey) -> (i64, i64) {
+        self.batch.overlay.charged(key)
+    }
+
     /// Asks for several things at once: one trip for all that are not here yet.
     pub fn want(&self, reads: &[Read]) -> Result<(), Stop> {
         let missing: Vec<Read> = reads.iter().filter(|read| !self.batch.knows(read)).cloned().collect();
@@ -289,10 +294,11 @@ impl<'a> View<'a> {
             (Key::DirStat(ino), Some(Row::DirStat(_, stat))) => {
                 Some(Row::DirStat(*ino, stat.plus(overlay.used(*ino))))
             }
-            (Key::Quota(key), Some(Row::Quota(_, mut quota))) => {
+            (Key::Quota(key), row) => {
                 let (space, inodes) = overlay.charged(*key);
-                quota.used_space += space;
-                quota.used_inodes += inodes;
+                let made = if (space, inodes) == (0, 0) { None } else { key.kept() };
+                let mut quota = if let Some(Row::Quota(_, stored)) = row { stored } else { made? };
+                quota.charge(space, inodes);
                 Some(Row::Quota(*key, quota))
             }
             (_, row) => row,

@@ -74,7 +74,8 @@ impl Builder<'_> {
                 let [limits, used_space, used_inodes] = keys.quota(*key);
                 let args: [&[u8]; 3] = [&quota_field(*key), &signed(*space), &signed(*inodes)];
                 let head: [&[u8]; 3] = [&limits, &used_space, &used_inodes];
-                self.item_under(Phase::Write, "qc", limits.clone(), &head, &args, mark);
+                let op = if key.kept().is_some() { "qk" } else { "qc" };
+                self.item_under(Phase::Write, op, limits.clone(), &head, &args, mark);
             }
             Write::Append(_, _, slices) if slices.is_empty() => {}
             Write::Append(ino, index, slices) => {

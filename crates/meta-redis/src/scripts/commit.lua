@@ -165,9 +165,10 @@ local function checks()
         numeric(space)
         seen[at] = space
       end
-    elseif op == 'qc' then
+    elseif op == 'qc' or op == 'qk' then
+      -- Limits, bytes, inodes; then per quota its field and what to add. Owners get a record if they have none.
       for at = first + 3, last, 3 do
-        seen[at] = call('HEXISTS', key, A[at]) == 1
+        seen[at] = call('HEXISTS', key, A[at]) == 1 or op == 'qk'
         numeric(call('HGET', A[first + 1], A[at])); numeric(call('HGET', A[first + 2], A[at]))
       end
     elseif op == 'lu' then
@@ -247,8 +248,9 @@ local function writes()
           for n = 1, 2 do redis.pcall('HINCRBY', A[first + n], A[at], A[at + n + 1]) end
         end
       end
-    elseif op == 'qc' then
+    elseif op == 'qc' or op == 'qk' then
       for at = first + 3, last, 3 do
+        if op == 'qk' then call('HSETNX', key, A[at], string.rep('\255', 16)) end
         if seen[at] then
           for n = 1, 2 do call('HINCRBY', A[first + n], A[at], A[at + n]) end
         end

@@ -219,8 +219,9 @@ impl<'c> Writing<'c> {
                     [ino, *space, *inodes],
                 ),
                 (kind, of) => self.run(
-                    "UPDATE jfs_user_group_quota SET used_space=used_space+?3,used_inodes=used_inodes+?4 \
-                     WHERE qtype=?1 AND qkey=?2",
+                    "INSERT INTO jfs_user_group_quota(qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
+                     VALUES(?1,?2,-1,-1,?3,?4) ON CONFLICT(qtype,qkey) DO UPDATE SET \
+                     used_space=used_space+excluded.used_space,used_inodes=used_inodes+excluded.used_inodes",
                     [kind, of, *space, *inodes],
                 ),
             },

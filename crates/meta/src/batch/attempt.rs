@@ -149,6 +149,7 @@ impl Batcher {
             match write {
                 Write::Count(Counter::UsedSpace, by) => self.env.add_used(*by, 0),
                 Write::Count(Counter::TotalInodes, by) => self.env.add_used(0, *by),
+                Write::Charge(key, space, inodes) => self.env.charge(*key, *space, *inodes),
                 _ => {}
             }
         }

@@ -60,6 +60,7 @@ impl Op for Link {
         view.insert(Row::Entry(*dir, name.clone(), Entry { kind: attr.kind, ino: self.ino }));
         view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });
         rules::use_dir(view, *dir, rules::entry_usage(&attr));
+        rules::charge_tree(view, *dir, attr.space(), 1)?;
         parent.mtime = parent.mtime.max(now);
         parent.ctime = parent.ctime.max(now);
         Ok(Made { attr, dir: parent })

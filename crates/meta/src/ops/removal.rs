@@ -125,7 +125,7 @@ impl Removal {
 /// A removed directory counts nothing any more.
 fn discard_usage(view: &mut View<'_>, dir: Ino) {
     view.write(Write::Discard(Key::DirStat(dir)));
-    if view.env().quotas().contains_key(&QuotaKey::Dir(dir)) {
+    if view.env().quota(QuotaKey::Dir(dir)).is_some() {
         view.write(Write::Discard(Key::Quota(QuotaKey::Dir(dir))));
     }
 }

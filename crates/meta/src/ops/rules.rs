@@ -133,12 +133,11 @@ pub(crate) fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes
 
 /// Records that the tree under `dir` uses `space` bytes and `inodes` inodes more, for every quota above.
 pub(crate) fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
-    let quotas = view.env().quotas();
-    if !quotas.keys().any(|key| matches!(key, QuotaKey::Dir(_))) {
+    if !view.env().limits_dirs() {
         return Ok(());
     }
     for dir in ancestors(view, dir)? {
-        if quotas.contains_key(&QuotaKey::Dir(dir)) {
+        if view.env().quota(QuotaKey::Dir(dir)).is_some() {
             view.write(Write::Charge(QuotaKey::Dir(dir), space, inodes));
         }
     }
@@ -154,24 +153,27 @@ pub(crate) fn admit(
     inodes: i64,
 ) -> Result<(), Stop> {
     view.env().admit(space, inodes)?;
-    let quotas = view.env().quotas();
-    if quotas.is_empty() || space <= 0 && inodes <= 0 {
+    if space <= 0 && inodes <= 0 {
         return Ok(());
     }
-    let mut keys = vec![QuotaKey::User(uid), QuotaKey::Group(gid)];
-    if quotas.keys().any(|key| matches!(key, QuotaKey::Dir(_))) && dir != Ino::NONE {
-        keys.extend(ancestors(view, dir)?.into_iter().map(QuotaKey::Dir));
+    if view.env().format().user_group_quota {
+        admit_under(view, QuotaKey::User(uid), space, inodes)?;
+        admit_under(view, QuotaKey::Group(gid), space, inodes)?;
     }
-    for key in keys {
-        let full = |max: i64, used: i64, more: i64| max > 0 && more > 0 && used + more > max;
-        if let Some(quota) = quotas.get(&key)
-            && (full(quota.max_space, quota.used_space, space)
-                || full(quota.max_inodes, quota.used_inodes, inodes))
-        {
-            return Err(FsError::Quota.into());
+    if view.env().limits_dirs() && dir != Ino::NONE {
+        for dir in ancestors(view, dir)? {
+            admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
         }
     }
     Ok(())
+}
+
+/// Whether one quota, if there is one, admits that much more.
+fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), FsError> {
+    let Some(mut quota) = view.env().quota(key) else { return Ok(()) };
+    let (earlier_space, earlier_inodes) = view.charged(key);
+    quota.charge(earlier_space, earlier_inodes);
+    require(quota.admits(space, inodes), FsError::Quota)
 }
 
 /// `dir` and the directories above it, up to the root of the volume or of the trash.

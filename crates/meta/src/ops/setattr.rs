@@ -5,7 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::Hold,
+    engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     schema::{QuotaKey, Row},
     view::{Stop, View},
@@ -74,7 +74,8 @@ impl Op for SetAttr {
         }
         attr.ctime = view.now();
         view.put(Row::Node(self.ino, attr));
-        if view.env().format().user_group_quota {
+        // The root belongs to the volume, and counts for nobody.
+        if view.env().format().user_group_quota && self.ino != Ino::ROOT {
             recharge(view, &before, &attr);
         }
         Ok(attr)
@@ -149,7 +150,7 @@ impl SetAttr {
 
 /// What the node uses now counts for its new owner.
 fn recharge(view: &mut View<'_>, before: &Attr, attr: &Attr) {
-    let mut charge = |key, sign| view.write(crate::engine::Write::Charge(key, sign * attr.space(), sign));
+    let mut charge = |key, sign| view.write(Write::Charge(key, sign * attr.space(), sign));
     if attr.uid != before.uid {
         charge(QuotaKey::User(before.uid), -1);
         charge(QuotaKey::User(attr.uid), 1);

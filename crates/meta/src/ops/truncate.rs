@@ -153,7 +153,7 @@ pub fn resize(view: &mut View<'_>, ino: Ino, attr: &mut Attr, length: u64) -> Re
     for (parent, links) in parents {
         let times = DirStat { length: usage.length * links, space: usage.space * links, inodes: 0 };
         rules::use_dir(view, parent, times);
-        rules::charge_tree(view, parent, usage.space, 0)?;
+        rules::charge_tree(view, parent, usage.space * links, 0)?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ fn row(rng: &mut Rng) -> Row {
         6 => Row::Counter(counter(rng), value as i64),
         7 => Row::SliceRef(1 + rng.below(2), 1, value as i64 + 2),
         8 => Row::DirStat(ino, stat(rng)),
-        9 => Row::Quota(QuotaKey::Dir(ino), Quota { used_space: value as i64, ..Quota::default() }),
+        9 => Row::Quota(quota(rng, ino), Quota { used_space: value as i64, ..Quota::default() }),
         10 => Row::Flock(ino, owner, FlockKind::Read),
         11 => Row::Plock(ino, owner, vec![PlockRange { write: true, pid: value as u32, start: 0, end: 9 }]),
         12 => Row::Parents(ino, Ino(1 + rng.below(INOS)), 1 + value as i64),
@@ -49,6 +49,10 @@ fn slice(rng: &mut Rng) -> Slice {
 
 fn stat(rng: &mut Rng) -> DirStat {
     DirStat { length: rng.below(9) as i64 - 4, space: rng.below(9) as i64, inodes: rng.below(3) as i64 - 1 }
+}
+
+fn quota(rng: &mut Rng, ino: Ino) -> QuotaKey {
+    if rng.below(2) == 0 { QuotaKey::Dir(ino) } else { QuotaKey::User(ino.0 as u32) }
 }
 
 fn counter(rng: &mut Rng) -> Counter {
@@ -90,7 +94,7 @@ fn write(rng: &mut Rng, engine: &MemEngine) -> Write {
         13 => Write::Refer(1 + rng.below(2), 1, by),
         14 => Write::Link(ino, Ino(1 + rng.below(INOS)), by),
         _ if by > 0 => Write::Use(ino, stat(rng)),
-        _ => Write::Charge(QuotaKey::Dir(ino), by, -by),
+        _ => Write::Charge(quota(rng, ino), by, -by),
     }
 }
 
@@ -109,6 +113,7 @@ fn commit(engine: &MemEngine, writes: Vec<Write>) -> Result<(), crate::engine::E
 fn records(engine: &MemEngine) -> BTreeMap<Key, Row> {
     let mut rows = engine.records();
     rows.retain(|_, row| !matches!(row, Row::Parents(_, _, 0) | Row::Counter(_, 0) | Row::SliceRef(_, _, 1)));
+    rows.retain(|_, row| !matches!(row, Row::Quota(QuotaKey::User(_), Quota::UNLIMITED)));
     rows
 }
 

@@ -213,9 +213,6 @@ impl VolumeFormat {
     /// any, the volume may only be opened for reading.
     pub fn unmaintained(&self) -> Vec<&'static str> {
         let mut features = Vec::new();
-        if self.user_group_quota {
-            features.push("user and group quotas");
-        }
         if self.change_log {
             features.push("change log");
         }

@@ -41,6 +41,17 @@ pub enum QuotaKey {
     Group(u32),
 }
 
+impl QuotaKey {
+    /// The record that the first charge makes: that of a user or group, whose usage is kept whether it is limited or
+    /// not. Of a directory only usage under a limit is kept.
+    pub const fn kept(self) -> Option<Quota> {
+        match self {
+            Self::Dir(_) => None,
+            Self::User(_) | Self::Group(_) => Some(Quota::UNLIMITED),
+        }
+    }
+}
+
 /// Limits and usage. A limit of 0 (directories) or -1 (users, groups) means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
@@ -52,4 +63,22 @@ pub struct Quota {
     pub used_space: i64,
     /// Inodes in use.
     pub used_inodes: i64,
+}
+
+impl Quota {
+    /// Nothing used, and no limit.
+    pub const UNLIMITED: Self = Self { max_space: -1, max_inodes: -1, used_space: 0, used_inodes: 0 };
+
+    /// Adds to what is used.
+    pub const fn charge(&mut self, space: i64, inodes: i64) {
+        self.used_space += space;
+        self.used_inodes += inodes;
+    }
+
+    /// Whether it admits `space` more bytes and `inodes` more inodes. What takes nothing more is always admitted.
+    pub const fn admits(&self, space: i64, inodes: i64) -> bool {
+        let space_fits = self.max_space <= 0 || space <= 0 || self.used_space + space <= self.max_space;
+        let inodes_fit = self.max_inodes <= 0 || inodes <= 0 || self.used_inodes + inodes <= self.max_inodes;
+        space_fits && inodes_fit
+    }
 }

@@ -137,6 +137,9 @@ pub fn usage_of_many_threads_adds_up(factory: &Factory<'_>) {
             Write::Use(Ino(2), DirStat { length: 5, space: 4096, inodes: 1 }),
             Write::Use(Ino(3), DirStat { length: 5, space: 4096, inodes: 1 }),
             Write::Charge(key, 4096, 1),
+            // None of them has a record: whoever comes first makes it, and nobody's part is lost.
+            Write::Charge(QuotaKey::User(7), 4096, 1),
+            Write::Charge(QuotaKey::Group(u32::MAX), -4096, -1),
         ]
     });
     let n = (THREADS * ROUNDS) as i64;
@@ -145,6 +148,10 @@ pub fn usage_of_many_threads_adds_up(factory: &Factory<'_>) {
     store.assert_row(&Key::DirStat(Ino(3)), None);
     let used = Quota { used_space: 3 + 4096 * n, used_inodes: 4 + n, ..quota };
     store.assert_row(&Key::Quota(key), Some(&Row::Quota(key, used)));
+    for (key, n) in [(QuotaKey::User(7), n), (QuotaKey::Group(u32::MAX), -n)] {
+        let used = Quota { used_space: 4096 * n, used_inodes: n, ..Quota::UNLIMITED };
+        store.assert_row(&Key::Quota(key), Some(&Row::Quota(key, used)));
+    }
 }
 
 /// All try to insert the same entry; one wins, and only its other writes are there.

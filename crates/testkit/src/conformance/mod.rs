@@ -57,7 +57,7 @@ macro_rules! for_each_conformance_case {
             preconditions::bump_of_a_missing_node_conflicts,
             preconditions::one_failing_write_undoes_hundreds,
             preconditions::adding_writes_start_where_the_contract_says,
-            preconditions::usage_without_a_record_stays_without,
+            preconditions::usage_without_a_record_is_kept_of_owners_only,
             preconditions::bump_raises_times_and_never_lowers_them,
             expects::what_was_held_and_did_not_change_holds,
             expects::a_lock_notices_every_change,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    engine::Write,
+    engine::{Scan, Write},
     schema::{Counter, DirStat, Key, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, Ino, Slice, Time};
@@ -161,8 +161,9 @@ pub fn adding_writes_start_where_the_contract_says(factory: &Factory<'_>) {
     store.assert_row(&Key::SliceRef(5, 7), None);
 }
 
-/// Use and Charge add where there is a record and do nothing where there is none.
-pub fn usage_without_a_record_stays_without(factory: &Factory<'_>) {
+/// Use and Charge add where there is a record. Without one a directory stays without; a user or group gets one that
+/// limits nothing, by each way a record can be read.
+pub fn usage_without_a_record_is_kept_of_owners_only(factory: &Factory<'_>) {
     let stat = DirStat { length: 10, space: 4096, inodes: 1 };
     let quota = Quota { max_space: 1 << 30, max_inodes: 100, used_space: 7, used_inodes: -1 };
     let keys = [QuotaKey::Dir(Ino(3)), QuotaKey::User(3), QuotaKey::Group(3)];
@@ -171,9 +172,16 @@ pub fn usage_without_a_record_stays_without(factory: &Factory<'_>) {
     store.write(keys.iter().map(|key| Write::Charge(*key, 5, 5)).collect());
     store.assert_row(&Key::DirStat(Ino(3)), Some(&Row::DirStat(Ino(3), stat.plus(stat))));
     store.assert_row(&Key::DirStat(Ino(4)), None);
+    let scanned = store.scan(Scan::Quotas);
     for (key, n) in keys.into_iter().zip(1..) {
-        store.assert_row(&Key::Quota(key), None);
-        store.write(vec![Write::Insert(Row::Quota(key, quota))]);
+        let made = key.kept().map(|fresh| Row::Quota(key, Quota { used_space: 5, used_inodes: 5, ..fresh }));
+        store.assert_row(&Key::Quota(key), made.as_ref());
+        assert_eq!(scanned.iter().find(|row| row.key() == Key::Quota(key)), made.as_ref());
+        store.write(vec![Write::Charge(key, -9, -9)]);
+        let below =
+            key.kept().map(|fresh| Row::Quota(key, Quota { used_space: -4, used_inodes: -4, ..fresh }));
+        store.assert_row(&Key::Quota(key), below.as_ref());
+        store.write(vec![Write::Put(Row::Quota(key, quota))]);
         store.write(vec![Write::Charge(key, 100 * n, n)]);
         store.write(vec![Write::Charge(key, -1, -2)]);
         let then = Quota { used_space: 6 + 100 * n, used_inodes: n - 3, ..quota };

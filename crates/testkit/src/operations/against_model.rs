@@ -278,7 +278,10 @@ fn stored(state: &State, has_trash: bool) -> Model {
 fn compare(factory: &Factory<'_>, seed: u64, has_trash: bool) {
     let store = factory();
     // Two clients take turns: what one knows from before must not mislead it.
-    let clients = [store.format(i64::from(has_trash)), store.client()];
+    let trash_days = i64::from(has_trash);
+    let first =
+        if seed.is_multiple_of(2) { store.format_with_owners(trash_days) } else { store.format(trash_days) };
+    let clients = [first, store.client()];
     let (mut rng, mut model) = (Rng::seeded(seed), Model::new(has_trash));
     let mut done = 0;
     let mut story = format!("SLUICE_SEED={seed}, trash {has_trash}\n");

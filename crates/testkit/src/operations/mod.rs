@@ -13,6 +13,7 @@
 pub mod against_model;
 pub mod files;
 pub mod locks;
+pub mod owners;
 mod play;
 pub mod races;
 pub mod state;
@@ -43,12 +44,20 @@ impl SharedStore {
 
     /// Makes a volume and opens it.
     pub fn format(&self, trash_days: i64) -> Arc<Meta> {
+        self.format_as(VolumeFormat { trash_days, ..VolumeFormat::default() })
+    }
+
+    /// Makes a volume that keeps what each user and group uses, and opens it.
+    pub fn format_with_owners(&self, trash_days: i64) -> Arc<Meta> {
+        self.format_as(VolumeFormat { trash_days, user_group_quota: true, ..VolumeFormat::default() })
+    }
+
+    fn format_as(&self, format: VolumeFormat) -> Arc<Meta> {
         let format = VolumeFormat {
             name: "test".into(),
             uuid: "9d6d5a4e-6a86-4d3c-8a5f-2f2b1f7c0a11".into(),
-            trash_days,
             dir_stats: true,
-            ..VolumeFormat::default()
+            ..format
         };
         let engine = self.open();
         Meta::format(engine.as_ref(), &format, NOW).expect("format");
@@ -114,6 +123,10 @@ macro_rules! for_each_operations_case {
             files::writes_of_two_clients_all_show,
             locks::two_clients_never_hold_a_flock_both,
             locks::two_clients_never_hold_a_record_lock_both,
+            owners::usage_follows_every_change,
+            owners::usage_follows_every_change_with_a_trash,
+            owners::a_limit_holds_at_once,
+            owners::without_the_feature_nothing_is_kept,
             storm::a_storm_leaves_a_tree,
             storm::a_storm_over_a_failing_engine_leaves_a_tree,
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_meta::{
     engine::{Engine, Found, Hold, List, Read, Scan},
-    schema::{Counter, DirStat, Key, Row},
+    schema::{Counter, DirStat, Key, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, Ino, align4k};
 
@@ -14,7 +14,7 @@ pub struct State {
     pub rows: BTreeMap<Key, Row>,
 }
 
-const SCANS: [Scan; 8] = [
+const SCANS: [Scan; 9] = [
     Scan::Nodes,
     Scan::AllEntries,
     Scan::Chunks,
@@ -23,6 +23,7 @@ const SCANS: [Scan; 8] = [
     Scan::Sustained,
     Scan::DirStats,
     Scan::Detached,
+    Scan::Quotas,
 ];
 
 impl State {
@@ -43,6 +44,7 @@ impl State {
         let mut reads: Vec<Read> = [Counter::UsedSpace, Counter::TotalInodes]
             .map(|counter| Read::Get(Key::Counter(counter), Hold::None))
             .into();
+        reads.push(Read::Get(Key::Setting, Hold::None));
         for (ino, _) in state.nodes() {
             reads.extend([List::Parents(ino), List::Xattrs(ino)].map(|list| Read::All(list, Hold::None)));
         }
@@ -83,8 +85,41 @@ impl State {
         }
     }
 
-    /// Every node is reached from the root exactly as often as its links say; parents, counters and directory
-    /// statistics agree.
+    /// What is on record of a user's or group's usage.
+    pub fn quota(&self, key: QuotaKey) -> Option<Quota> {
+        match self.rows.get(&Key::Quota(key)) {
+            Some(Row::Quota(_, quota)) => Some(*quota),
+            _ => None,
+        }
+    }
+
+    /// Users and groups are on record with what they own, on a volume that keeps that, and else not at all.
+    pub fn assert_owners(&self, story: &str) {
+        let kept =
+            matches!(self.rows.get(&Key::Setting), Some(Row::Setting(format)) if format.user_group_quota);
+        let mut owned: BTreeMap<QuotaKey, (i64, i64)> = BTreeMap::new();
+        for (ino, attr) in self.nodes() {
+            // The root and the root of the trash belong to the volume.
+            if kept && ino != Ino::ROOT && ino != Ino::TRASH {
+                for key in [QuotaKey::User(attr.uid), QuotaKey::Group(attr.gid)] {
+                    let (space, inodes) = owned.entry(key).or_default();
+                    *space += attr.space();
+                    *inodes += 1;
+                }
+            }
+        }
+        for row in self.rows.values() {
+            if let Row::Quota(key @ (QuotaKey::User(_) | QuotaKey::Group(_)), quota) = row {
+                assert!(kept, "{key:?} is on record: {story}");
+                let counted = owned.remove(key).unwrap_or_default();
+                assert_eq!((quota.used_space, quota.used_inodes), counted, "usage of {key:?}: {story}");
+            }
+        }
+        assert_eq!(owned, BTreeMap::new(), "not on record: {story}");
+    }
+
+    /// Every node is reached from the root exactly as often as its links say; parents, counters, directory
+    /// statistics and the usage of users and groups agree.
     pub fn assert_tree(&self, story: &str) {
         let (mut names, mut children) = (BTreeMap::<Ino, Vec<Ino>>::new(), BTreeMap::<Ino, Vec<Ino>>::new());
         for row in self.rows.values() {
@@ -118,6 +153,7 @@ impl State {
         }
         let stored = (self.counter(Counter::TotalInodes), self.counter(Counter::UsedSpace));
         assert_eq!(stored, (inodes, space), "totalInodes and usedSpace: {story}");
+        self.assert_owners(story);
     }
 
     fn assert_dir(&self, ino: Ino, attr: &Attr, parents: &[Ino], below: &[Attr], story: &str) {

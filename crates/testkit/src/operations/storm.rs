@@ -65,7 +65,8 @@ fn step(rng: &mut Rng, meta: &Meta, ino: u64) -> FsResult<()> {
 
 fn storm(factory: &Factory<'_>, seed: u64, chances: Chances) {
     let store = factory();
-    let quiet = store.format((seed % 2) as i64);
+    let trash_days = (seed % 2) as i64;
+    let quiet = if seed % 4 < 2 { store.format_with_owners(trash_days) } else { store.format(trash_days) };
     for ino in 10..10 + DIRS {
         quiet.run(create(1, &format!("d{ino}"), ino, FileType::Dir), &Interrupt::never()).unwrap();
     }

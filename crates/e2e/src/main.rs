@@ -193,7 +193,7 @@ fn run(order: Order) -> anyhow::Result<()> {
         Order::Together { engine, program, juicefs, seed, operations } => {
             let (program, within) = program.paths()?;
             for programs in [[&program, &juicefs], [&juicefs, &program]] {
-                together::run(programs.map(PathBuf::as_path), engine, &within, seed, operations)
+                together::run(programs.map(PathBuf::as_path), &juicefs, engine, &within, seed, operations)
                     .with_context(|| format!("formatted by {}", programs[0].display()))?;
             }
         }

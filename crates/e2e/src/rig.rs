@@ -242,7 +242,11 @@ impl Mount {
     }
 }
 
-fn command(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+/// Runs a program; its output.
+///
+/// # Errors
+/// When it does not exit with 0, with all that it printed.
+pub fn command(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
     let text =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

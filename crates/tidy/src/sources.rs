@@ -108,7 +108,11 @@ pub fn workspace() -> io::Result<Vec<Source>> {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let meta = fs::symlink_metadata(&path)?;
-            if meta.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            // In a worktree `.git` is a file.
+            if SKIPPED.contains(&name.as_str()) {
+                continue;
+            }
+            if meta.is_dir() {
                 folders.push(path);
             } else if meta.is_file()
                 && let Ok(text) = String::from_utf8(fs::read(&path)?)

@@ -24,6 +24,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = arguments::real();
     let cli = args::Cli::parse_from(args::as_mount_helper(arguments));

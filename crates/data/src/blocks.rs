@@ -351,6 +351,10 @@ impl BlockStore {
 
     fn memory_capacity(&self) -> u64 {
         let limit = self.budget.limit();
+        if self.disk.is_some() {
+            // What is in a local file is in the kernel's page cache too.
+            return limit / MEMORY_FLOOR;
+        }
         limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
     }
 

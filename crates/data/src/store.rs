@@ -136,6 +136,30 @@ impl DataStore {
         self.blocks.runtime().block_on(self.blocks.delete_slice(id, size))
     }
 
+    /// Deletes all blocks of slices (id, size) that no record refers to any more, side by side. Answers in their order.
+    pub fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<Result<(), ObjectError>> {
+        let runtime = self.blocks.runtime();
+        let delete = |&(id, size): &(u64, u32)| {
+            let blocks = Arc::clone(&self.blocks);
+            runtime.spawn(async move { blocks.delete_slice(id, size).await })
+        };
+        let tasks: Vec<_> = slices.iter().map(delete).collect();
+        runtime.block_on(async {
+            let mut deleted = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                deleted.push(task.await.unwrap_or_else(|error| {
+                    Err(ObjectError::Unavailable {
+                        action: "delete",
+                        key: "(blocks of a slice)".into(),
+                        store: "this client".into(),
+                        reason: error.to_string(),
+                    })
+                }));
+            }
+            deleted
+        })
+    }
+
     /// Compacts one chunk. Answers whether its records changed.
     pub fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
         self.write.compactor.compact(ino, index)

@@ -29,6 +29,16 @@ pub(crate) const MOST_CHUNKS: u32 = 1 << 22;
 /// Most fields or keys of one command: the scripts cannot take more than 8000.
 const FIELDS: usize = 3000;
 
+/// One call of the script for ranges of chunks.
+#[derive(Default)]
+struct Ranges {
+    args: Args,
+    /// How many chunks it looks at.
+    chunks: u32,
+    /// Whose they are.
+    whose: Vec<usize>,
+}
+
 /// Questions turned into commands.
 pub(crate) struct Plan<'r> {
     keys: &'r Keys,
@@ -42,8 +52,8 @@ pub(crate) struct Plan<'r> {
     answers: Vec<usize>,
     /// The reads that are followed, in the order of their answers.
     followed: Vec<usize>,
-    /// Calls of the script for ranges of chunks, and whose they are.
-    ranges: Vec<(usize, Args)>,
+    /// Calls of the script for ranges of chunks.
+    ranges: Vec<Ranges>,
     natives: Pipeline,
     native_for: Vec<usize>,
     /// First cell of each read; reads that are no [`Read::Get`] have none.
@@ -130,9 +140,14 @@ impl<'r> Plan<'r> {
                 while start < to {
                     let end = to.min(start.saturating_add(CHUNKS));
                     let bounds = [number(u64::from(start)), number(u64::from(end))];
-                    let mut args = Args::default();
-                    args.extend([&b"c"[..], b"3", &keys.chunks(ino), &bounds[0], &bounds[1]]);
-                    self.ranges.push((at, args));
+                    if self.ranges.last().is_none_or(|last| last.chunks + (end - start) > CHUNKS) {
+                        self.ranges.push(Ranges::default());
+                    }
+                    if let Some(ranges) = self.ranges.last_mut() {
+                        ranges.args.extend([&b"c"[..], b"3", &keys.chunks(ino), &bounds[0], &bounds[1]]);
+                        ranges.chunks += end - start;
+                        ranges.whose.push(at);
+                    }
                     start = end;
                 }
                 return;
@@ -176,8 +191,8 @@ impl<'r> Plan<'r> {
         for (_, cell) in &self.singles {
             single(&mut pipeline, cell);
         }
-        for (_, args) in &mut self.ranges {
-            pipeline.script(&READ, std::mem::take(args));
+        for ranges in &mut self.ranges {
+            pipeline.script(&READ, std::mem::take(&mut ranges.args));
         }
         if !self.followed.is_empty() {
             pipeline.script(&FOLLOW, follows);
@@ -222,9 +237,10 @@ impl<'r> Plan<'r> {
         for ((at, _), value) in self.singles.iter().zip(&mut values) {
             cells[*at] = cell_value(pool, value)?;
         }
-        for ((at, _), value) in self.ranges.iter().zip(&mut values) {
-            let chunks = array(pool, array(pool, Some(value))?.pop())?;
-            self.scripted_answer(pool, *at, chunks, &mut found)?;
+        for (ranges, value) in self.ranges.iter().zip(&mut values) {
+            for (at, chunks) in ranges.whose.iter().zip(array(pool, Some(value))?) {
+                self.scripted_answer(pool, *at, array(pool, Some(chunks))?, &mut found)?;
+            }
         }
         if !self.followed.is_empty() {
             self.follow(pool, array(pool, values.next())?, &mut found)?;

@@ -119,6 +119,11 @@ impl Batcher {
 
     /// Queues tickets of the calling thread and returns when all are answered.
     fn drive(&self, turn: &Arc<Turn>, tickets: Vec<Arc<AnyTicket>>) {
+        self.lead_or_wait(turn, tickets);
+        turn.interrupt.detach();
+    }
+
+    fn lead_or_wait(&self, turn: &Arc<Turn>, tickets: Vec<Arc<AnyTicket>>) {
         let mut lane = self.sched.lock().queue(turn, tickets);
         loop {
             if let Some(lane) = lane.take().or_else(|| turn.take_lead()) {

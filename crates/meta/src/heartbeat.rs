@@ -3,28 +3,21 @@
 //! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat and
 //! [`Meta::clean`] each hour, from a thread that no request needs.
 
-use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
     batch::Interrupt,
+    deletion::BlockSink,
     engine::{Engine, EngineError, Found, Hold, Read, Scan},
     meta::Meta,
     ops::{
         allocate::TakeTurn,
-        chunks::ReadChunks,
-        compact::{DropChunk, DropDelayed, ForgetFile, ForgetSlice},
         removal::hour_name,
         session::{DropLocks, DropSession, ListSustained, PutSession},
         sustained::DropSustained,
     },
     schema::{Counter, Key, Row, Session},
 };
-
-/// Where blocks of slices are deleted that nothing shows any more.
-pub trait BlockSink: Send + Sync {
-    /// Deletes all blocks of a slice. An error leaves the slice on record, to be tried again later.
-    fn delete_slice(&self, id: u64, size: u32) -> FsResult<()>;
-}
 
 /// Why a client must end at once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,10 +39,6 @@ const STALE_SESSIONS: usize = 1000;
 const PAGE: usize = 1000;
 /// Deleted files younger than this are left to who deleted them, seconds.
 const DELFILE_AGE: i64 = 3600;
-/// Chunks of a deleted file looked for at once.
-const CHUNKS_AT_ONCE: u32 = 1 << 16;
-/// Chunks (16 GiB) that must be missing behind the end and the last chunk of a deleted file for it to have no more.
-const CHUNKS_BEHIND: u32 = 256;
 /// Shortest time between two turns of an hourly job, seconds.
 const HOURLY: i64 = 54 * 60;
 
@@ -177,99 +166,6 @@ impl Meta {
             self.clean_delayed(now - 86_400 * self.env.format().trash_days, sink, interrupt)?;
         }
         Ok(())
-    }
-
-    /// Deletes the chunks of files deleted before `before`, Unix seconds.
-    pub fn clean_deleted_files(
-        &self,
-        before: i64,
-        sink: &dyn BlockSink,
-        interrupt: &Interrupt,
-    ) -> FsResult<()> {
-        self.each_page(Scan::DelFiles, interrupt, |rows| {
-            for row in rows {
-                if let Row::DelFile(ino, length, time) = row
-                    && time <= before
-                {
-                    self.delete_file(ino, length, sink, interrupt)?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Deletes the chunks of one deleted file.
-    pub fn delete_file(
-        &self,
-        ino: Ino,
-        length: u64,
-        sink: &dyn BlockSink,
-        interrupt: &Interrupt,
-    ) -> FsResult<()> {
-        let chunks = self.chunks_of_deleted(ino, length, interrupt)?;
-        let drops = chunks.into_iter().map(|index| DropChunk { ino, index }).collect();
-        for unused in self.run_all(drops, interrupt) {
-            self.delete_slices(unused?, sink, interrupt)?;
-        }
-        self.run(ForgetFile { ino, length }, interrupt)
-    }
-
-    /// Chunks of a deleted file. Some may lie behind its end, where a truncation left them; not every engine can list
-    /// them, so they are looked for until none comes for a while.
-    fn chunks_of_deleted(&self, ino: Ino, length: u64, interrupt: &Interrupt) -> FsResult<Vec<u32>> {
-        let end = length.div_ceil(CHUNK_SIZE) as u32;
-        let (mut from, mut chunks) = (0, Vec::new());
-        loop {
-            let to = end.max(from).saturating_add(CHUNKS_BEHIND).min(from.saturating_add(CHUNKS_AT_ONCE));
-            let found = self.ask(&ReadChunks { ino, from, to }, interrupt)?;
-            chunks.extend(found.into_iter().map(|(index, _)| index));
-            let behind = chunks.last().map_or(0, |last| last + 1).max(end);
-            if to - from == 0 || to >= behind.saturating_add(CHUNKS_BEHIND) {
-                return Ok(chunks);
-            }
-            from = to;
-        }
-    }
-
-    /// Deletes the blocks of slices that nothing shows, then their records. What cannot be deleted stays on record.
-    pub fn delete_slices(
-        &self,
-        slices: Vec<(u64, u32)>,
-        sink: &dyn BlockSink,
-        interrupt: &Interrupt,
-    ) -> FsResult<()> {
-        let deleted = slices.into_iter().filter(|(id, size)| match sink.delete_slice(*id, *size) {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(id, size, %error, "the blocks of a slice could not be deleted; it is tried again later");
-                false
-            }
-        });
-        let forget = deleted.map(|(id, size)| ForgetSlice { id, size }).collect();
-        self.run_all(forget, interrupt).into_iter().collect()
-    }
-
-    fn clean_unreferenced(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
-        self.each_page(Scan::SliceRefs, interrupt, |rows| {
-            let unused = rows.into_iter().filter_map(|row| match row {
-                Row::SliceRef(id, size, refs) if refs <= 0 => Some((id, size)),
-                _ => None,
-            });
-            self.delete_slices(unused.collect(), sink, interrupt)
-        })
-    }
-
-    fn clean_delayed(&self, before: i64, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
-        self.each_page(Scan::DelSlices, interrupt, |rows| {
-            let due = rows.into_iter().filter_map(|row| match row {
-                Row::DelSlices(id, time, slices) if time < before => Some(DropDelayed { id, time, slices }),
-                _ => None,
-            });
-            for unused in self.run_all(due.collect(), interrupt) {
-                self.delete_slices(unused?, sink, interrupt)?;
-            }
-            Ok(())
-        })
     }
 
     /// Empties and removes the hour directories of the trash that are older than the volume keeps them.

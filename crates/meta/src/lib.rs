@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod check;
+mod deletion;
 pub mod engine;
 mod env;
 mod heartbeat;
@@ -22,8 +23,9 @@ mod view;
 mod waiters;
 
 pub use batch::Interrupt;
+pub use deletion::BlockSink;
 pub use env::Env;
-pub use heartbeat::{BlockSink, Ended};
+pub use heartbeat::Ended;
 pub use meta::{Meta, OpenError, Options};
 pub use view::{Stop, View};
 pub use waiters::{Waiter, Waiters};

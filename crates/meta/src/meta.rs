@@ -174,12 +174,31 @@ impl Meta {
         self.batcher.submit(op, interrupt)
     }
 
-    /// Runs many operations at once. Answers in their order.
-    pub fn run_all<O: Op>(&self, ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
+    /// Runs many operations at once, on as many threads as the engine has lanes if they fill that many batches. Answers
+    /// in their order.
+    pub fn run_all<O: Op>(&self, mut ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
         if let Err(error) = self.writable() {
             return ops.iter().map(|_| Err(error.clone())).collect();
         }
-        self.batcher.submit_all(ops, interrupt)
+        let limits = self.engine.limits();
+        let threads = ops.len().div_ceil(limits.batch.max(1)).clamp(1, limits.lanes.max(1));
+        let share = ops.len().div_ceil(threads);
+        std::thread::scope(|scope| {
+            let mut rest = Vec::new();
+            while ops.len() > share {
+                rest.push(ops.split_off(ops.len() - share));
+            }
+            let others: Vec<_> = rest
+                .into_iter()
+                .rev()
+                .map(|part| scope.spawn(|| self.batcher.submit_all(part, interrupt)))
+                .collect();
+            let mut answers = self.batcher.submit_all(ops, interrupt);
+            for other in others {
+                answers.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            answers
+        })
     }
 
     /// Runs an operation that only looks. It needs no lane and no commit.

@@ -24,6 +24,10 @@ use crate::config::VfsConfig;
 const DELETERS: usize = 4;
 /// Deletions that wait at most; the hourly cleaning does what is beyond.
 const MOST_WAITING: usize = 1 << 18;
+/// Files deleted together, if so many are removed within [`GATHER`].
+const TOGETHER: usize = 256;
+/// How long deletions are gathered: nobody waits for them, and many at once take less from those who wait.
+const GATHER: Duration = Duration::from_millis(100);
 /// How long the end of a mount waits for deletions.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two cleanings, to which up to a twentieth is added or taken.
@@ -33,15 +37,15 @@ const HOUR: Duration = Duration::from_hours(1);
 pub(crate) struct Sink(pub(crate) Arc<DataStore>);
 
 impl BlockSink for Sink {
-    fn delete_slice(&self, id: u64, size: u32) -> FsResult<()> {
-        self.0.delete_slice(id, size).map_err(FsError::io)
+    fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<FsResult<()>> {
+        self.0.delete_slices(slices).into_iter().map(|deleted| deleted.map_err(FsError::io)).collect()
     }
 }
 
 /// Something to delete.
 enum Task {
-    /// All chunks of a file, up to its length.
-    File(Ino, u64),
+    /// All chunks of files, each with its length.
+    Files(Vec<(Ino, u64)>),
     /// Slices that nothing shows.
     Slices(Vec<(u64, u32)>),
     /// Whatever is on record as deleted.
@@ -60,15 +64,49 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
+    /// Deleted files, and when the first of them came.
+    files: VecDeque<(Ino, u64)>,
+    since: Option<Instant>,
     tasks: VecDeque<Task>,
     busy: usize,
+    /// Whether somebody waits until all is deleted.
+    hurry: bool,
     closed: bool,
+}
+
+impl Waiting {
+    /// What is to be done now; or else until when to wait for more files, if there are any.
+    fn next(&mut self) -> Result<Task, Option<Instant>> {
+        if let Some(task) = self.tasks.pop_front() {
+            return Ok(task);
+        }
+        let Some(since) = self.since else { return Err(None) };
+        if self.files.len() < TOGETHER && !self.hurry && since.elapsed() < GATHER {
+            return Err(Some(since + GATHER));
+        }
+        let count = self.files.len().min(TOGETHER);
+        let files = self.files.drain(..count).collect();
+        self.since = (!self.files.is_empty()).then(Instant::now);
+        Ok(Task::Files(files))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.busy == 0 && self.tasks.is_empty() && self.files.is_empty()
+    }
 }
 
 impl DeleteQueue {
     /// Has the chunks of a file deleted.
     pub(crate) fn file(&self, ino: Ino, length: u64) {
-        self.push(Task::File(ino, length));
+        let mut state = self.0.state.lock();
+        if state.files.len() < MOST_WAITING && !state.closed {
+            state.files.push_back((ino, length));
+            // The first wakes a thread that gathers the others; a full batch needs one that does not.
+            if state.since.is_none() || state.files.len().is_multiple_of(TOGETHER) {
+                state.since.get_or_insert_with(Instant::now);
+                self.0.changed.notify_one();
+            }
+        }
     }
 
     /// Has slices deleted.
@@ -96,11 +134,17 @@ impl DeleteQueue {
             if state.closed {
                 return None;
             }
-            if let Some(task) = state.tasks.pop_front() {
-                state.busy += 1;
-                return Some(task);
+            match state.next() {
+                Ok(task) => {
+                    state.busy += 1;
+                    if state.since.is_some() {
+                        self.0.changed.notify_one();
+                    }
+                    return Some(task);
+                }
+                Err(Some(until)) => drop(self.0.changed.wait_until(&mut state, until)),
+                Err(None) => self.0.changed.wait(&mut state),
             }
-            self.0.changed.wait(&mut state);
         }
     }
 
@@ -115,18 +159,17 @@ impl DeleteQueue {
     /// How many tasks wait or run.
     pub(crate) fn len(&self) -> usize {
         let state = self.0.state.lock();
-        state.tasks.len() + state.busy
+        state.files.len() + state.tasks.len() + state.busy
     }
 
     /// Waits until all is deleted, at most `patience`.
     pub(crate) fn drain(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let mut state = self.0.state.lock();
-        while state.busy > 0 || !state.tasks.is_empty() {
-            if self.0.changed.wait_until(&mut state, until).timed_out() {
-                return;
-            }
-        }
+        state.hurry = true;
+        self.0.changed.notify_all();
+        while !state.is_idle() && !self.0.changed.wait_until(&mut state, until).timed_out() {}
+        state.hurry = false;
     }
 
     fn close(&self) {
@@ -242,8 +285,8 @@ fn cleanings(meta: &Meta, sink: &Sink, stop: &Interrupt) {
 fn deletions(meta: &Meta, sink: &Sink, queue: &DeleteQueue, stop: &Interrupt) {
     while let Some(task) = queue.pop() {
         let deleted = match task {
-            Task::File(ino, length) => meta.delete_file(ino, length, sink, stop),
-            Task::Slices(slices) => meta.delete_slices(slices, sink, stop),
+            Task::Files(files) => meta.delete_files(&files, sink, stop),
+            Task::Slices(slices) => meta.delete_slices(&slices, sink, stop),
             Task::Recorded => meta.clean_deleted_files(i64::MAX, sink, stop),
         };
         if let Err(error) = deleted

@@ -116,8 +116,9 @@ fn an_open_file_without_a_name_is_stale_once_its_client_was_taken_for_dead() {
 pub(crate) struct Sink<'a>(pub(crate) &'a Client);
 
 impl sluice_meta::BlockSink for Sink<'_> {
-    fn delete_slice(&self, id: u64, size: u32) -> Result<(), FsError> {
-        self.0.vfs.data().delete_slice(id, size).map_err(FsError::io)
+    fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<Result<(), FsError>> {
+        let deleted = self.0.vfs.data().delete_slices(slices);
+        deleted.into_iter().map(|deleted| deleted.map_err(FsError::io)).collect()
     }
 }
 

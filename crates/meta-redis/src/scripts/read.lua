@@ -18,14 +18,21 @@ local function names(key, limit)
   return out
 end
 
--- Index and records of each chunk that has any.
+-- Index and records of each chunk that has any. Most have none, behind the end of a file: many are ruled out at once.
 local function chunks(prefix, from, to)
   local out = {}
-  for index = from, to - 1 do
-    local records = call('LRANGE', prefix .. format('%.0f', index), 0, -1)
-    if #records > 0 then
-      out[#out + 1] = format('%.0f', index)
-      out[#out + 1] = table.concat(records)
+  for start = from, to - 1, 64 do
+    local keys = {}
+    for index = start, math.min(start + 63, to - 1) do keys[#keys + 1] = prefix .. format('%.0f', index) end
+    local left = call('EXISTS', unpack(keys))
+    for n = 1, #keys do
+      if left == 0 then break end
+      local records = call('LRANGE', keys[n], 0, -1)
+      if #records > 0 then
+        left = left - 1
+        out[#out + 1] = format('%.0f', start + n - 1)
+        out[#out + 1] = table.concat(records)
+      end
     end
   end
   return out

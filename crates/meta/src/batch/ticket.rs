@@ -25,7 +25,8 @@ pub struct Interrupt(Arc<InterruptState>);
 #[derive(Default)]
 struct InterruptState {
     set: AtomicBool,
-    sleeper: Mutex<Option<Thread>>,
+    /// Threads that wait, each as often as it attached.
+    sleepers: Mutex<Vec<Thread>>,
     /// Set together with this one.
     next: Mutex<Option<Interrupt>>,
 }
@@ -39,9 +40,7 @@ impl Interrupt {
     /// Ends the waits of the operation it was given to.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.0.sleeper.lock().as_ref() {
-            thread.unpark();
-        }
+        self.0.sleepers.lock().iter().for_each(Thread::unpark);
         if let Some(next) = self.0.next.lock().as_ref() {
             next.set();
         }
@@ -67,15 +66,25 @@ impl Interrupt {
         while !self.is_set() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
             thread::park_timeout(left);
         }
+        self.detach();
     }
 
-    /// Makes the calling thread the one that `set` wakes.
+    /// Makes the calling thread one that `set` wakes, until it detaches.
     fn attach(&self) {
-        *self.0.sleeper.lock() = Some(thread::current());
+        self.0.sleepers.lock().push(thread::current());
+    }
+
+    /// Undoes one `attach` of the calling thread.
+    pub(super) fn detach(&self) {
+        let own = thread::current().id();
+        let mut sleepers = self.0.sleepers.lock();
+        if let Some(at) = sleepers.iter().rposition(|thread| thread.id() == own) {
+            sleepers.swap_remove(at);
+        }
     }
 }
 
@@ -102,6 +111,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
+    /// A turn of the calling thread, which its interrupt wakes until [`Interrupt::detach`].
     pub(super) fn new(tickets: usize, interrupt: Interrupt, until: Instant, wakes: Arc<AtomicU64>) -> Self {
         interrupt.attach();
         Self {

@@ -38,6 +38,38 @@ impl Op for ReadChunk {
     }
 }
 
+/// Finds which chunks of files have records. One trip.
+#[derive(Clone, Debug)]
+pub struct FindChunks(
+    /// Files, each with the first chunk to look at and the one behind the last.
+    pub Vec<(Ino, u32, u32)>,
+);
+
+impl Op for FindChunks {
+    /// Per file the chunks, in ascending order.
+    type Out = Vec<Vec<u32>>;
+    const NAME: &'static str = "find_chunks";
+
+    fn lanes(&self) -> Lanes {
+        Lanes::new()
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
+        let lists = self.0.iter().map(|(ino, from, to)| List::Chunks(*ino, *from, *to));
+        view.want(&lists.clone().map(|list| Read::All(list, Hold::None)).collect::<Vec<_>>())?;
+        let chunks_of = |list| {
+            let mut chunks: Vec<u32> = view
+                .all(list, Hold::None)?
+                .into_iter()
+                .filter_map(|row| if let Row::Chunk(_, index, _) = row { Some(index) } else { None })
+                .collect();
+            chunks.sort_unstable();
+            Ok(chunks)
+        };
+        lists.map(chunks_of).collect()
+    }
+}
+
 /// Reads the records of several chunks of a file, those with none left out. One trip.
 #[derive(Clone, Debug)]
 pub struct ReadChunks {

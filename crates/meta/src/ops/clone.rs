@@ -37,7 +37,10 @@ impl Op for CloneNode {
     const NAME: &'static str = "clone";
 
     fn lanes(&self) -> Lanes {
-        if let Some(at) = &self.at { smallvec![Lane::Dir(at.dir)] } else { smallvec![Lane::Node(self.ino)] }
+        match &self.at {
+            Some(at) if self.visible => smallvec![Lane::Dir(at.dir)],
+            _ => smallvec![Lane::Node(self.ino)],
+        }
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

@@ -17,9 +17,9 @@ use super::{Factory, NOW, at, create, play::duel, state::State};
 struct Deleted(Mutex<Vec<u64>>);
 
 impl BlockSink for Deleted {
-    fn delete_slice(&self, id: u64, _size: u32) -> FsResult<()> {
-        self.0.lock().push(id);
-        Ok(())
+    fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<FsResult<()>> {
+        self.0.lock().extend(slices.iter().map(|(id, _)| id));
+        slices.iter().map(|_| Ok(())).collect()
     }
 }
 

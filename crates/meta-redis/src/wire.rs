@@ -262,17 +262,16 @@ mod tests {
         assert_eq!(read(&[b"$0\r\n\r\n"]).unwrap(), text(""));
         assert_eq!(read(&[b"$12\r\nline\r\nno en", b"d\r\n"]).unwrap(), text("line\r\nno end"));
         let nested = read(&[b"*3\r\n*1\r\n$1\r\na\r\n", b":7\r\n$-1\r\n"]).unwrap();
-        assert_eq!(
-            nested,
-            Value::Array(vec![Value::Array(vec![text("a")]), Value::Int(7), Value::Nil])
-        );
+        assert_eq!(nested, Value::Array(vec![Value::Array(vec![text("a")]), Value::Int(7), Value::Nil]));
         let Value::ServerError(error) = read(&[b"-NOSCRIPT no such script\r\n"]).unwrap() else { panic!() };
         assert_eq!((error.code(), error.details()), ("NOSCRIPT", Some("no such script")));
     }
 
     #[test]
     fn nonsense_is_an_error() {
-        for sent in [&[&b"HTTP/1.1 400\r\n"[..]], &[b"$x\r\n"], &[b"$1\r\nabc\r\n"], &[b"\r\n"], &[b"$3\r\na"]] {
+        for sent in
+            [&[&b"HTTP/1.1 400\r\n"[..]], &[b"$x\r\n"], &[b"$1\r\nabc\r\n"], &[b"\r\n"], &[b"$3\r\na"]]
+        {
             assert!(read(Box::leak(Box::new(*sent))).is_err(), "{sent:?}");
         }
         let deep: &'static [u8] = b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n";

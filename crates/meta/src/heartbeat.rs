@@ -7,7 +7,7 @@ use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino};
 
 use crate::{
     batch::Interrupt,
-    engine::{Engine, EngineError, Found, Hold, Read, Scan},
+    engine::{Engine, EngineError, Found, Hold, Page, Read, Scan},
     meta::Meta,
     ops::{
         allocate::TakeTurn,
@@ -289,21 +289,32 @@ impl Meta {
         })
     }
 
-    /// Calls `each` with every page of a scan.
+    /// Calls `each` with the records of every page of a scan. Fails if any of them cannot be read.
     pub fn each_page(
         &self,
         scan: Scan,
         interrupt: &Interrupt,
         mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
     ) -> FsResult<()> {
+        self.each_readable_page(scan, interrupt, |page| each(page.sound().map_err(FsError::io)?.rows))
+    }
+
+    /// Calls `each` with every page of a scan.
+    pub fn each_readable_page(
+        &self,
+        scan: Scan,
+        interrupt: &Interrupt,
+        mut each: impl FnMut(Page) -> FsResult<()>,
+    ) -> FsResult<()> {
         let mut from = None;
         loop {
-            let page = self.scan(scan, from.as_ref(), PAGE, interrupt)?;
-            each(page.rows)?;
+            let mut page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
+            let next = page.next.take();
+            each(page)?;
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
-            match page.next {
+            match next {
                 Some(next) => from = Some(next),
                 None => return Ok(()),
             }
@@ -316,7 +327,7 @@ fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
     let mut rows = Vec::new();
     let mut from = None;
     loop {
-        let page = engine.scan(scan, from.as_ref(), PAGE)?;
+        let page = engine.scan(scan, from.as_ref(), PAGE)?.sound()?;
         rows.extend(page.rows);
         match page.next {
             Some(next) => from = Some(next),

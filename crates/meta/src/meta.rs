@@ -85,9 +85,20 @@ pub struct Meta {
 impl Meta {
     /// The settings of the volume in `engine`, if there is one.
     pub fn load_format(engine: &dyn Engine) -> Result<Option<VolumeFormat>, EngineError> {
-        match engine.read(&[Read::Get(Key::Setting, Hold::None)])?.pop() {
-            Some(Found::Row(Some(Row::Setting(format)))) => Ok(Some(*format)),
-            _ => Ok(None),
+        match engine.read(&[Read::Get(Key::Setting, Hold::None)]) {
+            Ok(found) => Ok(found.into_iter().find_map(|found| match found {
+                Found::Row(Some(Row::Setting(format))) => Some(*format),
+                _ => None,
+            })),
+            // Nothing can open the volume to check it.
+            Err(EngineError::Corrupt { engine, record, reason }) => {
+                let reason = format!(
+                    "the volume's settings are damaged ({record}: {reason}); put this record back from a backup of the \
+                     database, nothing else is lost"
+                );
+                Err(EngineError::Refused { engine, reason })
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -100,6 +111,8 @@ impl Meta {
             if old.name != format.name {
                 return Err(OpenError::Occupied(old.name));
             }
+            // Settings of a newer version would be cut to what is known here.
+            old.check()?;
             commit.expects.push(Expect::Row(Row::Setting(old.into()), Hold::Lock));
             commit.writes.push(Write::Put(Row::Setting(format.clone().into())));
         } else {
@@ -207,8 +220,19 @@ impl Meta {
         }
     }
 
-    /// One page of a collection.
+    /// One page of a collection. Fails if any of it cannot be read.
     pub fn scan(
+        &self,
+        scan: Scan,
+        from: Option<&crate::engine::Cursor>,
+        limit: usize,
+        interrupt: &Interrupt,
+    ) -> FsResult<crate::engine::Page> {
+        self.patiently(interrupt, || self.engine.scan(scan, from, limit)?.sound())
+    }
+
+    /// One page of a collection, with what of it is damaged.
+    pub fn scan_readable(
         &self,
         scan: Scan,
         from: Option<&crate::engine::Cursor>,

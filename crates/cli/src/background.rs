@@ -104,9 +104,9 @@ pub(crate) fn ready() {
 }
 
 /// In the background: tells who waits why it does not.
-pub(crate) fn failed(error: &anyhow::Error) {
+pub(crate) fn failed(told: &str) {
     if is_child() {
-        println!("sluice: {error:#}");
+        println!("{told}");
     }
 }
 

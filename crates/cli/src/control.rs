@@ -111,7 +111,13 @@ impl Control {
                     return Ok(data);
                 }
                 0 => return Ok(Vec::new()),
-                errno => return Err(io::Error::from_raw_os_error(i32::from(errno)).into()),
+                errno => {
+                    let error = io::Error::from_raw_os_error(i32::from(errno));
+                    if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) {
+                        return Err(error).context("the log of the mount says why");
+                    }
+                    return Err(error.into());
+                }
             }
         }
     }

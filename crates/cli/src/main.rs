@@ -23,6 +23,7 @@ mod volume;
 use std::process::ExitCode;
 
 use clap::Parser;
+use sluice_meta::{OpenError, engine::EngineError};
 
 /// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas.
 #[global_allocator]
@@ -35,9 +36,20 @@ fn main() -> ExitCode {
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sluice: {error:#}");
-            background::failed(&error);
+            let told = format!("sluice: {error:#}{}", advice(&error));
+            eprintln!("{told}");
+            background::failed(&told);
             ExitCode::FAILURE
         }
     }
+}
+
+/// What to do about an engine that cannot be reached; all other errors say it themselves.
+fn advice(error: &anyhow::Error) -> &'static str {
+    let unreachable = |error: &EngineError| matches!(error, EngineError::Unavailable { .. });
+    let found = error.chain().any(|cause| {
+        cause.downcast_ref().is_some_and(unreachable)
+            || matches!(cause.downcast_ref(), Some(OpenError::Engine(error)) if unreachable(error))
+    });
+    if found { "; check that it runs, and that META-URL names it" } else { "" }
 }

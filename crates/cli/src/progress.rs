@@ -1,6 +1,9 @@
-//! Progress of long work: a bar on a terminal, a plain line now and then elsewhere.
+//! Progress of long work: a bar on a terminal, plain lines elsewhere, both on standard error.
+//!
+//! What must stay true: what is no terminal gets whole lines without control characters, one at least.
 
 use std::{
+    fmt::Display,
     io::IsTerminal,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -10,6 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Time between two pictures of the bar, so that its clock runs while nothing gets done.
+const TICK: Duration = Duration::from_millis(200);
 
 /// Counts what is done and shows it.
 pub(crate) struct Progress {
@@ -25,17 +30,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Begins work on `total` things, or on an unknown number.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let template = match total {
-                Some(_) => "{msg}: {wide_bar} {pos}/{len} {per_sec} {eta}",
-                None => "{msg}: {spinner} {pos} {per_sec} {elapsed}",
-            };
-            let style =
-                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new).with_style(style);
-            bar.set_message(what);
-            bar
-        });
+        let bar = std::io::stderr().is_terminal().then(|| bar(what, total));
         let next_line = AtomicU64::new(LINE_EVERY.as_secs());
         Self { what, bar, total, done: AtomicU64::new(0), start: Instant::now(), next_line }
     }
@@ -53,11 +48,21 @@ impl Progress {
         if elapsed >= due
             && self.next_line.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
-            match self.total {
-                Some(total) => eprintln!("{}: {done} of {total}", self.what),
-                None => eprintln!("{}: {done}", self.what),
-            }
+            self.line(done);
         }
+    }
+
+    fn line(&self, done: u64) {
+        match self.total {
+            Some(total) => eprintln!("{}: {done} of {total}", self.what),
+            None => eprintln!("{}: {done}", self.what),
+        }
+    }
+
+    /// Says something that is not progress, without tearing the bar.
+    pub(crate) fn say(&self, message: impl Display) {
+        let say = || eprintln!("{message}");
+        self.bar.as_ref().map_or_else(say, |bar| bar.suspend(say));
     }
 
     /// Takes the count of one of several pieces of work, which each begin at 0, as `.control` tells it.
@@ -71,9 +76,24 @@ impl Progress {
 
     /// Ends it; how many were done, and in what time.
     pub(crate) fn finish(self) -> (u64, Duration) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        let done = self.done.load(Ordering::Relaxed);
+        match &self.bar {
+            Some(bar) => bar.finish_and_clear(),
+            None => self.line(done),
         }
-        (self.done.into_inner(), self.start.elapsed())
+        (done, self.start.elapsed())
     }
+}
+
+fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let template = match total {
+        Some(_) => "{msg}: {wide_bar} {pos}/{len} {per_sec} {eta}",
+        None => "{msg}: {spinner} {pos} {per_sec} {elapsed}",
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new).with_style(style);
+    bar.set_message(what);
+    bar.tick();
+    bar.enable_steady_tick(TICK);
+    bar
 }

@@ -102,7 +102,8 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode
 
 fn open_vfs(serving: &Serving<'_>, config: VfsConfig) -> Result<Arc<Vfs>> {
     let store = sluice_object::open(&serving.store)?;
-    check_store(store.as_ref(), &serving.meta.env().format().uuid, serving.check_storage)?;
+    let tried = volume::open_to_try(serving.store.clone())?;
+    check_store(tried.as_ref(), &serving.meta.env().format().uuid, serving.check_storage)?;
     let index = MetaIndex::new(Arc::clone(&serving.meta));
     let data = DataStore::open(&serving.data, store, Arc::clone(&index) as _, None)?;
     Ok(Vfs::new(index, data, config))

@@ -91,9 +91,13 @@ fn storage_class(format: &VolumeFormat) -> String {
     format.tiers.get("0").map_or_else(|| format.storage_class.clone(), |tier| tier.storage_class.clone())
 }
 
-/// Opens the object store of a volume to try whether it works: somebody waits for the answer.
+/// Opens the object store of a volume to try whether it works.
 pub(crate) fn open_store(format: &VolumeFormat) -> Result<Arc<dyn ObjectStore>> {
-    let mut config = store_config(format)?;
+    open_to_try(store_config(format)?)
+}
+
+/// Opens an object store to try whether it works: somebody waits for the answer.
+pub(crate) fn open_to_try(mut config: StoreConfig) -> Result<Arc<dyn ObjectStore>> {
     config.retry.attempts = 3;
     config.retry.give_up = Duration::from_secs(20);
     Ok(sluice_object::open(&config)?)

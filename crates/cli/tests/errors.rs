@@ -21,11 +21,18 @@ fn urls_that_name_no_engine() {
 
 #[test]
 fn an_engine_that_is_not_there() {
+    let volume = Volume::folder();
     // Nobody listens on port 1.
     let said = fails(&["status", "redis://:geheim@127.0.0.1:1/1"]);
-    says(&said, &["127.0.0.1:1"]);
+    says(&said, &["127.0.0.1:1", "check that it runs"]);
+    let point = volume.path("mnt").display().to_string();
+    for command in [&["fsck"][..], &["config"], &["mdtest"], &["mount"], &["mount", "-d"], &["format"]] {
+        let place = if command[0] == "format" { "testvol" } else { &point };
+        let place = if matches!(command[0], "fsck" | "config") { &[][..] } else { &[place] };
+        let said = fails(&[command, &["redis://127.0.0.1:1/1"], place].concat());
+        says(&said, &["127.0.0.1:1", "check that it runs"]);
+    }
     assert!(!said.contains("geheim"), "a password shows: {said}");
-    let volume = Volume::folder();
     says(&fails(&["status", &volume.meta]), &["no volume", "sluice format"]);
     assert!(!volume.path("meta.db").exists(), "looking made a database");
 }
@@ -49,22 +56,94 @@ fn forge(database: &std::path::Path, statement: &str) {
 
 #[test]
 fn a_volume_of_a_newer_version() {
-    let volume = Volume::new(&[]);
-    let newer = "UPDATE jfs_setting SET value = replace(value, '\"MetaVersion\": 1', '\"MetaVersion\": 2')";
-    forge(&volume.path("meta.db"), newer);
-    let point = volume.path("mnt").display().to_string();
-    for command in
-        [vec!["status", &volume.meta], vec!["config", &volume.meta], vec!["mount", &volume.meta, &point]]
-    {
-        says(&fails(&command), &["metadata version 2", "newer client"]);
+    for volume in Volume::each(&[]) {
+        let mut setting = volume.status()["Setting"].clone();
+        setting["MetaVersion"] = 2.into();
+        let json = setting.to_string();
+        volume.forge(&format!("UPDATE jfs_setting SET value = '{json}'"), &["SET", "setting", &json]);
+        let point = volume.path("mnt").display().to_string();
+        let bucket = volume.path("objects").display().to_string();
+        for command in [
+            &["status", &volume.meta][..],
+            &["config", "--trash-days", "3", &volume.meta],
+            &["fsck", "--repair", &volume.meta],
+            &["mdtest", &volume.meta, "dir"],
+            &["mount", &volume.meta, &point],
+            &["format", "--bucket", &bucket, &volume.meta, "testvol"],
+        ] {
+            says(&fails(command), &["metadata version 2", "newer client"]);
+        }
     }
 }
 
 #[test]
-fn a_damaged_setting() {
+fn a_bucket_that_does_not_exist() {
+    let server = NoSuchBucket::start();
+    let volume = Volume::folder();
+    let bucket = format!("http://{}/absent", server.0);
+    let s3 = ["--storage", "s3", "--access-key", "key", "--secret-key", "geheim", "--bucket", &bucket];
+    let said = fails(&[&["format"], &s3[..], &[&volume.meta, "testvol"]].concat());
+    says(&said, &["absent", "no such bucket: create it"]);
+    assert!(!said.contains("geheim"), "a secret shows: {said}");
+    says(&fails(&["status", &volume.meta]), &["no volume"]);
+    // Nor is a volume moved there, unless somebody insists; and then a mount that is asked to try says so.
     let volume = Volume::new(&[]);
-    forge(&volume.path("meta.db"), "UPDATE jfs_setting SET value = '{'");
-    says(&fails(&["status", &volume.meta]), &["damaged"]);
+    let said = fails(&[&["config", volume.meta.as_str()], &s3[..]].concat());
+    says(&said, &["absent", "no such bucket", "--force"]);
+    assert_eq!(volume.status()["Setting"]["Storage"], "file");
+    ok(&[&["config", "--force", volume.meta.as_str()], &s3[..]].concat());
+    let point = volume.path("mnt").display().to_string();
+    let said = fails(&["mount", "--check-storage", &volume.meta, &point]);
+    says(&said, &["absent", "no such bucket"]);
+}
+
+/// An S3 endpoint without buckets; it serves until the test program ends.
+struct NoSuchBucket(std::net::SocketAddr);
+
+impl NoSuchBucket {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().filter_map(Result::ok) {
+                std::thread::spawn(|| serve(stream));
+            }
+        });
+        Self(address)
+    }
+}
+
+/// Answers every request on a connection by saying that there is no such bucket.
+fn serve(mut stream: std::net::TcpStream) {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let Ok(read) = stream.try_clone() else { return };
+    let mut read = BufReader::new(read);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if read.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = line.trim().to_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let _ = std::io::copy(&mut read.by_ref().take(length), &mut std::io::sink());
+        let body = "<?xml version=\"1.0\"?><Error><Code>NoSuchBucket</Code>\
+                    <Message>The specified bucket does not exist</Message></Error>";
+        let head = format!(
+            "HTTP/1.1 404 Not Found\r\nContent-Type: application/xml\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        if stream.write_all(format!("{head}{body}").as_bytes()).is_err() {
+            return;
+        }
+    }
 }
 
 #[test]
@@ -79,8 +158,8 @@ fn buckets_that_cannot_be() {
         &fails(&["format", "--storage", "shelf", "--bucket", "x", &volume.meta, "testvol"]),
         &["shelf", "s3"],
     );
-    let said = fails(&["status", &volume.meta]);
-    assert!(!said.contains("Setting"), "a volume was made: {said}");
+    assert!(!volume.path("meta.db").exists(), "a database was made");
+    says(&fails(&["umount", &volume.folder.path().display().to_string()]), &["nothing is mounted on"]);
 }
 
 #[test]

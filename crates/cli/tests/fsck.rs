@@ -4,7 +4,8 @@ mod support;
 
 use std::{fs, path::Path};
 
-use support::{Volume, can_mount, fails, ok};
+use sluice_testkit::fuse::no_fuse;
+use support::{Volume, fails, ok};
 
 fn forge(volume: &Volume, statement: &str) {
     let connection = rusqlite::Connection::open(volume.path("meta.db")).expect("opens");
@@ -39,7 +40,7 @@ fn sample() -> Volume {
 
 #[test]
 fn missing_and_damaged_objects_are_told_with_their_files() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let volume = sample();
@@ -61,7 +62,7 @@ fn missing_and_damaged_objects_are_told_with_their_files() {
 
 #[test]
 fn metadata_that_disagrees_is_found_and_put_right() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     for (statement, word) in [
@@ -92,7 +93,7 @@ fn metadata_that_disagrees_is_found_and_put_right() {
 
 #[test]
 fn numbers_that_drift_are_advisory() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let volume = sample();
@@ -110,7 +111,7 @@ fn numbers_that_drift_are_advisory() {
 
 #[test]
 fn a_part_of_the_tree() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let volume = sample();

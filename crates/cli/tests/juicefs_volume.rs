@@ -17,7 +17,8 @@ use std::{
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use support::{Volume, can_mount, ok, until};
+use sluice_testkit::fuse::no_fuse;
+use support::{Volume, ok, until};
 
 /// A file of the fixtures, of this crate or of the engine's.
 fn fixture(path: &str) -> PathBuf {
@@ -109,7 +110,7 @@ fn write_and_remove(point: &Path) {
 
 #[test]
 fn as_it_is() {
-    if can_mount() {
+    if !no_fuse() {
         let manifest = fs::read(fixture("cli/tests/fixtures/main-manifest.json")).expect("a manifest");
         every_entry_is_as_written(sqlite("cli/tests/fixtures/main.db.gz"), "main", &manifest);
     }
@@ -117,7 +118,7 @@ fn as_it_is() {
 
 #[test]
 fn lz4_and_hashed_names() {
-    if can_mount() {
+    if !no_fuse() {
         let manifest = unzip("cli/tests/fixtures/lz4vol-manifest.json.gz");
         every_entry_is_as_written(sqlite("meta-sql/tests/fixtures/lz4vol.db.gz"), "lz4vol", &manifest);
     }
@@ -125,7 +126,7 @@ fn lz4_and_hashed_names() {
 
 #[test]
 fn zstd() {
-    if can_mount() {
+    if !no_fuse() {
         let manifest = unzip("cli/tests/fixtures/zstdvol-manifest.json.gz");
         every_entry_is_as_written(sqlite("cli/tests/fixtures/zstdvol.db.gz"), "zstdvol", &manifest);
     }
@@ -133,7 +134,7 @@ fn zstd() {
 
 #[test]
 fn lz4_and_aes_with_rsa() {
-    if can_mount() {
+    if !no_fuse() {
         let manifest = unzip("cli/tests/fixtures/encvol-manifest.json.gz");
         every_entry_is_as_written(sqlite("cli/tests/fixtures/encvol.db.gz"), "encvol", &manifest);
     }
@@ -141,7 +142,7 @@ fn lz4_and_aes_with_rsa() {
 
 #[test]
 fn on_redis() {
-    if can_mount() {
+    if !no_fuse() {
         let mut volume = Volume::folder();
         let _server = Redis::start(&mut volume, "meta-redis/tests/fixtures/redisvol.rdb");
         let manifest =

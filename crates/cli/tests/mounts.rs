@@ -9,7 +9,8 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Volume, can_mount, ends_well, fails, mounted, ok, run, sluice, until};
+use sluice_testkit::fuse::no_fuse;
+use support::{Volume, ends_well, fails, mounted, ok, run, sluice, until};
 
 fn pid(child: &std::process::Child) -> Pid {
     Pid::from_child(child)
@@ -17,7 +18,7 @@ fn pid(child: &std::process::Child) -> Pid {
 
 #[test]
 fn what_is_written_is_there_after_the_next_mount() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let mut volume = Volume::new(&[]);
@@ -56,7 +57,7 @@ fn what_is_written_is_there_after_the_next_mount() {
 
 #[test]
 fn a_signal_flushes_and_unmounts() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     for signal in [Signal::TERM, Signal::INT] {
@@ -82,7 +83,7 @@ fn a_signal_flushes_and_unmounts() {
 
 #[test]
 fn a_dead_mount_is_cleared_by_the_next() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let mut volume = Volume::new(&[]);
@@ -97,7 +98,7 @@ fn a_dead_mount_is_cleared_by_the_next() {
 
 #[test]
 fn the_background_tells_what_went_wrong() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let volume = Volume::new(&[]);
@@ -141,7 +142,7 @@ fn a_password_stays_out_of_the_process_title() {
 
 #[test]
 fn the_tools_work_inside_a_mount() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let mut volume = Volume::new(&["--trash-days", "0"]);
@@ -158,7 +159,11 @@ fn the_tools_work_inside_a_mount() {
     let said = ok(&["info", &path("tree/sub/7")]);
     assert!(said.contains("testvol/chunks/0/0/") && said.contains("_0_5000"), "{said}");
     assert!(ok(&["info", "--raw", &path("tree/sub/7")]).contains("sliceId"));
-    let csv = ok(&["summary", "--csv", "--strict", "-d", "1", "-e", "5", &path("tree")]);
+    let csv = sluice()
+        .args(["summary", "--csv", "--strict", "-d", "1", "-e", "5"])
+        .arg(point.join("tree"))
+        .output();
+    let csv = String::from_utf8(csv.expect("starts").stdout).expect("text");
     assert_eq!(
         csv.lines().collect::<Vec<_>>(),
         ["PATH,SIZE,DIRS,FILES", "/,172032,2,20", "sub/,167936,1,20"]
@@ -195,7 +200,7 @@ fn the_tools_work_inside_a_mount() {
 
 #[test]
 fn a_part_of_a_volume_and_other_names() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let mut volume = Volume::new(&[]);
@@ -219,7 +224,7 @@ fn a_part_of_a_volume_and_other_names() {
 
 #[test]
 fn staged_blocks_are_waited_for() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let mut volume = Volume::new(&[]);
@@ -232,7 +237,7 @@ fn staged_blocks_are_waited_for() {
 
 #[test]
 fn a_mount_ends_when_its_volume_is_gone() {
-    if !can_mount() {
+    if no_fuse() {
         return;
     }
     let mut volume = Volume::new(&[]);

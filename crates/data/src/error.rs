@@ -12,13 +12,13 @@ pub enum DataError {
     Config(String),
     /// A cache directory cannot be used.
     #[error(
-        "cache directory {path} cannot be used: {source}; make it writable or name another with --cache-dir"
+        "cache directory {path} cannot be used: {why}; make it writable or name another with --cache-dir"
     )]
     CacheDir {
         /// The directory.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        why: io::Error,
     },
     /// The system gives no more threads.
     #[error("background threads could not be started: {0}")]

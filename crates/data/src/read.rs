@@ -95,13 +95,23 @@ impl FileReader {
                 Err(error @ ObjectError::NotFound { .. }) => {
                     let now = self.context.index.slices(self.ino, index, true)?;
                     if records.is_none_or(|records| records == now) || tries == MAX_TRIES {
-                        return Err(FsError::io(error));
+                        return Err(self.failed(&error));
                     }
                     out.truncate(begin);
                 }
-                Err(error) => return Err(FsError::io(error)),
+                Err(error) => return Err(self.failed(&error)),
             }
         }
+    }
+
+    fn failed(&self, error: &ObjectError) -> FsError {
+        let advice = match error {
+            ObjectError::NotFound { .. } | ObjectError::Corrupt { .. } => {
+                "; put the object back from a backup of the bucket, or remove the file"
+            }
+            _ => "",
+        };
+        FsError::io(format_args!("inode {} cannot be read: {error}{advice}", self.ino))
     }
 
     /// Finds out where the bytes of a range are, and answers the records if they had to be asked for.

@@ -81,7 +81,7 @@ impl Staging {
         let accepts = config.writeback.is_some();
         for root in roots.iter().filter(|_| accepts) {
             let made = fs::create_dir_all(root).and_then(|()| sync_dirs(root.ancestors().take(3)));
-            made.map_err(|source| DataError::CacheDir { path: root.clone(), source })?;
+            made.map_err(|why| DataError::CacheDir { path: root.clone(), why })?;
         }
         let staging = Self {
             layout,

@@ -37,34 +37,37 @@ pub enum MountError {
     #[error(
         "cannot open {DEV_FUSE}: {0}; load the kernel module (`modprobe fuse`), or give the container the device"
     )]
-    Device(#[source] io::Error),
+    Device(io::Error),
     /// The mount point is not a directory that can be used.
     #[error("cannot use {0} as a mount point: {1}")]
-    Mountpoint(PathBuf, #[source] io::Error),
+    Mountpoint(PathBuf, io::Error),
     /// The kernel refused.
     #[error("cannot mount on {0}: {1}")]
-    Refused(PathBuf, #[source] io::Error),
+    Refused(PathBuf, io::Error),
     /// Something has files open there, or stands in it.
     #[error("{0} is busy: close what is open in it, or unmount it lazily")]
     Busy(PathBuf),
+    /// There is nothing to unmount.
+    #[error("nothing is mounted on {0}; `findmnt -t fuse.sluice` lists what is")]
+    NotMounted(PathBuf),
     /// The kernel refused to unmount.
     #[error("cannot unmount {0}: {1}")]
-    Unmount(PathBuf, #[source] io::Error),
+    Unmount(PathBuf, io::Error),
     /// `fusermount3`, which mounts for users, failed.
     #[error("fusermount3 failed for {0}: {1}")]
     Fusermount(PathBuf, String),
     /// `fusermount3` could not be run.
     #[error("cannot run fusermount3, which mounts for users other than root: {0}; install the package fuse3")]
-    NoFusermount(#[source] io::Error),
+    NoFusermount(io::Error),
     /// The kernel's protocol is older than what this crate speaks.
     #[error("the kernel speaks FUSE {0}.{1}; 7.23 (Linux 3.15) or newer is needed")]
     Protocol(u32, u32),
     /// The first exchange failed.
     #[error("the kernel did not finish the mount on {0}: {1}")]
-    Handshake(PathBuf, #[source] io::Error),
+    Handshake(PathBuf, io::Error),
     /// Threads or descriptors are short.
     #[error("cannot serve {0}: {1}")]
-    Serve(PathBuf, #[source] io::Error),
+    Serve(PathBuf, io::Error),
 }
 
 /// A mount that exists. Dropped, it is unmounted lazily, unless it is gone already.
@@ -194,6 +197,7 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
     match sys::unmount(mountpoint, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Os::BUSY) => Err(MountError::Busy(mountpoint.into())),
+        Err(Os::INVAL) => Err(MountError::NotMounted(mountpoint.into())),
         Err(Os::PERM) => unmount_by_helper(mountpoint, lazy),
         Err(why) => Err(MountError::Unmount(mountpoint.into(), why.into())),
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
 
 use std::{
-    env, fs,
+    fs,
     io::{Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::{
         fs::{MetadataExt, PermissionsExt, symlink},
@@ -20,6 +20,7 @@ use sluice_data::{DataConfig, DataStore};
 use sluice_fuse::{Config, MountError, MountOptions, Session, SessionHandle, VolumeFs};
 use sluice_meta::{Meta, Options, mem::MemEngine, schema::VolumeFormat};
 use sluice_object::MemStore;
+use sluice_testkit::fuse::no_fuse;
 use sluice_types::{Clock, SystemClock};
 use sluice_vfs::{MetaIndex, Vfs, VfsConfig};
 use tempfile::TempDir;
@@ -35,7 +36,7 @@ struct Mounted {
 impl Mounted {
     /// `None` where there is known to be no FUSE.
     fn new(config: VfsConfig) -> Option<Self> {
-        if env::var_os("SLUICE_TEST_NO_FUSE").is_some() {
+        if no_fuse() {
             return None;
         }
         let engine = Arc::new(MemEngine::new());

@@ -29,6 +29,9 @@ pub(crate) const MOST_CHUNKS: u32 = 1 << 22;
 /// Most fields or keys of one command: the scripts cannot take more than 8000.
 const FIELDS: usize = 3000;
 
+/// Fewer hashes than these are asked for one by one.
+const FEW: usize = 4;
+
 /// One call of the script for ranges of chunks.
 #[derive(Default)]
 struct Ranges {
@@ -56,6 +59,8 @@ pub(crate) struct Plan<'r> {
     ranges: Vec<Ranges>,
     natives: Pipeline,
     native_for: Vec<usize>,
+    /// Extended attributes asked for.
+    xattrs: Vec<(usize, Text)>,
     /// First cell of each read; reads that are no [`Read::Get`] have none.
     cells: Vec<usize>,
     total: usize,
@@ -83,6 +88,7 @@ impl<'r> Plan<'r> {
             ranges: Vec::new(),
             natives: Pipeline::default(),
             native_for: Vec::new(),
+            xattrs: Vec::new(),
             cells: Vec::with_capacity(reads.len() + 1),
             total: 0,
         };
@@ -124,7 +130,7 @@ impl<'r> Plan<'r> {
     fn list(&mut self, at: usize, list: List) {
         let keys = self.keys;
         let (command, key) = match list {
-            List::Xattrs(ino) => ("HGETALL", keys.xattrs(ino)),
+            List::Xattrs(ino) => return self.xattrs.push((at, keys.xattrs(ino))),
             List::Parents(ino) => ("HGETALL", keys.parents(ino)),
             List::Flocks(ino) => ("HGETALL", keys.flocks(ino)),
             List::Plocks(ino) => ("HGETALL", keys.plocks(ino)),
@@ -173,6 +179,13 @@ impl<'r> Plan<'r> {
                 self.followed.extend(names.iter().map(|(at, _)| *at));
             }
         }
+        // A script rules out all that are not there at once; for a few it is not worth its while.
+        if self.xattrs.len() < FEW {
+            for (at, key) in std::mem::take(&mut self.xattrs) {
+                self.natives.command("HGETALL").push(&key);
+                self.native_for.push(at);
+            }
+        }
         let mut pipeline = std::mem::take(&mut self.natives);
         let mut targets: Vec<Vec<usize>> = Vec::new();
         for strings in self.strings.chunks(FIELDS) {
@@ -193,6 +206,13 @@ impl<'r> Plan<'r> {
         }
         for ranges in &mut self.ranges {
             pipeline.script(&READ, std::mem::take(&mut ranges.args));
+        }
+        for hashes in self.xattrs.chunks(FIELDS) {
+            let mut args = Args::default();
+            args.push(b"x");
+            args.push_number(hashes.len() as u64);
+            args.extend(hashes.iter().map(|(_, key)| &key[..]));
+            pipeline.script(&READ, args);
         }
         if !self.followed.is_empty() {
             pipeline.script(&FOLLOW, follows);
@@ -240,6 +260,12 @@ impl<'r> Plan<'r> {
         for (ranges, value) in self.ranges.iter().zip(&mut values) {
             for (at, chunks) in ranges.whose.iter().zip(array(pool, Some(value))?) {
                 self.scripted_answer(pool, *at, array(pool, Some(chunks))?, &mut found)?;
+            }
+        }
+        for hashes in self.xattrs.chunks(FIELDS) {
+            let answer = array(pool, values.next())?.pop();
+            for ((at, _), fields) in hashes.iter().zip(array(pool, answer)?) {
+                found[*at] = Some(Found::Rows(self.rows_of(pool, *at, array(pool, Some(fields))?)?));
             }
         }
         if !self.followed.is_empty() {

@@ -134,7 +134,7 @@ impl Request {
                 place.pending.push(text(pool, Some(key))?);
             }
         }
-        let rows = self.rows(pool, keys, values)?;
+        let (rows, damaged) = self.rows(pool, keys, values)?;
         let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
             Some(place.cursor())
         } else if self.scan == Scan::Quotas && quota_key(self.part + 1, 0).is_some() {
@@ -142,16 +142,26 @@ impl Request {
         } else {
             None
         };
-        Ok(Page { rows, next })
+        Ok(Page { rows, damaged, next })
     }
 
-    fn rows(&self, pool: &Pool, keys: &Keys, values: Vec<Value>) -> Result<Vec<Row>, EngineError> {
+    /// What can be read, and what cannot.
+    fn rows(
+        &self,
+        pool: &Pool,
+        keys: &Keys,
+        values: Vec<Value>,
+    ) -> Result<(Vec<Row>, Vec<EngineError>), EngineError> {
         let width = match self.scan {
             Scan::Entries { nodes: true, .. } | Scan::AllEntries | Scan::Sessions => 3,
             Scan::DirStats | Scan::Quotas => 4,
             _ => 2,
         };
-        let mut rows = Vec::with_capacity(values.len() / width);
+        let (mut rows, mut damaged_rows) = (Vec::with_capacity(values.len() / width), Vec::new());
+        let mut sort = |decoded: Result<Option<Row>, EngineError>| match decoded {
+            Ok(row) => rows.extend(row),
+            Err(damage) => damaged_rows.push(damage),
+        };
         let mut values = values.into_iter();
         while let Some(first) = values.next() {
             let first = bytes(pool, first)?.unwrap_or_default();
@@ -161,22 +171,22 @@ impl Request {
                     for member in array(pool, rest.next())? {
                         let member = text(pool, Some(member))?;
                         let row = sustained(keys, &first, &member);
-                        rows.push(row.ok_or_else(|| pool.corrupt(printable(&first), "no inode number"))?);
+                        sort(row.ok_or_else(|| pool.corrupt(printable(&first), "no inode number")).map(Some));
                     }
                     continue;
                 }
                 Scan::Entries { dir, .. } => {
                     let stored = text(pool, rest.next())?;
-                    rows.push(entry_row(pool, keys, dir, Name::stored(&first), &stored)?);
+                    sort(Ok(Some(entry_row(pool, keys, dir, Name::stored(&first), &stored)?)));
                     if let Some(attr) = rest.next() {
-                        rows.extend(node_row(pool, keys, &stored, bytes(pool, attr)?)?);
+                        sort(node_row(pool, keys, &stored, bytes(pool, attr)?));
                     }
                     continue;
                 }
                 Scan::AllEntries => {
                     let dir = keys.strip(&first).and_then(|key| parse(key.get(1..)?)).unwrap_or_default();
                     let name = Name::stored(&text(pool, rest.next())?);
-                    rows.push(entry_row(pool, keys, Ino(dir), name, &text(pool, rest.next())?)?);
+                    sort(entry_row(pool, keys, Ino(dir), name, &text(pool, rest.next())?).map(Some));
                     continue;
                 }
                 _ => {}
@@ -185,16 +195,14 @@ impl Request {
             for value in rest {
                 cells.push(bytes(pool, value)?);
             }
-            let key = self.key(keys, &first);
-            let key = key.ok_or_else(|| {
-                pool.corrupt(
-                    format!("{:?} {}", self.scan, printable(&first)),
-                    "a name that is none of the volume format",
-                )
-            })?;
-            rows.extend(decode(&key, &mut cells).map_err(|damage| damaged(pool, keys, &key, damage))?);
+            let Some(key) = self.key(keys, &first) else {
+                let record = format!("{:?} {}", self.scan, printable(&first));
+                sort(Err(pool.corrupt(record, "a name that is none of the volume format")));
+                continue;
+            };
+            sort(decode(&key, &mut cells).map_err(|damage| damaged(pool, keys, &key, damage)));
         }
-        Ok(rows)
+        Ok((rows, damaged_rows))
     }
 
     /// The record that a key, field or member found stands for.

@@ -89,6 +89,7 @@ fn keys_of_another_type_are_named_and_nothing_is_written() {
     let engine = server.engine(0);
     let mut raw = server.connection(0).expect("up");
     let () = raw.set("c7_0", "no list").expect("set");
+    let () = raw.rpush("c7_1", "short").expect("pushed");
     let () = raw.set("totalInodes", "many").expect("set");
     let () = raw.set("delfiles", "no set").expect("set");
     let () = raw.set("x7", "no hash").expect("set");
@@ -97,6 +98,7 @@ fn keys_of_another_type_are_named_and_nothing_is_written() {
     let name = Name::stored(b"user.a");
     for (write, record) in [
         (Write::Append(Ino(7), 0, vec![Slice::hole(0, 1)]), "c7_0"),
+        (Write::Append(Ino(7), 1, vec![Slice::hole(0, 1)]), "c7_1"),
         (Write::Count(Counter::TotalInodes, 1), "totalInodes"),
         (Write::Put(Row::DelFile(Ino(7), 0, 1)), "delfiles"),
         (Write::Put(Row::Xattr(Ino(7), name.clone(), vec![1].into())), "x7"),

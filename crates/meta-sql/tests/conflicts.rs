@@ -164,4 +164,12 @@ fn a_damaged_row_is_named() {
         }
     }
     assert!(engine.read(&[Read::Get(Key::Session(1), Hold::None)]).is_ok(), "the rest stays readable");
+    // What would be appended could never be read.
+    let append = |index| vec![trace(), Write::Append(Ino(5), index, vec![Slice::whole(0, 2, 1)])];
+    match commit(&engine, append(3)) {
+        Err(EngineError::Corrupt { record, .. }) => assert_eq!(record, "jfs_chunk 5 3"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(get(&engine, TRACE), None, "all or nothing");
+    commit(&engine, append(4)).expect("its other chunks are sound");
 }

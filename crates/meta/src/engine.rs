@@ -271,8 +271,21 @@ pub struct Cursor(pub Vec<u8>);
 pub struct Page {
     /// The records. A page may be empty although others follow.
     pub rows: Vec<Row>,
+    /// What is stored but cannot be read, each an [`EngineError::Corrupt`]. It hides no other record; only a listing
+    /// ([`Scan::Entries`]) fails as a whole when an entry is damaged, since one that lacks a name looks complete.
+    pub damaged: Vec<EngineError>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
+}
+
+impl Page {
+    /// The page, if all of it could be read.
+    ///
+    /// # Errors
+    /// The first of what is damaged.
+    pub fn sound(mut self) -> Result<Self, EngineError> {
+        if self.damaged.is_empty() { Ok(self) } else { Err(self.damaged.swap_remove(0)) }
+    }
 }
 
 /// What an engine can take.
@@ -333,7 +346,7 @@ pub trait Watch: Send {
 }
 
 /// Why the engine did not do it. Each says what the caller must do.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     /// An expectation or a precondition failed; nothing was committed. Run again what touches these keys; if there
     /// are none, run everything again.
@@ -356,7 +369,9 @@ pub enum EngineError {
         reason: String,
     },
     /// A stored record breaks the format. Trying again does not help.
-    #[error("damaged record {record} in {engine}: {reason}; run `sluice fsck`")]
+    #[error(
+        "damaged record {record} in {engine}: {reason}; put it back from a backup (`sluice fsck` lists what is damaged)"
+    )]
     Corrupt {
         /// Name and address, without secrets.
         engine: String,

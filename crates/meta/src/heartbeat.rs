@@ -184,27 +184,6 @@ impl Meta {
             Ok(())
         })
     }
-
-    /// Calls `each` with every page of a scan.
-    pub fn each_page(
-        &self,
-        scan: Scan,
-        interrupt: &Interrupt,
-        mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
-    ) -> FsResult<()> {
-        let mut from = None;
-        loop {
-            let page = self.scan(scan, from.as_ref(), PAGE, interrupt)?;
-            each(page.rows)?;
-            if interrupt.is_set() {
-                return Err(FsError::Interrupted);
-            }
-            match page.next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
-    }
 }
 
 /// All records of a scan that is known to be short.
@@ -212,7 +191,7 @@ fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
     let mut rows = Vec::new();
     let mut from = None;
     loop {
-        let page = engine.scan(scan, from.as_ref(), PAGE)?;
+        let page = engine.scan(scan, from.as_ref(), PAGE)?.sound()?;
         rows.extend(page.rows);
         match page.next {
             Some(next) => from = Some(next),

@@ -121,7 +121,7 @@ impl Engine for MemEngine {
         // while they scan anything but entries, and entries are found again by name.
         let rows = self.0.rows.lock();
         let after: Option<Name> = from.map(|cursor| Name::stored(&cursor.0));
-        let mut page = Page { rows: Vec::new(), next: None };
+        let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
         if let Scan::Entries { dir, nodes } = scan {
             let entries =
                 rows.range(entry_range(dir)).filter(|(key, _)| after.is_none() || name_of(key) > after);

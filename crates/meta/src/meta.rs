@@ -4,7 +4,9 @@
 //! through [`Meta::ask`]. What an operation takes and answers stands with the operation.
 
 use std::{
+    panic::resume_unwind,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -12,7 +14,7 @@ use sluice_types::{Attr, Clock, FileType, FsError, FsResult, Ino, SystemClock, T
 
 use crate::{
     batch::{Batcher, Interrupt, PATIENCE},
-    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Scan, Write},
+    engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Page, Read, Scan, Write},
     env::Env,
     ids::IdPool,
     op::Op,
@@ -21,6 +23,9 @@ use crate::{
     view::{Batch, Stop, View},
     waiters::Waiters,
 };
+
+/// Records of a collection fetched at once.
+const PAGE: usize = 4096;
 
 /// How a volume is opened.
 #[derive(Clone)]
@@ -85,9 +90,20 @@ pub struct Meta {
 impl Meta {
     /// The settings of the volume in `engine`, if there is one.
     pub fn load_format(engine: &dyn Engine) -> Result<Option<VolumeFormat>, EngineError> {
-        match engine.read(&[Read::Get(Key::Setting, Hold::None)])?.pop() {
-            Some(Found::Row(Some(Row::Setting(format)))) => Ok(Some(*format)),
-            _ => Ok(None),
+        match engine.read(&[Read::Get(Key::Setting, Hold::None)]) {
+            Ok(found) => Ok(found.into_iter().find_map(|found| match found {
+                Found::Row(Some(Row::Setting(format))) => Some(*format),
+                _ => None,
+            })),
+            // Nothing can open the volume to check it.
+            Err(EngineError::Corrupt { engine, record, reason }) => {
+                let reason = format!(
+                    "the volume's settings are damaged ({record}: {reason}); put this record back from a backup of the \
+                     database, nothing else is lost"
+                );
+                Err(EngineError::Refused { engine, reason })
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -100,6 +116,8 @@ impl Meta {
             if old.name != format.name {
                 return Err(OpenError::Occupied(old.name));
             }
+            // Settings of a newer version would be cut to what is known here.
+            old.check()?;
             commit.expects.push(Expect::Row(Row::Setting(old.into()), Hold::Lock));
             commit.writes.push(Write::Put(Row::Setting(format.clone().into())));
         } else {
@@ -183,7 +201,7 @@ impl Meta {
         let limits = self.engine.limits();
         let threads = ops.len().div_ceil(limits.batch.max(1)).clamp(1, limits.lanes.max(1));
         let share = ops.len().div_ceil(threads);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let mut rest = Vec::new();
             while ops.len() > share {
                 rest.push(ops.split_off(ops.len() - share));
@@ -195,7 +213,7 @@ impl Meta {
                 .collect();
             let mut answers = self.batcher.submit_all(ops, interrupt);
             for other in others {
-                answers.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                answers.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
             answers
         })
@@ -226,15 +244,52 @@ impl Meta {
         }
     }
 
-    /// One page of a collection.
-    pub fn scan(
+    /// One page of a collection, with what of it is damaged.
+    pub fn scan_readable(
         &self,
         scan: Scan,
-        from: Option<&crate::engine::Cursor>,
+        from: Option<&Cursor>,
         limit: usize,
         interrupt: &Interrupt,
-    ) -> FsResult<crate::engine::Page> {
+    ) -> FsResult<Page> {
         self.patiently(interrupt, || self.engine.scan(scan, from, limit))
+    }
+
+    /// Calls `each` with the records of every page of a collection. Fails if any of them cannot be read.
+    pub fn each_page(
+        &self,
+        scan: Scan,
+        interrupt: &Interrupt,
+        mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
+    ) -> FsResult<()> {
+        self.each_readable_page(scan, interrupt, |page| each(page.sound().map_err(FsError::io)?.rows))
+    }
+
+    /// Calls `each` with every page of a collection, with what of it is damaged. The next page is fetched meanwhile.
+    pub fn each_readable_page(
+        &self,
+        scan: Scan,
+        interrupt: &Interrupt,
+        mut each: impl FnMut(Page) -> FsResult<()>,
+    ) -> FsResult<()> {
+        let fetch = |from: Option<&Cursor>| self.scan_readable(scan, from, PAGE, interrupt);
+        let mut page = fetch(None)?;
+        loop {
+            let next = page.next.take();
+            let (done, ahead) = thread::scope(|scope| {
+                let ahead = next.as_ref().map(|from| scope.spawn(|| fetch(Some(from))));
+                let done = each(page);
+                (done, ahead.map(|ahead| ahead.join().unwrap_or_else(|panic| resume_unwind(panic))))
+            });
+            done?;
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
+            match ahead {
+                Some(next) => page = next?,
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is asked twice: a lost

@@ -260,6 +260,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether an earlier operation of the batch decided what becomes of a record.
+    pub(crate) fn is_pending(&self, key: &Key) -> bool {
+        self.batch.overlay.get(key).is_some()
+    }
+
     /// The record with what earlier operations of the batch add to it.
     fn with_added(&self, key: &Key, row: Option<Row>) -> Option<Row> {
         let overlay = &self.batch.overlay;

@@ -135,10 +135,16 @@ impl Inner {
         let store = format!("file://{}", self.root);
         let key = key.to_owned();
         match error.kind() {
-            io::ErrorKind::NotFound => ObjectError::NotFound { key, store },
+            io::ErrorKind::NotFound if action != "write" => ObjectError::NotFound { key, store },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ObjectError::Config {
                 store,
                 reason: format!("cannot {action} {key}: {error}; give this user access to the directory"),
+            },
+            io::ErrorKind::NotADirectory | io::ErrorKind::NotFound => ObjectError::Config {
+                store,
+                reason: format!(
+                    "cannot {action} {key}: {error}; the bucket has to be a directory that exists or can be made"
+                ),
             },
             _ => ObjectError::Unavailable { action, key, store, reason: error.to_string() },
         }
@@ -340,6 +346,22 @@ mod tests {
         block_on(store.delete("uuid")).unwrap();
         assert_eq!(keys(&store, "u"), [""; 0]);
         assert_eq!(block_on(store.head("meta/other")).unwrap().size, 1);
+    }
+
+    #[test]
+    fn a_bucket_below_a_file_is_not_asked_again() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("file"), "").unwrap();
+        for bucket in ["file/", "file/below/"] {
+            let store = FileStore::new(format!("{}/{bucket}", directory.path().display()), false).unwrap();
+            for error in [
+                block_on(store.put("k", Bytes::from_static(b"x"))).unwrap_err(),
+                block_on(store.get("k", None)).unwrap_err(),
+                block_on(store.delete("k")).unwrap_err(),
+            ] {
+                assert!(matches!(error, ObjectError::Config { .. }), "{error}");
+            }
+        }
     }
 
     #[test]

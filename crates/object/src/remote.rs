@@ -106,6 +106,13 @@ impl Remote {
                 store,
                 reason: "it ends before the bytes that were wanted".into(),
             },
+            // A machine's role may be known later.
+            _ if mentions(&words, &NO_KEY) => {
+                let reason = format!(
+                    "{words}: there is no access key; set one with `sluice config`, or give the machine a role"
+                );
+                ObjectError::Unavailable { action, key, store, reason }
+            }
             _ => ObjectError::Unavailable { action, key, store, reason: words },
         }
     }
@@ -151,6 +158,7 @@ impl Remote {
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"];
 const BAD_KEY: [&str; 5] =
     ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthenticationFailed"];
+const NO_KEY: [&str; 1] = ["failed to load signing credential"];
 const ELSEWHERE: [&str; 3] =
     ["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"];
 

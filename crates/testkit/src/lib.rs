@@ -8,6 +8,8 @@
 
 pub mod anomaly;
 pub mod conformance;
+pub mod disk;
+pub mod fuse;
 pub mod model;
 pub mod operations;
 pub mod server;

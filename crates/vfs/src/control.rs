@@ -133,7 +133,13 @@ impl ControlHandle {
                 stream.bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
                 stream.bytes.extend_from_slice(text.as_bytes());
             }
-            Err(error) => stream.bytes.push(error.errno() as u8),
+            Err(error) => {
+                // There is only room for the number.
+                if let FsError::Io(story) = &error {
+                    tracing::error!("{story}");
+                }
+                stream.bytes.push(error.errno() as u8);
+            }
         }
         stream.state = State::Answered;
     }

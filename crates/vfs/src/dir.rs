@@ -151,7 +151,12 @@ impl Vfs {
                 Next::End => return Ok(()),
             };
             let moment = self.known().moment();
-            let page = self.meta.scan(Scan::Entries { dir: dir.ino, nodes }, from, PAGE, interrupt)?;
+            let scan = Scan::Entries { dir: dir.ino, nodes };
+            let page = self.meta.scan_readable(scan, from, PAGE, interrupt)?;
+            // A damaged node hides no name: whoever asks for its attributes is told.
+            for damage in &page.damaged {
+                tracing::error!("in directory {}: {damage}", dir.ino);
+            }
             listing.page =
                 Page { first: listing.items.len(), attrs: Vec::new(), moment, at: Some(Instant::now()) };
             listing.take(page.rows);

@@ -49,6 +49,9 @@ struct Files<'a> {
     threads: usize,
 }
 
+/// What is done with one file. Says after each block that it is done.
+type Work<'a> = fn(&Files<'a>, &Path, &mut [u8], &Progress) -> Result<()>;
+
 impl Bench {
     pub(crate) fn run(self) -> Result<ExitCode> {
         ensure!(self.threads > 0 && self.block_size > 0, "at least one thread and one byte at a time");
@@ -88,9 +91,9 @@ impl Bench {
                 [format!("{what} big file"), format!("{speed:.2} MiB/s"), format!("{seconds:.2} s/file")]
                     .to_vec()
             };
-            rows.push(row("Write", big.run("write big files", Files::write)?));
+            rows.push(row("Write", big.run("write big files", big.blocks(), Files::write)?));
             caches.drop();
-            rows.push(row("Read", big.run("read big files", Files::read)?));
+            rows.push(row("Read", big.run("read big files", big.blocks(), Files::read)?));
         }
         if self.small_file_size > 0 && self.small_file_count > 0 {
             let small = files("small", self.small_file_count, self.small_file_size);
@@ -100,40 +103,36 @@ impl Bench {
                 let rate = (self.small_file_count * self.threads as u64) as f64 / seconds;
                 [format!("{what} file"), format!("{rate:.1} files/s"), format!("{each:.2} ms/file")].to_vec()
             };
-            rows.push(row("Write small", small.run("write small files", Files::write)?));
+            rows.push(row("Write small", small.run("write small files", small.blocks(), Files::write)?));
             caches.drop();
-            rows.push(row("Read small", small.run("read small files", Files::read)?));
+            rows.push(row("Read small", small.run("read small files", small.blocks(), Files::read)?));
             caches.drop();
-            rows.push(row("Stat", small.run("stat small files", Files::stat)?));
+            rows.push(row("Stat", small.run("stat small files", 1, Files::stat)?));
         }
         Ok(rows)
     }
 }
 
-impl Files<'_> {
+impl<'a> Files<'a> {
     fn path(&self, thread: usize, number: u64) -> PathBuf {
         self.dir.join(format!("{}.{thread}.{number}", self.kind))
     }
 
-    /// Does something with each file, and answers the time it took.
-    fn run(
-        &self,
-        what: &'static str,
-        each: impl Fn(&Self, &Path, &mut [u8]) -> Result<()> + Sync,
-    ) -> Result<Duration> {
-        let progress = Progress::new(what, Some(self.count * self.threads as u64));
+    /// Does something with each file, in so many steps, and answers the time it took.
+    fn run(&self, what: &'static str, steps: u64, each: Work<'a>) -> Result<Duration> {
+        let progress = Progress::new(what, Some(self.count * self.threads as u64 * steps));
         let begin = Instant::now();
         let failed = thread::scope(|scope| {
             let workers: Vec<_> = (0..self.threads)
                 .map(|thread| {
-                    let (each, progress) = (&each, &progress);
+                    let progress = &progress;
                     scope.spawn(move || -> Result<()> {
                         let mut block = vec![0; self.block as usize];
                         Rng::seeded(thread as u64).fill(&mut block);
                         for number in 0..self.count {
                             let path = self.path(thread, number);
-                            each(self, &path, &mut block).with_context(|| path.display().to_string())?;
-                            progress.add(1);
+                            each(self, &path, &mut block, progress)
+                                .with_context(|| path.display().to_string())?;
                         }
                         Ok(())
                     })
@@ -146,32 +145,45 @@ impl Files<'_> {
         failed.map_or(Ok(time), Err)
     }
 
-    fn write(&self, path: &Path, block: &mut [u8]) -> Result<()> {
+    /// Blocks of a file.
+    fn blocks(&self) -> u64 {
+        self.size.div_ceil(self.block)
+    }
+
+    fn write(&self, path: &Path, block: &mut [u8], progress: &Progress) -> Result<()> {
         let mut file = File::create(path)?;
         let mut left = self.size;
         while left > 0 {
             let size = left.min(self.block);
             file.write_all(&block[..size as usize])?;
             left -= size;
+            progress.add(1);
         }
         // Closed, not synced, as programs do; reading checks that everything arrived.
         Ok(())
     }
 
-    fn read(&self, path: &Path, block: &mut [u8]) -> Result<()> {
+    fn read(&self, path: &Path, block: &mut [u8], progress: &Progress) -> Result<()> {
         let mut file = File::open(path)?;
         let mut total = 0;
         loop {
             match file.read(block)? {
                 0 => break,
-                read => total += read as u64,
+                read => {
+                    let before = total;
+                    total += read as u64;
+                    // A read may be short.
+                    progress.add(total / self.block - before / self.block);
+                }
             }
         }
+        progress.add(u64::from(!total.is_multiple_of(self.block)));
         ensure!(total == self.size, "{total} bytes read, {} written", self.size);
         Ok(())
     }
 
-    fn stat(&self, path: &Path, _: &mut [u8]) -> Result<()> {
+    fn stat(&self, path: &Path, _: &mut [u8], progress: &Progress) -> Result<()> {
+        progress.add(1);
         let size = fs::metadata(path)?.len();
         ensure!(size == self.size, "{size} bytes seen, {} written", self.size);
         Ok(())

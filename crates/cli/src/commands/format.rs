@@ -80,11 +80,11 @@ impl Format {
     pub(crate) fn run(self) -> Result<ExitCode> {
         check_name(&self.name)?;
         let engine = engines::open(&self.meta_url)?;
-        engine.prepare()?;
         let existing = Meta::load_format(engine.as_ref())?;
         if existing.is_some() && self.no_update {
             return Ok(ExitCode::SUCCESS);
         }
+        existing.as_ref().map_or(Ok(()), VolumeFormat::check)?;
         let format = self.settings(existing.as_ref())?;
         self.probe(&format, existing.is_none())?;
         Meta::format(engine.as_ref(), &format, SystemClock.now())?;

@@ -38,7 +38,7 @@ impl Rmr {
             let removed =
                 self.remove(path, &progress).with_context(|| format!("cannot remove {}", path.display()));
             if let Err(error) = removed {
-                eprintln!("sluice: {error:#}");
+                progress.say(format_args!("sluice: {error:#}"));
                 code = ExitCode::FAILURE;
             }
         }

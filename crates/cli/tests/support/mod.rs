@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sluice_testkit::server::Redis;
 use tempfile::TempDir;
 
 /// How long anything may take.
@@ -23,15 +24,6 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Whether tests can mount here; those that cannot say so and end.
-pub fn can_mount() -> bool {
-    let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    if !can {
-        eprintln!("skipped: /dev/fuse cannot be opened");
-    }
-    can
 }
 
 /// The program.
@@ -71,12 +63,14 @@ fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// A volume on SQLite and a folder.
+/// A volume on SQLite or a Redis of its own, and a folder.
 pub struct Volume {
     mounts: Vec<PathBuf>,
     children: Vec<Child>,
     pub folder: TempDir,
     pub meta: String,
+    /// The server, if the volume is on one.
+    pub redis: Option<Redis>,
 }
 
 impl Volume {
@@ -88,15 +82,46 @@ impl Volume {
             .tempdir()
             .expect("a temporary folder");
         let meta = format!("sqlite3://{}", folder.path().join("meta.db").display());
-        Self { mounts: Vec::new(), children: Vec::new(), folder, meta }
+        Self { mounts: Vec::new(), children: Vec::new(), folder, meta, redis: None }
     }
 
-    /// A formatted volume; `options` are further flags of `format`.
+    /// A formatted volume on SQLite; `options` are further flags of `format`.
     pub fn new(options: &[&str]) -> Self {
-        let volume = Self::folder();
-        let bucket = volume.path("objects").display().to_string();
-        ok(&[&["format", "--bucket", &bucket], options, &[&volume.meta, "testvol"]].concat());
-        volume
+        Self::folder().formatted(options)
+    }
+
+    fn formatted(self, options: &[&str]) -> Self {
+        let bucket = self.path("objects").display().to_string();
+        ok(&[&["format", "--bucket", &bucket], options, &[&self.meta, "testvol"]].concat());
+        self
+    }
+
+    /// A formatted volume on each engine.
+    pub fn each(options: &[&str]) -> impl Iterator<Item = Self> {
+        let on_redis = || {
+            let redis = sluice_testkit::server::redis().expect("redis-server is installed");
+            let mut volume = Self::folder();
+            volume.meta = redis.url(1);
+            volume.redis = Some(redis);
+            volume
+        };
+        [Self::folder as fn() -> Self, on_redis].into_iter().map(|place| place().formatted(options))
+    }
+
+    /// Changes the database behind the program's back: `sql` on SQLite, `command` on Redis.
+    pub fn forge(&self, sql: &str, command: &[&str]) {
+        if let Some(redis) = &self.redis {
+            let answer = redis.command_in(1, command).expect("redis answers");
+            assert!(!answer.starts_with(b"-"), "{command:?}: {}", answer.escape_ascii());
+        } else {
+            let connection = rusqlite::Connection::open(self.path("meta.db")).expect("opens");
+            assert!(connection.execute(sql, []).expect("runs") > 0, "{sql} changed nothing");
+        }
+    }
+
+    /// How messages name a record: `table` on SQLite, `key` on Redis.
+    pub fn record(&self, table: &str, key: &str) -> String {
+        format!("record {}", if self.redis.is_some() { key } else { table })
     }
 
     /// A place in the folder.

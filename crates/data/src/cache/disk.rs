@@ -99,7 +99,7 @@ impl DiskCache {
         let mut dirs = Vec::new();
         for path in &cache.dirs {
             let root = path.join(&config.volume).join("raw");
-            fs::create_dir_all(&root).map_err(|source| DataError::CacheDir { path: path.clone(), source })?;
+            fs::create_dir_all(&root).map_err(|why| DataError::CacheDir { path: path.clone(), why })?;
             let dir = Arc::new(Dir {
                 root,
                 layout,

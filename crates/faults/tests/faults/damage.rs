@@ -49,14 +49,14 @@ fn check(volume: &Volume, dir: Ino, inos: &[Ino]) {
         let neighbours: Vec<_> = (0..4)
             .map(|number| scope.spawn(move || client.put(dir, &format!("new{number}"), b"new")))
             .collect();
-        // It may be appended, but nobody can say what the file holds.
-        let _ = client.vfs.fsync(opened.fh);
+        // Nobody could say what the file holds then.
+        assert_told("append", client.vfs.fsync(opened.fh));
         for neighbour in neighbours {
             neighbour.join().unwrap().unwrap();
         }
     });
     let _ = client.close(opened.fh);
-    assert_told("after an append", client.get(inos[1]));
+    assert_told("slices", client.get(inos[1]));
 
     // All in one batch.
     let at = |name: &str| At::new(dir, Name::new(name.as_bytes()).unwrap());

@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -11,6 +10,7 @@ use sluice_faults::{
     check,
     volume::{Mount, Volume},
 };
+use sluice_testkit::disk::SmallDisk;
 use sluice_types::FsError;
 
 use crate::{ROOT, objects::sqlite};
@@ -52,50 +52,6 @@ fn another_process_that_holds_the_database_is_a_delay() {
     assert_eq!(volume.mount().list(ROOT, true).unwrap().len(), 5);
     client.vfs.close(None).unwrap();
     check::assert_sound(&volume, &volume.url, client.vfs.data().layout(), "held");
-}
-
-/// A small file system; gone with it.
-pub(crate) struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// `None` where it is not permitted; says so.
-    pub(crate) fn mount(size: &str) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mount = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
-        let mounted = Command::new("mount").args(mount).arg(dir.path()).stderr(Stdio::null()).status();
-        if !mounted.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: a small tmpfs cannot be mounted here");
-            return None;
-        }
-        Some(Self(dir))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Fills it to the last byte.
-    pub(crate) fn fill(&self) {
-        use std::io::Write as _;
-        let mut file = std::fs::File::create(self.path().join("filler")).unwrap();
-        let mut piece = 1 << 16;
-        while piece > 0 {
-            if file.write(&vec![1; piece]).unwrap_or(0) == 0 {
-                piece /= 2;
-            }
-        }
-    }
-
-    /// Makes room again.
-    pub(crate) fn empty(&self) {
-        std::fs::remove_file(self.path().join("filler")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
 }
 
 #[test]

@@ -7,9 +7,10 @@ use sluice_faults::{
     check::{self, Records},
     volume::{HEARTBEAT, Mount, Volume, engine},
 };
+use sluice_testkit::disk::SmallDisk;
 use sluice_types::FsError;
 
-use crate::{ROOT, database::SmallDisk, fencing::Sink, objects::sqlite};
+use crate::{ROOT, fencing::Sink, objects::sqlite};
 
 fn sound(volume: &Volume, story: &str) {
     let layout = volume.mount_with(&volume.url, &Mount::default()).vfs.data().layout();

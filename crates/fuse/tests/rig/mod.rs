@@ -1,12 +1,11 @@
 //! Real mounts for tests.
 //!
-//! What must stay true: a test that cannot mount fails. Where there is no FUSE at all, `SLUICE_TEST_NO_FUSE=1` says
-//! that this is known, and the tests pass without having tested anything.
+//! What must stay true: a mount ends with its test, however that ends.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test uses its own part of it")]
 
 use std::{
-    env, fs,
+    fs,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command},
@@ -16,17 +15,13 @@ use std::{
 };
 
 use sluice_fuse::{Config, FileSystem, MountError, MountOptions, Session, SessionHandle};
+pub use sluice_testkit::fuse::no_fuse;
 use tempfile::TempDir;
 
 use crate::memfs::{Behaviour, MemFs};
 
 /// Longer than anything takes that works.
 pub const LONG: Duration = Duration::from_secs(30);
-
-/// Whether the machine is known to have no FUSE.
-pub fn no_fuse() -> bool {
-    env::var_os("SLUICE_TEST_NO_FUSE").is_some()
-}
 
 /// Waits until `done`.
 #[track_caller]

@@ -38,6 +38,20 @@ local function chunks(prefix, from, to)
   return out
 end
 
+-- Fields and values of each hash, of which most are not there: all are ruled out at once.
+local function hashes(first, last)
+  local out, left = {}, call('EXISTS', unpack(A, first, last))
+  for at = first, last do
+    local fields = {}
+    if left > 0 then
+      fields = call('HGETALL', A[at])
+      if #fields > 0 then left = left - 1 end
+    end
+    out[at - first + 1] = fields
+  end
+  return out
+end
+
 -- Key, field and value of every lock of a session.
 local function locks(index, session)
   local out = {}
@@ -62,6 +76,8 @@ while at < #A do
     answer = names(A[first], tonumber(A[first + 1]))
   elseif op == 'c' then
     answer = chunks(A[first], tonumber(A[first + 1]), tonumber(A[first + 2]))
+  elseif op == 'x' then
+    answer = hashes(first, last)
   elseif op == 'l' then
     answer = locks(A[first], A[first + 1])
   end

@@ -257,10 +257,16 @@ impl Reader<'_> {
 /// Takes an entry and, if it exists, its node from a joined row.
 pub(super) fn take_joined(row: &Columned<'_, '_>, found: &mut Vec<Row>) -> Result<(), Damage> {
     found.push(decode(Record::Entry, row, 0)?);
-    if !matches!(row.0.get_ref(ENTRY_COLUMNS), Ok(ValueRef::Null)) {
-        found.push(decode(Record::Node, row, ENTRY_COLUMNS)?);
+    if let Some(node) = joined_node(row) {
+        found.push(node?);
     }
     Ok(())
+}
+
+/// The node of a joined row, if it exists.
+pub(super) fn joined_node(row: &Columned<'_, '_>) -> Option<Result<Row, Damage>> {
+    let exists = !matches!(row.0.get_ref(ENTRY_COLUMNS), Ok(ValueRef::Null));
+    exists.then(|| decode(Record::Node, row, ENTRY_COLUMNS))
 }
 
 /// An inode as its column holds it.

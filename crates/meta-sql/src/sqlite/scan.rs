@@ -10,7 +10,7 @@ use sluice_meta::{
 };
 use sluice_types::Ino;
 
-use super::read::{Columned, Reader, id, join, take_joined};
+use super::read::{Columned, Reader, id, join, joined_node};
 use crate::codec::{Columns, Damage, Record, columns, decode, quota_columns};
 
 /// A statement whose first column numbers the rows, behind which come those of the record.
@@ -59,20 +59,28 @@ impl Reader<'_> {
             Some(cursor) => self.numbers::<1>(cursor)?[0],
         };
         let (record, sql) = numbered;
-        let (mut rows, mut last) = (Vec::new(), after);
+        let (mut rows, mut damaged, mut last) = (Vec::new(), Vec::new(), after);
         self.each(sql, [after, limit], |row| {
             last = number(&row, 0)?;
-            rows.push(decode(record, &row, 1)?);
+            self.sort(decode(record, &row, 1), &mut rows, &mut damaged);
             Ok(())
         })?;
-        let full = rows.len() as i64 == limit;
-        Ok(Page { rows, next: full.then(|| cursor(&[last])) })
+        let full = (rows.len() + damaged.len()) as i64 == limit;
+        Ok(Page { rows, damaged, next: full.then(|| cursor(&[last])) })
+    }
+
+    /// Puts a record to those of its kind: what can be read, and what cannot.
+    fn sort(self, decoded: Result<Row, Damage>, rows: &mut Vec<Row>, damaged: &mut Vec<EngineError>) {
+        match decoded {
+            Ok(row) => rows.push(row),
+            Err(damage) => damaged.push(self.options.damaged(damage)),
+        }
     }
 
     fn entries(self, dir: Ino, nodes: bool, from: Option<&Cursor>, limit: i64) -> Result<Page, EngineError> {
         // No name is empty, so the empty one lies before all others.
         let after: &[u8] = from.map_or(&[], |cursor| &cursor.0);
-        let (mut rows, mut count, mut last) = (Vec::new(), 0, Vec::new());
+        let (mut rows, mut damaged, mut count, mut last) = (Vec::new(), Vec::new(), 0, Vec::new());
         let sql = if nodes {
             join!("WHERE e.parent=?1 AND e.name>?2 ORDER BY e.name LIMIT ?3")
         } else {
@@ -88,13 +96,13 @@ impl Reader<'_> {
                 let damage = |reason| Damage { record: format!("edge {dir}"), reason };
                 last = row.bytes(1).map_err(damage)?.to_vec();
             }
-            if nodes {
-                take_joined(&row, &mut rows)
-            } else {
-                decode(Record::Entry, &row, 0).map(|r| rows.push(r))
+            rows.push(decode(Record::Entry, &row, 0)?);
+            if nodes && let Some(node) = joined_node(&row) {
+                self.sort(node, &mut rows, &mut damaged);
             }
+            Ok(())
         })?;
-        Ok(Page { rows, next: (count == limit).then_some(Cursor(last)) })
+        Ok(Page { rows, damaged, next: (count == limit).then_some(Cursor(last)) })
     }
 
     /// Quotas of directories, then those of users and groups.
@@ -127,7 +135,7 @@ impl Reader<'_> {
             Some(Row::Quota(key, _)) if rows.len() as i64 == limit => Some(quota_cursor(*key)),
             _ => None,
         };
-        Ok(Page { rows, next })
+        Ok(Page { rows, damaged: Vec::new(), next })
     }
 
     fn writers(self, from: Option<&Cursor>, limit: i64) -> Result<Page, EngineError> {
@@ -147,7 +155,7 @@ impl Reader<'_> {
             }
             _ => None,
         };
-        Ok(Page { rows, next })
+        Ok(Page { rows, damaged: Vec::new(), next })
     }
 
     /// The numbers of a cursor.

@@ -13,13 +13,13 @@ use sluice_meta::{
     engine::{EngineError, Step, Write},
     schema::{Counter, Key, Row, encode_slices},
 };
-use sluice_types::{Ino, Time};
+use sluice_types::{Ino, Slice, Time};
 
 use super::{
     error::is_duplicate,
     read::{Reader, id},
 };
-use crate::codec::{columns, node_values, quota_columns, time_columns};
+use crate::codec::{Damage, columns, node_values, quota_columns, time_columns};
 
 /// Rows that one statement inserts.
 const MANY: usize = 16;
@@ -225,15 +225,26 @@ impl<'c> Writing<'c> {
                     [kind, of, *space, *inodes],
                 ),
             },
-            // Concatenation makes text of two blobs; the bytes are the same, but the column holds blobs.
-            Write::Append(ino, index, slices) => self.run(
-                "INSERT INTO jfs_chunk(inode,indx,slices) VALUES(?1,?2,?3) \
-                 ON CONFLICT(inode,indx) DO UPDATE SET slices=CAST(slices||excluded.slices AS BLOB)",
-                params![id(*ino), index, encode_slices(slices)],
-            ),
+            Write::Append(ino, index, slices) => return self.append(*ino, *index, slices),
             _ => Ok(0),
         }
         .map(drop)
+    }
+
+    /// Appends to a chunk, unless its record is damaged: nobody could tell what the new slices lie on.
+    fn append(&self, ino: Ino, index: u32, slices: &[Slice]) -> Result<(), EngineError> {
+        // Concatenation makes text of two blobs; the bytes are the same, but the column holds blobs.
+        let changed = self.run(
+            "INSERT INTO jfs_chunk(inode,indx,slices) VALUES(?1,?2,?3) \
+             ON CONFLICT(inode,indx) DO UPDATE SET slices=CAST(slices||excluded.slices AS BLOB) \
+             WHERE octet_length(slices)%24=0",
+            params![id(ino), index, encode_slices(slices)],
+        )?;
+        if changed == 1 {
+            return Ok(());
+        }
+        let record = format!("chunk {} {index}", id(ino));
+        Err(self.reader.options.damaged(Damage { record, reason: "slices are not of 24 bytes each".into() }))
     }
 
     fn bump(&self, ino: Ino, nlink: i32, time: Option<Time>) -> Result<usize, EngineError> {

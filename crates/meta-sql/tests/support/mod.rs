@@ -60,7 +60,7 @@ pub(crate) fn rows(engine: &SqliteEngine, read: Read) -> Vec<Row> {
 pub(crate) fn scan(engine: &SqliteEngine, scan: Scan, limit: usize) -> Vec<Row> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
-        let Page { rows, next } = engine.scan(scan, from.as_ref(), limit).expect("scan");
+        let Page { rows, next, .. } = engine.scan(scan, from.as_ref(), limit).expect("scan");
         all.extend(rows);
         match next {
             Some(next) => from = Some(next),

@@ -168,8 +168,10 @@ impl Survey {
                 findings.push(Finding::References { id, size, references: Counted { stored, counted } });
             }
         };
-        meta.each_page(Scan::SliceRefs, interrupt, |rows| {
-            for row in rows {
+        let mut damaged = Vec::new();
+        meta.each_readable_page(Scan::SliceRefs, interrupt, |page| {
+            damaged.extend(page.damaged);
+            for row in page.rows {
                 if let Row::SliceRef(id, size, stored) = row {
                     let counted = self.slices.get(&(id, size)).copied().unwrap_or(0);
                     compare(id, size, stored, i64::from(counted));
@@ -184,6 +186,7 @@ impl Survey {
             let stored = if each_slice_stored { -1 } else { 1 };
             compare(*id, *size, stored, i64::from(*counted));
         }
+        findings.extend(damaged.into_iter().map(Finding::unreadable));
         Ok(())
     }
 
@@ -228,8 +231,9 @@ impl Survey {
             return Ok(());
         }
         let mut seen = FxHashSet::default();
-        meta.each_page(Scan::DirStats, interrupt, |rows| {
-            for row in rows {
+        meta.each_readable_page(Scan::DirStats, interrupt, |page| {
+            findings.extend(page.damaged.into_iter().map(Finding::unreadable));
+            for row in page.rows {
                 let Row::DirStat(dir, stored) = row else { continue };
                 // A record of a directory that is gone does no harm.
                 if dir == Ino::TRASH || !self.nodes.contains_key(&dir) {

@@ -6,7 +6,10 @@ use std::fmt;
 
 use sluice_types::{FileType, Ino, Name};
 
-use crate::schema::{Counter, DirStat};
+use crate::{
+    engine::EngineError,
+    schema::{Counter, DirStat},
+};
 
 /// A number as it is stored and as it was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +23,11 @@ pub struct Counted {
 /// Something that does not agree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Finding {
+    /// A record cannot be read.
+    Unreadable {
+        /// Which, and why.
+        story: String,
+    },
     /// A name stands for a node that does not exist.
     EntryWithoutNode {
         /// Directory of the entry.
@@ -142,6 +150,17 @@ pub enum Finding {
 }
 
 impl Finding {
+    /// What an engine says of a record that it cannot read.
+    pub(super) fn unreadable(damage: EngineError) -> Self {
+        let story = match damage {
+            EngineError::Corrupt { engine, record, reason } => {
+                format!("record {record} in {engine} cannot be read: {reason}")
+            }
+            other => other.to_string(),
+        };
+        Self::Unreadable { story }
+    }
+
     /// Whether it concerns a number that is only informative: clients add to it some time after they did something,
     /// and a crash lets it drift.
     pub const fn is_advisory(&self) -> bool {
@@ -170,6 +189,9 @@ fn shown(name: &Name) -> impl fmt::Display + '_ {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unreadable { story } => {
+                write!(f, "{story}; put it back from a backup, or delete it, and check again")
+            }
             Self::EntryWithoutNode { dir, name, ino, .. } => {
                 write!(
                     f,

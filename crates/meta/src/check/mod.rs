@@ -33,8 +33,8 @@ pub struct Report {
 }
 
 impl Meta {
-    /// Checks all metadata. `each_slice_stored` says that the engine keeps a record of each slice, and not only of those
-    /// shown several times.
+    /// Checks all metadata. If some of it cannot be read, only that is told. `each_slice_stored` says that the engine
+    /// keeps a record of each slice, and not only of those shown several times.
     pub fn check(
         &self,
         each_slice_stored: bool,
@@ -57,7 +57,12 @@ impl Meta {
         progress: Progress<'_>,
     ) -> FsResult<Report> {
         let survey = Survey::take(self, interrupt, progress)?;
-        let findings = survey.compare(self, each_slice_stored, interrupt)?;
+        let mut findings = survey.compare(self, each_slice_stored, interrupt)?;
+        let unreadable = |finding: &Finding| matches!(finding, Finding::Unreadable { .. });
+        if findings.iter().any(unreadable) {
+            // What those records hold was not counted: whatever else seems wrong, or unused, may be right.
+            findings.retain(unreadable);
+        }
         let mut slices: Vec<(u64, u32)> = survey.slices.keys().copied().collect();
         slices.sort_unstable();
         Ok(Report { findings, slices, inodes: survey.nodes.len() as u64 })
@@ -88,8 +93,8 @@ impl Meta {
         interrupt: &Interrupt,
     ) -> FsResult<FxHashMap<(u64, u32), Vec<Ino>>> {
         let mut files: FxHashMap<(u64, u32), Vec<Ino>> = FxHashMap::default();
-        self.each_page(Scan::Chunks, interrupt, |rows| {
-            for row in rows {
+        self.each_readable_page(Scan::Chunks, interrupt, |page| {
+            for row in page.rows {
                 let Row::Chunk(ino, _, records) = row else { continue };
                 for slice in records.iter().map(|record| (record.id, record.size)) {
                     if slices.contains(&slice) {

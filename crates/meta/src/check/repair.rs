@@ -87,7 +87,8 @@ impl Op for Repair {
                 view.put(Row::DirStat(*dir, *counted));
                 Ok(true)
             }
-            Finding::SeveralNames { .. }
+            Finding::Unreadable { .. }
+            | Finding::SeveralNames { .. }
             | Finding::Unreachable { .. }
             | Finding::SymlinkWithoutTarget { .. } => Ok(false),
         }

@@ -48,11 +48,12 @@ impl Survey {
     pub(super) fn take(meta: &Meta, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<Self> {
         let mut survey = Self::default();
         let mut each = |scan: Scan, see: &mut dyn FnMut(&mut Self, Row)| {
-            meta.each_page(scan, interrupt, |rows| {
-                progress(rows.len() as u64);
-                for row in rows {
+            meta.each_readable_page(scan, interrupt, |page| {
+                progress((page.rows.len() + page.damaged.len()) as u64);
+                for row in page.rows {
                     see(&mut survey, row);
                 }
+                survey.findings.extend(page.damaged.into_iter().map(Finding::unreadable));
                 Ok(())
             })
         };

@@ -48,14 +48,15 @@ impl Op for CloneNode {
         // The records are held: their slices must not lose their last reference before this adds one.
         let mut reads: Vec<Read> =
             (0..chunks).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
-        reads.push(Read::Get(Key::Node(self.source), Hold::Guard));
+        // So is the node: its length must be that of the chunks.
+        reads.push(Read::Get(Key::Node(self.source), Hold::Lock));
         reads.push(Read::All(List::Xattrs(self.source), Hold::None));
         if let (Some(at), true) = (&self.at, self.visible) {
             reads.push(Read::Get(Key::Node(at.dir), Hold::Guard));
             reads.push(Read::Get(Key::Entry(at.dir, at.name.clone()), Hold::None));
         }
         view.want(&reads)?;
-        let source = rules::existing(view, self.source, Hold::Guard)?;
+        let source = rules::existing(view, self.source, Hold::Lock)?;
         let access = if source.is_dir() { Access(5) } else { Access::READ };
         if source.kind != FileType::Symlink {
             rules::check(view, &self.caller, &source, access)?;

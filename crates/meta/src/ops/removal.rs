@@ -161,7 +161,10 @@ fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     }
     let entry_name = Name::new(name.as_bytes())?;
     if let Some(entry) = view.entry(Ino::TRASH, &entry_name, Hold::None)? {
-        view.env().learn_trash_hour(name, entry.ino);
+        // One that this very batch makes may never be: its commit can fail, and the next try has to make it again.
+        if !view.is_pending(&Key::Entry(Ino::TRASH, entry_name)) {
+            view.env().learn_trash_hour(name, entry.ino);
+        }
         return Ok(entry.ino);
     }
     let offset = rules::counter(view, Counter::NextTrash)? + 1;

@@ -2,7 +2,7 @@
 
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino};
 
-use super::{PAGE, Progress};
+use super::Progress;
 use crate::{
     batch::Interrupt,
     engine::Scan,
@@ -104,15 +104,12 @@ impl Walk<'_> {
 
     /// Clones the content of directory `source` into the new directory `into`.
     fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
-        let mut from = None;
-        loop {
-            let scan = Scan::Entries { dir: source, nodes: true };
-            let page = self.meta.scan(scan, from.as_ref(), PAGE, self.interrupt)?;
+        self.meta.each_page(Scan::Entries { dir: source, nodes: true }, self.interrupt, |rows| {
             let mut nodes = Vec::new();
             let mut dirs = Vec::new();
             let mut seen = rustc_hash::FxHashSet::default();
             let mut entry = None;
-            for row in page.rows {
+            for row in rows {
                 match row {
                     Row::Entry(_, name, to) => entry = Some((name, to)),
                     Row::Node(old, attr) => {
@@ -131,14 +128,8 @@ impl Walk<'_> {
                 }
             }
             self.clone_nodes(nodes)?;
-            for (old, ino) in dirs {
-                self.fill(old, ino)?;
-            }
-            match page.next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
+            dirs.into_iter().try_for_each(|(old, ino)| self.fill(old, ino))
+        })
     }
 
     /// Clones many nodes at once. Those that vanished meanwhile, or that an earlier page had already, are left out.

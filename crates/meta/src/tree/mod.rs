@@ -11,6 +11,3 @@ pub use summary::{Summary, SummaryNode};
 
 /// How far a walk has come, called with the number of entries done since the last call.
 pub type Progress<'p> = &'p (dyn Fn(u64) + Sync);
-
-/// Entries taken from a directory at once.
-const PAGE: usize = 4096;

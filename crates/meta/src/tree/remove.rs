@@ -2,7 +2,7 @@
 
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 
-use super::{PAGE, Progress};
+use super::Progress;
 use crate::{
     batch::Interrupt,
     engine::Scan,
@@ -67,12 +67,9 @@ impl Remover<'_> {
 
     /// Removes the content of a directory.
     fn empty(&self, dir: Ino) -> FsResult<()> {
-        let mut from = None;
-        loop {
-            let page =
-                self.meta.scan(Scan::Entries { dir, nodes: false }, from.as_ref(), PAGE, self.interrupt)?;
+        self.meta.each_page(Scan::Entries { dir, nodes: false }, self.interrupt, |rows| {
             let mut files = Vec::new();
-            for row in page.rows {
+            for row in rows {
                 let Row::Entry(_, name, entry) = row else { continue };
                 let at = At::new(dir, name);
                 if entry.kind == FileType::Dir {
@@ -89,10 +86,7 @@ impl Remover<'_> {
                 }
             }
             (self.progress)(count);
-            match page.next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
+            Ok(())
+        })
     }
 }

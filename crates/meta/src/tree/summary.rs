@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sluice_types::{Attr, FileType, FsResult, Ino, Name};
 
-use super::{PAGE, Progress};
+use super::Progress;
 use crate::{batch::Interrupt, engine::Scan, meta::Meta, ops::getattr::GetAttr, schema::Row};
 
 /// What a tree holds.
@@ -90,11 +90,9 @@ impl Meta {
         if !attr.is_dir() {
             return Ok(node);
         }
-        let mut from = None;
-        loop {
-            let page = self.scan(Scan::Entries { dir: ino, nodes: true }, from.as_ref(), PAGE, interrupt)?;
+        self.each_page(Scan::Entries { dir: ino, nodes: true }, interrupt, |rows| {
             let mut entry = None;
-            for row in page.rows {
+            for row in rows {
                 match row {
                     Row::Entry(_, name, _) => entry = Some(name),
                     Row::Node(child, attr) => {
@@ -111,11 +109,9 @@ impl Meta {
                     _ => {}
                 }
             }
-            match page.next {
-                Some(next) => from = Some(next),
-                None => return Ok(node),
-            }
-        }
+            Ok(())
+        })?;
+        Ok(node)
     }
 }
 

@@ -142,19 +142,17 @@ impl Redis {
 
     /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the protocol has them.
     pub fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
+        self.command_in(0, words)
+    }
+
+    /// As [`Self::command`], in database `db`.
+    pub fn command_in(&self, db: u8, words: &[&str]) -> io::Result<Vec<u8>> {
         let mut stream = UnixStream::connect(self.socket())?;
         stream.set_read_timeout(Some(STARTUP))?;
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            for part in ["$", &word.len().to_string(), "\r\n", word, "\r\n"] {
-                request.push_str(part);
-            }
+        if db > 0 {
+            ask(&mut stream, &["SELECT", &db.to_string()])?;
         }
-        stream.write_all(request.as_bytes())?;
-        let mut answer = vec![0; 64 * 1024];
-        let length = stream.read(&mut answer)?;
-        answer.truncate(length);
-        Ok(answer)
+        ask(&mut stream, words)
     }
 
     /// Ends the process at once, as a crash does (SIGKILL).
@@ -170,6 +168,20 @@ impl Redis {
         self.kill();
         self.run()
     }
+}
+
+fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Vec<u8>> {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        for part in ["$", &word.len().to_string(), "\r\n", word, "\r\n"] {
+            request.push_str(part);
+        }
+    }
+    stream.write_all(request.as_bytes())?;
+    let mut answer = vec![0; 64 * 1024];
+    let length = stream.read(&mut answer)?;
+    answer.truncate(length);
+    Ok(answer)
 }
 
 impl Drop for Redis {

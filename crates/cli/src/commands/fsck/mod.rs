@@ -94,7 +94,9 @@ impl Fsck {
             wrong.len(),
             advisory.len()
         );
-        if !(self.repair || wrong.is_empty() && advisory.is_empty()) {
+        if wrong.iter().any(|finding| matches!(finding, Finding::Unreadable { .. })) {
+            println!("nothing else was compared, and nothing is repaired, until every record can be read");
+        } else if !(self.repair || wrong.is_empty() && advisory.is_empty()) {
             println!("`sluice fsck --repair` puts right what can be");
         }
         Ok(wrong.is_empty() && faults == 0)

@@ -1,0 +1,26 @@
+//! Whether tests can mount here.
+//!
+//! What must stay true: a test that needs a mount and cannot have one fails. Only `SLUICE_TEST_NO_FUSE=1`, which says
+//! that this machine is known to have no FUSE, lets it pass without having tested anything.
+
+use std::{env, fs::File};
+
+/// Whether the machine is known to have no FUSE; the test that asks then ends.
+///
+/// # Panics
+/// If nobody said so and `/dev/fuse` cannot be opened.
+#[track_caller]
+pub fn no_fuse() -> bool {
+    if env::var_os("SLUICE_TEST_NO_FUSE").is_some() {
+        eprintln!("skipped: SLUICE_TEST_NO_FUSE says that there is no FUSE here");
+        return true;
+    }
+    let opened = File::options().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = opened {
+        panic!(
+            "/dev/fuse cannot be opened ({error}), and this test mounts. Load the module (modprobe fuse), give the \
+             container --device /dev/fuse, or run as root; SLUICE_TEST_NO_FUSE=1 skips all tests that mount"
+        );
+    }
+    false
+}

@@ -130,7 +130,7 @@ impl CloneNode {
             return Ok(());
         };
         if self.visible {
-            named(view, at, self.ino, attr, &self.caller)?;
+            named(view, at, self.ino, attr, (attr.space(), 1), &self.caller)?;
             return Ok(());
         }
         view.insert(Row::Entry(at.dir, at.name.clone(), Entry { kind: attr.kind, ino: self.ino }));
@@ -149,6 +149,10 @@ pub struct Attach {
     pub ino: Ino,
     /// Its place.
     pub at: At,
+    /// Bytes and inodes that it uses, its root included: they count for the quotas above its place from now on.
+    pub usage: (i64, i64),
+    /// Whether those quotas may refuse it.
+    pub limited: bool,
     /// Who asks.
     pub caller: Caller,
 }
@@ -173,13 +177,24 @@ impl Op for Attach {
         view.delete(Key::Detached(self.ino));
         attr.parent = self.at.dir;
         view.put(Row::Node(self.ino, attr));
-        let dir = named(view, &self.at, self.ino, &attr, &self.caller)?;
+        let (space, inodes) = self.usage;
+        if self.limited {
+            rules::admit_tree(view, self.at.dir, space, inodes)?;
+        }
+        let dir = named(view, &self.at, self.ino, &attr, self.usage, &self.caller)?;
         Ok(Made { attr, dir })
     }
 }
 
-/// Makes the first entry of a node in a directory that others see.
-fn named(view: &mut View<'_>, at: &At, ino: Ino, attr: &Attr, caller: &Caller) -> Result<Attr, Stop> {
+/// Makes the first entry of a node in a directory that others see. With all below it uses (bytes, inodes).
+fn named(
+    view: &mut View<'_>,
+    at: &At,
+    ino: Ino,
+    attr: &Attr,
+    (space, inodes): (i64, i64),
+    caller: &Caller,
+) -> Result<Attr, Stop> {
     let mut dir = rules::changing_dir(view, at.dir, caller)?;
     rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
     let now = view.now();
@@ -187,7 +202,7 @@ fn named(view: &mut View<'_>, at: &At, ino: Ino, attr: &Attr, caller: &Caller) -
     view.insert(Row::Entry(at.dir, at.name.clone(), Entry { kind: attr.kind, ino }));
     view.write(Write::Bump { ino: at.dir, nlink, time: Some(now) });
     rules::use_dir(view, at.dir, rules::entry_usage(attr));
-    rules::charge_tree(view, at.dir, attr.space(), 1)?;
+    rules::charge_tree(view, at.dir, space, inodes)?;
     dir.nlink = dir.nlink.saturating_add_signed(nlink);
     dir.mtime = dir.mtime.max(now);
     dir.ctime = dir.ctime.max(now);

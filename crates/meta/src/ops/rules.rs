@@ -160,6 +160,11 @@ pub(crate) fn admit(
         admit_under(view, QuotaKey::User(uid), space, inodes)?;
         admit_under(view, QuotaKey::Group(gid), space, inodes)?;
     }
+    admit_tree(view, dir, space, inodes)
+}
+
+/// Whether the quotas above `dir` admit that much more.
+pub(crate) fn admit_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
     if view.env().limits_dirs() && dir != Ino::NONE {
         for dir in ancestors(view, dir)? {
             admit_under(view, QuotaKey::Dir(dir), space, inodes)?;

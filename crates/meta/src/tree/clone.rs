@@ -1,5 +1,7 @@
 //! Clone a tree: new nodes that show the same slices.
 
+use std::cell::Cell;
+
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino};
 
 use super::Progress;
@@ -41,7 +43,7 @@ impl Meta {
     ) -> FsResult<(Ino, Attr)> {
         let source = self.ask(&GetAttr(clone.source), interrupt)?;
         let ino = self.new_ino(interrupt)?;
-        let walk = Walk { meta: self, clone, interrupt, progress };
+        let walk = Walk { meta: self, clone, interrupt, progress, made: Cell::default() };
         if !source.is_dir() {
             let attr =
                 self.run(walk.node(clone.source, &source, ino, Some(clone.at.clone()), true), interrupt)?;
@@ -51,9 +53,10 @@ impl Meta {
         if clone.at.dir == clone.source {
             return Err(FsError::Invalid);
         }
-        self.run(walk.node(clone.source, &source, ino, None, false), interrupt)?;
+        walk.count(&self.run(walk.node(clone.source, &source, ino, None, false), interrupt)?);
         let built = walk.fill(clone.source, ino).and_then(|()| {
-            let attach = Attach { ino, at: clone.at.clone(), caller: clone.caller.clone() };
+            let (at, caller) = (clone.at.clone(), clone.caller.clone());
+            let attach = Attach { ino, at, usage: walk.made.get(), limited: true, caller };
             self.run(attach, interrupt)
         });
         match built {
@@ -63,7 +66,7 @@ impl Meta {
             }
             Err(error) => {
                 // The caller's patience may be over; cleaning up is the client's own.
-                if let Err(left) = self.remove_detached(ino, &Interrupt::never()) {
+                if let Err(left) = self.remove_detached(ino, walk.made.get(), &Interrupt::never()) {
                     tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` will");
                 }
                 Err(error)
@@ -71,12 +74,13 @@ impl Meta {
         }
     }
 
-    /// Removes a tree that never got a name.
-    pub fn remove_detached(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+    /// Removes a tree that never got a name and uses so many bytes and inodes.
+    pub fn remove_detached(&self, ino: Ino, usage: (i64, i64), interrupt: &Interrupt) -> FsResult<()> {
         // With a name nobody can reach it goes the way of every tree.
         let name = sluice_types::Name::new(format!("detached-{ino}").as_bytes())?;
         let at = At::new(Ino::ROOT, name);
-        self.run(Attach { ino, at: at.clone(), caller: Caller::client() }, interrupt)?;
+        let caller = Caller::client();
+        self.run(Attach { ino, at: at.clone(), usage, limited: false, caller }, interrupt)?;
         self.remove_tree(&at, true, &Caller::client(), interrupt, &|_| {})
     }
 }
@@ -86,6 +90,8 @@ struct Walk<'a> {
     clone: &'a CloneTree,
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
+    /// Bytes and inodes made so far.
+    made: Cell<(i64, i64)>,
 }
 
 impl Walk<'_> {
@@ -100,6 +106,11 @@ impl Walk<'_> {
             umask: self.clone.umask,
             caller: self.clone.caller.clone(),
         }
+    }
+
+    fn count(&self, made: &Attr) {
+        let (space, inodes) = self.made.get();
+        self.made.set((space + made.space(), inodes + 1));
     }
 
     /// Clones the content of directory `source` into the new directory `into`.
@@ -137,7 +148,8 @@ impl Walk<'_> {
         let count = nodes.len() as u64;
         for cloned in self.meta.run_all(nodes, self.interrupt) {
             match cloned {
-                Ok(_) | Err(FsError::NotFound) => {}
+                Ok(attr) => self.count(&attr),
+                Err(FsError::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }

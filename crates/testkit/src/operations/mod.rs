@@ -11,6 +11,7 @@
 //! What is random has a seed. A failure prints it, and `SLUICE_SEED=<seed>` runs that one alone.
 
 pub mod against_model;
+pub mod dir_quotas;
 pub mod files;
 pub mod locks;
 pub mod owners;
@@ -123,6 +124,8 @@ macro_rules! for_each_operations_case {
             files::writes_of_two_clients_all_show,
             locks::two_clients_never_hold_a_flock_both,
             locks::two_clients_never_hold_a_record_lock_both,
+            dir_quotas::usage_of_a_tree_follows_every_change,
+            dir_quotas::a_clone_over_the_limit_leaves_nothing,
             owners::usage_follows_every_change,
             owners::usage_follows_every_change_with_a_trash,
             owners::a_limit_holds_at_once,

@@ -1,0 +1,145 @@
+//! The usage of a directory with a quota counts every name below it, after every change.
+//!
+//! What must stay true: each step is compared with a walk of the tree, so no step needs to know what it costs.
+
+use std::sync::Arc;
+
+use sluice_meta::{
+    Interrupt, Meta,
+    engine::{Commit, Write as Change},
+    op::Op,
+    ops::{
+        link::Link,
+        rename::{Rename, RenameMode},
+        truncate::Truncate,
+        unlink::Unlink,
+        write::Write,
+    },
+    schema::{Quota, QuotaKey, Row},
+    tree::CloneTree,
+};
+use sluice_types::{Caller, FileType, FsError, Ino, Slice};
+
+use super::{Factory, NOW, SharedStore, at, create, state::State};
+
+/// The directory with the quota.
+const LIMITED: u64 = 10_010;
+/// One beside it, without.
+const FREE: u64 = 10_011;
+
+struct Tree {
+    store: SharedStore,
+    meta: Arc<Meta>,
+}
+
+impl Tree {
+    fn new(store: SharedStore, trash_days: i64, quota: Quota) -> Self {
+        let meta = store.format(trash_days);
+        for (name, ino) in [("limited", LIMITED), ("free", FREE)] {
+            meta.run(create(1, name, ino, FileType::Dir), &Interrupt::never()).expect("mkdir");
+        }
+        let writes = vec![Change::Insert(Row::Quota(QuotaKey::Dir(Ino(LIMITED)), quota))];
+        let commit = Commit { writes, ..Commit::default() };
+        store.open().begin(0).expect("begin").commit(&commit).expect("commit");
+        meta.beat().expect("beat").expect("the volume is there");
+        Self { store, meta }
+    }
+
+    fn does<O: Op>(&self, what: &str, op: O) {
+        self.meta.run(op, &Interrupt::never()).map(drop).expect(what);
+        self.check(what);
+    }
+
+    fn clone(&self, source: u64, dir: u64, name: &str) -> Result<(), FsError> {
+        let (at, caller) = (at(dir, name), Caller::client());
+        let clone = CloneTree { source: Ino(source), at, preserve: false, umask: 0, caller };
+        self.meta.clone_tree(&clone, &Interrupt::never(), &|_| {}).map(drop)
+    }
+
+    fn remove(&self, dir: u64, name: &str, skip_trash: bool) {
+        let (at, caller) = (at(dir, name), Caller::client());
+        self.meta.remove_tree(&at, skip_trash, &caller, &Interrupt::never(), &|_| {}).expect("rmr");
+        self.check("rmr");
+    }
+
+    fn check(&self, what: &str) -> (i64, i64) {
+        let state = State::of(self.store.open().as_ref());
+        let (mut space, mut inodes, mut dirs) = (0, 0, vec![Ino(LIMITED)]);
+        while let Some(dir) = dirs.pop() {
+            for row in state.rows.values() {
+                if let Row::Entry(of, _, entry) = row
+                    && *of == dir
+                {
+                    let attr = state.node(entry.ino).expect("a node");
+                    space += attr.space();
+                    inodes += 1;
+                    dirs.extend(attr.is_dir().then_some(entry.ino));
+                }
+            }
+        }
+        let quota = state.quota(QuotaKey::Dir(Ino(LIMITED))).expect("a quota");
+        assert_eq!((quota.used_space, quota.used_inodes), (space, inodes), "{what}");
+        (space, inodes)
+    }
+}
+
+/// With a trash and without.
+pub fn usage_of_a_tree_follows_every_change(factory: &Factory<'_>) {
+    for trash_days in [0, 1] {
+        every_change(&Tree::new(factory(), trash_days, Quota::default()));
+    }
+}
+
+fn every_change(tree: &Tree) {
+    let write = |ino, pos, id| {
+        let slices = vec![Slice::whole(pos, id, 10_000)];
+        Write { ino: Ino(ino), index: 0, slices, mtime: NOW }
+    };
+    let link = |ino, dir, name| Link { ino: Ino(ino), at: at(dir, name), caller: Caller::client() };
+    let unlink = |dir, name| Unlink { at: at(dir, name), skip_trash: false, caller: Caller::client() };
+    let rename = |from, to| Rename { from, to, mode: RenameMode::Replace, caller: Caller::client() };
+    tree.does("mkdir", create(LIMITED, "d", 10_020, FileType::Dir));
+    tree.does("create", create(10_020, "f", 10_021, FileType::File));
+    tree.does("symlink", create(10_020, "s", 10_022, FileType::Symlink));
+    tree.does("write", write(10_021, 0, 1));
+    tree.does("create beside it", create(FREE, "g", 10_023, FileType::File));
+    tree.does("write beside it", write(10_023, 0, 2));
+    tree.does("a link from outside", link(10_023, 10_020, "g"));
+    tree.does("a second link", link(10_023, LIMITED, "g"));
+    tree.does("growing what has two names inside", write(10_023, 50_000, 3));
+    let truncate =
+        Truncate { ino: Ino(10_023), length: 5000, opened: true, kill_suid: false, caller: Caller::client() };
+    tree.does("cutting it", truncate);
+    tree.does("unlink of the name outside", unlink(FREE, "g"));
+    tree.does("unlink of a name inside", unlink(10_020, "g"));
+    tree.does("a file moves out", rename(at(LIMITED, "g"), at(FREE, "g")));
+    tree.does("and back over another", rename(at(FREE, "g"), at(10_020, "f")));
+    for (dir, name) in [(LIMITED, "copy"), (FREE, "copy"), (LIMITED, "again")] {
+        tree.clone(10_020, dir, name).expect("clone");
+        tree.check("clone");
+    }
+    tree.remove(LIMITED, "copy", false);
+    tree.remove(LIMITED, "again", true);
+    tree.remove(LIMITED, "d", false);
+    assert_eq!(tree.check("all is gone"), (0, 0));
+}
+
+/// A tree that does not fit is not cloned, and what was made of it by then is gone.
+pub fn a_clone_over_the_limit_leaves_nothing(factory: &Factory<'_>) {
+    let tree = Tree::new(factory(), 0, Quota { max_inodes: 5, ..Quota::default() });
+    for n in 0..4 {
+        tree.does("create", create(FREE, &format!("f{n}"), 10_030 + n, FileType::File));
+    }
+    tree.clone(FREE, LIMITED, "fits").expect("five inodes");
+    tree.check("as many as it may hold");
+    let before = State::of(tree.store.open().as_ref());
+    assert_eq!(tree.clone(FREE, LIMITED, "not"), Err(FsError::Quota));
+    tree.check("no more than that");
+    let after = State::of(tree.store.open().as_ref());
+    let inodes = |state: &State| state.nodes().iter().map(|(ino, _)| *ino).collect::<Vec<_>>();
+    assert_eq!(inodes(&after), inodes(&before));
+    after.assert_tree("a clone over the limit");
+    tree.remove(LIMITED, "fits", false);
+    tree.clone(FREE, LIMITED, "now").expect("there is room again");
+    tree.check("again");
+}

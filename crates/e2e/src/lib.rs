@@ -4,6 +4,7 @@
 //! * [`compare`] does the same random operations in two directories and compares all that can be seen.
 //! * [`shared`] writes through one mount and reads through another: close-to-open.
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
+//! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing else.
 //! * [`together`] lets two programs work on one volume at once.
 //! * [`mod@bench`] measures, beside another program and beside the limit.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
@@ -11,6 +12,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod outage;
 pub mod pattern;
 pub mod rig;
 pub mod shared;

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 use sluice_e2e::{
-    bench, compare, crash,
+    bench, compare, crash, outage,
     rig::{Engine, Volume},
     shared, together,
 };
@@ -66,9 +66,23 @@ enum Order {
         writers: usize,
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        #[arg(long, default_value = "kill")]
+        death: crash::Death,
         /// Mount with --writeback
         #[arg(long)]
         writeback: bool,
+    },
+    /// Break a server that mounts need, under load
+    Outage {
+        case: outage::Case,
+        #[command(flatten)]
+        program: Program,
+        #[arg(long, default_value_t = 8)]
+        rounds: u64,
+        #[arg(long, default_value_t = 6)]
+        writers: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Let two programs work on one volume at once: formatted by each, written by both
     Together {
@@ -185,10 +199,14 @@ fn run(order: Order) -> anyhow::Result<()> {
             shared::run(&mounts, seed, operations)?;
             println!("{operations} rounds of seed {seed}: each seen by the next open");
         }
-        Order::Crash { engine, program, rounds, writers, seed, writeback } => {
+        Order::Crash { engine, program, rounds, writers, seed, death, writeback } => {
             let (program, within) = program.paths()?;
             let mount = if writeback { vec!["--writeback".to_owned()] } else { Vec::new() };
-            crash::run(&crash::Plan { program, engine, within, mount, rounds, writers, seed })?;
+            crash::run(&crash::Plan { program, engine, within, death, mount, rounds, writers, seed })?;
+        }
+        Order::Outage { case, program, rounds, writers, seed } => {
+            let (program, within) = program.paths()?;
+            outage::run(&outage::Plan { case, program, within, writers, rounds, seed })?;
         }
         Order::Together { engine, program, juicefs, seed, operations } => {
             let (program, within) = program.paths()?;

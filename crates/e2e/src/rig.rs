@@ -4,6 +4,7 @@
 //! The program is asked through its command line alone, so that any program with these flags can take its place.
 
 use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     fs::File,
     net::{TcpListener, TcpStream},
@@ -75,12 +76,7 @@ struct Mount {
 impl Volume {
     /// Formats a volume in a folder of its own below `within`; `options` are further flags of `format`.
     pub fn new(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
-        ensure!(program.is_file(), "no program {}: build it first", program.display());
-        std::fs::create_dir_all(within)?;
-        let folder = tempfile::Builder::new()
-            .prefix("volume-")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .tempdir_in(within)?;
+        let folder = Self::folder(program, within)?;
         let (server, meta) = match engine {
             Engine::Sqlite => (None, format!("sqlite3://{}", folder.path().join("meta.db").display())),
             Engine::Redis => {
@@ -88,15 +84,37 @@ impl Volume {
                 (Some(server), format!("redis://127.0.0.1:{port}/1"))
             }
         };
-        let volume = Self { mounts: Vec::new(), server, folder, program: program.to_owned(), meta };
-        let objects = volume.path("objects");
-        let mut arguments = vec!["format", "--storage", "file", "--bucket"];
-        let bucket = format!("{}/", objects.display());
-        arguments.extend([bucket.as_str(), "--trash-days", "0"]);
+        Self { mounts: Vec::new(), server, folder, program: program.to_owned(), meta }.format(options)
+    }
+
+    /// Formats a volume in the database at `meta`, which the caller keeps alive.
+    ///
+    /// # Errors
+    /// What `format` says.
+    pub fn at(program: &Path, meta: &str, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        let folder = Self::folder(program, within)?;
+        let (program, meta) = (program.to_owned(), meta.to_owned());
+        Self { mounts: Vec::new(), server: None, folder, program, meta }.format(options)
+    }
+
+    fn folder(program: &Path, within: &Path) -> anyhow::Result<TempDir> {
+        ensure!(program.is_file(), "no program {}: build it first", program.display());
+        std::fs::create_dir_all(within)?;
+        let mut folder = tempfile::Builder::new();
+        let folder = folder.prefix("volume-");
+        Ok(folder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir_in(within)?)
+    }
+
+    fn format(self, options: &[&str]) -> anyhow::Result<Self> {
+        let bucket = format!("{}/", self.path("objects").display());
+        let mut arguments = vec!["format", "--trash-days", "0"];
+        if !options.contains(&"--storage") {
+            arguments.extend(["--storage", "file", "--bucket", bucket.as_str()]);
+        }
         arguments.extend(options);
-        arguments.extend([volume.meta.as_str(), "e2e-volume"]);
-        volume.command(&arguments)?;
-        Ok(volume)
+        arguments.extend([self.meta.as_str(), "e2e-volume"]);
+        self.command(&arguments)?;
+        Ok(self)
     }
 
     /// A place in the volume's folder.
@@ -165,6 +183,13 @@ impl Volume {
         std::fs::read_to_string(self.path("mount.log")).unwrap_or_default()
     }
 
+    /// The end of it.
+    pub fn last_words(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
     /// Unmounts all, as a user does.
     ///
     /// # Errors
@@ -195,6 +220,35 @@ impl Volume {
         }
     }
 
+    /// Tells the process of the newest mount to end, as a service manager does.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        let mount = self.mounts.last().context("nothing is mounted")?;
+        Ok(rustix::process::kill_process(Pid::from_child(&mount.process), Signal::TERM)?)
+    }
+
+    /// Whether the process of the newest mount has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let mount = self.mounts.last_mut();
+        mount.is_none_or(|mount| mount.process.try_wait().is_ok_and(|status| status.is_some()))
+    }
+
+    /// Waits until the newest mount is gone, its process and its mount point, by no deed of the rig; killed at once
+    /// before, if `kill` says so.
+    ///
+    /// # Errors
+    /// When either stays, or a process that was not killed did not end well.
+    pub fn vanish(&mut self, kill: bool) -> anyhow::Result<()> {
+        let mut mount = self.mounts.pop().context("nothing is mounted")?;
+        let gone = mount.vanish(kill);
+        if gone.is_err() {
+            mount.take_away();
+        }
+        gone
+    }
+
     /// Checks the volume.
     ///
     /// # Errors
@@ -220,8 +274,20 @@ impl Drop for Volume {
 }
 
 impl Mount {
+    fn vanish(&mut self, kill: bool) -> anyhow::Result<()> {
+        if kill {
+            self.process.kill()?;
+        }
+        let mut status = None;
+        until("the mount's process to end", PATIENCE, || {
+            status = self.process.try_wait().ok().flatten();
+            status.is_some()
+        })?;
+        ensure!(kill || status.is_some_and(|status| status.success()), "the mount ended with {status:?}");
+        until("the mount point to be free", PATIENCE, || !mounted(&self.point))
+    }
+
     fn take_away(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
         if let Some(group) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }

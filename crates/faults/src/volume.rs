@@ -245,7 +245,7 @@ impl Client {
 
     /// Takes a BSD lock at once, or fails.
     pub fn lock(&self, ino: Ino, owner: u64) -> FsResult<()> {
-        self.vfs.flock(&self.never, ino, owner, Some(FlockKind::Write), false)
+        self.vfs.flock(&self.never, (ino, 0), owner, Some(FlockKind::Write), false)
     }
 
     /// Names in a directory, `.` and `..` and internal files left out.

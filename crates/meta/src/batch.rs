@@ -46,6 +46,8 @@ pub struct Batcher {
     batch: usize,
     patience: Duration,
     sched: Mutex<Sched>,
+    /// Held while a lane finds out that this client was taken for dead, so that all lanes count it once.
+    fence: Mutex<()>,
     batches: AtomicU64,
     ops: AtomicU64,
     wakes: Arc<AtomicU64>,
@@ -75,6 +77,7 @@ impl Batcher {
             batch: limits.batch.max(1),
             patience,
             sched: Mutex::new(Sched::new(lanes)),
+            fence: Mutex::default(),
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
             wakes: Arc::default(),

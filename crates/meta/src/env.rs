@@ -143,7 +143,8 @@ impl Env {
         self.fences.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often this client was taken for dead. Locks and open deleted files from before the last time are lost.
+    /// How often this client was taken for dead, as far as it knows: its next commit or heartbeat tells. Locks and open
+    /// deleted files from before the last time are lost.
     pub fn fences(&self) -> i64 {
         self.fences.load(Ordering::Relaxed)
     }

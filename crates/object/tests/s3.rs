@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -15,7 +13,7 @@ use sluice_object::{
     ObjectError, ObjectStore, RetryPolicy, StoreConfig, ensure_empty, layers::Stats, open, open_observed,
     probe,
 };
-use support::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY};
+use sluice_testkit::server::s3::{ACCESS_KEY, BUCKET, Fault, S3, SECRET_KEY};
 
 /// Longer than anything here should take, so that a hang fails.
 const HANG: Duration = Duration::from_mins(1);

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use sluice_data::{FileReader, FileWriter};
 use sluice_types::{FsError, FsResult};
 
-use crate::{dir::DirHandle, internal::InternalHandle, known::File};
+use crate::{dir::DirHandle, held::Held, internal::InternalHandle, known::File};
 
 /// What a number stands for.
 #[derive(Clone)]
@@ -28,6 +28,8 @@ pub(crate) struct FileHandle {
     pub(crate) reader: FileReader,
     /// Only if it is open for writing.
     pub(crate) writer: Option<Arc<FileWriter>>,
+    /// Locks taken through it.
+    pub(crate) held: Held,
 }
 
 /// All handles of a mount.

@@ -46,6 +46,7 @@ impl Vfs {
             Handle::Internal(handle) => return Ok(self.read_internal(&handle, offset, size)),
             Handle::Dir(_) => return Err(FsError::IsDir),
         };
+        self.locks_hold(&handle)?;
         let length = self.length(&handle.file, interrupt)?;
         let pieces = handle.reader.read(offset, size, length)?;
         self.touch(&handle.file);
@@ -69,6 +70,7 @@ impl Vfs {
             Handle::Dir(_) => return Err(FsError::BadFd),
         };
         let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
+        self.locks_hold(&handle)?;
         let file = &handle.file;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
         self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
@@ -110,9 +112,11 @@ impl Vfs {
         if ino.is_internal() {
             return self.internal_attr(ino);
         }
-        let opened = fh.is_some_and(|fh| {
-            self.handles.file(fh).is_ok_and(|handle| handle.file.ino == ino && handle.writer.is_some())
-        });
+        let handle = fh.and_then(|fh| self.handles.file(fh).ok()).filter(|handle| handle.file.ino == ino);
+        if let Some(handle) = &handle {
+            self.locks_hold(handle)?;
+        }
+        let opened = handle.is_some_and(|handle| handle.writer.is_some());
         let file = self.known().file(ino);
         let gate = file.as_ref().map(|file| file.gate.write());
         if let Some(writer) = self.data.find_writer(ino) {
@@ -157,6 +161,7 @@ impl Vfs {
         length: u64,
     ) -> FsResult<u64> {
         let source = self.handles.file(from.fh)?;
+        self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;
         let (source, target) = (&source.file, &target.file);
         let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
@@ -219,7 +224,11 @@ impl Vfs {
 
     fn writable_handle(&self, fh: u64) -> FsResult<Arc<FileHandle>> {
         let handle = self.handles.file(fh)?;
-        if handle.writer.is_some() { Ok(handle) } else { Err(FsError::BadFd) }
+        if handle.writer.is_none() {
+            return Err(FsError::BadFd);
+        }
+        self.locks_hold(&handle)?;
+        Ok(handle)
     }
 
     /// Sets the access time after a read, if the mount keeps it.

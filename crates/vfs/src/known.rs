@@ -52,8 +52,8 @@ pub(crate) struct File {
     /// Held while an operation changes the attributes, so that answers are learned in the order of the changes.
     order: Mutex<()>,
     state: Mutex<State>,
-    /// Owners of POSIX locks, each with the handle through which it locked last.
-    pub(crate) plocks: Mutex<FxHashMap<u64, u64>>,
+    /// Owners of POSIX locks, each with the handles through which it locked.
+    pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
 }
 
 struct State {

@@ -11,6 +11,7 @@ mod config;
 mod control;
 mod dir;
 mod handles;
+mod held;
 mod index;
 mod internal;
 mod io;

@@ -1,7 +1,7 @@
 //! Locks of `flock(2)` and `fcntl(2)`, held in the engine so that all clients see them.
 //!
-//! What must stay true: whoever waits was registered before the try that failed, so that no release is missed; and no
-//! lock outlives the descriptor that held it.
+//! What must stay true: whoever waits was registered before the try that failed, so that no release is missed; no lock
+//! outlives the descriptor that held it; and nobody goes on as if he held a lock that was lost.
 
 use sluice_meta::{
     Interrupt,
@@ -13,7 +13,7 @@ use sluice_meta::{
 };
 use sluice_types::{FsError, FsResult, Ino};
 
-use crate::{known::File, vfs::Vfs};
+use crate::{handles::FileHandle, held::Lock, known::File, vfs::Vfs};
 
 /// A range that reaches to the end of any file.
 const EVERYTHING: PlockRange = PlockRange { write: true, pid: 0, start: 0, end: i64::MAX as u64 };
@@ -34,20 +34,26 @@ pub struct Plock {
 }
 
 impl Vfs {
-    /// Takes, changes or releases (`None`) a BSD lock. Two trips a try.
+    /// Takes, changes or releases (`None`) a BSD lock of the open file `fh`. Two trips a try.
     ///
     /// # Errors
-    /// `EAGAIN` if another lock stands in the way and it is not to `wait`; `EINTR` if the wait was interrupted.
+    /// `EAGAIN` if another lock stands in the way and it is not to `wait`; `EINTR` if the wait was interrupted; `EIO` if
+    /// a lock of `fh` was lost since other clients took this one for dead.
     pub fn flock(
         &self,
         interrupt: &Interrupt,
-        ino: Ino,
+        (ino, fh): (Ino, u64),
         owner: u64,
         kind: Option<FlockKind>,
         wait: bool,
     ) -> FsResult<()> {
+        let handle = self.handles.file(fh).ok();
         let op = Flock { ino, owner: self.owner(owner), kind };
-        self.until_free(ino, interrupt, wait, || self.meta.run(op.clone(), interrupt))
+        let attempt = || {
+            self.until_free(ino, interrupt, wait, || self.meta.run(op.clone(), interrupt))?;
+            Ok(kind.is_some())
+        };
+        self.holding(handle.as_deref(), Lock::Flock(owner), attempt, || self.release_flock(ino, owner))
     }
 
     /// Takes or releases a POSIX lock. Two trips a try.
@@ -55,14 +61,67 @@ impl Vfs {
     /// # Errors
     /// As [`Self::flock`].
     pub fn setlk(&self, interrupt: &Interrupt, lock: Plock, wait: bool) -> FsResult<()> {
-        let file = self.handles.file(lock.fh).ok().map(|handle| std::sync::Arc::clone(&handle.file));
-        if let Some(file) = file.filter(|_| !lock.unlock) {
+        let handle = self.handles.file(lock.fh).ok();
+        if let Some(handle) = handle.as_ref().filter(|_| !lock.unlock) {
             // Noted before: a close that comes while we wait must find it.
-            file.plocks.lock().insert(lock.owner, lock.fh);
+            let mut plocks = handle.file.plocks.lock();
+            let handles = plocks.entry(lock.owner).or_default();
+            if !handles.contains(&lock.fh) {
+                handles.push(lock.fh);
+            }
         }
         let op =
             SetPlock { ino: lock.ino, owner: self.owner(lock.owner), range: lock.range, unlock: lock.unlock };
-        self.until_free(lock.ino, interrupt, wait, || self.meta.run(op.clone(), interrupt))
+        let attempt = || self.until_free(lock.ino, interrupt, wait, || self.meta.run(op.clone(), interrupt));
+        self.holding(handle.as_deref(), Lock::Plocks(lock.owner), attempt, || {
+            if let Some(handle) = &handle {
+                self.release_plocks(&handle.file, lock.owner);
+            }
+        })
+    }
+
+    /// Takes note of what `handle` holds after `attempt`, which tells whether that is anything. What it took when others
+    /// took this client for dead in the middle of it is taken again, to be sure; or, if the handle lost another lock
+    /// then, let go by `release`.
+    fn holding(
+        &self,
+        handle: Option<&FileHandle>,
+        lock: Lock,
+        attempt: impl Fn() -> FsResult<bool>,
+        release: impl FnOnce(),
+    ) -> FsResult<()> {
+        let Some(handle) = handle else { return attempt().map(drop) };
+        self.locks_hold(handle)?;
+        loop {
+            let fences = self.fences();
+            let done = attempt();
+            if let Err(lost) = self.locks_hold(handle) {
+                if done.is_ok() {
+                    release();
+                }
+                return Err(lost);
+            }
+            match done? {
+                holds if self.fences() != fences && holds => {}
+                true => {
+                    handle.held.took(lock, fences);
+                    return Ok(());
+                }
+                false => {
+                    handle.held.gave(lock);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Fails if a lock that was taken through `handle` was lost.
+    pub(crate) fn locks_hold(&self, handle: &FileHandle) -> FsResult<()> {
+        handle.held.check(|| self.fences())
+    }
+
+    fn fences(&self) -> i64 {
+        self.meta.env().fences()
     }
 
     /// The first lock that stands in the way of `range`. One trip.
@@ -82,13 +141,13 @@ impl Vfs {
         ))
     }
 
-    fn until_free(
+    fn until_free<T>(
         &self,
         ino: Ino,
         interrupt: &Interrupt,
         wait: bool,
-        attempt: impl Fn() -> FsResult<()>,
-    ) -> FsResult<()> {
+        attempt: impl Fn() -> FsResult<T>,
+    ) -> FsResult<T> {
         if !wait {
             return attempt();
         }
@@ -104,7 +163,11 @@ impl Vfs {
 
     /// Releases the POSIX locks of `owner`: it closed a descriptor of the file.
     pub(crate) fn release_plocks(&self, file: &File, owner: u64) {
-        if file.plocks.lock().remove(&owner).is_some() {
+        let handles = file.plocks.lock().remove(&owner);
+        if let Some(handles) = handles {
+            for handle in handles.into_iter().filter_map(|fh| self.handles.file(fh).ok()) {
+                handle.held.gave(Lock::Plocks(owner));
+            }
             let op = SetPlock { ino: file.ino, owner: self.owner(owner), range: EVERYTHING, unlock: true };
             if let Err(error) = self.meta.run(op, &Interrupt::never()) {
                 tracing::warn!(ino = %file.ino, %error, "record locks of a closed file could not be released");
@@ -114,8 +177,10 @@ impl Vfs {
 
     /// Releases the POSIX locks that were taken through `fh`, whose close nobody told.
     pub(crate) fn release_plocks_of(&self, file: &File, fh: u64) {
+        let plocks = file.plocks.lock();
         let owners: Vec<u64> =
-            file.plocks.lock().iter().filter(|(_, by)| **by == fh).map(|(owner, _)| *owner).collect();
+            plocks.iter().filter(|(_, by)| by.contains(&fh)).map(|(owner, _)| *owner).collect();
+        drop(plocks);
         for owner in owners {
             self.release_plocks(file, owner);
         }

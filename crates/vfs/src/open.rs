@@ -19,6 +19,7 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult,
 
 use crate::{
     handles::{FileHandle, Handle},
+    held::Held,
     known::File,
     names::NewNode,
     vfs::{Entry, Vfs},
@@ -221,8 +222,8 @@ impl Vfs {
         let keep_cache = self.known().opened_as(ino, attr);
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let no_flush = !writes && file.plocks.lock().is_empty();
-        let handle =
-            FileHandle { file, reader: self.data.reader(ino), writer: writes.then(|| self.data.writer(ino)) };
+        let writer = writes.then(|| self.data.writer(ino));
+        let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default() };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
         Opened { fh, keep_cache, no_flush, direct: false }
     }
@@ -238,14 +239,16 @@ impl Vfs {
         flushed
     }
 
-    /// What was written to the file survives a crash once this answers.
+    /// What was written to the file survives a crash once this answers. It is stored, too, if a lock of the handle was
+    /// lost, which is told then.
     pub fn fsync(&self, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
                 if let Some(writer) = self.data.find_writer(handle.file.ino) {
                     writer.fsync()?;
                 }
-                self.meta.sync()
+                self.meta.sync()?;
+                self.locks_hold(&handle)
             }
             Handle::Dir(_) => self.meta.sync(),
             Handle::Internal(_) => Ok(()),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use rig::{Client, Volume};
+use sluice_meta::ops::session::{DropLocks, DropSession};
 use sluice_types::{FsError, Ino};
 use sluice_vfs::{FlockKind, Interrupt, Plock, PlockRange, Vfs};
 
@@ -23,12 +24,12 @@ fn plock(ino: Ino, fh: u64, owner: u64, write: bool, unlock: bool) -> Plock {
 fn waiting(vfs: &Arc<Vfs>, ino: Ino, interrupt: &Interrupt) -> mpsc::Receiver<Result<(), FsError>> {
     let (done, result) = mpsc::channel();
     let (vfs, interrupt) = (Arc::clone(vfs), interrupt.clone());
-    thread::spawn(move || done.send(vfs.flock(&interrupt, ino, 2, Some(FlockKind::Write), true)));
+    thread::spawn(move || done.send(vfs.flock(&interrupt, (ino, 0), 2, Some(FlockKind::Write), true)));
     result
 }
 
 fn flock(client: &Client, ino: Ino, kind: Option<FlockKind>) -> Result<(), FsError> {
-    client.vfs.flock(&client.never, ino, 1, kind, false)
+    client.vfs.flock(&client.never, (ino, 0), 1, kind, false)
 }
 
 #[test]
@@ -81,4 +82,73 @@ fn locks_end_with_the_descriptor() {
     flock(&one, ino, Some(FlockKind::Write)).unwrap();
     one.vfs.release(opened.fh, Some(1)).unwrap();
     assert_eq!(flock(&two, ino, Some(FlockKind::Write)), Ok(()));
+}
+
+/// Has `other` clean up after `client` as after a dead one, and `client` learn of it.
+fn bury(client: &Client, other: &Client) {
+    let (meta, sid) = (other.vfs.meta(), client.vfs.meta().sid());
+    meta.run(DropLocks(sid), &other.never).unwrap();
+    meta.run(DropSession { sid, dead_before: None, keep_writer: false }, &other.never).unwrap();
+    client.vfs.meta().beat().unwrap().unwrap();
+}
+
+#[test]
+fn a_lost_lock_is_told_until_the_file_is_closed() {
+    let lost = Err::<(), _>(FsError::io(""));
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"content");
+    let open = || one.open(ino, libc::O_RDWR).unwrap().fh;
+    let (bsd, posix, released, free) = (open(), open(), open(), open());
+    let flock =
+        |client: &Client, fh, owner, kind| client.vfs.flock(&client.never, (ino, fh), owner, kind, false);
+    let setlk = |fh, owner, unlock| one.vfs.setlk(&one.never, plock(ino, fh, owner, true, unlock), false);
+    flock(&one, bsd, 1, Some(FlockKind::Write)).unwrap();
+    setlk(posix, 5, false).unwrap();
+    flock(&one, released, 2, None).unwrap();
+    setlk(released, 6, true).unwrap();
+    bury(&one, &two);
+    assert_eq!(flock(&two, 0, 9, Some(FlockKind::Write)), Ok(()), "it is free for others");
+    flock(&two, 0, 9, None).unwrap();
+
+    for fh in [bsd, posix] {
+        assert_eq!(one.read(fh, 0, 7).map(drop), lost);
+        assert_eq!(one.write(fh, 0, b"x").map(drop), lost);
+        let cut = one.vfs.truncate(&one.caller, &one.never, ino, (0, Some(fh)), false);
+        assert_eq!(cut.map(drop), lost);
+        assert_eq!(one.vfs.fsync(fh), lost);
+        assert_eq!(flock(&one, fh, 1, Some(FlockKind::Write)), lost);
+        assert_eq!(flock(&one, fh, 1, None), lost);
+        assert_eq!(setlk(fh, 5, true), lost);
+    }
+    for fh in [released, free] {
+        assert_eq!(one.read(fh, 0, 7).unwrap(), b"content");
+        assert_eq!(one.write(fh, 0, b"c"), Ok(1));
+        assert_eq!(one.vfs.fsync(fh), Ok(()));
+    }
+    one.vfs.release(bsd, Some(1)).unwrap();
+    one.vfs.flush(posix, 5).unwrap();
+    one.vfs.release(posix, None).unwrap();
+
+    let again = open();
+    flock(&one, again, 1, Some(FlockKind::Write)).unwrap();
+    setlk(again, 5, false).unwrap();
+    assert_eq!(one.write(again, 0, b"c"), Ok(1));
+    assert_eq!(flock(&two, 0, 9, Some(FlockKind::Read)), Err(FsError::Again));
+}
+
+#[test]
+fn a_lock_that_is_taken_while_its_client_is_taken_for_dead_is_held() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"");
+    let fh = one.open(ino, libc::O_RDWR).unwrap().fh;
+    let sid = one.vfs.meta().sid();
+    two.vfs.meta().run(DropSession { sid, dead_before: None, keep_writer: false }, &two.never).unwrap();
+    // The lock's own commit is what tells.
+    assert_eq!(one.vfs.meta().env().fences(), 0);
+    one.vfs.flock(&one.never, (ino, fh), 1, Some(FlockKind::Write), false).unwrap();
+    assert_eq!(one.vfs.meta().env().fences(), 1);
+    assert_eq!(one.write(fh, 0, b"x"), Ok(1));
+    assert_eq!(flock(&two, ino, Some(FlockKind::Read)), Err(FsError::Again));
 }

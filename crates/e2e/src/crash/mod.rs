@@ -1,11 +1,13 @@
 //! `kill -9` under load: writers work in a mount and say what is durable; the mount dies at a random point; a new one
 //! must hold all that was said, `fsck` must be clean, and what the dead session held must come free.
 
+mod death;
 mod step;
 pub mod writer;
 
 use crate::rig::{Engine, Volume, until};
 use anyhow::{Context, bail, ensure};
+pub use death::Death;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::{
@@ -37,6 +39,8 @@ pub struct Plan {
     pub engine: Engine,
     /// A folder to work in.
     pub within: PathBuf,
+    /// How the mount dies.
+    pub death: Death,
     /// Further flags of `mount`.
     pub mount: Vec<String>,
     /// How many times the mount dies.
@@ -67,8 +71,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let mut base = None;
     for round in 0..plan.rounds {
         let last = round + 1 == plan.rounds;
-        one_round(plan, &mut volume, &mut models, &mut rng, &mut base, last).with_context(|| {
-            format!("round {round} of seed {}; the mounts said:\n{}", plan.seed, tail(&volume.log(), 40))
+        one_round(plan, &mut volume, &mut models, (round, &mut rng), &mut base, last).with_context(|| {
+            format!("round {round} of seed {}; the mounts said:\n{}", plan.seed, volume.last_words())
         })?;
         println!("round {round}: all that was durable is there, fsck is clean");
     }
@@ -79,7 +83,7 @@ fn one_round(
     plan: &Plan,
     volume: &mut Volume,
     models: &mut [Model],
-    rng: &mut StdRng,
+    (round, rng): (u64, &mut StdRng),
     base: &mut Option<u64>,
     last: bool,
 ) -> anyhow::Result<()> {
@@ -101,11 +105,14 @@ fn one_round(
     let enough = rng.random_range(1..200);
     let mut ended = false;
     until("the writers' work", ROUND, || {
-        ended =
-            writers.iter_mut().any(|writer| writer.process.try_wait().is_ok_and(|status| status.is_some()));
+        ended = writers.iter_mut().any(Writer::has_ended);
         ended || writers.iter().map(|writer| writer.done.load(Ordering::SeqCst)).sum::<u64>() >= enough
     })?;
-    volume.kill();
+    if plan.death == Death::Kill || ended {
+        volume.kill();
+    } else {
+        death::unmount(volume, &point, &mut writers, (round, rng))?;
+    }
     let mut said = String::new();
     let seeds =
         writers.into_iter().map(|writer| writer.end(&mut said)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -147,14 +154,14 @@ impl Writer {
         Ok(Self { process, seed, done, listener })
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.process.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Waits for its end; its seed and the number of its durable steps. What it said is added to `said`.
     fn end(mut self, said: &mut String) -> anyhow::Result<(u64, u64)> {
         let mut stuck = false;
-        if until("the writer to notice", ROUND, || {
-            self.process.try_wait().is_ok_and(|status| status.is_some())
-        })
-        .is_err()
-        {
+        if until("the writer to notice", ROUND, || self.has_ended()).is_err() {
             stuck = true;
             self.process.kill()?;
         }
@@ -226,9 +233,4 @@ fn hidden(point: &Path) -> anyhow::Result<u64> {
         }
     }
     Ok((stat.f_files - stat.f_ffree).saturating_sub(found.len() as u64))
-}
-
-fn tail(text: &str, lines: usize) -> String {
-    let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
 }

@@ -1,10 +1,6 @@
 //! Answers of Redis that do not arrive: each operation is applied once.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::time::Duration;
 
 use sluice_faults::{
     check, load,
@@ -30,25 +26,12 @@ pub(crate) fn behind() -> Behind {
     Behind { volume: Volume::format(redis.url(0)), proxy, url, _redis: redis }
 }
 
-/// Has every answer to `client` but each `period`th lost, while `work` goes on. Answers how many were lost.
+/// Has one answer after each `period` others lost while `work` goes on. Answers how many were lost.
 fn losing<T>(proxy: &Proxy, period: u64, work: impl FnOnce() -> T) -> (T, u64) {
     let before = proxy.swallowed();
-    let working = AtomicBool::new(true);
-    let done = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut from = proxy.answers();
-            while working.load(Ordering::SeqCst) {
-                if !proxy.is_cut_pending() && proxy.answers() >= from + period {
-                    proxy.cut_before_next_answer();
-                    from = proxy.answers();
-                }
-                thread::yield_now();
-            }
-        });
-        let done = work();
-        working.store(false, Ordering::SeqCst);
-        done
-    });
+    proxy.cut_after_every(period);
+    let done = work();
+    proxy.cut_after_every(0);
     (done, proxy.swallowed() - before)
 }
 

@@ -8,6 +8,7 @@ use sluice_faults::{
 };
 use sluice_testkit::server::Behaviour;
 use sluice_types::FsError;
+use sluice_vfs::FlockKind;
 
 use crate::{
     ROOT,
@@ -110,6 +111,56 @@ fn an_open_file_without_a_name_is_stale_once_its_client_was_taken_for_dead() {
     let layout = behind.volume.mount().vfs.data().layout();
     sluice_faults::eventually("the late block goes", || behind.volume.store.keys().is_empty());
     check::assert_sound(&behind.volume, &behind.volume.url, layout, "stale");
+}
+
+#[test]
+fn locks_that_were_lost_are_told_and_each_death_counts_once() {
+    if no_redis() {
+        return;
+    }
+    let behind = behind();
+    let one = behind.volume.mount_with(&behind.url, &Mount::default());
+    let two = behind.volume.mount();
+    let ino = one.put(ROOT, "f", b"content").unwrap();
+    let lock =
+        |client: &Client, fh| client.vfs.flock(&client.never, (ino, fh), 7, Some(FlockKind::Write), false);
+    for death in 1..=2 {
+        let (locked, free) = (one.open(ino).unwrap().fh, one.open(ino).unwrap().fh);
+        lock(&one, locked).unwrap();
+        one.write(locked, 0, b"content").unwrap();
+        bury(&behind, &one, &two);
+        lock(&two, 0).unwrap();
+        heal(&behind);
+        one.beat().unwrap();
+        assert_eq!(one.read(locked, 0, 7), Err(FsError::io("")));
+        assert_eq!(lock(&one, locked), Err(FsError::io("")));
+        assert_eq!(one.read(free, 0, 7).unwrap(), b"content");
+        two.vfs.flock(&two.never, (ino, 0), 7, None, false).unwrap();
+
+        // A new lock is held, whichever lanes have not noticed yet.
+        let fresh = one.open(ino).unwrap().fh;
+        lock(&one, fresh).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let one = &one;
+                scope.spawn(move || {
+                    for turn in 0..20 {
+                        one.mkdir(ROOT, &format!("d{death}-{thread}-{turn}")).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(one.read(fresh, 0, 7).unwrap(), b"content");
+        assert_eq!(lock(&two, 0), Err(FsError::Again));
+        assert_eq!(one.vfs.meta().env().fences(), death);
+        for (fh, owner) in [(locked, Some(7)), (free, None), (fresh, Some(7))] {
+            one.vfs.flush(fh, 0).unwrap();
+            one.vfs.release(fh, owner).unwrap();
+        }
+    }
+    one.vfs.close(None).unwrap();
+    two.vfs.close(None).unwrap();
+    check::assert_sound(&behind.volume, &behind.volume.url, one.vfs.data().layout(), "locks lost");
 }
 
 /// Deletes blocks through a client's data path.

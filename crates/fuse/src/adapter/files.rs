@@ -301,7 +301,7 @@ fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: b
         LockKind::Write => Some(FlockKind::Write),
         LockKind::Unlock => None,
     };
-    vfs.flock(interrupt, ino, lock.owner, kind, wait)
+    vfs.flock(interrupt, (ino, lock.fh), lock.owner, kind, wait)
 }
 
 /// Stored flags as a table tells them.

@@ -20,7 +20,7 @@ use crate::{
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
     op::Lane,
     recall::Recall,
-    schema::{Counter, Key, Row},
+    schema::{Counter, Key, Row, Session},
     view::{Batch, View},
 };
 
@@ -46,6 +46,9 @@ impl From<EngineError> for Failed {
         }
     }
 }
+
+/// How long a session lasts that came back before its heartbeat, seconds.
+const UNTIL_HEARTBEAT: i64 = 300;
 
 /// More trips than any operation needs: a limit against an operation that asks for ever.
 const MAX_TRIPS: usize = 64;
@@ -255,16 +258,24 @@ impl Batcher {
             self.reached(step.lane, n);
             return Ok(());
         }
-        tracing::error!(
-            sid = step.writer,
-            "this client was taken for dead; its locks and open deleted files are lost"
-        );
-        self.env.fenced();
-        let commit = Commit {
+        let mut commit = Commit {
             step: None,
             expects: vec![Expect::Absent(Key::Writer(step.writer, step.lane))],
             writes: vec![Write::Insert(Row::Writer(step.writer, step.lane, step.to))],
         };
+        // The session went with the records of all lanes. It comes back with the first of them, which tells the others
+        // that it was counted; the next heartbeat completes it.
+        let _fence = self.fence.lock();
+        let session = Read::Get(Key::Session(step.writer), Hold::None);
+        if let Some(Found::Row(None)) = self.engine.read(&[session])?.pop() {
+            tracing::error!(
+                sid = step.writer,
+                "this client was taken for dead; its locks and open deleted files are lost"
+            );
+            self.env.fenced();
+            let expire = self.env.clock.now().sec + UNTIL_HEARTBEAT;
+            commit.writes.push(Write::Put(Row::Session(step.writer, Session { expire, info: None })));
+        }
         self.engine.begin(step.lane)?.commit(&commit)?;
         self.reached(step.lane, step.to);
         Ok(())

@@ -25,14 +25,15 @@ pub struct SetPlock {
 }
 
 impl Op for SetPlock {
-    type Out = ();
+    /// Whether the owner still holds any range.
+    type Out = bool;
     const NAME: &'static str = "setlk";
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Node(self.ino)]
     }
 
-    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let list = List::Plocks(self.ino);
         let node = Read::Get(Key::Node(self.ino), Hold::Lock);
         view.want(&[node, Read::All(list, Hold::Lock)])?;
@@ -49,8 +50,9 @@ impl Op for SetPlock {
             }
         }
         let after = replace(&mine, self.range, self.unlock);
+        let holds = !after.is_empty();
         if after == mine {
-            return Ok(());
+            return Ok(holds);
         }
         let weaker = mine.iter().any(|range| range.write) || self.unlock;
         if after.is_empty() {
@@ -61,7 +63,7 @@ impl Op for SetPlock {
         if weaker {
             view.write(Write::Tell(Change::Lock(self.ino)));
         }
-        Ok(())
+        Ok(holds)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Writes this client's session, at its start and at each heartbeat. One trip.
+/// Renews this client's session at each heartbeat. Two trips.
 #[derive(Clone, Debug)]
 pub struct PutSession {
     /// Session id.
@@ -20,16 +20,18 @@ pub struct PutSession {
 }
 
 impl Op for PutSession {
-    type Out = ();
+    /// Whether it was there: if not, somebody took this client for dead.
+    type Out = bool;
     const NAME: &'static str = "put_session";
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Volume("session")]
     }
 
-    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        let there = view.get(&Key::Session(self.sid), Hold::Lock)?.is_some();
         view.put(Row::Session(self.sid, self.session.clone()));
-        Ok(())
+        Ok(there)
     }
 }
 

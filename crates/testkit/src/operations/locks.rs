@@ -35,7 +35,9 @@ fn flock(meta: &Meta, owner: LockOwner, write: Option<bool>) -> FsResult<()> {
 fn plock(meta: &Meta, owner: LockOwner, write: Option<bool>) -> FsResult<()> {
     let range = PlockRange { write: write.unwrap_or(true), pid: 1, start: 10, end: 19 };
     let op = SetPlock { ino: FILE, owner, range, unlock: write.is_none() };
-    meta.run(op, &Interrupt::never())
+    let holds = meta.run(op, &Interrupt::never())?;
+    assert_eq!(holds, write.is_some(), "the only lock of this owner");
+    Ok(())
 }
 
 /// Who holds the lock: how many for reading, or -1 for one that writes.

@@ -2,6 +2,8 @@
 
 mod proxy;
 mod redis;
+#[cfg(feature = "s3")]
+pub mod s3;
 
 pub use proxy::{Behaviour, Proxy};
 pub use redis::{Redis, RedisOptions, redis};

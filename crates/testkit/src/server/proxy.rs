@@ -37,6 +37,10 @@ struct Shared {
     closed: AtomicBool,
     /// Whether the next answer is swallowed and its connection cut.
     cut_before_answer: AtomicBool,
+    /// Every so many answers one is swallowed and its connection cut; 0 for none.
+    cut_every: AtomicU64,
+    /// Answers since that was said.
+    counted: AtomicU64,
     connections: Mutex<Vec<TcpStream>>,
     requests: AtomicU64,
     answers: AtomicU64,
@@ -60,6 +64,8 @@ impl Proxy {
             changed: Condvar::new(),
             closed: AtomicBool::new(false),
             cut_before_answer: AtomicBool::new(false),
+            cut_every: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
             connections: Mutex::default(),
             requests: AtomicU64::new(0),
             answers: AtomicU64::new(0),
@@ -96,6 +102,12 @@ impl Proxy {
     /// Lets the next request through to the server and cuts its connection instead of passing on the answer.
     pub fn cut_before_next_answer(&self) {
         self.shared.cut_before_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// Does that to each answer after `passed` others, over and over; 0 ends it.
+    pub fn cut_after_every(&self, passed: u64) {
+        self.shared.counted.store(0, Ordering::SeqCst);
+        self.shared.cut_every.store(if passed == 0 { 0 } else { passed + 1 }, Ordering::SeqCst);
     }
 
     /// Whether the cut that was ordered is still to come.
@@ -176,7 +188,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, upward: bool) {
         if !delay.is_zero() {
             thread::sleep(delay);
         }
-        if !upward && shared.cut_before_answer.swap(false, Ordering::SeqCst) {
+        if !upward && shared.is_to_be_cut() {
             shared.swallowed.fetch_add(1, Ordering::SeqCst);
             break;
         }
@@ -195,6 +207,13 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, upward: bool) {
 }
 
 impl Shared {
+    /// Whether the answer that came is to be swallowed, and its connection cut.
+    fn is_to_be_cut(&self) -> bool {
+        let every = self.cut_every.load(Ordering::SeqCst);
+        let due = every > 0 && (self.counted.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(every);
+        self.cut_before_answer.swap(false, Ordering::SeqCst) || due
+    }
+
     fn wait_while_partitioned(&self) -> Behaviour {
         let mut behaviour = self.behaviour.lock();
         while behaviour.partition && !self.closed.load(Ordering::SeqCst) {

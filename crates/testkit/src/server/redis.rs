@@ -1,11 +1,14 @@
 //! A private Redis server.
+//!
+//! A shell of its own starts and kills it: a process that forks while it has files open in a FUSE mount waits for the
+//! mount to flush them in the child, and the mount may be waiting for the very server that is to be started.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -26,10 +29,56 @@ pub struct RedisOptions {
 /// A running server. Dropping it kills the process and removes its data.
 #[derive(Debug)]
 pub struct Redis {
-    child: Option<Child>,
+    keeper: Keeper,
+    pid: Option<u32>,
     port: u16,
     options: RedisOptions,
     dir: TempDir,
+}
+
+/// The shell that starts and kills the server. With its end, or that of this process, the server ends.
+#[derive(Debug)]
+struct Keeper {
+    shell: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+/// Started with the configuration and the log; each order is a line, each answer, too.
+const KEEPER: &str = r#"
+while read -r order; do
+    case $order in
+        start) redis-server "$0" > "$1" 2>&1 & pid=$!; echo $pid ;;
+        kill) kill -9 $pid; wait $pid; pid=; echo gone ;;
+    esac
+done 2>/dev/null
+kill -9 $pid 2>/dev/null
+"#;
+
+impl Keeper {
+    fn start(config: &Path, log: &Path) -> io::Result<Self> {
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", KEEPER]).arg(config).arg(log);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (orders, answers) = (shell.stdin.take(), shell.stdout.take());
+        let answers = BufReader::new(answers.ok_or(io::ErrorKind::BrokenPipe)?);
+        Ok(Self { shell, orders, answers })
+    }
+
+    fn order(&mut self, what: &str) -> io::Result<String> {
+        let orders = self.orders.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        orders.write_all(format!("{what}\n").as_bytes())?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.shell.wait();
+    }
 }
 
 /// How long the server may take to answer.
@@ -53,15 +102,19 @@ impl Redis {
 
     /// Starts a server.
     pub fn start(options: RedisOptions) -> io::Result<Self> {
+        if !Self::is_installed() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "redis-server is not installed: make setup"));
+        }
         let dir = TempDir::with_prefix("redis-")?;
-        let mut server = Self { child: None, port: 0, options, dir };
+        let keeper = Keeper::start(&dir.path().join("redis.conf"), &dir.path().join("redis.log"))?;
+        let mut server = Self { keeper, pid: None, port: 0, options, dir };
         // Somebody else may take the free port before the server does.
         let mut tries = 0;
         loop {
             server.port = free_port()?;
             match server.run() {
                 Ok(()) => return Ok(server),
-                Err(error) if tries == 5 || error.kind() == io::ErrorKind::NotFound => return Err(error),
+                Err(error) if tries == 5 => return Err(error),
                 Err(_) => tries += 1,
             }
         }
@@ -84,9 +137,8 @@ impl Redis {
         let path = self.dir.path().join("redis.conf");
         std::fs::write(&path, config)?;
         let _ = std::fs::remove_file(self.socket());
-        let log = std::fs::File::create(self.log())?;
-        let child = Command::new("redis-server").arg(path).stdin(Stdio::null()).stdout(log).spawn()?;
-        self.child = Some(child);
+        let pid = self.keeper.order("start")?;
+        self.pid = Some(pid.parse().map_err(io::Error::other)?);
         self.wait_until_ready()
     }
 
@@ -96,14 +148,19 @@ impl Redis {
             if self.command(&["PING"]).is_ok_and(|answer| answer.starts_with(b"+PONG")) {
                 return Ok(());
             }
-            let ended = self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || Instant::now() > until {
+            if self.has_ended() || Instant::now() > until {
                 let log = std::fs::read_to_string(self.log()).unwrap_or_default();
                 self.kill();
                 return Err(io::Error::other(format!("redis-server does not answer: {log}")));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Whether its process is gone, or waits to be taken note of.
+    fn has_ended(&self) -> bool {
+        let stat = self.pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+        stat.is_none_or(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
     }
 
     fn log(&self) -> PathBuf {
@@ -137,7 +194,7 @@ impl Redis {
 
     /// Process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
+        self.pid
     }
 
     /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the protocol has them.
@@ -157,9 +214,8 @@ impl Redis {
 
     /// Ends the process at once, as a crash does (SIGKILL).
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+        if self.pid.take().is_some() {
+            let _ = self.keeper.order("kill");
         }
     }
 

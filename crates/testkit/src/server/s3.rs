@@ -2,22 +2,21 @@
 //!
 //! The server makes buckets as they are named, so the proxy answers for those that are not to be there.
 //!
-//! What must stay true: the proxy does to each request what the next fault that fits says, once, and otherwise
-//! passes bytes on as they are.
-
-#![allow(unreachable_pub, reason = "it is a module of tests")]
+//! What must stay true: the proxy does to each request what the next fault that fits says, once, or what is said of all
+//! requests, and otherwise passes bytes on as they are.
 
 use std::{
     collections::VecDeque,
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use s3s_fs::FileSystem;
 use tempfile::TempDir;
@@ -50,7 +49,7 @@ pub enum Fault {
     Stall,
 }
 
-/// Server and proxy; both end with it.
+/// Server and proxy; both end with their runtime.
 pub struct S3 {
     directory: TempDir,
     address: SocketAddr,
@@ -60,7 +59,9 @@ pub struct S3 {
 #[derive(Default)]
 struct Shared {
     faults: Mutex<VecDeque<(&'static str, Fault)>>,
+    always: Mutex<Option<Fault>>,
     requests: AtomicU64,
+    broken: AtomicU64,
 }
 
 impl S3 {
@@ -90,22 +91,33 @@ impl S3 {
 
     /// Does `fault` to the next request with this method (any, if empty), after the faults asked for before.
     pub fn inject(&self, method: &'static str, fault: Fault) {
-        self.shared.faults.lock().unwrap().push_back((method, fault));
+        self.shared.faults.lock().push_back((method, fault));
     }
 
     /// Faults that no request has met yet.
     pub fn pending(&self) -> usize {
-        self.shared.faults.lock().unwrap().len()
+        self.shared.faults.lock().len()
+    }
+
+    /// Does `fault` to every request until [`Self::heal`].
+    pub fn break_all(&self, fault: Fault) {
+        *self.shared.always.lock() = Some(fault);
     }
 
     /// Forgets the faults that are left.
     pub fn heal(&self) {
-        self.shared.faults.lock().unwrap().clear();
+        *self.shared.always.lock() = None;
+        self.shared.faults.lock().clear();
     }
 
     /// Requests so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
+    }
+
+    /// Requests so far that met a fault.
+    pub fn broken(&self) -> u64 {
+        self.shared.broken.load(Ordering::SeqCst)
     }
 
     /// What the server stores under `key`.
@@ -140,10 +152,13 @@ async fn proxy(mut client: TcpStream, server: SocketAddr, shared: &Shared) -> st
     }
     let method = String::from_utf8_lossy(&request[..8]).into_owned();
     let fault = {
-        let mut faults = shared.faults.lock().unwrap();
+        let mut faults = shared.faults.lock();
         let at = faults.iter().position(|(wanted, _)| method.starts_with(wanted));
-        at.and_then(|at| faults.remove(at)).map(|(_, fault)| fault)
+        at.and_then(|at| faults.remove(at)).map(|(_, fault)| fault).or(*shared.always.lock())
     };
+    if fault.is_some() {
+        shared.broken.fetch_add(1, Ordering::SeqCst);
+    }
     match fault {
         Some(Fault::Status(status)) => {
             let answer =

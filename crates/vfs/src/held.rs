@@ -1,0 +1,94 @@
+//! Locks that are held through one handle, and whether they are held still.
+//!
+//! What must stay true: a lock that was taken before this client was taken for dead is never believed again, and the
+//! handle says so until it is closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sluice_types::{FsError, FsResult};
+
+/// A lock by its kind and owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lock {
+    /// Of `flock(2)`.
+    Flock(u64),
+    /// All record locks of an owner.
+    Plocks(u64),
+}
+
+/// Locks of a handle.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Whether there were ever any: most handles have none and are not asked further.
+    any: AtomicBool,
+    locks: Mutex<Locks>,
+}
+
+#[derive(Default)]
+struct Locks {
+    lost: bool,
+    /// How often this client had been taken for dead when the oldest was taken.
+    since: FxHashMap<Lock, i64>,
+}
+
+impl Held {
+    /// Fails if a lock was lost. `fences` tells how often this client was taken for dead.
+    pub(crate) fn check(&self, fences: impl FnOnce() -> i64) -> FsResult<()> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let fences = fences();
+        let mut locks = self.locks.lock();
+        locks.lost |= locks.since.values().any(|since| *since < fences);
+        if locks.lost {
+            return Err(FsError::io(
+                "a lock on the file was lost: other clients took this one for dead; close the file and begin again",
+            ));
+        }
+        Ok(())
+    }
+
+    /// It is held since this client had been taken for dead `fences` times, or longer.
+    pub(crate) fn took(&self, lock: Lock, fences: i64) {
+        self.locks.lock().since.entry(lock).or_insert(fences);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// It was released.
+    pub(crate) fn gave(&self, lock: Lock) {
+        if self.any.load(Ordering::Acquire) {
+            self.locks.lock().since.remove(&lock);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_lock_stays_lost() {
+        let held = Held::default();
+        assert_eq!(held.check(|| 5), Ok(()));
+        held.took(Lock::Flock(1), 5);
+        held.took(Lock::Plocks(1), 5);
+        held.took(Lock::Flock(1), 6);
+        assert_eq!(held.check(|| 5), Ok(()));
+        held.gave(Lock::Plocks(1));
+        assert_eq!(held.check(|| 6), Err(FsError::io("")), "the oldest counts");
+        held.gave(Lock::Flock(1));
+        assert_eq!(held.check(|| 6), Err(FsError::io("")), "until it is closed");
+    }
+
+    #[test]
+    fn a_lock_that_was_released_in_time_is_not_lost() {
+        let held = Held::default();
+        held.took(Lock::Plocks(1), 0);
+        held.gave(Lock::Plocks(1));
+        assert_eq!(held.check(|| 1), Ok(()));
+        held.took(Lock::Plocks(1), 1);
+        assert_eq!(held.check(|| 1), Ok(()));
+    }
+}

@@ -77,7 +77,7 @@ impl Engine for SqliteEngine {
             match reads {
                 [read] => Ok(vec![reader.answer(read)?]),
                 // One snapshot costs less than many.
-                _ => in_snapshot(reader, || reads.iter().map(|read| reader.answer(read)).collect()),
+                _ => in_snapshot(reader, || reader.answers(reads)),
             }
         })
     }

@@ -75,7 +75,8 @@ pub(crate) struct Overlay {
     bumps: FxHashMap<Ino, Bump>,
     appends: BTreeMap<(Ino, u32), Vec<Slice>>,
     counts: FxHashMap<Counter, i64>,
-    refers: FxHashMap<(u64, u32), i64>,
+    /// In order, for engines keep them so.
+    refers: BTreeMap<(u64, u32), i64>,
     links: FxHashMap<(Ino, Ino), i64>,
     uses: FxHashMap<Ino, DirStat>,
     charges: FxHashMap<QuotaKey, (i64, i64)>,

@@ -45,12 +45,17 @@ impl Vfs {
         }
         let at = At::new(dir, Name::new(name)?);
         let _ = caller;
+        if let Some(entry) = self.lookup_ahead(interrupt, dir, &at.name) {
+            return Ok(entry);
+        }
         let moment = self.known().moment();
         let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
         if attr.is_dir() {
             self.hints.put(dir, &at.name, ino);
         }
-        Ok(self.entry(ino, self.shown(ino, attr, moment)))
+        let shown = self.shown(ino, attr, moment);
+        self.known().note(ino);
+        Ok(self.entry(ino, shown))
     }
 
     /// Attributes, and how long they may be believed. At most one trip.
@@ -65,7 +70,11 @@ impl Vfs {
         }
         let moment = self.known().moment();
         match self.meta.ask(&GetAttr(ino), interrupt) {
-            Ok(attr) => Ok((self.shown(ino, attr, moment), ttl)),
+            Ok(attr) => {
+                let shown = self.shown(ino, attr, moment);
+                self.known().note(ino);
+                Ok((shown, ttl))
+            }
             Err(FsError::NotFound) => self.gone.get(ino).map(|attr| (attr, ttl)).ok_or(FsError::NotFound),
             Err(error) => Err(error),
         }
@@ -75,7 +84,9 @@ impl Vfs {
     pub(crate) fn fetch(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Attr> {
         let moment = self.known().moment();
         let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
-        Ok(self.known().learn(ino, attr, moment))
+        let learned = self.known().learn(ino, attr, moment);
+        self.known().note(ino);
+        Ok(learned)
     }
 
     /// Changes owner, mode, times and flags. Two trips.

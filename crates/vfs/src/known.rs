@@ -71,6 +71,7 @@ pub(crate) struct Left {
 impl Known {
     /// One more handle of a file. Called before the trip that opens.
     pub(crate) fn enter(&self, ino: Ino) -> Arc<File> {
+        self.note(ino);
         let mut files = self.files.lock();
         let slot =
             files.entry(ino).or_insert_with(|| Slot { file: File::new(ino), handles: 0, unlinked: false });
@@ -139,7 +140,7 @@ impl Known {
         changes.last.get(&ino).copied().unwrap_or(changes.floor) > moment
     }
 
-    /// This client changed `ino`.
+    /// This client changed `ino`, or showed what the engine said of it: attributes from before are not to be shown again.
     pub(crate) fn note(&self, ino: Ino) {
         let mut changes = self.changes.lock();
         let now = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;

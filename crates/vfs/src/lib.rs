@@ -6,6 +6,7 @@
 //! What must stay true: an open of a file sees all that was flushed before it, by any client.
 
 mod accesslog;
+mod ahead;
 mod attrs;
 mod config;
 mod control;

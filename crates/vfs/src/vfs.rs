@@ -14,6 +14,7 @@ use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Time};
 
 use crate::{
     accesslog::AccessLog,
+    ahead::Ahead,
     config::VfsConfig,
     handles::Handles,
     index::MetaIndex,
@@ -47,6 +48,7 @@ pub struct Vfs {
     pub(crate) dirs: RecentDirs,
     pub(crate) gone: Gone,
     pub(crate) hints: Hints,
+    pub(crate) ahead: Ahead,
     pub(crate) internals: Internals,
     pub(crate) log: Arc<AccessLog>,
     pub(crate) jobs: Jobs,
@@ -73,6 +75,7 @@ impl Vfs {
             dirs: RecentDirs::default(),
             gone: Gone::default(),
             hints: Hints::new(),
+            ahead: Ahead::default(),
             meta,
             index,
             data,

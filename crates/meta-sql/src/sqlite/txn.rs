@@ -60,7 +60,7 @@ impl Txn for SqliteTxn<'_> {
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let options = &self.db.options;
         let reader = Reader { connection: self.hold()?, options };
-        let found = reads.iter().map(|read| reader.answer(read)).collect::<Result<Vec<_>, _>>()?;
+        let found = reader.answers(reads)?;
         for (read, found) in reads.iter().zip(&found) {
             self.note(read, found);
         }

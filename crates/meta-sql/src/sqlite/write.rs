@@ -31,20 +31,24 @@ struct Bulk {
     columns: usize,
 }
 
+/// Adds to the references of a slice; one without a record has one reference.
+const REFER: &str = " ON CONFLICT(chunkid) DO UPDATE SET refs=refs+excluded.refs-1";
+
 macro_rules! bulk {
-    ($table:literal, $columns:expr, $count:literal) => {
+    ($table:literal, $columns:expr, $count:literal, $else:expr) => {
         Bulk {
-            one: LazyLock::new(|| insert_text($table, $columns, $count, 1)),
-            many: LazyLock::new(|| insert_text($table, $columns, $count, MANY)),
+            one: LazyLock::new(|| insert_text($table, $columns, $count, 1) + $else),
+            many: LazyLock::new(|| insert_text($table, $columns, $count, MANY) + $else),
             columns: $count,
         }
     };
 }
 
-static NODES: Bulk = bulk!("jfs_node", columns!(Node), 19);
-static ENTRIES: Bulk = bulk!("jfs_edge", columns!(Entry), 4);
-static CHUNKS: Bulk = bulk!("jfs_chunk", columns!(Chunk), 3);
-static SLICE_REFS: Bulk = bulk!("jfs_chunk_ref", columns!(SliceRef), 3);
+static NODES: Bulk = bulk!("jfs_node", columns!(Node), 19, "");
+static ENTRIES: Bulk = bulk!("jfs_edge", columns!(Entry), 4, "");
+static CHUNKS: Bulk = bulk!("jfs_chunk", columns!(Chunk), 3, "");
+static SLICE_REFS: Bulk = bulk!("jfs_chunk_ref", columns!(SliceRef), 3, "");
+static REFERS: Bulk = bulk!("jfs_chunk_ref", columns!(SliceRef), 3, REFER);
 
 fn insert_text(table: &str, columns: &str, count: usize, rows: usize) -> String {
     let row = format!("({})", vec!["?"; count].join(","));
@@ -63,6 +67,8 @@ struct Gathered<'w> {
     entries: Vec<&'w Row>,
     chunks: Vec<&'w Row>,
     slice_refs: Vec<&'w Row>,
+    /// What is added to references, as rows of slices that had one.
+    refers: Vec<Row>,
 }
 
 impl<'c> Writing<'c> {
@@ -83,7 +89,11 @@ impl<'c> Writing<'c> {
     pub(super) fn apply_all(&self, writes: &[Write]) -> Result<(), EngineError> {
         let mut new = Gathered::default();
         for write in writes {
+            if !matches!(write, Write::Insert(_) | Write::Refer(..)) && !new.refers.is_empty() {
+                self.flush(&mut new)?;
+            }
             match write {
+                Write::Refer(slice, size, by) => new.refers.push(Row::SliceRef(*slice, *size, 1 + by)),
                 Write::Insert(row) => match row {
                     Row::Node(..) => new.nodes.push(row),
                     Row::Entry(..) => new.entries.push(row),
@@ -130,14 +140,16 @@ impl<'c> Writing<'c> {
             }
             Ok(())
         })?;
-        self.insert_all(&SLICE_REFS, &rows.slice_refs, |values, row| {
+        let slice_ref = |values: &mut Values<'_, '_>, row: &Row| {
             if let Row::SliceRef(slice, size, refs) = row {
                 values.push(*slice as i64)?;
                 values.push(*size)?;
                 values.push(*refs)?;
             }
             Ok(())
-        })?;
+        };
+        self.insert_all(&SLICE_REFS, &rows.slice_refs, slice_ref)?;
+        self.insert_all(&REFERS, &rows.refers.iter().collect::<Vec<_>>(), slice_ref)?;
         *rows = Gathered::default();
         Ok(())
     }
@@ -202,11 +214,6 @@ impl<'c> Writing<'c> {
                 "INSERT INTO jfs_counter(name,value) VALUES(?1,?2) \
                  ON CONFLICT(name) DO UPDATE SET value=value+excluded.value",
                 params![counter.name(), by],
-            ),
-            Write::Refer(slice, size, by) => self.run(
-                "INSERT INTO jfs_chunk_ref(chunkid,size,refs) VALUES(?1,?2,1+?3) \
-                 ON CONFLICT(chunkid) DO UPDATE SET refs=refs+?3",
-                [*slice as i64, i64::from(*size), *by],
             ),
             Write::Use(ino, by) => self.run(
                 "UPDATE jfs_dir_stats SET data_length=data_length+?2,used_space=used_space+?3,\

@@ -1,0 +1,141 @@
+//! Lookups answered ahead: who looks up name after name in a directory gets the rest of it from one page.
+//!
+//! What must stay true: an answer from here is one that the kernel could have been given when the page was read and
+//! might still believe: it lives no longer than that one would. A name that is not here, or whose node was changed,
+//! opened or looked at since, is always asked for.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sluice_meta::{Interrupt, engine::Scan, schema::Row};
+use sluice_types::{Attr, Ino, Name};
+
+use crate::vfs::{Entry, Vfs};
+
+/// Lookups in one directory within [`WINDOW`] that make the rest be read ahead.
+const STREAK: u32 = 16;
+/// How long lookups count as one streak.
+const WINDOW: Duration = Duration::from_millis(100);
+/// Most entries read ahead. A directory that has more is looked up name by name.
+const MOST: usize = 4096;
+/// How long a directory that has more is left alone.
+const LARGE: Duration = Duration::from_mins(1);
+/// Directories watched at once; pages of some 600 KiB at most.
+const DIRS: usize = 16;
+
+/// Directories in which names are being looked up.
+#[derive(Default)]
+pub(crate) struct Ahead(Mutex<FxHashMap<Ino, Watched>>);
+
+/// One of them.
+struct Watched {
+    /// Lookups that went to the engine, since when.
+    asked: u32,
+    since: Instant,
+    page: Option<Page>,
+    /// Not to be read ahead before.
+    not_before: Instant,
+}
+
+/// A directory's entries.
+struct Page {
+    nodes: FxHashMap<Name, (Ino, Attr)>,
+    at: Instant,
+    /// Changes of this client that the attributes cover.
+    moment: u64,
+}
+
+impl Ahead {
+    /// What a fresh page says of a name: inode, attributes, the moment they cover, their age.
+    fn find(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<(Ino, Attr, u64, Duration)> {
+        let dirs = self.0.lock();
+        let page = dirs.get(&dir)?.page.as_ref()?;
+        let age = page.at.elapsed();
+        let (ino, attr) = page.nodes.get(name).filter(|_| age < ttl)?;
+        Some((*ino, *attr, page.moment, age))
+    }
+
+    /// Counts a lookup that goes to the engine; whether the directory is to be read instead.
+    fn count(&self, dir: Ino) -> bool {
+        let now = Instant::now();
+        let mut dirs = self.0.lock();
+        if dirs.len() >= DIRS && !dirs.contains_key(&dir) {
+            let oldest = dirs.iter().min_by_key(|(_, watched)| watched.since).map(|(dir, _)| *dir);
+            oldest.and_then(|dir| dirs.remove(&dir));
+        }
+        let fresh = || Watched { asked: 0, since: now, page: None, not_before: now };
+        let watched = dirs.entry(dir).or_insert_with(fresh);
+        if now.duration_since(watched.since) > WINDOW {
+            (watched.asked, watched.since) = (0, now);
+        }
+        watched.asked += 1;
+        // One reads; the others ask meanwhile.
+        watched.asked == STREAK && now >= watched.not_before
+    }
+
+    /// Keeps a page, if it is the whole directory.
+    fn keep(&self, dir: Ino, page: Option<Page>) {
+        if let Some(watched) = self.0.lock().get_mut(&dir) {
+            if page.is_none() {
+                watched.not_before = Instant::now() + LARGE;
+            }
+            watched.page = page;
+        }
+    }
+}
+
+impl Vfs {
+    /// The answer to a lookup from a page that was read ahead; reads one if this is the next of many lookups.
+    pub(crate) fn lookup_ahead(&self, interrupt: &Interrupt, dir: Ino, name: &Name) -> Option<Entry> {
+        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).min(self.config.dir_entry_ttl);
+        if ttl.is_zero() {
+            return None;
+        }
+        if let Some(entry) = self.found_ahead(dir, name, ttl) {
+            return Some(entry);
+        }
+        if !self.ahead.count(dir) {
+            return None;
+        }
+        self.read_ahead(interrupt, dir);
+        self.found_ahead(dir, name, ttl)
+    }
+
+    fn found_ahead(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
+        let (ino, attr, moment, age) = self.ahead.find(dir, name, ttl)?;
+        let left = ttl.checked_sub(age)?;
+        if self.known().changed_since(ino, moment) {
+            return None;
+        }
+        if attr.is_dir() {
+            self.hints.put(dir, name, ino);
+        }
+        Some(Entry { ino, attr, attr_ttl: left, entry_ttl: left })
+    }
+
+    fn read_ahead(&self, interrupt: &Interrupt, dir: Ino) {
+        let (moment, at) = (self.known().moment(), Instant::now());
+        let scan = Scan::Entries { dir, nodes: true };
+        // Whoever asks for one name is told what is wrong with it.
+        let Ok(page) = self.meta.scan_readable(scan, None, MOST, interrupt) else { return };
+        let whole = page.next.is_none().then(|| {
+            let (mut nodes, mut entry) = (FxHashMap::default(), None);
+            for row in page.rows {
+                match row {
+                    Row::Entry(_, name, to) => entry = Some((name, to.ino)),
+                    Row::Node(ino, attr) => {
+                        if let Some((name, of)) = entry.take()
+                            && of == ino
+                        {
+                            nodes.insert(name, (ino, attr));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Page { nodes, at, moment }
+        });
+        self.ahead.keep(dir, whole);
+    }
+}

@@ -233,6 +233,40 @@ fn flags_without_effect_say_so() {
 }
 
 #[test]
+fn a_second_format_changes_only_what_is_given() {
+    let volume = Volume::new(&[
+        "--capacity",
+        "10",
+        "--trash-days",
+        "7",
+        "--secret-key",
+        "s3cret",
+        "--compress",
+        "lz4",
+    ]);
+    let setting = || volume.status()["Setting"].clone();
+    let before = setting();
+    let place = [volume.meta.as_str(), "testvol"];
+    let format = |given: &[&'static str]| [&["format"], given, &place].concat();
+    ok(&format(&[]));
+    assert_eq!(setting(), before);
+    ok(&format(&["--inodes", "1000"]));
+    let mut wanted = before;
+    wanted["Inodes"] = 1000.into();
+    assert_eq!(setting(), wanted);
+    // How its data is stored is no matter of a slip; the same again is none.
+    ok(&format(&["--compress", "lz4"]));
+    says(&fails(&format(&["--compress", "zstd"])), &["compression", "testvol", "--force"]);
+    says(&fails(&format(&["--block-size", "1M"])), &["block size", "testvol", "--force"]);
+    says(&fails(&format(&["--storage", "s3"])), &["file", "--bucket"]);
+    says(&fails(&format(&["--encrypt-rsa-key", "key.pem"])), &["not encrypted"]);
+    assert_eq!(setting(), wanted);
+    ok(&format(&["--force", "--compress", "zstd"]));
+    wanted["Compression"] = "zstd".into();
+    assert_eq!(setting(), wanted);
+}
+
+#[test]
 fn settings_change_and_only_in_the_right_direction() {
     let volume = Volume::new(&[]);
     let config = |arguments: &[&str]| ok(&[&["config", volume.meta.as_str()], arguments].concat());

@@ -21,65 +21,65 @@ use crate::{engines, sizes, version::ClientVersion, volume};
 const ACL_VERSION: &str = "1.2.0-A";
 
 /// Show the settings of a volume, or change those that are given
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Config {
     /// Metadata engine
     #[arg(value_name = "META-URL")]
-    meta_url: String,
+    pub(super) meta_url: String,
     /// Object storage driver
     #[arg(long, value_name = "DRIVER")]
-    storage: Option<String>,
+    pub(super) storage: Option<String>,
     /// Bucket
     #[arg(long, value_name = "URL")]
-    bucket: Option<String>,
+    pub(super) bucket: Option<String>,
     /// Access key of the object storage
     #[arg(long, value_name = "KEY")]
-    access_key: Option<String>,
+    pub(super) access_key: Option<String>,
     /// Secret key of the object storage
     #[arg(long, value_name = "KEY")]
-    secret_key: Option<String>,
+    pub(super) secret_key: Option<String>,
     /// Session token of the object storage
     #[arg(long, value_name = "TOKEN")]
-    session_token: Option<String>,
+    pub(super) session_token: Option<String>,
     /// Storage class of new objects
     #[arg(long, value_name = "CLASS")]
-    storage_class: Option<String>,
+    pub(super) storage_class: Option<String>,
     /// Limit of each client's uploads in Mbps, 0 for none
     #[arg(long, value_name = "MBPS")]
-    upload_limit: Option<u32>,
+    pub(super) upload_limit: Option<u32>,
     /// Limit of each client's downloads in Mbps, 0 for none
     #[arg(long, value_name = "MBPS")]
-    download_limit: Option<u32>,
+    pub(super) download_limit: Option<u32>,
     /// Limit of the volume, 0 for none; a bare number is GiB
     #[arg(long, value_name = "SIZE", value_parser = sizes::gib)]
-    capacity: Option<u64>,
+    pub(super) capacity: Option<u64>,
     /// Limit of inodes, 0 for none
     #[arg(long, value_name = "N")]
-    inodes: Option<u64>,
+    pub(super) inodes: Option<u64>,
     /// Days that deleted files stay in the trash, 0 for no trash
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(0..36500))]
-    trash_days: Option<i64>,
+    pub(super) trash_days: Option<i64>,
     /// POSIX ACLs; they cannot be switched off again
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
-    enable_acl: Option<bool>,
+    pub(super) enable_acl: Option<bool>,
     /// Count what each directory holds
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
-    dir_stats: Option<bool>,
+    pub(super) dir_stats: Option<bool>,
     /// Encrypt the secrets of a volume that holds them in clear
     #[arg(long)]
-    encrypt_secret: bool,
+    pub(super) encrypt_secret: bool,
     /// Oldest version of JuiceFS that may use the volume; it can only rise
     #[arg(long, value_name = "VERSION")]
-    min_client_version: Option<String>,
+    pub(super) min_client_version: Option<String>,
     /// Newest version of JuiceFS that may use the volume
     #[arg(long, value_name = "VERSION")]
-    max_client_version: Option<String>,
+    pub(super) max_client_version: Option<String>,
     /// Answer yes to every question
     #[arg(short, long)]
-    yes: bool,
+    pub(super) yes: bool,
     /// Change it without checking that it works
     #[arg(long)]
-    force: bool,
+    pub(super) force: bool,
 }
 
 impl Config {
@@ -109,7 +109,7 @@ impl Config {
     }
 
     /// The settings as the arguments want them.
-    fn changed(&self, old: &VolumeFormat) -> Result<VolumeFormat> {
+    pub(super) fn changed(&self, old: &VolumeFormat) -> Result<VolumeFormat> {
         let mut new = old.clone();
         let set = |field: &mut String, given: &Option<String>| {
             if let Some(value) = given {

@@ -1,4 +1,6 @@
 //! `sluice format`: makes a volume.
+//!
+//! What must stay true: on a volume that exists, a setting that is not given stays as it is.
 
 use std::{env, fs, path::PathBuf, process::ExitCode};
 
@@ -10,6 +12,7 @@ use sluice_meta::{
 };
 use sluice_types::{Clock, SystemClock};
 
+use super::config::Config;
 use crate::{engines, sizes, volume};
 
 /// Make a volume
@@ -20,55 +23,55 @@ pub(crate) struct Format {
     meta_url: String,
     /// Name of the volume: lower-case letters, digits and dashes
     name: String,
-    /// Object storage driver
-    #[arg(long, default_value = "file")]
-    storage: String,
+    /// Object storage driver [default: file]
+    #[arg(long)]
+    storage: Option<String>,
     /// Bucket: an endpoint URL, or a directory [default: /var/jfs, or ~/.juicefs/local for users]
     #[arg(long)]
     bucket: Option<String>,
     /// Access key of the object storage
-    #[arg(long, env = "ACCESS_KEY", default_value = "", hide_env_values = true)]
-    access_key: String,
+    #[arg(long, env = "ACCESS_KEY", hide_env_values = true)]
+    access_key: Option<String>,
     /// Secret key of the object storage
-    #[arg(long, env = "SECRET_KEY", default_value = "", hide_env_values = true)]
-    secret_key: String,
+    #[arg(long, env = "SECRET_KEY", hide_env_values = true)]
+    secret_key: Option<String>,
     /// Session token of the object storage
-    #[arg(long, env = "SESSION_TOKEN", default_value = "", hide_env_values = true)]
-    session_token: String,
+    #[arg(long, env = "SESSION_TOKEN", hide_env_values = true)]
+    session_token: Option<String>,
     /// Default storage class
-    #[arg(long, default_value = "")]
-    storage_class: String,
-    /// Size of a block: 64K to 16M, a power of two
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = sizes::kib)]
-    block_size: u64,
-    /// Compression of blocks: none, lz4 or zstd
-    #[arg(long, default_value = "none", value_parser = ["none", "lz4", "zstd"])]
-    compress: String,
+    #[arg(long)]
+    storage_class: Option<String>,
+    /// Size of a block: 64K to 16M, a power of two [default: 4M]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::kib)]
+    block_size: Option<u64>,
+    /// Compression of blocks [default: none]
+    #[arg(long, value_parser = ["none", "lz4", "zstd"])]
+    compress: Option<String>,
     /// File with the RSA private key (PEM) that encryption of the data starts from
     #[arg(long)]
     encrypt_rsa_key: Option<PathBuf>,
-    /// Cipher of the data
-    #[arg(long, default_value = "aes256gcm-rsa")]
-    encrypt_algo: String,
+    /// Cipher of the data [default: aes256gcm-rsa]
+    #[arg(long)]
+    encrypt_algo: Option<String>,
     /// Begin object names with a hash
     #[arg(long)]
     hash_prefix: bool,
-    /// Spread objects over this many buckets; the bucket's name holds a %d
-    #[arg(long, default_value_t = 0)]
-    shards: u32,
-    /// Limit of the volume, 0 for none; a bare number is GiB
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = sizes::gib)]
-    capacity: u64,
-    /// Limit of inodes, 0 for none
-    #[arg(long, default_value_t = 0)]
-    inodes: u64,
-    /// Days that deleted files stay in the trash, 0 for no trash
-    #[arg(long, default_value_t = 1)]
-    trash_days: i64,
+    /// Spread objects over this many buckets; the bucket's name holds a %d [default: 0]
+    #[arg(long)]
+    shards: Option<u32>,
+    /// Limit of the volume, 0 for none; a bare number is GiB [default: 0]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::gib)]
+    capacity: Option<u64>,
+    /// Limit of inodes, 0 for none [default: 0]
+    #[arg(long)]
+    inodes: Option<u64>,
+    /// Days that deleted files stay in the trash, 0 for no trash [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..36500))]
+    trash_days: Option<i64>,
     /// POSIX ACLs; they cannot be switched off again
     #[arg(long)]
     enable_acl: bool,
-    /// Replace the settings of an existing volume, even those that are fixed
+    /// Change settings of an existing volume that are fixed otherwise
     #[arg(long)]
     force: bool,
     /// Leave an existing volume as it is
@@ -85,7 +88,10 @@ impl Format {
             return Ok(ExitCode::SUCCESS);
         }
         existing.as_ref().map_or(Ok(()), VolumeFormat::check)?;
-        let format = self.settings(existing.as_ref())?;
+        let format = match &existing {
+            Some(existing) => self.changed(existing)?,
+            None => self.fresh()?,
+        };
         self.probe(&format, existing.is_none())?;
         Meta::format(engine.as_ref(), &format, SystemClock.now())?;
         println!("{}", format.masked().to_json());
@@ -93,70 +99,99 @@ impl Format {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The settings that the arguments ask for.
-    fn settings(&self, existing: Option<&VolumeFormat>) -> Result<VolumeFormat> {
-        let mut format = existing.cloned().unwrap_or_else(|| VolumeFormat {
+    /// The settings of a new volume.
+    fn fresh(&self) -> Result<VolumeFormat> {
+        let given = |text: &Option<String>, default: &str| text.clone().unwrap_or_else(|| default.to_owned());
+        let storage = given(&self.storage, "file");
+        let mut format = VolumeFormat {
             uuid: volume::new_uuid(),
             tiers: [("0".to_owned(), Tier::default())].into(),
             meta_version: 1,
-            min_client_version: "1.1.0-A".into(),
+            min_client_version: if self.enable_acl { "1.2.0-A" } else { "1.1.0-A" }.into(),
             dir_stats: true,
-            encrypt_algo: self.encrypt_algo.clone(),
+            name: self.name.clone(),
+            bucket: self.bucket(&storage)?,
+            storage,
+            access_key: given(&self.access_key, ""),
+            secret_key: given(&self.secret_key, ""),
+            session_token: given(&self.session_token, ""),
+            storage_class: given(&self.storage_class, ""),
+            capacity: self.capacity.unwrap_or(0),
+            inodes: self.inodes.unwrap_or(0),
+            trash_days: self.trash_days.unwrap_or(1),
+            enable_acl: self.enable_acl,
+            block_size: block_size(4 << 20),
+            compression: "none".into(),
+            encrypt_algo: "aes256gcm-rsa".into(),
             ..VolumeFormat::default()
-        });
-        format.name.clone_from(&self.name);
-        format.storage.clone_from(&self.storage);
-        format.bucket = self.bucket()?;
-        format.access_key.clone_from(&self.access_key);
-        format.storage_class.clone_from(&self.storage_class);
-        format.capacity = self.capacity;
-        format.inodes = self.inodes;
-        format.trash_days = self.trash_days;
-        if self.enable_acl {
-            format.enable_acl = true;
-            format.min_client_version = "1.2.0-A".into();
+        };
+        self.set_fixed(&mut format);
+        if let Some(path) = &self.encrypt_rsa_key {
+            format.encrypt_key =
+                fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         }
-        if existing.is_none() || self.force {
-            format.block_size = block_size(self.block_size);
-            format.compression.clone_from(&self.compress);
-            format.shards = self.shards;
-            format.hash_prefix = self.hash_prefix;
-            if let Some(path) = &self.encrypt_rsa_key {
-                let pem =
-                    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-                format.encrypt_key = pem;
-            }
-        }
-        self.seal(&mut format)?;
+        seal(&mut format)?;
         Ok(format)
     }
 
-    /// Puts the secrets in their stored form.
-    fn seal(&self, format: &mut VolumeFormat) -> Result<()> {
-        let uuid = format.uuid.clone();
-        let seal = |secret: &str| -> Result<String> {
-            if secret.is_empty() {
-                Ok(String::new())
-            } else {
-                Ok(sluice_object::crypto::seal_secret(&uuid, secret)?)
-            }
-        };
-        format.secret_key = seal(&self.secret_key)?;
-        format.session_token = seal(&self.session_token)?;
-        if format.encrypt_key.starts_with("-----") {
-            format.encrypt_key = seal(&format.encrypt_key)?;
+    /// The settings of a volume that exists: what is given replaces what it has.
+    fn changed(&self, existing: &VolumeFormat) -> Result<VolumeFormat> {
+        if let Some(storage) = &self.storage
+            && *storage != existing.storage
+            && self.bucket.is_none()
+        {
+            bail!("the volume's objects are in {}; storage {storage} needs a --bucket", existing.storage);
         }
-        format.key_encrypted = !(format.secret_key.is_empty()
-            && format.session_token.is_empty()
-            && format.encrypt_key.is_empty());
-        Ok(())
+        let change = Config {
+            storage: self.storage.clone(),
+            bucket: self.bucket.clone(),
+            access_key: self.access_key.clone(),
+            secret_key: self.secret_key.clone(),
+            session_token: self.session_token.clone(),
+            storage_class: self.storage_class.clone(),
+            capacity: self.capacity,
+            inodes: self.inodes,
+            trash_days: self.trash_days,
+            enable_acl: self.enable_acl.then_some(true),
+            ..Config::default()
+        };
+        let mut format = change.changed(existing)?;
+        format.name.clone_from(&self.name);
+        if self.encrypt_rsa_key.is_some() && existing.encrypt_key.is_empty() {
+            bail!("volume {} is not encrypted, and can be only from its beginning", existing.name);
+        }
+        self.set_fixed(&mut format);
+        let fixed = |f: &VolumeFormat| {
+            (f.block_size, f.compression.clone(), f.encrypt_algo.clone(), f.hash_prefix, f.shards)
+        };
+        if !self.force && fixed(&format) != fixed(existing) {
+            bail!(
+                "block size, compression, cipher, hash prefix and shards of volume {} stay as they are: its data \
+                 is stored so; leave them out, or say --force",
+                existing.name
+            );
+        }
+        Ok(format)
+    }
+
+    /// The settings by which data is stored, as far as they are given.
+    fn set_fixed(&self, format: &mut VolumeFormat) {
+        format.block_size = self.block_size.map_or(format.block_size, block_size);
+        format.shards = self.shards.unwrap_or(format.shards);
+        format.hash_prefix |= self.hash_prefix;
+        if let Some(compress) = &self.compress {
+            format.compression.clone_from(compress);
+        }
+        if let Some(cipher) = &self.encrypt_algo {
+            format.encrypt_algo.clone_from(cipher);
+        }
     }
 
     /// The bucket, or the directory that stands for one by default.
-    fn bucket(&self) -> Result<String> {
+    fn bucket(&self, storage: &str) -> Result<String> {
         match &self.bucket {
-            Some(bucket) => volume::bucket_of(&self.storage, bucket),
-            None if self.storage != "file" => bail!("storage {} needs a --bucket", self.storage),
+            Some(bucket) => volume::bucket_of(storage, bucket),
+            None if storage != "file" => bail!("storage {storage} needs a --bucket"),
             None if rustix::process::geteuid().is_root() => Ok("/var/jfs/".into()),
             None => {
                 let home = env::var("HOME").context("HOME is not set; give a --bucket")?;
@@ -182,6 +217,17 @@ impl Format {
             Ok(())
         })
     }
+}
+
+/// Puts the secrets of a new volume in their stored form.
+fn seal(format: &mut VolumeFormat) -> Result<()> {
+    for secret in [&mut format.secret_key, &mut format.session_token, &mut format.encrypt_key] {
+        if !secret.is_empty() {
+            *secret = sluice_object::crypto::seal_secret(&format.uuid, secret)?;
+            format.key_encrypted = true;
+        }
+    }
+    Ok(())
 }
 
 fn check_name(name: &str) -> Result<()> {

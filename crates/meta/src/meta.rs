@@ -265,20 +265,45 @@ impl Meta {
         self.each_readable_page(scan, interrupt, |page| each(page.sound().map_err(FsError::io)?.rows))
     }
 
-    /// Calls `each` with every page of a collection, with what of it is damaged. The next page is fetched meanwhile.
+    /// Calls `each` with every page of a collection, with what of it is damaged.
     pub fn each_readable_page(
         &self,
         scan: Scan,
         interrupt: &Interrupt,
         mut each: impl FnMut(Page) -> FsResult<()>,
     ) -> FsResult<()> {
-        let fetch = |from: Option<&Cursor>| self.scan_readable(scan, from, PAGE, interrupt);
+        let mut from = None;
+        loop {
+            let mut page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
+            let next = page.next.take();
+            each(page)?;
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// As [`Self::each_page`]; the next page is fetched while `each` works on this one. Worth its thread where pages are
+    /// costly, as those with nodes are.
+    pub(crate) fn each_page_ahead(
+        &self,
+        scan: Scan,
+        interrupt: &Interrupt,
+        mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
+    ) -> FsResult<()> {
+        let fetch = |from: Option<&Cursor>| -> FsResult<Page> {
+            self.scan_readable(scan, from, PAGE, interrupt)?.sound().map_err(FsError::io)
+        };
         let mut page = fetch(None)?;
         loop {
-            let next = page.next.take();
+            let Page { rows, next, .. } = page;
             let (done, ahead) = thread::scope(|scope| {
                 let ahead = next.as_ref().map(|from| scope.spawn(|| fetch(Some(from))));
-                let done = each(page);
+                let done = each(rows);
                 (done, ahead.map(|ahead| ahead.join().unwrap_or_else(|panic| resume_unwind(panic))))
             });
             done?;

@@ -5,7 +5,7 @@
 mod rig;
 
 use rig::{Volume, eventually};
-use sluice_types::{FileType, FsError, Ino};
+use sluice_types::{AttrFlags, FileType, FsError, Ino, Time};
 use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
@@ -123,6 +123,26 @@ fn a_time_that_was_set_survives_what_was_written_before() {
     assert_eq!((attr.mtime, attr.length), (time, 4));
     client.close(opened.fh).unwrap();
     assert_eq!(client.vfs.getattr(&client.never, entry.ino).unwrap().0.mtime, time);
+}
+
+#[test]
+fn attributes_of_a_frozen_file_stay_as_they_are() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let ino = client.put(ROOT, "f", b"data");
+    let set = |changes: Changes| client.vfs.setattr(&client.caller, &client.never, ino, changes).map(drop);
+    let flags = |flags| Changes { flags: Some(AttrFlags(flags)), ..Changes::default() };
+    let mode = || Changes { mode: Some(0o600), ..Changes::default() };
+    let owner = || Changes { uid: Some(7), ..Changes::default() };
+    let time = |time| Changes { mtime: Some(time), ..Changes::default() };
+    let past = || time(SetTime::At(Time { sec: 1, nsec: 0 }));
+    for (frozen, touch) in [(AttrFlags::IMMUTABLE, Err(FsError::Perm)), (AttrFlags::APPEND, Ok(()))] {
+        set(flags(frozen)).unwrap();
+        assert_eq!([set(mode()), set(owner()), set(past())], [const { Err(FsError::Perm) }; 3]);
+        assert_eq!(set(time(SetTime::Now)), touch);
+        set(flags(0)).unwrap();
+        assert_eq!([set(mode()), set(owner()), set(past())], [Ok(()), Ok(()), Ok(())]);
+    }
 }
 
 #[test]

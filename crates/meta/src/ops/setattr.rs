@@ -61,6 +61,7 @@ impl Op for SetAttr {
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let before = rules::existing(view, self.ino, Hold::Lock)?;
         rules::require(!before.parent.is_trash_hour() || !self.caller.check, FsError::Perm)?;
+        self.frozen(&before)?;
         let mut attr = before;
         self.owner(&before, &mut attr)?;
         self.mode(view, &before, &mut attr)?;
@@ -85,6 +86,20 @@ impl Op for SetAttr {
 impl SetAttr {
     fn privileged(&self) -> bool {
         !self.caller.check || self.caller.is_root()
+    }
+
+    /// What `chattr +i` and `+a` forbid, to the superuser too: everything but the flags, and with `+a` times set to now.
+    fn frozen(&self, before: &Attr) -> Result<(), Stop> {
+        let changes = &self.changes;
+        let times = [changes.atime, changes.mtime];
+        let touches = times.contains(&Some(SetTime::Now));
+        let sets = changes.mode.is_some()
+            || changes.uid.is_some()
+            || changes.gid.is_some()
+            || times.iter().any(|time| matches!(time, Some(SetTime::At(_))));
+        let (fixed, grows) = (AttrFlags::IMMUTABLE, AttrFlags::APPEND);
+        let forbidden = sets && before.flags.any(fixed | grows) || touches && before.flags.has(fixed);
+        Ok(rules::require(!forbidden, FsError::Perm)?)
     }
 
     fn owner(&self, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {

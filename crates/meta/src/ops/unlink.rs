@@ -1,7 +1,6 @@
 //! Unlink: removes a name of anything but a directory.
 
 use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
-use smallvec::smallvec;
 
 use super::{
     removal::{Fate, Removal, check_link_removal},
@@ -9,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Read, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, Lanes, Op},
     schema::Key,
     view::{Stop, View},
 };
@@ -41,7 +40,8 @@ impl Op for Unlink {
     const NAME: &'static str = "unlink";
 
     fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(self.at.dir)]
+        // Removals of different names do not meet: the directory is only guarded, and what changes of it adds up.
+        Lanes::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {

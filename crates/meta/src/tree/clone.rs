@@ -115,7 +115,7 @@ impl Walk<'_> {
 
     /// Clones the content of directory `source` into the new directory `into`.
     fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
-        self.meta.each_page(Scan::Entries { dir: source, nodes: true }, self.interrupt, |rows| {
+        self.meta.each_page_ahead(Scan::Entries { dir: source, nodes: true }, self.interrupt, |rows| {
             let mut nodes = Vec::new();
             let mut dirs = Vec::new();
             let mut seen = rustc_hash::FxHashSet::default();

@@ -1,6 +1,6 @@
 //! From a metadata URL to an engine: the one place that knows which there are.
 
-use std::{env, fs, sync::Arc};
+use std::{env, fs, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use sluice_meta::{engine::Engine, mem::MemEngine};
@@ -9,6 +9,9 @@ use sluice_meta_sql::SqliteEngine;
 
 /// Opens the engine that `url` names. A password may come from the environment instead of the URL.
 pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
+    if !url.contains("://") && (url.starts_with(['/', '.', '~']) || Path::new(url).exists()) {
+        bail!("{url} is a path, not the URL of a metadata engine; for an SQLite database write sqlite3://{url}");
+    }
     // As JuiceFS does it: no scheme at all means Redis.
     let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
     let scheme = url.split("://").next().unwrap_or_default();

@@ -17,6 +17,7 @@ fn urls_that_name_no_engine() {
     says(&fails(&["status", "oracle://x/y"]), &["oracle://", "sqlite3://"]);
     says(&fails(&["status", "sqlite3://"]), &["path"]);
     says(&fails(&["format", "mysql://h/db", "vol"]), &["mysql://"]);
+    says(&fails(&["status", "/some/meta.db"]), &["a path", "sqlite3:///some/meta.db"]);
 }
 
 #[test]

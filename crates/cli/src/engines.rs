@@ -10,7 +10,9 @@ use sluice_meta_sql::SqliteEngine;
 /// Opens the engine that `url` names. A password may come from the environment instead of the URL.
 pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
     if !url.contains("://") && (url.starts_with(['/', '.', '~']) || Path::new(url).exists()) {
-        bail!("{url} is a path, not the URL of a metadata engine; for an SQLite database write sqlite3://{url}");
+        bail!(
+            "{url} is a path, not the URL of a metadata engine; for an SQLite database write sqlite3://{url}"
+        );
     }
     // As JuiceFS does it: no scheme at all means Redis.
     let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };

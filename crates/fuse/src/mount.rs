@@ -45,7 +45,9 @@ pub enum MountError {
     #[error("cannot mount on {0}: {1}")]
     Refused(PathBuf, io::Error),
     /// Something has files open there, or stands in it.
-    #[error("{0} is busy: close what is open in it, or take it away from who uses it with `sluice umount --force`")]
+    #[error(
+        "{0} is busy: close what is open in it, or take it away from who uses it with `sluice umount --force`"
+    )]
     Busy(PathBuf),
     /// There is nothing to unmount.
     #[error("nothing is mounted on {0}; `findmnt -t fuse.sluice` lists what is")]

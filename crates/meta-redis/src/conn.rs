@@ -123,11 +123,14 @@ impl Pool {
             auth.extend(config.user.as_deref().map(str::as_bytes));
             auth.push(password.as_bytes());
         }
-        // Even where it changes nothing: the server drops who sends more before it knows them, without a word.
-        hello.command("SELECT").push_number(u64::from(config.db));
-        wire.send(&hello.render(false)).map_err(failed)?;
-        for _ in 0..hello.len() {
-            self.sound(wire.receive().map_err(failed)?)?;
+        if config.db != 0 {
+            hello.command("SELECT").push_number(u64::from(config.db));
+        }
+        if hello.len() > 0 {
+            wire.send(&hello.render(false)).map_err(failed)?;
+            for _ in 0..hello.len() {
+                self.sound(wire.receive().map_err(failed)?)?;
+            }
         }
         wire.deadlines(config.read_timeout, config.write_timeout).map_err(failed)?;
         Ok(wire)

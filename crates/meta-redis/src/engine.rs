@@ -116,19 +116,21 @@ impl Engine for RedisEngine {
     }
 
     fn prepare(&self) -> Result<(), EngineError> {
-        let mut pipeline = Pipeline::default();
-        pipeline.command("INFO");
+        // By itself: a server drops who sends as much as the scripts before it knows them, without a word.
+        let mut info = Pipeline::default();
+        info.command("INFO");
+        if let Some(Value::BulkString(info)) =
+            self.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?
+        {
+            self.check_server(&String::from_utf8_lossy(&info))?;
+        }
+        let mut scripts = Pipeline::default();
         for script in script::ALL {
-            let command = pipeline.command("SCRIPT");
+            let command = scripts.command("SCRIPT");
             command.push(b"LOAD");
             command.push(script.source.as_bytes());
         }
-        let mut answers = self.ask(&pipeline)?.into_iter();
-        let info = self.pool.sound(answers.next().unwrap_or(Value::Nil))?;
-        if let Value::BulkString(info) = info {
-            self.check_server(&String::from_utf8_lossy(&info))?;
-        }
-        answers.try_for_each(|answer| self.pool.sound(answer).map(drop))
+        self.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.sound(answer).map(drop))
     }
 
     fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {

@@ -105,7 +105,8 @@ impl Vfs {
     fn found_ahead(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
         let (ino, attr, moment, age) = self.ahead.find(dir, name, ttl)?;
         let left = ttl.checked_sub(age)?;
-        if self.known().changed_since(ino, moment) {
+        // What is written to an open file need not be stored yet.
+        if self.known().changed_since(ino, moment) || self.known().file(ino).is_some() {
             return None;
         }
         if attr.is_dir() {

@@ -90,7 +90,7 @@ impl Vfs {
         let umask = self.umask(umask);
         let create = Create { at: at.clone(), ino, kind, mode, umask, rdev, target, caller: caller.clone() };
         let Made { attr, dir: parent } = self.meta.run(create, interrupt)?;
-        self.dirs.put(dir, &parent);
+        self.changed(dir, &parent);
         if attr.is_dir() {
             self.hints.put(dir, &at.name, ino);
         }
@@ -114,7 +114,7 @@ impl Vfs {
             self.meta.run(Link { ino, at, caller: caller.clone() }, interrupt)?;
         let moment = self.known().moment();
         self.known().renamed(ino, &attr);
-        self.dirs.put(dir, &parent);
+        self.changed(dir, &parent);
         Ok(self.entry(ino, self.shown(ino, attr, moment)))
     }
 
@@ -123,7 +123,7 @@ impl Vfs {
         let at = At::new(dir, self.old_name(dir, name)?);
         let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
         let removed = self.meta.run(unlink, interrupt)?;
-        self.dirs.put(dir, &removed.dir);
+        self.changed(dir, &removed.dir);
         self.after(removed.ino, removed.fate);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Vfs {
         let hint = self.hints.child(dir, &at.name);
         let rmdir = Rmdir { at, hint, skip_trash: false, caller: caller.clone() };
         let removed = self.meta.run(rmdir, interrupt)?;
-        self.dirs.put(dir, &removed.dir);
+        self.changed(dir, &removed.dir);
         self.dirs.drop(removed.ino);
         self.after(removed.ino, removed.fate);
         Ok(())
@@ -154,8 +154,8 @@ impl Vfs {
         let (from_dir, to_dir) = (from.dir, to.dir);
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
         let renamed = self.meta.run(rename, interrupt)?;
-        self.dirs.put(from_dir, &renamed.from_dir);
-        self.dirs.put(to_dir, &renamed.to_dir);
+        self.changed(from_dir, &renamed.from_dir);
+        self.changed(to_dir, &renamed.to_dir);
         self.moved(renamed.ino, &renamed.attr);
         if renamed.attr.is_dir() {
             self.hints.put(to_dir, &to.name, renamed.ino);
@@ -168,6 +168,12 @@ impl Vfs {
             self.after(ino, fate);
         }
         Ok(())
+    }
+
+    /// A directory has other entries, and these attributes.
+    fn changed(&self, dir: Ino, attr: &Attr) {
+        self.known().note(dir);
+        self.dirs.put(dir, attr);
     }
 
     /// A node has another place.

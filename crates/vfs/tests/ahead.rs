@@ -35,6 +35,7 @@ fn many_lookups_take_few_trips_and_changes_are_seen() {
             entry.ino
         })
         .collect();
+    let sub = one.mkdir(dir, "sub").unwrap().ino;
     let (found, trips) = volume
         .engine
         .during(|| (0..FILES).map(|file| two.lookup(dir, &name(file)).unwrap().ino).collect::<Vec<_>>());
@@ -59,6 +60,16 @@ fn many_lookups_take_few_trips_and_changes_are_seen() {
     let changes = Changes { mode: Some(0o600), ..Changes::default() };
     two.vfs.setattr(&two.caller, &two.never, inos[23], changes).unwrap();
     assert_eq!(two.lookup(dir, "f23").unwrap().attr.mode & 0o777, 0o600);
+
+    // So with what is in a directory, and what is not stored yet.
+    let before = two.lookup(dir, "sub").unwrap().attr.nlink;
+    two.mkdir(sub, "deeper").unwrap();
+    assert_eq!(two.lookup(dir, "sub").unwrap().attr.nlink, before + 1);
+    let opened = two.open(inos[25], libc::O_WRONLY).unwrap();
+    two.write(opened.fh, 0, b"four").unwrap();
+    assert_eq!(two.lookup(dir, "f25").unwrap().attr.length, 4);
+    two.close(opened.fh).unwrap();
+    assert_eq!(two.lookup(dir, "f25").unwrap().attr.length, 4);
 
     // What another client wrote is seen by an open, and not forgotten by a lookup after it.
     one.put(dir, "f24", b"longer");

@@ -49,6 +49,7 @@ impl Vfs {
                 let clone = CloneTree { source, at, preserve, umask, caller: caller.clone() };
                 self.data.flush_all()?;
                 let cloned = self.meta.clone_tree(&clone, interrupt, &|count| progress.add(count, count));
+                self.known().note(dir);
                 self.dirs.drop(dir);
                 cloned.map(|_| Answer::Done)
             }

@@ -257,6 +257,10 @@ fn a_flipped_bit_in_the_cache_costs_nothing_but_a_download() {
     bytes[1234] ^= 1;
     fs::write(&cached, bytes).expect("written");
     let point = volume.mount("mnt", &options);
+    until("the cache to be known", || {
+        let stats = fs::read_to_string(point.join(".stats")).expect("read");
+        stats.lines().any(|line| line.ends_with("blockcache_blocks 1"))
+    });
     assert_eq!(fs::read_to_string(point.join("b")).expect("read"), "b".repeat(5001));
     volume.umount(&point);
     says(&volume.log(), &["a cache file is damaged"]);

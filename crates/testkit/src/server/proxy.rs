@@ -169,8 +169,9 @@ fn connect(client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     shared.connections.lock().extend([client.try_clone()?, server.try_clone()?]);
-    if shared.closed.load(Ordering::SeqCst) {
-        return Ok(());
+    // Whoever resets all connections now finds this one; who did so before is not to be undone.
+    if shared.closed.load(Ordering::SeqCst) || shared.behaviour.lock().refuse {
+        return client.shutdown(Shutdown::Both);
     }
     let (from_server, to_client, up) = (server.try_clone()?, client.try_clone()?, shared.clone());
     let answers = thread::spawn(move || pump(from_server, to_client, &up, false));

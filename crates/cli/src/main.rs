@@ -30,6 +30,9 @@ use sluice_meta::{OpenError, engine::EngineError};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // The allocator asks for huge pages; a thread that needs a few KiB would take and clear 2 MiB. A kernel without
+    // them has nothing to disable.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let arguments = arguments::real();
     let cli = args::Cli::parse_from(args::as_mount_helper(arguments));
     cli.log.init();

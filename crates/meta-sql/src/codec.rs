@@ -1,12 +1,12 @@
-//! Rows of the volume's tables to records and back, for every SQL database.
+//! Rows of the volume's tables to records, for every SQL database; `values` has the way back.
 //!
-//! What must stay true: times are microseconds plus 0 to 999 nanoseconds, 64-bit ids and owners keep their bits in a
-//! signed column, and a column that holds NULL (it was added after the row) reads as 0 or nothing.
+//! What must stay true: times are microseconds plus 0 to 999 nanoseconds, ids and owners keep their bits in a signed
+//! column of 64 or 32 bits, and a column that holds NULL (it was added after the row) reads as 0 or nothing.
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, SessionInfo, VolumeFormat,
-    decode_plocks, decode_slices,
+    AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, SessionInfo,
+    VolumeFormat, decode_plocks, decode_slices,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
@@ -28,9 +28,10 @@ pub(crate) struct Damage {
 }
 
 /// Which record a result holds. The columns of each are listed by [`columns`](crate::codec::columns).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Record {
     Setting,
+    Counter,
     Node,
     Entry,
     Parents,
@@ -42,6 +43,7 @@ pub(crate) enum Record {
     DelSlices,
     Acl,
     DirStat,
+    DirQuota,
     Quota,
     Session,
     Sustained,
@@ -51,9 +53,11 @@ pub(crate) enum Record {
     Writer,
 }
 
-/// Columns of a record in the order in which [`decode`] takes them, the key first.
+/// Columns of a record in the order in which [`decode`] takes them: those of its unique key first, then those that its
+/// [`Key`](sluice_meta::schema::Key) names besides.
 macro_rules! columns {
-    (Setting) => { "value" };
+    (Setting) => { "name,value" };
+    (Counter) => { "name,value" };
     (Node) => {
         "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,ctimensec,nlink,length,rdev,parent,\
          access_acl_id,default_acl_id,tier_id"
@@ -68,7 +72,7 @@ macro_rules! columns {
     (DelSlices) => { "chunkid,deleted,slices" };
     (Acl) => { "id,owner,`group`,mask,other,named_users,named_groups" };
     (DirStat) => { "inode,data_length,used_space,used_inodes" };
-    (DirQuota) => { "0,inode,max_space,max_inodes,used_space,used_inodes" };
+    (DirQuota) => { "inode,max_space,max_inodes,used_space,used_inodes" };
     (Quota) => { "qtype,qkey,max_space,max_inodes,used_space,used_inodes" };
     (Session) => { "sid,expire,info" };
     (Sustained) => { "sid,inode" };
@@ -83,41 +87,53 @@ pub(crate) use columns;
 pub(crate) const ENTRY_COLUMNS: usize = 4;
 
 /// `qtype` of the quota of a user.
-const USER: i64 = 1;
+pub(crate) const USER: i64 = 1;
 /// `qtype` of the quota of a group.
-const GROUP: i64 = 2;
+pub(crate) const GROUP: i64 = 2;
+
+/// Where the rows of a record are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Its table, with the usual prefix.
+    pub(crate) table: &'static str,
+    /// Its columns, as [`decode`] takes them; names that are reserved words in backticks.
+    pub(crate) columns: &'static str,
+    /// How many of the columns lead a unique key.
+    pub(crate) unique: usize,
+    /// How many of the columns its [`Key`](sluice_meta::schema::Key) names.
+    pub(crate) named: usize,
+}
 
 impl Record {
-    const fn table(self) -> &'static str {
-        match self {
-            Self::Setting => "setting",
-            Self::Node => "node",
-            Self::Entry | Self::Parents => "edge",
-            Self::Symlink => "symlink",
-            Self::Xattr => "xattr",
-            Self::Chunk => "chunk",
-            Self::SliceRef => "chunk_ref",
-            Self::DelFile => "delfile",
-            Self::DelSlices => "delslices",
-            Self::Acl => "acl",
-            Self::DirStat => "dir_stats",
-            Self::Quota => "quota",
-            Self::Session => "session2",
-            Self::Sustained => "sustained",
-            Self::Flock => "flock",
-            Self::Plock => "plock",
-            Self::Detached => "detached_node",
-            Self::Writer => "writer",
+    /// Where its rows are. Parents are counted from the entries.
+    pub(crate) const fn shape(self) -> Shape {
+        macro_rules! shape {
+            ($table:literal, $record:ident, $unique:literal, $named:literal) => {
+                Shape { table: $table, columns: columns!($record), unique: $unique, named: $named }
+            };
         }
-    }
-
-    /// Number of leading columns that name the row.
-    const fn key_columns(self) -> usize {
         match self {
-            Self::Setting => 0,
-            Self::Entry | Self::Parents | Self::Xattr | Self::Chunk | Self::Quota | Self::Writer => 2,
-            Self::Flock | Self::Plock => 3,
-            _ => 1,
+            Self::Setting => shape!("jfs_setting", Setting, 1, 1),
+            Self::Counter => shape!("jfs_counter", Counter, 1, 1),
+            Self::Node => shape!("jfs_node", Node, 1, 1),
+            Self::Entry => shape!("jfs_edge", Entry, 2, 2),
+            Self::Parents => shape!("jfs_edge", Parents, 0, 2),
+            Self::Symlink => shape!("jfs_symlink", Symlink, 1, 1),
+            Self::Xattr => shape!("jfs_xattr", Xattr, 2, 2),
+            Self::Chunk => shape!("jfs_chunk", Chunk, 2, 2),
+            Self::SliceRef => shape!("jfs_chunk_ref", SliceRef, 1, 2),
+            Self::DelFile => shape!("jfs_delfile", DelFile, 1, 2),
+            Self::DelSlices => shape!("jfs_delslices", DelSlices, 1, 2),
+            Self::Acl => shape!("jfs_acl", Acl, 1, 1),
+            Self::DirStat => shape!("jfs_dir_stats", DirStat, 1, 1),
+            Self::DirQuota => shape!("jfs_dir_quota", DirQuota, 1, 1),
+            Self::Quota => shape!("jfs_user_group_quota", Quota, 2, 2),
+            Self::Session => shape!("jfs_session2", Session, 1, 1),
+            Self::Sustained => shape!("jfs_sustained", Sustained, 2, 2),
+            Self::Flock => shape!("jfs_flock", Flock, 3, 3),
+            Self::Plock => shape!("jfs_plock", Plock, 3, 3),
+            Self::Detached => shape!("jfs_detached_node", Detached, 1, 1),
+            Self::Writer => shape!("sluice_writer", Writer, 2, 2),
         }
     }
 }
@@ -125,14 +141,16 @@ impl Record {
 /// The record that a row holds from column `at` on.
 pub(crate) fn decode(record: Record, row: &impl Columns, at: usize) -> Result<Row, Damage> {
     read(record, &Shifted { row, by: at }).map_err(|reason| {
-        let key: Vec<String> = (at..at + record.key_columns())
+        let shape = record.shape();
+        let key: Vec<String> = (at..at + shape.unique.max(1))
             .map(|at| match (row.int(at), row.bytes(at)) {
                 (Ok(number), _) => number.to_string(),
                 (_, Ok(bytes)) => bytes.escape_ascii().to_string(),
                 _ => "?".into(),
             })
             .collect();
-        Damage { record: format!("{} {}", record.table(), key.join(" ")), reason }
+        let table = shape.table.trim_start_matches("jfs_").trim_start_matches("sluice_");
+        Damage { record: format!("{table} {}", key.join(" ")), reason }
     })
 }
 
@@ -174,7 +192,12 @@ impl<C: Columns> Shifted<'_, C> {
 fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String> {
     Ok(match record {
         Record::Setting => {
-            Row::Setting(VolumeFormat::parse(row.bytes(0)?).map_err(|error| error.to_string())?.into())
+            Row::Setting(VolumeFormat::parse(row.bytes(1)?).map_err(|error| error.to_string())?.into())
+        }
+        Record::Counter => {
+            let name = row.bytes(0)?;
+            let counter = Counter::ALL.into_iter().find(|counter| counter.name().as_bytes() == name);
+            Row::Counter(counter.ok_or("no counter has that name")?, row.int(1)?)
         }
         Record::Node => Row::Node(row.ino(0)?, read_attr(row)?),
         Record::Entry => Row::Entry(
@@ -204,15 +227,8 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
             row.ino(0)?,
             DirStat { length: row.int(1)?, space: row.int(2)?, inodes: row.int(3)? },
         ),
-        Record::Quota => Row::Quota(
-            read_quota_key(row)?,
-            Quota {
-                max_space: row.int(2)?,
-                max_inodes: row.int(3)?,
-                used_space: row.int(4)?,
-                used_inodes: row.int(5)?,
-            },
-        ),
+        Record::DirQuota => Row::Quota(QuotaKey::Dir(row.ino(0)?), read_quota(row, 1)?),
+        Record::Quota => Row::Quota(read_quota_key(row)?, read_quota(row, 2)?),
         Record::Session => Row::Session(
             row.id(0)?,
             // A record that is not written yet or damaged is a session without a description.
@@ -263,43 +279,6 @@ fn read_attr<C: Columns>(row: &Shifted<'_, C>) -> Result<Attr, String> {
     })
 }
 
-/// Columns of a node.
-pub(crate) const NODE_COLUMNS: usize = 19;
-
-/// What the columns of a node hold, in the order of [`columns`].
-pub(crate) fn node_values(ino: Ino, attr: &Attr) -> [i64; NODE_COLUMNS] {
-    let (atime, atimensec) = time_columns(attr.atime);
-    let (mtime, mtimensec) = time_columns(attr.mtime);
-    let (ctime, ctimensec) = time_columns(attr.ctime);
-    [
-        ino.0 as i64,
-        attr.kind as i64,
-        i64::from(attr.flags.0),
-        i64::from(attr.mode),
-        i64::from(attr.uid),
-        i64::from(attr.gid),
-        atime,
-        mtime,
-        ctime,
-        atimensec,
-        mtimensec,
-        ctimensec,
-        i64::from(attr.nlink),
-        attr.length as i64,
-        i64::from(attr.rdev),
-        attr.parent.0 as i64,
-        i64::from(attr.access_acl),
-        i64::from(attr.default_acl),
-        i64::from(attr.tier),
-    ]
-}
-
-/// Microseconds, and the nanoseconds that remain.
-pub(crate) const fn time_columns(time: Time) -> (i64, i64) {
-    let micros = time.sec.saturating_mul(1_000_000).saturating_add((time.nsec / 1000) as i64);
-    (micros, (time.nsec % 1000) as i64)
-}
-
 const fn time_of(micros: i64, nanos: i64) -> Time {
     let rest = micros.rem_euclid(1_000_000) as u32 * 1000;
     Time { sec: micros.div_euclid(1_000_000), nsec: rest + nanos.rem_euclid(1000) as u32 }
@@ -320,32 +299,21 @@ fn read_acl<C: Columns>(row: &Shifted<'_, C>) -> Result<AclRule, String> {
     })
 }
 
-/// `qtype` and `qkey` of a quota; 0 is the type of directories, which have a table of their own.
-pub(crate) const fn quota_columns(key: QuotaKey) -> (i64, i64) {
-    match key {
-        QuotaKey::Dir(ino) => (0, ino.0 as i64),
-        QuotaKey::User(uid) => (USER, uid as i64),
-        QuotaKey::Group(gid) => (GROUP, gid as i64),
-    }
+fn read_quota<C: Columns>(row: &Shifted<'_, C>, at: usize) -> Result<Quota, String> {
+    Ok(Quota {
+        max_space: row.int(at)?,
+        max_inodes: row.int(at + 1)?,
+        used_space: row.int(at + 2)?,
+        used_inodes: row.int(at + 3)?,
+    })
 }
 
 fn read_quota_key<C: Columns>(row: &Shifted<'_, C>) -> Result<QuotaKey, String> {
     match row.int(0)? {
-        0 => Ok(QuotaKey::Dir(row.ino(1)?)),
         USER => Ok(QuotaKey::User(row.int(1)? as u32)),
         GROUP => Ok(QuotaKey::Group(row.int(1)? as u32)),
         other => Err(format!("{other} is no type of a quota")),
     }
-}
-
-/// The 12 bytes each of replaced slices: id, then size, big endian.
-pub(crate) fn encode_replaced(slices: &[(u64, u32)]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(12 * slices.len());
-    for (id, size) in slices {
-        out.extend(id.to_be_bytes());
-        out.extend(size.to_be_bytes());
-    }
-    out
 }
 
 fn decode_replaced(bytes: &[u8]) -> Option<Vec<(u64, u32)>> {
@@ -355,4 +323,55 @@ fn decode_replaced(bytes: &[u8]) -> Option<Vec<(u64, u32)>> {
         Some((u64::from_be_bytes(*id), u32::from_be_bytes(size.try_into().ok()?)))
     };
     if rest.is_empty() { records.iter().map(split).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{TABLES, Table, WRITER};
+
+    #[test]
+    fn shapes_fit_the_tables() {
+        let records = [
+            Record::Setting,
+            Record::Counter,
+            Record::Node,
+            Record::Entry,
+            Record::Symlink,
+            Record::Xattr,
+            Record::Chunk,
+            Record::SliceRef,
+            Record::DelFile,
+            Record::DelSlices,
+            Record::Acl,
+            Record::DirStat,
+            Record::DirQuota,
+            Record::Quota,
+            Record::Session,
+            Record::Sustained,
+            Record::Flock,
+            Record::Plock,
+            Record::Detached,
+            Record::Writer,
+        ];
+        for record in records {
+            let shape = record.shape();
+            let is_its = |table: &&Table| {
+                shape.table == format!("jfs_{}", table.name)
+                    || shape.table == format!("sluice_{}", table.name)
+            };
+            let table = TABLES.iter().chain([&WRITER]).find(is_its).expect("a table");
+            let ours: Vec<&str> = shape.columns.split(',').map(|column| column.trim_matches('`')).collect();
+            let theirs: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+            let numbered = theirs[0] == "id" && ours[0] != "id";
+            assert_eq!(ours, theirs[usize::from(numbered)..], "{record:?}");
+            let unique = match table.unique {
+                Some((_, columns)) => columns,
+                None if table.primary.is_empty() => &["id"],
+                None => table.primary,
+            };
+            assert_eq!(&ours[..shape.unique], unique, "{record:?}");
+            assert!(shape.named >= shape.unique, "{record:?}");
+        }
+    }
 }

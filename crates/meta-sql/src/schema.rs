@@ -3,6 +3,18 @@
 //! What must stay true: names, order and nullability are those JuiceFS creates. It synchronises the tables it finds
 //! with its own idea of them, so a difference would be altered under us.
 
+use std::borrow::Cow;
+
+/// A database, by what its statements look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    #[allow(dead_code, reason = "its engine follows")]
+    Postgres,
+    #[allow(dead_code, reason = "its engine follows")]
+    Mysql,
+}
+
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -10,14 +22,18 @@ pub(crate) enum Kind {
     I4,
     /// 64-bit number.
     I8,
+    /// 32-bit number that the database gives out itself; the primary key.
+    Auto4,
     /// 64-bit number that the database gives out itself; the primary key.
-    Auto,
+    Auto8,
     /// Short text, at most 255 characters.
     Short,
     /// Text of any length.
     Text,
     /// Bytes.
     Bytes,
+    /// At most so many bytes.
+    Limited(u32),
 }
 
 /// A column.
@@ -36,7 +52,7 @@ pub(crate) struct Table {
     /// Name without the prefix.
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [Column],
-    /// Columns of the primary key; none if the first column is an [`Kind::Auto`].
+    /// Columns of the primary key; none if the first column is numbered by the database.
     pub(crate) primary: &'static [&'static str],
     /// Name and columns of the unique index.
     pub(crate) unique: Option<(&'static str, &'static [&'static str])>,
@@ -68,7 +84,8 @@ const fn zero(column: Column) -> Column {
     Column { zero: true, ..column }
 }
 
-const AUTO: Column = column("id", Kind::Auto);
+const AUTO: Column = column("id", Kind::Auto8);
+const AUTO4: Column = column("id", Kind::Auto4);
 
 const fn keyed(name: &'static str, primary: &'static [&'static str], columns: &'static [Column]) -> Table {
     Table { name, columns, primary, unique: None, index: None }
@@ -91,7 +108,7 @@ pub(crate) const TABLES: [Table; 21] = [
         ..numbered(
             "edge",
             Some(("edge", &["parent", "name"])),
-            &[AUTO, i8("parent"), bytes("name"), i8("inode"), i4("type")],
+            &[AUTO, i8("parent"), column("name", Kind::Limited(255)), i8("inode"), i4("type")],
         )
     },
     keyed(
@@ -119,7 +136,7 @@ pub(crate) const TABLES: [Table; 21] = [
             null(i4("tier_id")),
         ],
     ),
-    keyed("symlink", &["inode"], &[i8("inode"), bytes("target")]),
+    keyed("symlink", &["inode"], &[i8("inode"), column("target", Kind::Limited(4096))]),
     numbered(
         "xattr",
         Some(("name", &["inode", "name"])),
@@ -160,7 +177,7 @@ pub(crate) const TABLES: [Table; 21] = [
         "acl",
         None,
         &[
-            AUTO,
+            AUTO4,
             null(i4("owner")),
             null(i4("group")),
             null(i4("mask")),
@@ -169,7 +186,7 @@ pub(crate) const TABLES: [Table; 21] = [
             null(bytes("named_groups")),
         ],
     ),
-    numbered("delegation_token", None, &[AUTO, null(bytes("token"))]),
+    numbered("delegation_token", None, &[AUTO4, null(bytes("token"))]),
     numbered("change_log", None, &[AUTO, column("entry", Kind::Text)]),
 ];
 
@@ -177,51 +194,92 @@ pub(crate) const TABLES: [Table; 21] = [
 pub(crate) const WRITER: Table = keyed("writer", &["writer", "lane"], &[i8("writer"), i4("lane"), i8("n")]);
 
 impl Table {
-    /// The statement that makes the table, as SQLite spells it.
-    pub(crate) fn sqlite_create(&self, prefix: &str) -> String {
-        let mut columns: Vec<String> = self.columns.iter().map(|c| self.sqlite_column(c)).collect();
+    /// The statement that makes the table.
+    pub(crate) fn create(&self, dialect: Dialect, prefix: &str) -> String {
+        let mut columns: Vec<String> = self.columns.iter().map(|c| self.column(dialect, c)).collect();
         if self.primary.len() > 1 {
-            columns.push(format!("PRIMARY KEY ( {} )", quoted(self.primary)));
+            columns.push(format!("PRIMARY KEY ( {} )", dialect.quoted_all(self.primary)));
         }
-        format!("CREATE TABLE `{prefix}{}` ({})", self.name, columns.join(", "))
+        let name = dialect.quoted(&format!("{prefix}{}", self.name));
+        format!("CREATE TABLE {name} ({})", columns.join(", "))
     }
 
     /// Names of its indexes and the statements that make them.
-    pub(crate) fn sqlite_indexes(&self, prefix: &str) -> Vec<(String, String)> {
+    pub(crate) fn indexes(&self, dialect: Dialect, prefix: &str) -> Vec<(String, String)> {
         let table = format!("{prefix}{}", self.name);
-        let mut indexes = Vec::new();
-        if let Some(column) = self.index {
+        let on = dialect.quoted(&table);
+        let plain = self.index.map(|column| {
             let name = format!("IDX_{table}_{column}");
-            indexes.push((name.clone(), format!("CREATE INDEX `{name}` ON `{table}` (`{column}`)")));
-        }
-        if let Some((name, columns)) = self.unique {
+            let text = format!("CREATE INDEX {} ON {on} ({})", dialect.quoted(&name), dialect.quoted(column));
+            (name, text)
+        });
+        let unique = self.unique.map(|(name, columns)| {
             let name = format!("UQE_{table}_{name}");
-            let columns = quoted(columns);
-            indexes.push((name.clone(), format!("CREATE UNIQUE INDEX `{name}` ON `{table}` ({columns})")));
-        }
-        indexes
+            let columns = dialect.quoted_all(columns);
+            let text = format!("CREATE UNIQUE INDEX {} ON {on} ({columns})", dialect.quoted(&name));
+            (name, text)
+        });
+        plain.into_iter().chain(unique).collect()
     }
 
-    /// A column as SQLite spells it.
-    pub(crate) fn sqlite_column(&self, column: &Column) -> String {
-        let kind = match column.kind {
-            Kind::I4 | Kind::I8 | Kind::Auto => "INTEGER",
-            Kind::Short | Kind::Text => "TEXT",
-            Kind::Bytes => "BLOB",
-        };
+    /// A column, as CREATE TABLE and ALTER TABLE … ADD take it.
+    pub(crate) fn column(&self, dialect: Dialect, column: &Column) -> String {
+        let kind = dialect.kind(column.kind);
         let key = match self.primary {
-            _ if column.kind == Kind::Auto => " PRIMARY KEY AUTOINCREMENT",
+            _ if matches!(column.kind, Kind::Auto4 | Kind::Auto8) => match dialect {
+                Dialect::Sqlite => " PRIMARY KEY AUTOINCREMENT",
+                Dialect::Mysql => " PRIMARY KEY AUTO_INCREMENT",
+                Dialect::Postgres => " PRIMARY KEY",
+            },
             [only] if *only == column.name => " PRIMARY KEY",
             _ => "",
         };
         let zero = if column.zero { " DEFAULT 0" } else { "" };
         let null = if column.null { " NULL" } else { " NOT NULL" };
-        format!("`{}` {kind}{key}{zero}{null}", column.name)
+        format!("{} {kind}{key}{zero}{null}", dialect.quoted(column.name))
     }
 }
 
-fn quoted(columns: &[&str]) -> String {
-    columns.iter().map(|column| format!("`{column}`")).collect::<Vec<_>>().join(",")
+impl Dialect {
+    /// A name in quotes, for some are reserved words.
+    pub(crate) fn quoted(self, name: &str) -> String {
+        match self {
+            Self::Sqlite | Self::Mysql => format!("`{name}`"),
+            Self::Postgres => format!("\"{name}\""),
+        }
+    }
+
+    fn quoted_all(self, names: &[&str]) -> String {
+        names.iter().map(|name| self.quoted(name)).collect::<Vec<_>>().join(",")
+    }
+
+    fn kind(self, kind: Kind) -> Cow<'static, str> {
+        let name = match self {
+            Self::Sqlite => match kind {
+                Kind::I4 | Kind::I8 | Kind::Auto4 | Kind::Auto8 => "INTEGER",
+                Kind::Short | Kind::Text => "TEXT",
+                Kind::Bytes | Kind::Limited(_) => "BLOB",
+            },
+            Self::Postgres => match kind {
+                Kind::I4 => "INTEGER",
+                Kind::I8 => "BIGINT",
+                Kind::Auto4 => "SERIAL",
+                Kind::Auto8 => "BIGSERIAL",
+                Kind::Short => "VARCHAR(255)",
+                Kind::Text => "TEXT",
+                Kind::Bytes | Kind::Limited(_) => "BYTEA",
+            },
+            Self::Mysql => match kind {
+                Kind::I4 | Kind::Auto4 => "INT",
+                Kind::I8 | Kind::Auto8 => "BIGINT",
+                Kind::Short => "VARCHAR(255)",
+                Kind::Text => "TEXT",
+                Kind::Bytes => "BLOB",
+                Kind::Limited(most) => return format!("VARBINARY({most})").into(),
+            },
+        };
+        name.into()
+    }
 }
 
 #[cfg(test)]
@@ -240,10 +298,28 @@ mod tests {
         let ours: Vec<String> = TABLES
             .iter()
             .flat_map(|table| {
-                let indexes = table.sqlite_indexes("jfs_").into_iter().map(|(_, text)| text);
-                std::iter::once(table.sqlite_create("jfs_")).chain(indexes)
+                let indexes = table.indexes(Dialect::Sqlite, "jfs_").into_iter().map(|(_, text)| text);
+                std::iter::once(table.create(Dialect::Sqlite, "jfs_")).chain(indexes)
             })
             .collect();
         assert_eq!(ours.iter().map(String::as_str).collect::<BTreeSet<_>>(), theirs);
+    }
+
+    #[test]
+    fn each_database_has_its_words() {
+        let edge = TABLES.iter().find(|table| table.name == "edge").expect("edge");
+        assert_eq!(
+            edge.create(Dialect::Postgres, "jfs_"),
+            "CREATE TABLE \"jfs_edge\" (\"id\" BIGSERIAL PRIMARY KEY NOT NULL, \"parent\" BIGINT NOT NULL, \
+             \"name\" BYTEA NOT NULL, \"inode\" BIGINT NOT NULL, \"type\" INTEGER NOT NULL)"
+        );
+        assert_eq!(
+            edge.create(Dialect::Mysql, "jfs_x_"),
+            "CREATE TABLE `jfs_x_edge` (`id` BIGINT PRIMARY KEY AUTO_INCREMENT NOT NULL, `parent` BIGINT NOT NULL, \
+             `name` VARBINARY(255) NOT NULL, `inode` BIGINT NOT NULL, `type` INT NOT NULL)"
+        );
+        let (name, text) = &edge.indexes(Dialect::Postgres, "jfs_")[1];
+        assert_eq!(name, "UQE_jfs_edge_edge");
+        assert_eq!(text, "CREATE UNIQUE INDEX \"UQE_jfs_edge_edge\" ON \"jfs_edge\" (\"parent\",\"name\")");
     }
 }

@@ -24,7 +24,7 @@ impl Options {
     pub(crate) fn damaged(&self, damage: Damage) -> EngineError {
         EngineError::Corrupt {
             engine: self.label.clone(),
-            record: format!("{}{}", self.prefix(), damage.record),
+            record: format!("{}{}", self.naming.prefix(), damage.record),
             reason: damage.reason,
         }
     }

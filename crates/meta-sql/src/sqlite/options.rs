@@ -3,9 +3,11 @@
 //! `sqlite3://path?option=value`: the path is taken as it stands, the options are those of the JuiceFS driver. What
 //! must stay true: without options the database runs as JuiceFS runs it.
 
-use std::{borrow::Cow, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
+
+use crate::naming::Naming;
 
 /// Where the database is and how it is run.
 #[derive(Clone, Debug)]
@@ -16,8 +18,8 @@ pub(crate) struct Options {
     pub(crate) timeout: Duration,
     /// `journal_mode`, upper case.
     pub(crate) journal: String,
-    /// Prefix of the volume's tables if it is not `jfs_`.
-    infix: Option<String>,
+    /// What the tables are called.
+    pub(crate) naming: Naming,
     /// Name of the engine in messages.
     pub(crate) label: String,
 }
@@ -42,7 +44,7 @@ impl Options {
             path: PathBuf::from(path),
             timeout: Duration::from_secs(5),
             journal: "WAL".into(),
-            infix: None,
+            naming: Naming::default(),
             label: format!("{SCHEME}{path}"),
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -67,34 +69,11 @@ impl Options {
                 }
             }
             "table_prefix" => {
-                if !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-                    return Err(format!("{name}={value} has other characters than letters, digits and _"));
-                }
-                self.infix = (!value.is_empty()).then(|| value.to_owned());
+                self.naming = Naming::new(value)?;
             }
             _ => tracing::debug!(name, "an option of the URL has no effect"),
         }
         Ok(())
-    }
-
-    /// Prefix of the volume's tables.
-    pub(crate) fn prefix(&self) -> String {
-        self.infix.as_ref().map_or_else(|| "jfs_".into(), |infix| format!("jfs_{infix}_"))
-    }
-
-    /// Prefix of Sluice's own tables.
-    pub(crate) fn own_prefix(&self) -> String {
-        self.infix.as_ref().map_or_else(|| "sluice_".into(), |infix| format!("sluice_{infix}_"))
-    }
-
-    /// A statement written for the usual prefixes, with those of this volume.
-    pub(crate) fn sql(&self, text: &'static str) -> Cow<'static, str> {
-        match &self.infix {
-            None => Cow::Borrowed(text),
-            Some(_) => {
-                Cow::Owned(text.replace("jfs_", &self.prefix()).replace("sluice_", &self.own_prefix()))
-            }
-        }
     }
 }
 
@@ -106,14 +85,14 @@ mod tests {
     fn the_options_of_juicefs_are_understood() {
         let plain = Options::parse("sqlite3://my.db").expect("plain");
         assert_eq!((plain.path.to_str(), plain.journal.as_str()), (Some("my.db"), "WAL"));
-        assert_eq!((plain.timeout.as_millis(), plain.prefix().as_str()), (5000, "jfs_"));
+        assert_eq!((plain.timeout.as_millis(), plain.naming.prefix().as_str()), (5000, "jfs_"));
         let all = Options::parse(
             "sqlite3:///a b%20.db?cache=shared&_journal=delete&_timeout=70&table_prefix=x&max_open_conns=3",
         )
         .expect("all");
         assert_eq!((all.path.to_str(), all.journal.as_str()), (Some("/a b%20.db"), "DELETE"));
-        assert_eq!((all.timeout.as_millis(), all.prefix().as_str()), (70, "jfs_x_"));
-        assert_eq!(all.sql("FROM jfs_node, sluice_writer"), "FROM jfs_x_node, sluice_x_writer");
+        assert_eq!((all.timeout.as_millis(), all.naming.prefix().as_str()), (70, "jfs_x_"));
+        assert_eq!(all.naming.sql("FROM jfs_node, sluice_writer"), "FROM jfs_x_node, sluice_x_writer");
         for bad in [
             "sqlite3://",
             "sqlite3://a?_timeout=soon",

@@ -8,14 +8,14 @@ use rusqlite::{Connection, TransactionBehavior};
 use sluice_meta::engine::EngineError;
 
 use super::options::Options;
-use crate::schema::{TABLES, Table, WRITER};
+use crate::schema::{Dialect, TABLES, Table, WRITER};
 
 /// Brings the database up to the schema.
 pub(super) fn prepare(connection: &mut Connection, options: &Options) -> Result<(), EngineError> {
     let wanted: Vec<(String, &Table)> = TABLES
         .iter()
-        .map(|table| (options.prefix(), table))
-        .chain(std::iter::once((options.own_prefix(), &WRITER)))
+        .map(|table| (options.naming.prefix(), table))
+        .chain(std::iter::once((options.naming.own_prefix(), &WRITER)))
         .collect();
     let failed = |error| options.failed(&error);
     // Most volumes lack nothing, and then the write lock is not needed.
@@ -41,12 +41,14 @@ fn missing(connection: &Connection, wanted: &[(String, &Table)]) -> rusqlite::Re
             let columns = names(connection, &format!("SELECT name FROM pragma_table_info('{name}')"))?;
             let lacking = table.columns.iter().filter(|column| !columns.contains(column.name));
             statements.extend(
-                lacking.map(|column| format!("ALTER TABLE `{name}` ADD {}", table.sqlite_column(column))),
+                lacking.map(|column| {
+                    format!("ALTER TABLE `{name}` ADD {}", table.column(Dialect::Sqlite, column))
+                }),
             );
         } else {
-            statements.push(table.sqlite_create(prefix));
+            statements.push(table.create(Dialect::Sqlite, prefix));
         }
-        let indexes = table.sqlite_indexes(prefix).into_iter();
+        let indexes = table.indexes(Dialect::Sqlite, prefix).into_iter();
         statements.extend(indexes.filter(|(name, _)| !existing.contains(name)).map(|(_, text)| text));
     }
     Ok(statements)

@@ -11,7 +11,10 @@ use sluice_meta::{
 use sluice_types::{Ino, Name};
 
 use super::{error::is_missing_table, options::Options};
-use crate::codec::{Columns, Damage, ENTRY_COLUMNS, Record, columns, decode, quota_columns};
+use crate::{
+    codec::{Columns, Damage, ENTRY_COLUMNS, Record, columns, decode},
+    values::quota_columns,
+};
 
 /// A record and the statement that reads it.
 macro_rules! select {
@@ -98,7 +101,7 @@ impl Reader<'_> {
         mut take: impl FnMut(Columned<'_, '_>) -> Result<(), Damage>,
     ) -> Result<(), EngineError> {
         let failed = |error| self.options.failed(&error);
-        let mut statement = self.connection.prepare_cached(&self.options.sql(sql)).map_err(failed)?;
+        let mut statement = self.connection.prepare_cached(&self.options.naming.sql(sql)).map_err(failed)?;
         let mut rows = statement.query(params).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             take(Columned(row)).map_err(|damage| self.options.damaged(damage))?;
@@ -197,7 +200,7 @@ impl Reader<'_> {
     /// The settings; none in a database that is no volume yet, so that the caller can say so.
     fn setting(self) -> Result<Option<Row>, EngineError> {
         let (record, sql) = select!(Setting, "FROM jfs_setting WHERE name='format'");
-        match self.connection.prepare_cached(&self.options.sql(sql)) {
+        match self.connection.prepare_cached(&self.options.naming.sql(sql)) {
             Err(error) if is_missing_table(&error) => Ok(None),
             _ => self.one((record, sql), []),
         }
@@ -214,8 +217,7 @@ impl Reader<'_> {
     fn quota(self, key: QuotaKey) -> Result<Option<Row>, EngineError> {
         let (kind, of) = quota_columns(key);
         if kind == 0 {
-            let sql = concat!("SELECT ", columns!(DirQuota), " FROM jfs_dir_quota WHERE inode=?1");
-            return self.one((Record::Quota, sql), [of]);
+            return self.one(select!(DirQuota, "FROM jfs_dir_quota WHERE inode=?1"), [of]);
         }
         self.one(select!(Quota, "FROM jfs_user_group_quota WHERE qtype=?1 AND qkey=?2"), [kind, of])
     }

@@ -11,7 +11,10 @@ use sluice_meta::{
 use sluice_types::Ino;
 
 use super::read::{Columned, Reader, id, join, joined_node};
-use crate::codec::{Columns, Damage, Record, columns, decode, quota_columns};
+use crate::{
+    codec::{Columns, Damage, Record, columns, decode},
+    values::quota_columns,
+};
 
 /// A statement whose first column numbers the rows, behind which come those of the record.
 macro_rules! paged {
@@ -117,7 +120,7 @@ impl Reader<'_> {
                 columns!(DirQuota),
                 " FROM jfs_dir_quota WHERE inode>?1 ORDER BY inode LIMIT ?2"
             );
-            self.many((Record::Quota, sql), [of, limit])?
+            self.many((Record::DirQuota, sql), [of, limit])?
         } else {
             Vec::new()
         };

@@ -19,7 +19,10 @@ use super::{
     error::is_duplicate,
     read::{Reader, id},
 };
-use crate::codec::{Damage, columns, node_values, quota_columns, time_columns};
+use crate::{
+    codec::{Damage, columns},
+    values::{node_values, quota_columns, time_columns},
+};
 
 /// Rows that one statement inserts.
 const MANY: usize = 16;
@@ -168,8 +171,11 @@ impl<'c> Writing<'c> {
             .chain(rest.chunks(1).map(|group| (&bulk.one, group)));
         for (text, group) in groups {
             let failed = |error| self.reader.options.failed(&error);
-            let mut statement =
-                self.reader.connection.prepare_cached(&self.reader.options.sql(text)).map_err(failed)?;
+            let mut statement = self
+                .reader
+                .connection
+                .prepare_cached(&self.reader.options.naming.sql(text))
+                .map_err(failed)?;
             let mut values = Values { statement: &mut statement, bound: 0 };
             group.iter().try_for_each(|row| bind(&mut values, row)).map_err(failed)?;
             debug_assert_eq!(values.bound, group.len() * bulk.columns);
@@ -195,7 +201,7 @@ impl<'c> Writing<'c> {
     }
 
     fn try_run(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
-        self.reader.connection.prepare_cached(&self.reader.options.sql(sql))?.execute(params)
+        self.reader.connection.prepare_cached(&self.reader.options.naming.sql(sql))?.execute(params)
     }
 
     fn insert_one(&self, sql: &'static str, params: impl Params, row: &Row) -> Result<(), EngineError> {

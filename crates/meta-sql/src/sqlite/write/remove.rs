@@ -12,7 +12,7 @@ use super::{
     super::read::{borrowed, id, text_or_bytes},
     Writing,
 };
-use crate::codec::quota_columns;
+use crate::values::quota_columns;
 
 impl Writing<'_> {
     /// Removes a record; whether there was one.

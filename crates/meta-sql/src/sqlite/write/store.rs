@@ -13,7 +13,7 @@ use super::{
     super::read::{borrowed, id, text_or_bytes},
     Writing,
 };
-use crate::codec::{encode_replaced, node_values, quota_columns};
+use crate::values::{encode_replaced, node_values, quota_columns};
 
 /// Runs an insert, which replaces what exists if `$put` says so.
 macro_rules! store {

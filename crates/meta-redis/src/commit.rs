@@ -81,6 +81,7 @@ impl<'c> Plan<'c> {
             checked: FxHashSet::default(),
             looked: Vec::new(),
             typed: Vec::new(),
+            sums: FxHashMap::default(),
         };
         builder.commit(commit);
         let (args, spans) = builder.finish();
@@ -132,6 +133,8 @@ struct Builder<'b> {
     looked: Vec<Text>,
     /// Redis keys that are written to, with the operation that finds out their type.
     typed: Vec<(&'static str, Text)>,
+    /// What is added to numbers in hashes: operation, hash and field.
+    sums: FxHashMap<(&'static str, Text, Text), (i64, Mark)>,
 }
 
 impl Builder<'_> {
@@ -213,6 +216,7 @@ impl Builder<'_> {
         for (at, write) in commit.writes.iter().enumerate() {
             self.write(write, Mark::Write(at), &held, &mut bumps);
         }
+        self.add_up();
         for (ino, (nlink, time, at)) in bumps {
             let key = self.keys.node(ino);
             let time = time.map(writes::encode_time).unwrap_or_default();

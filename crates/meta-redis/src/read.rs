@@ -264,7 +264,11 @@ impl<'r> Plan<'r> {
         }
         for hashes in self.xattrs.chunks(FIELDS) {
             let answer = array(pool, values.next())?.pop();
-            for ((at, _), fields) in hashes.iter().zip(array(pool, answer)?) {
+            let mut present = array(pool, answer)?.into_iter();
+            while let (Some(position), Some(fields)) = (present.next(), present.next()) {
+                let Value::Int(position) = position else { return Err(pool.odd("a read")) };
+                let hash = usize::try_from(position).ok().and_then(|position| hashes.get(position));
+                let Some((at, _)) = hash else { return Err(pool.odd("a read")) };
                 found[*at] = Some(Found::Rows(self.rows_of(pool, *at, array(pool, Some(fields))?)?));
             }
         }

@@ -170,7 +170,7 @@ impl Batcher {
         let mut tries = 0;
         let mut groups = VecDeque::from([batch.to_vec()]);
         while let Some(group) = groups.pop_front() {
-            let (reason, conflict) = match self.attempt(lane, &group) {
+            let (reason, conflict) = match self.attempt(lane, &group, tries > 0) {
                 Ok(()) => {
                     tries = 0;
                     continue;

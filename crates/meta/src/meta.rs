@@ -6,7 +6,7 @@
 use std::{
     panic::resume_unwind,
     sync::Arc,
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
@@ -233,7 +233,7 @@ impl Meta {
             if let Some(recall) = &self.env.recall {
                 recall.learn(&reads, &found);
             }
-            batch.learn(reads, found);
+            batch.learn(reads.into_iter().zip(found));
             let doubts = batch.doubts();
             if !doubts.is_empty() {
                 let found = self.patiently(interrupt, || self.engine.read(&doubts))?;
@@ -241,6 +241,13 @@ impl Meta {
                     batch = Batch::new(&self.env);
                 }
             }
+        }
+    }
+
+    /// Takes in a record that a listing showed and that a change is about to need.
+    pub(crate) fn saw(&self, row: Row) {
+        if let Some(recall) = &self.env.recall {
+            recall.saw(row);
         }
     }
 
@@ -287,34 +294,38 @@ impl Meta {
         }
     }
 
-    /// As [`Self::each_page`]; the next page is fetched while `each` works on this one. Worth its thread where pages are
-    /// costly, as those with nodes are.
-    pub(crate) fn each_page_ahead(
+    /// As [`Self::each_page`]; while `work` runs on one page the next is fetched and prepared, and begun before the last
+    /// operations of this one have come back. Worth its threads where pages are large and work on them is many trips.
+    pub(crate) fn each_page_ahead<P: Send>(
         &self,
         scan: Scan,
         interrupt: &Interrupt,
-        mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
+        mut prepare: impl FnMut(Vec<Row>) -> FsResult<P>,
+        work: impl Fn(P) -> FsResult<()> + Sync,
     ) -> FsResult<()> {
-        let fetch = |from: Option<&Cursor>| -> FsResult<Page> {
-            self.scan_readable(scan, from, PAGE, interrupt)?.sound().map_err(FsError::io)
-        };
-        let mut page = fetch(None)?;
-        loop {
-            let Page { rows, next, .. } = page;
-            let (done, ahead) = thread::scope(|scope| {
-                let ahead = next.as_ref().map(|from| scope.spawn(|| fetch(Some(from))));
-                let done = each(rows);
-                (done, ahead.map(|ahead| ahead.join().unwrap_or_else(|panic| resume_unwind(panic))))
-            });
-            done?;
-            if interrupt.is_set() {
-                return Err(FsError::Interrupted);
+        let work = &work;
+        thread::scope(|scope| {
+            let finish = |running: ScopedJoinHandle<'_, FsResult<()>>| {
+                running.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            let mut running = None;
+            let mut from = None;
+            loop {
+                let page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?.sound();
+                let Page { rows, next, .. } = page.map_err(FsError::io)?;
+                let prepared = prepare(rows)?;
+                if let Some(before) = running.replace(scope.spawn(move || work(prepared))) {
+                    finish(before)?;
+                }
+                if interrupt.is_set() {
+                    return Err(FsError::Interrupted);
+                }
+                match next {
+                    Some(_) => from = next,
+                    None => return running.map_or(Ok(()), finish),
+                }
             }
-            match ahead {
-                Some(next) => page = next?,
-                None => return Ok(()),
-            }
-        }
+        })
     }
 
     /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is asked twice: a lost

@@ -33,6 +33,8 @@ impl From<FsError> for Stop {
 pub(crate) struct Batch<'e> {
     pub(crate) env: &'e Env,
     pub(crate) now: Time,
+    /// Whether an attempt before this one met a conflict.
+    pub(crate) again: bool,
     rows: FxHashMap<Key, (Hold, Option<Row>)>,
     follows: FxHashMap<(Ino, Name), Hold>,
     lists: FxHashMap<List, (Hold, Vec<Row>)>,
@@ -52,6 +54,7 @@ impl<'e> Batch<'e> {
         Self {
             env,
             now: env.clock.now(),
+            again: false,
             rows: FxHashMap::default(),
             follows: FxHashMap::default(),
             lists: FxHashMap::default(),
@@ -66,8 +69,8 @@ impl<'e> Batch<'e> {
     }
 
     /// Takes in the answers of one trip.
-    pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
-        for (read, found) in reads.into_iter().zip(found) {
+    pub(crate) fn learn(&mut self, answers: impl IntoIterator<Item = (Read, Found)>) {
+        for (read, found) in answers {
             match (read, found) {
                 (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),
                 (Read::Follow(dir, name, hold), Found::Rows(rows)) => {
@@ -224,6 +227,11 @@ impl<'a> View<'a> {
     /// The time at which the batch runs.
     pub fn now(&self) -> Time {
         self.batch.now
+    }
+
+    /// Whether an attempt before this one met a conflict: time to look at what is usually taken for granted.
+    pub(crate) fn again(&self) -> bool {
+        self.batch.again
     }
 
     /// This client's own knowledge.

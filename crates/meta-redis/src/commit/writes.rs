@@ -56,13 +56,10 @@ impl Builder<'_> {
                 let Some(Cell::Field(hash, field)) = keys.cells(&Key::SliceRef(*id, *size)).pop() else {
                     return;
                 };
-                self.checked.insert(hash.clone());
-                self.item(Phase::Write, "kn", Some(&hash), &[&field, &signed(*by)], mark);
+                self.add("kn", hash, field, *by, mark);
             }
             Write::Link(ino, parent, by) => {
-                let hash = keys.parents(*ino);
-                self.checked.insert(hash.clone());
-                self.item(Phase::Write, "pn", Some(&hash), &[&number(parent.0), &signed(*by)], mark);
+                self.add("pn", keys.parents(*ino), number(parent.0), *by, mark);
             }
             Write::Use(ino, by) => {
                 let [space, inodes, length] = keys.dir_stats();
@@ -86,6 +83,20 @@ impl Builder<'_> {
                 let channel = watch::channel(keys);
                 self.item(Phase::Last, "pb", Some(&channel), &[&watch::encode(*change)], mark);
             }
+        }
+    }
+
+    /// Adds to a number in a hash; what is added to the same one goes out as one sum.
+    fn add(&mut self, op: &'static str, hash: Text, field: Text, by: i64, mark: Mark) {
+        let sum = self.sums.entry((op, hash, field)).or_insert((0, mark));
+        sum.0 = sum.0.saturating_add(by);
+    }
+
+    /// Writes the sums.
+    pub(super) fn add_up(&mut self) {
+        for ((op, hash, field), (by, mark)) in std::mem::take(&mut self.sums) {
+            self.checked.insert(hash.clone());
+            self.item(Phase::Write, op, Some(&hash), &[&field, &signed(by)], mark);
         }
     }
 

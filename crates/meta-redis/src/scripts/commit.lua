@@ -9,6 +9,13 @@ local sub, byte, find, format = string.sub, string.byte, string.find, string.for
 local last_arg, failed, seen, doing = #A, {}, {}, ''
 local bumped, sets, check, write, differ
 
+-- A whole number as text. Numbers with a fraction take several times as long to format, and where a long is short
+-- all others have to be formatted as such.
+local function decimal(number)
+  if number < 2147483648 and number > -2147483648 then return format('%d', number) end
+  return format('%.0f', number)
+end
+
 -- Every `stride`th argument.
 local function every(first, last, stride)
   local out, n = {}, 0
@@ -155,7 +162,7 @@ local function checks()
       for at = first + 1, last do
         if call('SISMEMBER', key, A[at]) ~= want then fail(at) end
       end
-    elseif op == 'hn' or op == 'kn' or op == 'pn' then
+    elseif op == 'kn' or op == 'pn' then
       local got = call('HMGET', key, unpack(every(first + 1, last, 2)))
       for n = 1, #got do
         numeric(got[n])
@@ -194,34 +201,27 @@ local function writes()
     return out
   end
 
-  -- Adds to numbers in a hash, and removes what becomes nothing.
+  -- Adds to numbers in a hash, each of another field, and removes what becomes nothing.
   local function add(op, first, last)
-    local key, put, gone = A[first], {}, {}
-    -- What was added to already, should a field come twice.
-    local sums = seen[key] or {}
-    seen[key] = sums
+    local key, put, gone, p, g = A[first], {}, {}, 0, 0
     for at = first + 1, last, 2 do
-      local field, by = A[at], A[at + 1]
-      local value = sums[field] or seen[at] or '0'
+      local value, by = seen[at] or '0', A[at + 1]
       if #value < 16 and #by < 16 then
         local now = value + by
         if (op == 'kn' and now == 0) or (op == 'pn' and now <= 0) then
-          gone[field], put[field], sums[field] = true, nil, '0'
+          g = g + 1
+          gone[g] = A[at]
         else
-          sums[field] = format('%.0f', now)
-          gone[field], put[field] = nil, sums[field]
+          put[p + 1], put[p + 2] = A[at], decimal(now)
+          p = p + 2
         end
       else
         -- Doubles are not exact here, and there is no way down to nothing.
-        call('HINCRBY', key, field, by)
+        call('HINCRBY', key, A[at], by)
       end
     end
-    local list = {}
-    for field, value in pairs(put) do list[#list + 1] = field; list[#list + 1] = value end
-    if #list > 0 then call('HSET', key, unpack(list)) end
-    list = {}
-    for field in pairs(gone) do list[#list + 1] = field end
-    if #list > 0 then call('HDEL', key, unpack(list)) end
+    if p > 0 then call('HSET', key, unpack(put)) end
+    if g > 0 then call('HDEL', key, unpack(gone)) end
   end
 
   -- Takes a lock's key out of the index of a session that has no more locks there.
@@ -242,7 +242,7 @@ local function writes()
   local function clear_chunks(prefix, from, to)
     for start = from, to - 1, 1000 do
       local keys = {}
-      for index = start, math.min(start + 999, to - 1) do keys[#keys + 1] = prefix .. string.format('%.0f', index) end
+      for index = start, math.min(start + 999, to - 1) do keys[#keys + 1] = prefix .. format('%d', index) end
       call('UNLINK', unpack(keys))
     end
   end
@@ -264,7 +264,7 @@ local function writes()
       call('UNLINK', unpack(A, first, last))
     elseif op == 'li' or op == 'lw' then
       push(first, last)
-    elseif op == 'hn' or op == 'kn' or op == 'pn' then
+    elseif op == 'kn' or op == 'pn' then
       add(op, first, last)
     elseif op == 'us' then
       for at = first + 3, last, 4 do
@@ -381,7 +381,7 @@ local function all_checks()
         local v = seen[doing] or call('GET', doing) or '0'
         if #v < 16 and #A[item + 1] < 16 and find(v, '^%-?%d+$') then
           local n = #sets
-          v = format('%.0f', v + A[item + 1])
+          v = decimal(v + A[item + 1])
           sets[n + 1], sets[n + 2], seen[doing] = doing, v, v
         else
           -- Doubles are not exact here.

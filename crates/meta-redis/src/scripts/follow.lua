@@ -15,7 +15,10 @@ while at < last do
       local _, a, b, c, d, e, f, g, h = byte(entry, 1, 9)
       local low = ((e * 256 + f) * 256 + g) * 256 + h
       local ino
-      if a == 0 and b < 32 then
+      if a + b + c + d == 0 and e < 128 then
+        -- Several times as fast as formatting a number with a fraction, which the others need where a long is short.
+        ino = string.format('%d', low)
+      elseif a == 0 and b < 32 then
         ino = string.format('%.0f', ((b * 256 + c) * 256 + d) * 4294967296 + low)
       else
         -- Doubles hold 53 bits, inodes of the trash have 63: divide by hand.

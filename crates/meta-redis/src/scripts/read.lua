@@ -23,14 +23,14 @@ local function chunks(prefix, from, to)
   local out = {}
   for start = from, to - 1, 64 do
     local keys = {}
-    for index = start, math.min(start + 63, to - 1) do keys[#keys + 1] = prefix .. format('%.0f', index) end
+    for index = start, math.min(start + 63, to - 1) do keys[#keys + 1] = prefix .. format('%d', index) end
     local left = call('EXISTS', unpack(keys))
     for n = 1, #keys do
       if left == 0 then break end
       local records = call('LRANGE', keys[n], 0, -1)
       if #records > 0 then
         left = left - 1
-        out[#out + 1] = format('%.0f', start + n - 1)
+        out[#out + 1] = format('%d', start + n - 1)
         out[#out + 1] = table.concat(records)
       end
     end
@@ -38,16 +38,17 @@ local function chunks(prefix, from, to)
   return out
 end
 
--- Fields and values of each hash, of which most are not there: all are ruled out at once.
+-- Position, fields and values of each hash that is there. Most are not: all of them are ruled out at once.
 local function hashes(first, last)
   local out, left = {}, call('EXISTS', unpack(A, first, last))
   for at = first, last do
-    local fields = {}
-    if left > 0 then
-      fields = call('HGETALL', A[at])
-      if #fields > 0 then left = left - 1 end
+    if left == 0 then break end
+    local fields = call('HGETALL', A[at])
+    if #fields > 0 then
+      left = left - 1
+      out[#out + 1] = at - first
+      out[#out + 1] = fields
     end
-    out[at - first + 1] = fields
   end
   return out
 end

@@ -54,21 +54,31 @@ const UNTIL_HEARTBEAT: i64 = 300;
 const MAX_TRIPS: usize = 64;
 
 impl Batcher {
-    /// Brings a batch through, if it can from what was seen last, else from what the engine says.
-    pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        if let Some(recall) = &self.env.recall {
-            match self.attempt_on(lane, group, Some(recall)) {
+    /// Brings a batch through, if it can from what was seen last, else from what the engine says; `again` if it met a
+    /// conflict before.
+    pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>], again: bool) -> Result<(), Failed> {
+        if let Some(recall) = &self.env.recall
+            && !again
+        {
+            match self.attempt_on(lane, group, Some(recall), again) {
                 Err(Failed::Again { .. }) => {}
                 ended => return ended,
             }
         }
-        self.attempt_on(lane, group, None)
+        self.attempt_on(lane, group, None, again)
     }
 
-    /// One attempt. With `recall` the first trip is saved if everything asked for was seen before.
-    fn attempt_on(&self, lane: u16, group: &[Arc<AnyTicket>], recall: Option<&Recall>) -> Result<(), Failed> {
+    /// One attempt. With `recall` the first trip asks only for what was not seen before.
+    fn attempt_on(
+        &self,
+        lane: u16,
+        group: &[Arc<AnyTicket>],
+        recall: Option<&Recall>,
+        again: bool,
+    ) -> Result<(), Failed> {
         let mut txn = self.engine.begin(lane)?;
         let mut batch = Batch::new(&self.env);
+        batch.again = again;
         let mut touched = Touched(vec![Vec::new(); group.len()]);
         let mut open: Vec<usize> = (0..group.len()).collect();
         let mut recalled = false;
@@ -87,13 +97,16 @@ impl Batcher {
                 open.drain(..).for_each(|at| group[at].fail(error.clone()));
                 break;
             }
-            let seen = if trip == 0 { recall.and_then(|recall| recall.answer(&round.reads)) } else { None };
-            if let Some(seen) = seen {
-                recalled = true;
-                batch.learn(round.reads, seen);
-                continue;
+            let mut reads = round.reads;
+            if let (0, Some(recall)) = (trip, recall) {
+                let (answers, rest) = recall.answer(reads);
+                recalled = !answers.is_empty();
+                batch.learn(answers);
+                reads = rest;
             }
-            self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
+            if !reads.is_empty() {
+                self.fetch(txn.as_mut(), &mut batch, reads).map_err(|error| touched.blame(error))?;
+            }
         }
         let from = self.step(lane).load(Ordering::Relaxed);
         let step = Step { writer: self.writer, lane, from, to: from + 1 };
@@ -127,7 +140,7 @@ impl Batcher {
         if let Some(recall) = &self.env.recall {
             recall.learn(&reads, &found);
         }
-        batch.learn(reads, found);
+        batch.learn(reads.into_iter().zip(found));
         let doubts = batch.doubts();
         if !doubts.is_empty() {
             let changed = batch.dispel(&txn.read(&doubts)?);

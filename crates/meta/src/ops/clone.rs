@@ -55,7 +55,14 @@ impl Op for CloneNode {
             reads.push(Read::Get(Key::Node(at.dir), Hold::Guard));
             reads.push(Read::Get(Key::Entry(at.dir, at.name.clone()), Hold::None));
         }
+        // A listing may show a name twice, and then the conflict is with the copy made first.
+        if let (Some(at), false, true) = (&self.at, self.visible, view.again()) {
+            reads.push(Read::Get(Key::Entry(at.dir, at.name.clone()), Hold::None));
+        }
         view.want(&reads)?;
+        if let (Some(at), true) = (&self.at, view.again()) {
+            rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
+        }
         let source = rules::existing(view, self.source, Hold::Lock)?;
         let access = if source.is_dir() { Access(5) } else { Access::READ };
         if source.kind != FileType::Symlink {

@@ -1,7 +1,6 @@
 //! Clone a tree: new nodes that show the same slices.
 
-use std::cell::Cell;
-
+use parking_lot::Mutex;
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino};
 
 use super::Progress;
@@ -14,7 +13,7 @@ use crate::{
         clone::{Attach, CloneNode},
         getattr::GetAttr,
     },
-    schema::{Key, Row},
+    schema::Row,
 };
 
 /// A clone to be made.
@@ -43,7 +42,7 @@ impl Meta {
     ) -> FsResult<(Ino, Attr)> {
         let source = self.ask(&GetAttr(clone.source), interrupt)?;
         let ino = self.new_ino(interrupt)?;
-        let walk = Walk { meta: self, clone, interrupt, progress, made: Cell::default() };
+        let walk = Walk { meta: self, clone, interrupt, progress, made: Mutex::default() };
         if !source.is_dir() {
             let attr =
                 self.run(walk.node(clone.source, &source, ino, Some(clone.at.clone()), true), interrupt)?;
@@ -56,7 +55,7 @@ impl Meta {
         walk.count(&self.run(walk.node(clone.source, &source, ino, None, false), interrupt)?);
         let built = walk.fill(clone.source, ino).and_then(|()| {
             let (at, caller) = (clone.at.clone(), clone.caller.clone());
-            let attach = Attach { ino, at, usage: walk.made.get(), limited: true, caller };
+            let attach = Attach { ino, at, usage: *walk.made.lock(), limited: true, caller };
             self.run(attach, interrupt)
         });
         match built {
@@ -66,7 +65,7 @@ impl Meta {
             }
             Err(error) => {
                 // The caller's patience may be over; cleaning up is the client's own.
-                if let Err(left) = self.remove_detached(ino, walk.made.get(), &Interrupt::never()) {
+                if let Err(left) = self.remove_detached(ino, *walk.made.lock(), &Interrupt::never()) {
                     tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` will");
                 }
                 Err(error)
@@ -91,7 +90,7 @@ struct Walk<'a> {
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
     /// Bytes and inodes made so far.
-    made: Cell<(i64, i64)>,
+    made: Mutex<(i64, i64)>,
 }
 
 impl Walk<'_> {
@@ -109,47 +108,59 @@ impl Walk<'_> {
     }
 
     fn count(&self, made: &Attr) {
-        let (space, inodes) = self.made.get();
-        self.made.set((space + made.space(), inodes + 1));
+        let mut total = self.made.lock();
+        *total = (total.0 + made.space(), total.1 + 1);
     }
 
     /// Clones the content of directory `source` into the new directory `into`.
     fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
-        self.meta.each_page_ahead(Scan::Entries { dir: source, nodes: true }, self.interrupt, |rows| {
-            let mut nodes = Vec::new();
-            let mut dirs = Vec::new();
-            let mut seen = rustc_hash::FxHashSet::default();
-            let mut entry = None;
-            for row in rows {
-                match row {
-                    Row::Entry(_, name, to) => entry = Some((name, to)),
-                    Row::Node(old, attr) => {
-                        let Some((name, _)) = entry.take() else { continue };
-                        let at = At::new(into, name);
-                        if !seen.insert(Key::Entry(into, at.name.clone())) {
-                            continue;
-                        }
-                        let ino = self.meta.new_ino(self.interrupt)?;
-                        if attr.is_dir() {
-                            dirs.push((old, ino));
-                        }
-                        nodes.push(self.node(old, &attr, ino, Some(at), false));
-                    }
-                    _ => {}
-                }
-            }
-            self.clone_nodes(nodes)?;
-            dirs.into_iter().try_for_each(|(old, ino)| self.fill(old, ino))
-        })
+        let dirs = Mutex::new(Vec::new());
+        self.meta.each_page_ahead(
+            Scan::Entries { dir: source, nodes: true },
+            self.interrupt,
+            |rows| self.page(rows, into),
+            |nodes| self.clone_nodes(nodes, &dirs),
+        )?;
+        dirs.into_inner().into_iter().try_for_each(|(old, ino)| self.fill(old, ino))
     }
 
-    /// Clones many nodes at once. Those that vanished meanwhile, or that an earlier page had already, are left out.
-    fn clone_nodes(&self, nodes: Vec<CloneNode>) -> FsResult<()> {
+    /// The clones to be made of a page of entries.
+    fn page(&self, rows: Vec<Row>, into: Ino) -> FsResult<Vec<CloneNode>> {
+        let mut nodes = Vec::with_capacity(rows.len() / 2);
+        let mut seen = rustc_hash::FxHashSet::default();
+        let mut entry = None;
+        for row in rows {
+            match row {
+                Row::Entry(_, name, _) => entry = Some(name),
+                Row::Node(old, attr) => {
+                    let Some(name) = entry.take() else { continue };
+                    if !seen.insert(name.clone()) {
+                        continue;
+                    }
+                    let ino = self.meta.new_ino(self.interrupt)?;
+                    nodes.push(self.node(old, &attr, ino, Some(At::new(into, name)), false));
+                    self.meta.saw(Row::Node(old, attr));
+                }
+                _ => {}
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Clones many nodes at once and adds the directories among them, source and copy, to `dirs`. Those that vanished
+    /// meanwhile, or that an earlier page had already, are left out.
+    fn clone_nodes(&self, nodes: Vec<CloneNode>, dirs: &Mutex<Vec<(Ino, Ino)>>) -> FsResult<()> {
         let count = nodes.len() as u64;
-        for cloned in self.meta.run_all(nodes, self.interrupt) {
+        let pairs: Vec<(Ino, Ino)> = nodes.iter().map(|node| (node.source, node.ino)).collect();
+        for (pair, cloned) in pairs.into_iter().zip(self.meta.run_all(nodes, self.interrupt)) {
             match cloned {
-                Ok(attr) => self.count(&attr),
-                Err(FsError::NotFound) => {}
+                Ok(attr) => {
+                    self.count(&attr);
+                    if attr.is_dir() {
+                        dirs.lock().push(pair);
+                    }
+                }
+                Err(FsError::NotFound | FsError::Exists) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -5,6 +5,7 @@
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
+use sluice_testkit::server::{Tikv, TikvOptions};
 use std::{
     fs::File,
     net::{TcpListener, TcpStream},
@@ -41,16 +42,23 @@ pub enum Engine {
     Sqlite,
     /// A Redis of the rig's own, `appendonly yes`.
     Redis,
+    /// A placement driver and a TiKV service of the rig's own.
+    Tikv,
 }
 
-/// A child process that is killed when it is dropped.
+/// What keeps the metadata; killed when it is dropped.
 #[derive(Debug)]
-struct Server(Child);
+enum Server {
+    Process(Child),
+    Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if let Self::Process(child) = self {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -82,6 +90,11 @@ impl Volume {
             Engine::Redis => {
                 let (server, port) = redis(folder.path())?;
                 (Some(server), format!("redis://127.0.0.1:{port}/1"))
+            }
+            Engine::Tikv => {
+                let server = Tikv::start(TikvOptions { region_size: 64 << 20, ..TikvOptions::default() })?;
+                let meta = server.url("e2e");
+                (Some(Server::Tikv(server)), meta)
             }
         };
         Self { mounts: Vec::new(), server, folder, program: program.to_owned(), meta }.format(options)
@@ -359,10 +372,12 @@ fn redis(folder: &Path) -> anyhow::Result<(Server, u16)> {
             .stderr(log)
             .spawn()
             .context("cannot start redis-server: make setup installs it")?;
-        let mut server = Server(child);
+        let mut server = Server::Process(child);
         let mut died = false;
         until("redis-server to answer", PATIENCE, || {
-            died = server.0.try_wait().ok().flatten().is_some();
+            if let Server::Process(child) = &mut server {
+                died = child.try_wait().ok().flatten().is_some();
+            }
             died || TcpStream::connect(("127.0.0.1", port)).is_ok()
         })?;
         if !died {

@@ -4,9 +4,11 @@ mod proxy;
 mod redis;
 #[cfg(feature = "s3")]
 pub mod s3;
+mod tikv;
 
 pub use proxy::{Behaviour, Proxy};
 pub use redis::{Redis, RedisOptions, redis};
+pub use tikv::{Tikv, TikvOptions, TikvPart};
 
 use std::net::{Ipv4Addr, TcpListener};
 

@@ -1,0 +1,508 @@
+//! What a commit needs to know, and what it makes of it.
+//!
+//! What must stay true: every key that decides whether the commit may happen is among those it writes.
+
+use rustc_hash::FxHashMap;
+use sluice_meta::{
+    engine::{Commit, EngineError, Expect, Hold, List, Write, still_holds},
+    schema::{Counter, FlockKind, Key, LockOwner, PlockRange, Row},
+};
+use sluice_types::Ino;
+
+use super::super::{
+    codec::{decode, decode_counter, encode, encode_counter},
+    keys::{Cells, Raw},
+    locks,
+    store::Store,
+    totals::{Lane, is_spread},
+    values::{Values, Wants, spans},
+};
+
+/// What becomes of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Put(Vec<u8>),
+    /// As [`Self::Put`], and the server refuses it if the key exists.
+    Insert(Vec<u8>),
+    Delete,
+}
+
+/// Whether a commit adds what its process has not yet added to the volume's totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    Now,
+    Later,
+}
+
+/// A commit on its way to a list of changed keys.
+pub(crate) struct Draft<'c> {
+    store: &'c Store,
+    commit: &'c Commit,
+    fold: Fold,
+    /// Whether new records are looked for rather than left to the server to refuse.
+    look_first: bool,
+    /// In the order in which they came up: the first is the key by whose lock the commit lives or dies.
+    order: Vec<Raw>,
+    out: FxHashMap<Raw, Change>,
+    broken: Vec<Key>,
+}
+
+impl<'c> Draft<'c> {
+    pub(crate) fn new(store: &'c Store, commit: &'c Commit, fold: Fold, look_first: bool) -> Self {
+        let (order, out) = (Vec::new(), FxHashMap::default());
+        Self { store, commit, fold, look_first, order, out, broken: Vec::new() }
+    }
+
+    /// What must be known.
+    pub(crate) fn wants(&self) -> Wants {
+        let (store, keys) = (self.store, &self.store.keys);
+        let mut wants = Wants::default();
+        if let Some(step) = self.commit.step {
+            wants.record(store, &Key::Writer(step.writer, step.lane));
+            if self.fold == Fold::Now {
+                wants.span(keys.lanes(step.writer), usize::MAX, true);
+                wants.key(keys.counter(Counter::UsedSpace));
+                wants.key(keys.counter(Counter::TotalInodes));
+            }
+        }
+        for expect in &self.commit.expects {
+            match expect {
+                Expect::Row(_, Hold::None) => {}
+                Expect::Row(row, _) => wants.record(store, &row.key()),
+                Expect::Absent(key) => wants.record(store, key),
+                Expect::Vacant(dir) => {
+                    wants.key(keys.node(*dir));
+                    wants.span(keys.entries(*dir), self.removed_from(*dir).count() + 1, false);
+                }
+                Expect::Same(list, _) => wants.list(store, *list),
+            }
+        }
+        self.commit.writes.iter().for_each(|write| self.wants_of(write, &mut wants));
+        wants
+    }
+
+    fn wants_of(&self, write: &Write, wants: &mut Wants) {
+        let (store, keys) = (self.store, &self.store.keys);
+        match write {
+            Write::Insert(row) if self.look_first => wants.record(store, &row.key()),
+            Write::Insert(row) | Write::Put(row) => match row {
+                // What is written depends on what is there.
+                Row::Flock(..) | Row::Plock(..) | Row::Xattr(..) | Row::Writer(..) | Row::Counter(..) => {
+                    wants.record(store, &row.key());
+                }
+                _ => {}
+            },
+            Write::Delete(key) | Write::Discard(key) => {
+                wants.record(store, key);
+                if let Key::Writer(..) = key {
+                    wants.key(keys.counter(Counter::UsedSpace));
+                    wants.key(keys.counter(Counter::TotalInodes));
+                }
+            }
+            Write::Clear(list) => {
+                wants.list(store, *list);
+                if let List::Lanes(_) = list {
+                    wants.key(keys.counter(Counter::UsedSpace));
+                    wants.key(keys.counter(Counter::TotalInodes));
+                }
+            }
+            Write::Count(counter, _) => {
+                if !self.rides(*counter) {
+                    wants.key(keys.counter(*counter));
+                }
+            }
+            Write::Bump { ino, .. } => wants.key(keys.node(*ino)),
+            Write::Refer(id, size, _) => wants.record(store, &Key::SliceRef(*id, *size)),
+            Write::Link(ino, parent, _) => wants.record(store, &Key::Parents(*ino, *parent)),
+            Write::Use(ino, _) => wants.record(store, &Key::DirStat(*ino)),
+            Write::Charge(key, ..) => wants.record(store, &Key::Quota(*key)),
+            Write::Append(ino, index, _) => wants.record(store, &Key::Chunk(*ino, *index)),
+            Write::Tell(_) => {}
+        }
+    }
+
+    /// Whether what is added to a counter rides in the writer record.
+    fn rides(&self, counter: Counter) -> bool {
+        is_spread(counter) && self.commit.step.is_some()
+    }
+
+    fn removed_from(&self, dir: Ino) -> impl Iterator<Item = Raw> {
+        self.commit.writes.iter().filter_map(move |write| match write {
+            Write::Delete(Key::Entry(of, name)) if *of == dir => Some(self.store.keys.entry(dir, name)),
+            _ => None,
+        })
+    }
+
+    /// The keys that change, by what was read; a conflict if something does not hold.
+    pub(crate) fn changes(&mut self, values: &Values) -> Result<Vec<(Raw, Change)>, EngineError> {
+        self.check(values)?;
+        // Directories first: the next commit reads them, and the first key is free as soon as this one is answered.
+        let (bumps, others): (Vec<_>, Vec<_>) =
+            self.commit.writes.iter().partition(|write| matches!(write, Write::Bump { .. }));
+        let (clears, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|write| matches!(write, Write::Clear(_)));
+        self.clear(values, &clears)?;
+        for write in bumps.into_iter().chain(others) {
+            self.apply(values, write)?;
+        }
+        self.step(values)?;
+        self.hold(values);
+        if !self.broken.is_empty() {
+            return Err(EngineError::Conflict(std::mem::take(&mut self.broken)));
+        }
+        let mut out = std::mem::take(&mut self.out);
+        Ok(self.order.drain(..).filter_map(|key| out.remove_entry(&key)).collect())
+    }
+
+    /// What must hold.
+    fn check(&mut self, values: &Values) -> Result<(), EngineError> {
+        for expect in &self.commit.expects {
+            let holds = match expect {
+                Expect::Row(_, Hold::None) => true,
+                Expect::Row(row, hold) => {
+                    let now = values.record(self.store, &row.key())?;
+                    now.is_some_and(|now| still_holds(*hold, row, &now))
+                }
+                Expect::Absent(key) => values.record(self.store, key)?.is_none(),
+                Expect::Vacant(dir) => {
+                    let removed: Vec<Raw> = self.removed_from(*dir).collect();
+                    values.rows(&self.store.keys.entries(*dir)).iter().all(|(key, _)| removed.contains(key))
+                }
+                Expect::Same(list, then) => {
+                    let now = values.list(self.store, *list)?;
+                    now.len() == then.len() && now.iter().all(|row| then.contains(row))
+                }
+            };
+            if !holds {
+                self.broken.push(expect.key());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what must hold and is not written otherwise with the value it has.
+    fn hold(&mut self, values: &Values) {
+        for expect in &self.commit.expects {
+            let keys = match expect {
+                Expect::Row(_, Hold::None) => continue,
+                Expect::Row(row, _) => self.cells_held(values, &row.key()),
+                Expect::Absent(key) => self.cells_held(values, key),
+                Expect::Vacant(dir) => vec![self.store.keys.node(*dir)],
+                Expect::Same(List::Flocks(ino), _) => vec![self.store.keys.flocks(*ino)],
+                Expect::Same(List::Plocks(ino), _) => vec![self.store.keys.plocks(*ino)],
+                Expect::Same(list, _) => spans(self.store, *list)
+                    .iter()
+                    .flat_map(|span| values.rows(span).iter().map(|(key, _)| key.clone()))
+                    .collect(),
+            };
+            for key in keys {
+                if !self.out.contains_key(&key) {
+                    let change = values.get(&key).map_or(Change::Delete, |now| Change::Put(now.to_vec()));
+                    self.set(key, change);
+                }
+            }
+        }
+    }
+
+    fn cells_held(&mut self, values: &Values, key: &Key) -> Vec<Raw> {
+        let mut keys: Vec<Raw> = self.store.keys.cells(key).into_iter().collect();
+        if let Key::Counter(counter) = key
+            && is_spread(*counter)
+        {
+            for (key, value) in values.rows(&self.store.keys.writers()) {
+                if !self.out.contains_key(key) {
+                    self.set(key.clone(), Change::Put(value.clone()));
+                }
+            }
+        }
+        keys.dedup();
+        keys
+    }
+
+    fn set(&mut self, key: Raw, change: Change) {
+        if self.out.insert(key.clone(), change).is_none() {
+            self.order.push(key);
+        }
+    }
+
+    /// The value that a key has by now.
+    fn now<'v>(&'v self, values: &'v Values, key: &[u8]) -> Option<&'v [u8]> {
+        match self.out.get(key) {
+            Some(Change::Put(value) | Change::Insert(value)) => Some(value),
+            Some(Change::Delete) => None,
+            None => values.get(key),
+        }
+    }
+
+    /// The record that a key has by now.
+    fn record(&self, values: &Values, key: &Key) -> Result<Option<Row>, EngineError> {
+        let Cells { first, second } = self.store.keys.cells(key);
+        let second = second.as_deref().and_then(|second| self.now(values, second));
+        decode(key, self.now(values, &first), second).map_err(|damage| self.store.corrupt(&first, damage))
+    }
+
+    fn clear(&mut self, values: &Values, clears: &[&Write]) -> Result<(), EngineError> {
+        for write in clears {
+            let Write::Clear(list) = write else { continue };
+            match list {
+                List::Flocks(ino) => self.remove(values, self.store.keys.flocks(*ino)),
+                List::Plocks(ino) => self.remove(values, self.store.keys.plocks(*ino)),
+                List::LocksOf(_) | List::Sustained(_) => {
+                    return Err(self.store.refused(format!("{list:?} is not to be cleared")));
+                }
+                _ => {
+                    for span in spans(self.store, *list) {
+                        for (key, value) in values.rows(&span) {
+                            if let List::Lanes(_) = list {
+                                self.fold_into_totals(values, key, value)?;
+                            }
+                            self.set(key.clone(), Change::Delete);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a key if there is one.
+    fn remove(&mut self, values: &Values, key: Raw) {
+        if self.now(values, &key).is_some() {
+            self.set(key, Change::Delete);
+        }
+    }
+
+    fn apply(&mut self, values: &Values, write: &Write) -> Result<(), EngineError> {
+        match write {
+            Write::Insert(row) => self.insert(values, row),
+            Write::Put(row) => self.put(values, row),
+            Write::Delete(key) => {
+                if self.record(values, key)?.is_none() && values.record(self.store, key)?.is_none() {
+                    self.broken.push(key.clone());
+                    return Ok(());
+                }
+                self.delete(values, key)
+            }
+            Write::Discard(key) => self.delete(values, key),
+            Write::Bump { ino, nlink, time } => {
+                let key = Key::Node(*ino);
+                let Some(Row::Node(_, mut attr)) = self.record(values, &key)? else {
+                    self.broken.push(key);
+                    return Ok(());
+                };
+                attr.nlink = attr.nlink.saturating_add_signed(*nlink);
+                if let Some(time) = *time {
+                    attr.mtime = attr.mtime.max(time);
+                    attr.ctime = attr.ctime.max(time);
+                }
+                self.put(values, &Row::Node(*ino, attr))
+            }
+            Write::Count(counter, by) if !self.rides(*counter) => self.count(values, *counter, *by),
+            Write::Refer(id, size, by) => {
+                let refs = match self.record(values, &Key::SliceRef(*id, *size))? {
+                    Some(Row::SliceRef(_, _, refs)) => refs,
+                    _ => 1,
+                };
+                self.put(values, &Row::SliceRef(*id, *size, refs + by))
+            }
+            Write::Link(ino, parent, by) => {
+                let count = match self.record(values, &Key::Parents(*ino, *parent))? {
+                    Some(Row::Parents(_, _, count)) => count,
+                    _ => 0,
+                };
+                self.put(values, &Row::Parents(*ino, *parent, count + by))
+            }
+            Write::Use(ino, by) => match self.record(values, &Key::DirStat(*ino))? {
+                Some(Row::DirStat(_, stat)) => self.put(values, &Row::DirStat(*ino, stat.plus(*by))),
+                _ => Ok(()),
+            },
+            Write::Charge(key, space, inodes) => {
+                let there = self.record(values, &Key::Quota(*key))?;
+                let quota = match there {
+                    Some(Row::Quota(_, quota)) => Some(quota),
+                    _ => key.kept(),
+                };
+                let Some(mut quota) = quota else { return Ok(()) };
+                quota.charge(*space, *inodes);
+                self.put(values, &Row::Quota(*key, quota))
+            }
+            Write::Append(ino, index, slices) => {
+                let mut records = match self.record(values, &Key::Chunk(*ino, *index))? {
+                    Some(Row::Chunk(_, _, records)) => records,
+                    _ => Vec::new(),
+                };
+                records.extend_from_slice(slices);
+                self.put(values, &Row::Chunk(*ino, *index, records))
+            }
+            // What rides is added with the step; what is cleared went first; what is told is told afterwards.
+            Write::Count(..) | Write::Clear(_) | Write::Tell(_) => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, values: &Values, row: &Row) -> Result<(), EngineError> {
+        let key = row.key();
+        let first = self.store.keys.cells(&key).first;
+        let known = values.knows(&first) || self.out.contains_key(&first);
+        if known && self.record(values, &key)?.is_some() {
+            self.broken.push(key);
+            return Ok(());
+        }
+        self.put(values, row)?;
+        if !known
+            && let Some(change) = self.out.get_mut(&first)
+            && let Change::Put(value) = change
+        {
+            *change = Change::Insert(std::mem::take(value));
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, values: &Values, row: &Row) -> Result<(), EngineError> {
+        match row {
+            Row::Flock(ino, owner, kind) => self.set_flock(values, *ino, *owner, Some(*kind)),
+            Row::Plock(ino, owner, ranges) => {
+                let ranges = (!ranges.is_empty()).then(|| ranges.clone());
+                self.set_plock(values, *ino, *owner, ranges)
+            }
+            Row::Counter(counter, value) if is_spread(*counter) => {
+                let lanes = values.lanes(self.store, &self.store.keys.writers())?;
+                let spread: i64 = lanes.iter().map(|(_, lane)| lane.part_of(*counter)).sum();
+                let stored = encode_counter(*counter, value - spread);
+                self.set(self.store.keys.counter(*counter), Change::Put(stored));
+                Ok(())
+            }
+            Row::Writer(writer, lane, n) => {
+                let key = self.store.keys.cells(&Key::Writer(*writer, *lane)).first;
+                let mut lane = self.lane(values, &key)?.unwrap_or_default();
+                lane.n = *n;
+                self.set(key, Change::Put(lane.encode()));
+                Ok(())
+            }
+            _ => {
+                let Cells { first, second } = self.store.keys.cells(&row.key());
+                let (value, other) = encode(row);
+                for (key, value) in std::iter::once((first, value)).chain(second.map(|key| (key, other))) {
+                    match value {
+                        Some(value) if value.is_empty() => {
+                            let shown = self.store.keys.shown(&key);
+                            return Err(self.store.refused(format!("{shown} would be empty")));
+                        }
+                        Some(value) => self.set(key, Change::Put(value)),
+                        // Nothing is known of a session's information: it goes in any case.
+                        None if values.knows(&key) || self.out.contains_key(&key) => self.remove(values, key),
+                        None => self.set(key, Change::Delete),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn delete(&mut self, values: &Values, key: &Key) -> Result<(), EngineError> {
+        match key {
+            Key::Flock(ino, owner) => return self.set_flock(values, *ino, *owner, None),
+            Key::Plock(ino, owner) => return self.set_plock(values, *ino, *owner, None),
+            Key::Writer(..) => {
+                let raw = self.store.keys.cells(key).first;
+                if let Some(value) = self.now(values, &raw).map(<[u8]>::to_vec) {
+                    self.fold_into_totals(values, &raw, &value)?;
+                }
+            }
+            _ => {}
+        }
+        for raw in self.store.keys.cells(key).into_iter() {
+            self.remove(values, raw);
+        }
+        Ok(())
+    }
+
+    fn set_flock(
+        &mut self,
+        values: &Values,
+        ino: Ino,
+        owner: LockOwner,
+        kind: Option<FlockKind>,
+    ) -> Result<(), EngineError> {
+        let key = self.store.keys.flocks(ino);
+        let stored = self.now(values, &key).map_or(Ok(Vec::new()), locks::decode_flocks);
+        let mut all = stored.map_err(|damage| self.store.corrupt(&key, damage))?;
+        locks::set(&mut all, owner, kind);
+        let change = if all.is_empty() { Change::Delete } else { Change::Put(locks::encode_flocks(&all)) };
+        self.set(key, change);
+        Ok(())
+    }
+
+    fn set_plock(
+        &mut self,
+        values: &Values,
+        ino: Ino,
+        owner: LockOwner,
+        ranges: Option<Vec<PlockRange>>,
+    ) -> Result<(), EngineError> {
+        let key = self.store.keys.plocks(ino);
+        let stored = self.now(values, &key).map_or(Ok(Vec::new()), locks::decode_all_plocks);
+        let mut all = stored.map_err(|damage| self.store.corrupt(&key, damage))?;
+        locks::set(&mut all, owner, ranges);
+        let change =
+            if all.is_empty() { Change::Delete } else { Change::Put(locks::encode_all_plocks(&all)) };
+        self.set(key, change);
+        Ok(())
+    }
+
+    /// Adds to a stored counter.
+    fn count(&mut self, values: &Values, counter: Counter, by: i64) -> Result<(), EngineError> {
+        let key = self.store.keys.counter(counter);
+        let start = i64::from(matches!(counter, Counter::NextInode | Counter::NextChunk));
+        let stored = self.now(values, &key).map_or(Ok(start), |value| decode_counter(counter, value));
+        let stored = stored.map_err(|damage| self.store.corrupt(&key, damage))?;
+        self.set(key, Change::Put(encode_counter(counter, stored + by)));
+        Ok(())
+    }
+
+    fn lane(&self, values: &Values, key: &[u8]) -> Result<Option<Lane>, EngineError> {
+        let lane = self.now(values, key).map(Lane::decode).transpose();
+        lane.map_err(|damage| self.store.corrupt(key, damage))
+    }
+
+    /// Adds what a writer record holds to the totals. The record is the caller's to change.
+    fn fold_into_totals(&mut self, values: &Values, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        let lane = Lane::decode(value).map_err(|damage| self.store.corrupt(key, damage))?;
+        for counter in [Counter::UsedSpace, Counter::TotalInodes] {
+            if lane.part_of(counter) != 0 {
+                self.count(values, counter, lane.part_of(counter))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the writer record one further, with what is added to the totals.
+    fn step(&mut self, values: &Values) -> Result<(), EngineError> {
+        let Some(step) = self.commit.step else { return Ok(()) };
+        let own = Key::Writer(step.writer, step.lane);
+        let key = self.store.keys.cells(&own).first;
+        let stored = values.get(&key).map(Lane::decode).transpose();
+        let stored = stored.map_err(|damage| self.store.corrupt(&key, damage))?;
+        let Some(mut lane) = stored.filter(|lane| lane.n == step.from) else {
+            self.broken.push(own);
+            return Ok(());
+        };
+        lane.n = step.to;
+        for write in &self.commit.writes {
+            if let Write::Count(counter, by) = write {
+                lane.add(*counter, *by);
+            }
+        }
+        self.set(key.clone(), Change::Put(lane.encode()));
+        if self.fold == Fold::Now {
+            let siblings = values.lanes(self.store, &self.store.keys.lanes(step.writer))?;
+            for (sibling, stored) in siblings {
+                let lane = if sibling == key { lane } else { stored };
+                if lane.space != 0 || lane.inodes != 0 {
+                    self.fold_into_totals(values, &sibling, &lane.encode())?;
+                    self.set(sibling, Change::Put(Lane { n: lane.n, ..Lane::default() }.encode()));
+                }
+            }
+        }
+        Ok(())
+    }
+}

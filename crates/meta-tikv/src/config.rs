@@ -1,0 +1,175 @@
+//! What a TiKV URL says: `tikv://pd1:2379,pd2:2379/prefix?option=value`.
+//!
+//! The same URL names the same keys for JuiceFS; options have the names that JuiceFS gives them, with hyphens or
+//! underscores.
+
+use std::{path::PathBuf, time::Duration};
+
+use sluice_meta::engine::EngineError;
+
+/// Where the cluster is and what the volume's keys begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Placement drivers, `host:port`.
+    pub endpoints: Vec<String>,
+    /// What all keys begin with, before the byte that ends it.
+    pub prefix: String,
+    /// Certificates, if connections are encrypted.
+    pub tls: Option<Tls>,
+    /// How old versions must be to be given up, and how often that is done; `None` leaves it to others.
+    pub gc_interval: Option<Duration>,
+    /// Commits under way at once.
+    pub lanes: usize,
+}
+
+/// Files in PEM form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates to trust.
+    pub ca: PathBuf,
+    /// Our certificate.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Port of a placement driver.
+const PORT: u16 = 2379;
+/// What JuiceFS keeps of old versions.
+const GC_INTERVAL: Duration = Duration::from_hours(3);
+/// Shorter would take versions from readers.
+const SHORTEST_GC_INTERVAL: Duration = Duration::from_hours(1);
+/// Commits under way at once if the URL does not say.
+const LANES: usize = 4;
+
+impl Config {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if it is none.
+    pub fn parse(url: &str) -> Result<Self, EngineError> {
+        let rest = url.strip_prefix("tikv://").ok_or_else(|| {
+            refused("the URL does not begin with tikv://; write tikv://pd1:2379,pd2:2379/prefix".into())
+        })?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        let hosts = hosts.rsplit_once('@').map_or(hosts, |(_, hosts)| hosts);
+        let endpoints = hosts.split(',').filter(|host| !host.is_empty()).map(with_port).collect::<Vec<_>>();
+        if endpoints.is_empty() {
+            return Err(refused(
+                "the URL names no placement driver; write tikv://pd1:2379,pd2:2379/prefix".into(),
+            ));
+        }
+        let mut config = Self {
+            endpoints,
+            prefix: decoded(path.trim_start_matches('/'))?,
+            tls: None,
+            gc_interval: Some(GC_INTERVAL),
+            lanes: LANES,
+        };
+        let mut files = Tls::default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            config.set(&mut files, &name.replace('_', "-"), &value)?;
+        }
+        let given = [&files.ca, &files.cert, &files.key].map(|file| !file.as_os_str().is_empty());
+        config.tls = match given {
+            [true, true, true] => Some(files),
+            [false, false, false] => None,
+            _ => return Err(refused("TLS needs all three of ca, cert and key".into())),
+        };
+        Ok(config)
+    }
+
+    fn set(&mut self, files: &mut Tls, name: &str, value: &str) -> Result<(), EngineError> {
+        match name {
+            "ca" => files.ca = value.into(),
+            "cert" => files.cert = value.into(),
+            "key" => files.key = value.into(),
+            "gc-interval" => {
+                let interval = duration(value)?;
+                self.gc_interval = (!interval.is_zero()).then(|| interval.max(SHORTEST_GC_INTERVAL));
+            }
+            "max-open-conns" => {
+                let lanes = value.parse().map_err(|_| refused(format!("{name}={value} is no number")))?;
+                // 0 means no limit to other drivers; commits that meet each other gain nothing from more.
+                self.lanes = if lanes == 0 { LANES } else { usize::clamp(lanes, 1, 64) };
+            }
+            // One multiplexed connection to each server is all there is to pool.
+            "max-idle-conns" | "max-idle-time" | "max-life-time" => {}
+            _ => tracing::warn!(option = name, "this option of the TiKV URL has no effect"),
+        }
+        Ok(())
+    }
+
+    /// The address for messages.
+    pub(crate) fn label(&self) -> String {
+        format!("tikv://{}/{}", self.endpoints.join(","), self.prefix)
+    }
+}
+
+fn with_port(host: &str) -> String {
+    let named = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if named && !host.ends_with(']') { host.into() } else { format!("{host}:{PORT}") }
+}
+
+fn refused(reason: String) -> EngineError {
+    EngineError::Refused { engine: "tikv".into(), reason }
+}
+
+fn decoded(text: &str) -> Result<String, EngineError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        let hex = tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        if let (b'%', Some(value)) = (byte, hex) {
+            bytes.push(value);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*byte);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| refused("the URL holds escapes that are no UTF-8".into()))
+}
+
+/// Reads `3h`, `90m`, `1h30m`, or `0`.
+fn duration(text: &str) -> Result<Duration, EngineError> {
+    let wrong = || refused(format!("\"{text}\" is no duration for gc-interval; write 3h or 90m"));
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let value: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let seconds = match &rest[digits..unit] {
+            "" | "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            _ => return Err(wrong()),
+        };
+        total += Duration::from_secs(value.saturating_mul(seconds));
+        rest = &rest[unit..];
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_as_they_are_written_for_juicefs() {
+        let config = Config::parse("tikv://pd1:2379,pd2,[::1]:99/jfs/tk%31?gc_interval=30m&max-open-conns=9")
+            .expect("valid");
+        assert_eq!(config.endpoints, ["pd1:2379", "pd2:2379", "[::1]:99"]);
+        assert_eq!(config.prefix, "jfs/tk1");
+        assert_eq!((config.gc_interval, config.lanes), (Some(Duration::from_hours(1)), 9));
+        assert_eq!(config.label(), "tikv://pd1:2379,pd2:2379,[::1]:99/jfs/tk1");
+        let config = Config::parse("tikv://h?gc-interval=0&ca=/a&cert=/b&key=/c").expect("valid");
+        assert_eq!((config.prefix.as_str(), config.gc_interval), ("", None));
+        assert_eq!(config.tls, Some(Tls { ca: "/a".into(), cert: "/b".into(), key: "/c".into() }));
+        for bad in ["http://x", "tikv:///prefix", "tikv://h/p?ca=/a", "tikv://h/p?gc-interval=soon"] {
+            assert!(Config::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The TiKV engine keeps the contract.
+
+mod server;
+
+sluice_testkit::conformance_tests!(server::fresh);

@@ -5,6 +5,7 @@
 //! that others outran looks at everything again at a later moment and fails only if something expected does not hold.
 
 mod draft;
+mod writes;
 
 use std::time::{Duration, Instant};
 

@@ -3,6 +3,7 @@
 //! What must stay true: nothing is decided here that another front end would have to decide again.
 
 mod files;
+mod told;
 mod translate;
 
 use std::{
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry};
 
+use self::told::Told;
 use crate::{
     args::{
         CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, Mknod, Open, Read, Release, Rename, SetAttr,
@@ -26,7 +28,7 @@ use crate::{
     filesystem::{FileSystem, ROOT, Request},
     init::Features,
     notify::Notifier,
-    reply::{AttrReply, DirBuffer, DirPlusBuffer, Entry, Opened, ReadBuffer, Statfs},
+    reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, Opened, ReadBuffer, Statfs},
 };
 
 /// Bytes of the blocks in which sizes are told.
@@ -37,6 +39,7 @@ const BLOCK: u64 = 4096;
 pub struct VolumeFs {
     vfs: Arc<Vfs>,
     notifier: Arc<OnceLock<Notifier>>,
+    told: Arc<Told>,
 }
 
 impl fmt::Debug for VolumeFs {
@@ -48,7 +51,7 @@ impl fmt::Debug for VolumeFs {
 impl VolumeFs {
     /// A volume to be mounted. Whoever mounts it closes the [`Vfs`] after the mount is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs, notifier: Arc::default() })
+        Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default() })
     }
 
     /// Has the kernel told of names that go without it: to be called once the volume is mounted.
@@ -116,12 +119,20 @@ impl VolumeFs {
         self.vfs.observed(kind, &teller, run, describe).map_err(|error| translate::errno(&error))
     }
 
+    /// Attributes for the kernel.
+    fn attr(&self, ino: u64, attr: &sluice_types::Attr) -> Attr {
+        if attr.is_file() {
+            self.told.length(ino, attr.length);
+        }
+        translate::attr(ino, attr)
+    }
+
     fn entry(&self, entry: &sluice_vfs::Entry) -> Entry {
         let ino = self.number(entry.ino);
         Entry {
             ino,
             generation: 1,
-            attr: translate::attr(ino, &entry.attr),
+            attr: self.attr(ino, &entry.attr),
             entry_ttl: entry.entry_ttl,
             attr_ttl: entry.attr_ttl,
         }
@@ -194,7 +205,7 @@ impl FileSystem for VolumeFs {
                 }
             },
         )?;
-        Ok(AttrReply { attr: translate::attr(ino, &attr), ttl })
+        Ok(AttrReply { attr: self.attr(ino, &attr), ttl })
     }
 
     fn setattr(&self, req: &Request<'_>, ino: u64, change: &SetAttr) -> Result<AttrReply> {
@@ -209,7 +220,7 @@ impl FileSystem for VolumeFs {
                 }
             },
         )?;
-        Ok(AttrReply { attr: translate::attr(ino, &attr), ttl: self.vfs.config().attr_ttl })
+        Ok(AttrReply { attr: self.attr(ino, &attr), ttl: self.vfs.config().attr_ttl })
     }
 
     fn readlink(&self, req: &Request<'_>, ino: u64) -> Result<Bytes> {

@@ -24,6 +24,7 @@ impl Errno {
     pub const EEXIST: Self = Self(libc::EEXIST);
     pub const ENOTDIR: Self = Self(libc::ENOTDIR);
     pub const EISDIR: Self = Self(libc::EISDIR);
+    pub const ESTALE: Self = Self(libc::ESTALE);
     pub const EINVAL: Self = Self(libc::EINVAL);
     pub const ENOTTY: Self = Self(libc::ENOTTY);
     pub const ERANGE: Self = Self(libc::ERANGE);

@@ -30,8 +30,9 @@ use read::Reader;
 use txn::SqliteTxn;
 use watch::SqliteWatch;
 
-/// Operations in one commit: about ten milliseconds of work, after which others get their turn.
-const BATCH: usize = 256;
+/// Operations in one commit: about twenty milliseconds of work, after which others get their turn. Fewer write the same
+/// pages to the log more often.
+const BATCH: usize = 1024;
 
 /// A volume's metadata in an SQLite database.
 pub struct SqliteEngine(Arc<Db>);

@@ -119,7 +119,7 @@ impl Vfs {
             _ => return Err(FsError::NotFound),
         };
         let fh = self.handles.add(Handle::Internal(Arc::new(handle)));
-        Ok(Opened { fh, keep_cache: false, no_flush: true, direct: true })
+        Ok(Opened { fh, no_flush: true, direct: true, ..Opened::default() })
     }
 
     pub(crate) fn close_internal(&self, handle: &InternalHandle) {

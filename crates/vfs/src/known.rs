@@ -112,6 +112,11 @@ impl Known {
         opened.insert(ino, now) == Some(now)
     }
 
+    /// Forgets how a file was at its last open.
+    pub(crate) fn forget_open(&self, ino: Ino) {
+        self.opened.lock().remove(&ino);
+    }
+
     /// All files that are open.
     pub(crate) fn open_inos(&self) -> Vec<Ino> {
         self.files.lock().keys().copied().collect()

@@ -39,6 +39,8 @@ pub struct Opened {
     pub no_flush: bool,
     /// Whether the kernel must not cache it at all.
     pub direct: bool,
+    /// Its length when it was opened, what is not flushed here included; 0 of internal files.
+    pub length: u64,
 }
 
 /// A file on its way to being open. Dropped, it is not open.
@@ -225,7 +227,8 @@ impl Vfs {
         let writer = writes.then(|| self.data.writer(ino));
         let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default() };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
-        Opened { fh, keep_cache, no_flush, direct: false }
+        let length = attr.length.max(self.data.dirty_end(ino));
+        Opened { fh, keep_cache, no_flush, direct: false, length }
     }
 
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
@@ -279,6 +282,14 @@ impl Vfs {
         drop(handle);
         self.leave(ino);
         flushed
+    }
+
+    /// As [`Self::release`], of an open that the kernel is told did not happen: its next one is not compared with this.
+    pub fn take_back(&self, fh: u64) -> FsResult<()> {
+        if let Ok(Handle::File(handle)) = self.handles.get(fh) {
+            self.known().forget_open(handle.file.ino);
+        }
+        self.release(fh, None)
     }
 
     /// One handle less of a file.

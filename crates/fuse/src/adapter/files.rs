@@ -82,6 +82,10 @@ impl VolumeFs {
                 let _ = write!(text, " [fh:{}]", opened.fh);
             }
         })?;
+        if flags & libc::O_APPEND != 0 && !opened.direct && self.told.is_stale(ino, req.pid, opened.length) {
+            let taken_back = self.vfs.take_back(opened.fh);
+            return taken_back.map_err(|error| translate::errno(&error)).and(Err(Errno::ESTALE));
+        }
         if !opened.keep_cache && !opened.direct {
             self.forget_attributes(ino);
         }
@@ -145,7 +149,10 @@ impl VolumeFs {
         let run = |caller: &Caller, interrupt: &Interrupt| {
             self.vfs.write(caller, interrupt, Place { fh, offset }, data, kill_suid_gid)
         };
-        self.run(req, OpKind::Write, run, args(format_args!("{ino},{},{offset},{fh}", data.len())))
+        let written =
+            self.run(req, OpKind::Write, run, args(format_args!("{ino},{},{offset},{fh}", data.len())))?;
+        self.told.wrote(ino, offset + u64::from(written));
+        Ok(written)
     }
 
     pub(super) fn list(

@@ -124,9 +124,10 @@ impl Walk<'_> {
         dirs.into_inner().into_iter().try_for_each(|(old, ino)| self.fill(old, ino))
     }
 
-    /// The clones to be made of a page of entries.
+    /// The clones to be made of a page of entries, in the order of their inodes: what was made together is stored
+    /// together.
     fn page(&self, rows: Vec<Row>, into: Ino) -> FsResult<Vec<CloneNode>> {
-        let mut nodes = Vec::with_capacity(rows.len() / 2);
+        let mut sources = Vec::with_capacity(rows.len() / 2);
         let mut seen = rustc_hash::FxHashSet::default();
         let mut entry = None;
         for row in rows {
@@ -134,17 +135,20 @@ impl Walk<'_> {
                 Row::Entry(_, name, _) => entry = Some(name),
                 Row::Node(old, attr) => {
                     let Some(name) = entry.take() else { continue };
-                    if !seen.insert(name.clone()) {
-                        continue;
+                    if seen.insert(name.clone()) {
+                        sources.push((old, attr, name));
                     }
-                    let ino = self.meta.new_ino(self.interrupt)?;
-                    nodes.push(self.node(old, &attr, ino, Some(At::new(into, name)), false));
-                    self.meta.saw(Row::Node(old, attr));
                 }
                 _ => {}
             }
         }
-        Ok(nodes)
+        sources.sort_unstable_by_key(|(old, ..)| *old);
+        let clone = |(old, attr, name)| {
+            let ino = self.meta.new_ino(self.interrupt)?;
+            self.meta.saw(Row::Node(old, attr));
+            Ok(self.node(old, &attr, ino, Some(At::new(into, name)), false))
+        };
+        sources.into_iter().map(clone).collect()
     }
 
     /// Clones many nodes at once and adds the directories among them, source and copy, to `dirs`. Those that vanished

@@ -5,12 +5,12 @@
 //! errors. What must stay true: every value is stored as JuiceFS would store it, so that both may use one volume at
 //! once.
 
-#[allow(dead_code, reason = "SQLite needs a part of it only")]
 mod codec;
 mod naming;
+mod postgres;
 mod schema;
 mod sqlite;
-#[allow(dead_code, reason = "SQLite needs a part of it only")]
 mod values;
 
+pub use postgres::PostgresEngine;
 pub use sqlite::SqliteEngine;

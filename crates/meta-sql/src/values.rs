@@ -13,7 +13,7 @@ use sluice_types::{Attr, Ino, Time};
 use crate::codec::{GROUP, Record, USER};
 
 /// What a column holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Value<'r> {
     /// NULL.
     Null,

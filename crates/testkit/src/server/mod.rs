@@ -1,11 +1,14 @@
 //! Servers that a test owns: started on free ports with their data in a temporary directory, gone when dropped.
 
+mod keeper;
+pub mod postgres;
 mod proxy;
 mod redis;
 #[cfg(feature = "s3")]
 pub mod s3;
 mod tikv;
 
+pub use postgres::{Postgres, PostgresOptions, postgres};
 pub use proxy::{Behaviour, Proxy};
 pub use redis::{Redis, RedisOptions, redis};
 pub use tikv::{Tikv, TikvOptions, TikvPart};

@@ -1,20 +1,17 @@
 //! A private Redis server.
-//!
-//! A shell of its own starts and kills it: a process that forks while it has files open in a FUSE mount waits for the
-//! mount to flush them in the child, and the mount may be waiting for the very server that is to be started.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
-use super::free_port;
+use super::{free_port, keeper::Keeper};
 
 /// How the server is run.
 #[derive(Clone, Debug, Default)]
@@ -30,55 +27,9 @@ pub struct RedisOptions {
 #[derive(Debug)]
 pub struct Redis {
     keeper: Keeper,
-    pid: Option<u32>,
     port: u16,
     options: RedisOptions,
     dir: TempDir,
-}
-
-/// The shell that starts and kills the server. With its end, or that of this process, the server ends.
-#[derive(Debug)]
-struct Keeper {
-    shell: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-/// Started with the configuration and the log; each order is a line, each answer, too.
-const KEEPER: &str = r#"
-while read -r order; do
-    case $order in
-        start) redis-server "$0" > "$1" 2>&1 & pid=$!; echo $pid ;;
-        kill) kill -9 $pid; wait $pid; pid=; echo gone ;;
-    esac
-done 2>/dev/null
-kill -9 $pid 2>/dev/null
-"#;
-
-impl Keeper {
-    fn start(config: &Path, log: &Path) -> io::Result<Self> {
-        let mut shell = Command::new("sh");
-        let shell = shell.args(["-c", KEEPER]).arg(config).arg(log);
-        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (orders, answers) = (shell.stdin.take(), shell.stdout.take());
-        let answers = BufReader::new(answers.ok_or(io::ErrorKind::BrokenPipe)?);
-        Ok(Self { shell, orders, answers })
-    }
-
-    fn order(&mut self, what: &str) -> io::Result<String> {
-        let orders = self.orders.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        orders.write_all(format!("{what}\n").as_bytes())?;
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
-        Ok(answer.trim().to_owned())
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.orders = None;
-        let _ = self.shell.wait();
-    }
 }
 
 /// How long the server may take to answer.
@@ -106,8 +57,9 @@ impl Redis {
             return Err(io::Error::new(io::ErrorKind::NotFound, "redis-server is not installed: make setup"));
         }
         let dir = TempDir::with_prefix("redis-")?;
-        let keeper = Keeper::start(&dir.path().join("redis.conf"), &dir.path().join("redis.log"))?;
-        let mut server = Self { keeper, pid: None, port: 0, options, dir };
+        let command = ["redis-server".into(), dir.path().join("redis.conf").into_os_string()];
+        let keeper = Keeper::new(&dir.path().join("redis.log"), dir.path(), &command)?;
+        let mut server = Self { keeper, port: 0, options, dir };
         // Somebody else may take the free port before the server does.
         let mut tries = 0;
         loop {
@@ -137,8 +89,7 @@ impl Redis {
         let path = self.dir.path().join("redis.conf");
         std::fs::write(&path, config)?;
         let _ = std::fs::remove_file(self.socket());
-        let pid = self.keeper.order("start")?;
-        self.pid = Some(pid.parse().map_err(io::Error::other)?);
+        self.keeper.start()?;
         self.wait_until_ready()
     }
 
@@ -148,19 +99,13 @@ impl Redis {
             if self.command(&["PING"]).is_ok_and(|answer| answer.starts_with(b"+PONG")) {
                 return Ok(());
             }
-            if self.has_ended() || Instant::now() > until {
+            if self.keeper.has_ended() || Instant::now() > until {
                 let log = std::fs::read_to_string(self.log()).unwrap_or_default();
                 self.kill();
                 return Err(io::Error::other(format!("redis-server does not answer: {log}")));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-    }
-
-    /// Whether its process is gone, or waits to be taken note of.
-    fn has_ended(&self) -> bool {
-        let stat = self.pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
-        stat.is_none_or(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
     }
 
     fn log(&self) -> PathBuf {
@@ -194,7 +139,7 @@ impl Redis {
 
     /// Process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.pid
+        self.keeper.pid()
     }
 
     /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the protocol has them.
@@ -214,9 +159,7 @@ impl Redis {
 
     /// Ends the process at once, as a crash does (SIGKILL).
     pub fn kill(&mut self) {
-        if self.pid.take().is_some() {
-            let _ = self.keeper.order("kill");
-        }
+        self.keeper.kill();
     }
 
     /// Starts the process again, on the same ports and the same data.

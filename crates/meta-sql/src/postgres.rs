@@ -1,0 +1,106 @@
+//! The PostgreSQL engine.
+//!
+//! A transaction holds nothing on the server: its reads are plain reads, and its commit is one flight that locks what
+//! was expected, checks that it is still so, and writes. What must stay true: a check looks at a record after it was
+//! locked, so that what others committed while it waited is seen, and a check that fails undoes the whole flight.
+
+mod commit;
+mod conn;
+mod error;
+mod flight;
+mod hello;
+mod options;
+mod pool;
+mod prepare;
+mod read;
+mod scan;
+mod statement;
+mod tls;
+mod watch;
+mod wire;
+
+use std::sync::Arc;
+
+use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+
+use options::Options;
+use pool::Pool;
+use statement::Catalog;
+
+/// Operations in one commit.
+const BATCH: usize = 256;
+/// Most commits at once: more wait for the same disk and the same rows.
+const LANES: usize = 8;
+
+/// A volume's metadata in a PostgreSQL database.
+pub struct PostgresEngine(Store);
+
+/// What all parts of the engine share.
+struct Store {
+    pool: Arc<Pool>,
+    catalog: Catalog,
+    channel: String,
+}
+
+impl PostgresEngine {
+    /// Makes the engine that `postgres://user:password@host:port/database?options` names. The server is asked when
+    /// there is something to ask.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if the URL is wrong.
+    pub fn open(url: &str) -> Result<Self, EngineError> {
+        let options = Options::parse(url)?;
+        let catalog = Catalog::new(options.naming.clone());
+        let channel = watch::channel(&options);
+        Ok(Self(Store { pool: Arc::new(Pool::new(options)), catalog, channel }))
+    }
+}
+
+impl Engine for PostgresEngine {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn limits(&self) -> Limits {
+        // Reads outside transactions need connections too.
+        let lanes = (self.0.pool.options.max_open / 2).clamp(1, LANES);
+        Limits { lanes, batch: BATCH, compares: true, notifies: true }
+    }
+
+    fn prepare(&self) -> Result<(), EngineError> {
+        self.0.prepare()
+    }
+
+    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(PostgresTxn(&self.0)))
+    }
+
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.0.answers(reads)
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        self.0.page(scan, from, limit)
+    }
+
+    /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to add.
+    fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        Ok(Box::new(watch::Listener::new(self.0.pool.clone(), self.0.channel.clone())?))
+    }
+}
+
+struct PostgresTxn<'e>(&'e Store);
+
+impl Txn for PostgresTxn<'_> {
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.0.answers(reads)
+    }
+
+    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
+        self.0.commit(commit)
+    }
+}

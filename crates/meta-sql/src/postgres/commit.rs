@@ -1,0 +1,283 @@
+//! A commit as one flight: what must hold is locked and checked, then everything is written.
+//!
+//! What must stay true: records are taken in a fixed order, those of one kind in ascending order of their keys, and each
+//! is locked once and as firmly as the flight will ever need it. So clients of ours wait for each other but never in a
+//! circle. Volume totals, which all commits add to, come last.
+
+mod gather;
+mod work;
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+use sluice_meta::{
+    engine::{Change, Commit, EngineError, Expect, Found, Hold, List, Read, Write, still_holds},
+    schema::{Key, Row, encode_plocks},
+};
+
+use super::{
+    Store,
+    error::ServerError,
+    flight::{Arg, Flight},
+    pool::Failed,
+    statement::{Do, MARK},
+    watch::notify,
+};
+use crate::{
+    codec::{Columns, Damage, Record, decode},
+    values::{Value, key_values, quota_columns},
+};
+
+use gather::Gathered;
+
+/// The order in which tables are written. Nodes come first: what belongs to a node is mostly written by who holds it.
+const ORDER: [Record; 20] = [
+    Record::Node,
+    Record::Entry,
+    Record::Symlink,
+    Record::Xattr,
+    Record::Chunk,
+    Record::SliceRef,
+    Record::DelFile,
+    Record::DelSlices,
+    Record::Acl,
+    Record::Sustained,
+    Record::Flock,
+    Record::Plock,
+    Record::Detached,
+    Record::Session,
+    Record::Writer,
+    Record::Setting,
+    Record::DirStat,
+    Record::DirQuota,
+    Record::Quota,
+    Record::Counter,
+];
+
+/// What it means when a statement fails.
+enum Blame {
+    /// Nothing that concerns the caller.
+    None,
+    /// The message names the places of the keys at fault.
+    Named(Vec<Key>),
+    /// The message names the places of all other keys.
+    Spared(Vec<Key>),
+    /// Some of these records exist already.
+    Existing(Vec<Key>),
+    /// The message names all chunks that are sound.
+    Chunks(Vec<(i64, i64)>),
+}
+
+/// A commit that is being put together.
+struct Plan<'c> {
+    store: &'c Store,
+    flight: Flight<'c>,
+    blames: Vec<Blame>,
+}
+
+impl<'c> Plan<'c> {
+    fn add(&mut self, what: Do, record: Record, args: Vec<Arg<'c>>, blame: Blame) {
+        self.flight.add(self.store.catalog.get(what, record), args);
+        self.blames.push(blame);
+    }
+}
+
+impl Store {
+    /// Commits.
+    pub(super) fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        let stored = self.stored_texts(&commit.expects)?;
+        let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new() };
+        if let Some(step) = commit.step {
+            let args =
+                [step.writer as i64, step.lane.into(), step.from as i64, step.to as i64].map(Arg::int).into();
+            let blame = Blame::Named(vec![Key::Writer(step.writer, step.lane)]);
+            plan.add(Do::Step, Record::Writer, args, blame);
+        }
+        let mut gathered = Gathered::new(commit, &stored)?;
+        for record in ORDER {
+            if let Some(work) = gathered.work.remove(&record) {
+                work.plan(record, &mut plan);
+            }
+            match record {
+                Record::Node => self.check_counted(commit, &mut plan)?,
+                Record::Entry => plan.vacant(commit),
+                _ => {}
+            }
+            plan.adds(record, commit);
+        }
+        let told: Vec<Change> = commit
+            .writes
+            .iter()
+            .filter_map(|write| if let Write::Tell(change) = write { Some(*change) } else { None })
+            .collect();
+        if !told.is_empty() {
+            plan.flight.tell(notify(&self.channel, &told));
+        }
+        if plan.flight.is_empty() {
+            return Ok(());
+        }
+        match self.pool.commit(&plan.flight) {
+            Ok(_) => Ok(()),
+            Err(Failed::Engine(error)) => Err(error),
+            Err(Failed::Statement(at, error)) => Err(self.blame(plan.blames.get(at), &error)),
+        }
+    }
+
+    /// Settings and sessions are texts of their own writers: what is expected of them is compared here, and at the
+    /// commit they must still be those texts.
+    fn stored_texts(&self, expects: &[Expect]) -> Result<FxHashMap<Key, Value<'static>>, EngineError> {
+        let mut stored = FxHashMap::default();
+        for expect in expects {
+            let Expect::Row(row @ (Row::Setting(_) | Row::Session(..)), hold) = expect else { continue };
+            if *hold == Hold::None {
+                continue;
+            }
+            let key = row.key();
+            let Some((record, values)) = key_values(&key) else { continue };
+            let column = record.shape().columns.split(',').count() - 1;
+            let mut flight = Flight::default();
+            flight.add(self.catalog.get(Do::Get, record), values.into_iter().map(Arg::One).collect());
+            let answers = self.pool.ask(&flight).map_err(|error| error.plain(&self.pool.options))?;
+            let Some(found) = answers.first().and_then(|answer| answer.rows.first()) else {
+                return Err(EngineError::Conflict(vec![key]));
+            };
+            let damaged = |damage| self.pool.options.damaged(damage);
+            let now = decode(record, found, 0).map_err(damaged)?;
+            if !still_holds(*hold, row, &now) {
+                return Err(EngineError::Conflict(vec![key]));
+            }
+            let text = found
+                .bytes(column)
+                .map_err(|reason| damaged(Damage { record: "an answer".into(), reason }))?
+                .to_vec();
+            let text = if record == Record::Setting {
+                Value::Text(Cow::Owned(text))
+            } else {
+                Value::Bytes(Cow::Owned(text))
+            };
+            stored.insert(key, text);
+        }
+        Ok(stored)
+    }
+
+    /// Checks of what is counted from other rows, and of lists of locks.
+    fn check_counted<'c>(&self, commit: &'c Commit, plan: &mut Plan<'c>) -> Result<(), EngineError> {
+        for expect in &commit.expects {
+            let (what, record, mut args) = match expect {
+                Expect::Row(Row::Counter(sluice_meta::schema::Counter::AclMaxId, last), hold)
+                    if *hold > Hold::None =>
+                {
+                    (Do::Counted, Record::Acl, vec![Arg::int(*last)])
+                }
+                Expect::Absent(Key::Counter(sluice_meta::schema::Counter::AclMaxId)) => {
+                    (Do::Counted, Record::Acl, vec![Arg::One(Value::Null)])
+                }
+                Expect::Row(Row::Parents(ino, parent, count), hold) if *hold > Hold::None => {
+                    let args = [*count, ino.0 as i64, parent.0 as i64].map(Arg::int).into();
+                    (Do::Counted, Record::Parents, args)
+                }
+                Expect::Same(List::Flocks(ino), rows) => {
+                    (Do::SameLocks, Record::Flock, vec![Arg::int(ino.0 as i64), Arg::One(locks(rows))])
+                }
+                Expect::Same(List::Plocks(ino), rows) => {
+                    (Do::SameLocks, Record::Plock, vec![Arg::int(ino.0 as i64), Arg::One(locks(rows))])
+                }
+                Expect::Same(list, _) => {
+                    return Err(self.pool.options.refused(format!("{list:?} cannot be held")));
+                }
+                _ => continue,
+            };
+            args.insert(0, Arg::int(0));
+            plan.add(what, record, args, Blame::Named(vec![expect.key()]));
+        }
+        Ok(())
+    }
+
+    /// What a failed statement means.
+    fn blame(&self, blame: Option<&Blame>, error: &ServerError) -> EngineError {
+        let places = error.message.split_once(MARK).map(|(_, rest)| rest.trim_end_matches('"'));
+        let at =
+            |places: &str| -> Vec<usize> { places.split(',').filter_map(|at| at.parse().ok()).collect() };
+        match (blame, places) {
+            (Some(Blame::Named(keys)), Some(places)) => {
+                EngineError::Conflict(at(places).into_iter().filter_map(|at| keys.get(at).cloned()).collect())
+            }
+            (Some(Blame::Spared(keys)), Some(places)) => {
+                let spared = at(places);
+                let broken = keys.iter().enumerate().filter(|(at, _)| !spared.contains(at));
+                EngineError::Conflict(broken.map(|(_, key)| key.clone()).collect())
+            }
+            (Some(Blame::Chunks(chunks)), Some(places)) => {
+                let sound: Vec<&str> = places.split(',').collect();
+                let broken = chunks.iter().map(|(ino, index)| format!("{ino} {index}"));
+                let broken = broken.filter(|chunk| !sound.contains(&chunk.as_str()));
+                self.pool.options.damaged(Damage {
+                    record: format!("chunk {}", broken.collect::<Vec<_>>().join(", ")),
+                    reason: "slices are not of 24 bytes each".into(),
+                })
+            }
+            (Some(Blame::Existing(keys)), _) if error.is_duplicate() => {
+                EngineError::Conflict(self.existing(keys))
+            }
+            _ => self.pool.options.judge(error),
+        }
+    }
+
+    /// Which of the records exist; all of them if none is found, for the unique key of some tables is narrower than
+    /// ours.
+    fn existing(&self, keys: &[Key]) -> Vec<Key> {
+        let reads: Vec<Read> = keys.iter().map(|key| Read::Get(key.clone(), Hold::None)).collect();
+        let Ok(found) = self.answers(&reads) else { return keys.to_vec() };
+        let there = keys.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(Some(_))));
+        let there: Vec<Key> = there.map(|(key, _)| key.clone()).collect();
+        if there.is_empty() { keys.to_vec() } else { there }
+    }
+}
+
+/// The locks on a file as the server lists them.
+fn locks<'v>(rows: &[Row]) -> Value<'v> {
+    let mut listed: Vec<(i64, i64, String)> = rows
+        .iter()
+        .filter_map(|row| match row {
+            Row::Flock(_, owner, kind) => {
+                Some((owner.sid as i64, owner.owner as i64, kind.code().to_string()))
+            }
+            Row::Plock(_, owner, ranges) => {
+                let hex = encode_plocks(ranges)
+                    .iter()
+                    .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+                Some((owner.sid as i64, owner.owner as i64, hex))
+            }
+            _ => None,
+        })
+        .collect();
+    listed.sort();
+    let listed: Vec<String> =
+        listed.into_iter().map(|(sid, owner, value)| format!("{sid},{owner},{value}")).collect();
+    Value::Text(listed.join(";").into_bytes().into())
+}
+
+impl<'c> Plan<'c> {
+    /// After the entries that this commit deletes are gone, these directories are empty.
+    fn vacant(&mut self, commit: &'c Commit) {
+        let dirs = commit.expects.iter().filter_map(|expect| match expect {
+            Expect::Vacant(dir) => Some(*dir),
+            _ => None,
+        });
+        let dirs: Vec<_> = dirs.collect();
+        if !dirs.is_empty() {
+            let args = vec![
+                Arg::places(dirs.len()),
+                Arg::Many(dirs.iter().map(|dir| Value::Int(dir.0 as i64)).collect()),
+            ];
+            let keys = dirs.into_iter().map(Key::Node).collect();
+            self.add(Do::Vacant, Record::Entry, args, Blame::Named(keys));
+        }
+    }
+}
+
+/// `qtype` and `qkey`, the latter alone for directories.
+const fn quota_key(key: sluice_meta::schema::QuotaKey) -> (Record, i64, i64) {
+    let (kind, of) = quota_columns(key);
+    (if kind == 0 { Record::DirQuota } else { Record::Quota }, kind, of)
+}

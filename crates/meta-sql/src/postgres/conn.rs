@@ -1,0 +1,148 @@
+//! A connection: one flight out, all its answers in.
+//!
+//! What must stay true: a failed exchange says whether the server can have seen the flight whole, for only then its
+//! effect is in doubt; and a connection on which an exchange failed half-way is never used again.
+
+use std::{
+    io::{self, ErrorKind},
+    time::Instant,
+};
+
+use bytes::BytesMut;
+use postgres_protocol::message::backend::Message;
+use rustc_hash::FxHashSet;
+
+use super::{
+    error::ServerError,
+    flight::{Answer, Flight, RawRow},
+    options::Options,
+    wire::{Kind, Wire},
+};
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server cannot have seen the whole flight.
+    NotSent(String),
+    /// The flight was sent, the answer did not come.
+    NoAnswer(String),
+    /// The server refused the statement at that place; nothing was done.
+    Server(usize, ServerError),
+    /// The flight cannot be said in the server's language.
+    Unfit(String),
+}
+
+/// A connection.
+pub(super) struct Conn {
+    wire: Wire,
+    /// Statements that the server knows; `None` if it is to know none.
+    prepared: Option<FxHashSet<u32>>,
+    output: BytesMut,
+    pub(super) born: Instant,
+    /// When it was last given back.
+    pub(super) idle: Instant,
+    /// Whether it may be used again.
+    pub(super) sound: bool,
+    /// Whether an exchange succeeded on it before.
+    pub(super) used: bool,
+}
+
+impl Conn {
+    pub(super) fn new(wire: Wire, options: &Options) -> Self {
+        let now = Instant::now();
+        Self {
+            wire,
+            prepared: options.prepared.then(FxHashSet::default),
+            output: BytesMut::new(),
+            born: now,
+            idle: now,
+            sound: true,
+            used: false,
+        }
+    }
+
+    /// Whether the server has closed it meanwhile.
+    pub(super) fn is_stale(&self) -> bool {
+        self.wire.is_stale()
+    }
+
+    /// Sends a flight and takes the answers to its statements.
+    pub(super) fn exchange(
+        &mut self,
+        flight: &Flight<'_>,
+        kind: Kind,
+        options: &Options,
+    ) -> Result<Vec<Answer>, Failure> {
+        self.sound = false;
+        self.output.clear();
+        let prepares = match flight.encode(self.prepared.as_ref(), &mut self.output) {
+            Ok(prepares) => prepares,
+            Err(reason) => {
+                self.sound = true;
+                return Err(Failure::Unfit(reason));
+            }
+        };
+        let until = Instant::now() + options.read_timeout;
+        self.wire.send(&self.output, kind, until).map_err(|error| Failure::NotSent(story(&error)))?;
+        let answers = self.answers(flight, &prepares, until)?;
+        self.used = true;
+        if self.output.capacity() > 1 << 20 {
+            self.output = BytesMut::new();
+        }
+        answers
+    }
+
+    /// Takes the answers to a flight that was sent; the inner error leaves the connection in order.
+    #[allow(clippy::type_complexity, reason = "two kinds of failure")]
+    fn answers(
+        &mut self,
+        flight: &Flight<'_>,
+        prepares: &[u32],
+        until: Instant,
+    ) -> Result<Result<Vec<Answer>, Failure>, Failure> {
+        let mut answers: Vec<Answer> = Vec::with_capacity(flight.len());
+        let mut rows = Vec::new();
+        let mut prepares = prepares.iter();
+        let (mut failed, mut marks) = (None, 0);
+        while marks < flight.marks() {
+            let message = self.wire.receive(until).map_err(|error| match &failed {
+                // It says good-bye before it goes.
+                Some(Failure::Server(_, error)) if marks == 0 => Failure::NoAnswer(error.message.clone()),
+                _ => Failure::NoAnswer(story(&error)),
+            })?;
+            match message {
+                Message::ParseComplete => {
+                    if let (Some(prepared), Some(id)) = (&mut self.prepared, prepares.next()) {
+                        prepared.insert(*id);
+                    }
+                }
+                Message::DataRow(body) if marks == 0 => {
+                    let row = RawRow::read(&body).map_err(|error| Failure::NoAnswer(story(&error)))?;
+                    rows.push(row);
+                }
+                Message::CommandComplete(_) | Message::EmptyQueryResponse if marks == 0 => {
+                    answers.push(Answer { rows: std::mem::take(&mut rows) });
+                }
+                Message::ErrorResponse(body) if marks == 0 && failed.is_none() => {
+                    failed = Some(Failure::Server(answers.len(), ServerError::read(&body)));
+                }
+                Message::ReadyForQuery(_) => marks += 1,
+                _ => {}
+            }
+        }
+        self.sound = !matches!(&failed, Some(Failure::Server(_, error)) if error.spoils_connection());
+        match failed {
+            Some(failure) => Ok(Err(failure)),
+            None if answers.len() == flight.len() => Ok(Ok(answers)),
+            None => Err(Failure::NoAnswer("the server left out an answer".into())),
+        }
+    }
+}
+
+/// What happened, without what was sent.
+pub(super) fn story(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer within the deadline".into(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,118 @@
+//! What PostgreSQL's errors mean to the caller, by their SQLSTATE.
+//!
+//! What must stay true: an error of the server says that nothing was committed; only a missing answer leaves that open.
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::ErrorResponseBody;
+use sluice_meta::engine::EngineError;
+
+use super::{hello::NoConnection, options::Options};
+use crate::codec::Damage;
+
+/// What the server says went wrong.
+#[derive(Clone, Debug)]
+pub(super) struct ServerError {
+    pub(super) code: String,
+    pub(super) message: String,
+    /// Whether the connection ends with it.
+    pub(super) fatal: bool,
+}
+
+impl ServerError {
+    pub(super) fn read(body: &ErrorResponseBody) -> Self {
+        let mut error = Self { code: String::new(), message: String::new(), fatal: false };
+        let mut fields = body.fields();
+        while let Ok(Some(field)) = fields.next() {
+            let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                b'C' => error.code = text(),
+                b'M' => error.message = text(),
+                b'V' => error.fatal = matches!(field.value_bytes(), b"FATAL" | b"PANIC"),
+                _ => {}
+            }
+        }
+        error
+    }
+
+    /// Whether a unique key was met.
+    pub(super) fn is_duplicate(&self) -> bool {
+        self.code == "23505"
+    }
+
+    /// Whether a table is missing.
+    pub(super) fn is_missing_table(&self) -> bool {
+        self.code == "42P01"
+    }
+
+    /// Whether the connection is of no use any more, though it may be open: it leads to a server that takes no writes,
+    /// or something between us and the server lost our prepared statements.
+    pub(super) fn spoils_connection(&self) -> bool {
+        self.fatal
+            || matches!(&*self.code, "25006" | "26000" | "42P05" | "0A000")
+            || self.code.starts_with("08")
+    }
+}
+
+impl Options {
+    pub(super) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
+    }
+
+    pub(super) fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Indeterminate { engine: self.label.clone(), reason: reason.into() }
+    }
+
+    pub(super) fn refused(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
+    }
+
+    /// A row breaks the format.
+    pub(super) fn damaged(&self, damage: Damage) -> EngineError {
+        EngineError::Corrupt {
+            engine: self.label.clone(),
+            record: format!("{}{}", self.naming.prefix(), damage.record),
+            reason: damage.reason,
+        }
+    }
+
+    /// What an error of the server means: nothing was committed.
+    pub(super) fn judge(&self, error: &ServerError) -> EngineError {
+        let ServerError { code, message, .. } = error;
+        let advice = match &**code {
+            // A serialization failure, or a deadlock with clients that take their locks in another order.
+            "40001" | "40P01" | "23505" => return EngineError::Conflict(Vec::new()),
+            "53300" => {
+                "it has too many connections; raise its max_connections or lower max_open_conns".into()
+            }
+            "53100" => "its disk is full".into(),
+            "57P01" | "57P02" | "57P03" => format!("it is starting or stopping: {message}"),
+            "57014" => "a statement took longer than 25 s".into(),
+            "55P03" => "another client held a lock for more than 10 s".into(),
+            "25006" => {
+                "it is read-only (a replica?); name the primary, or all servers separated by commas".into()
+            }
+            "28P01" | "28000" => return self.refused(format!("it refuses user or password: {message}")),
+            "3D000" => return self.refused(format!("{message}; make it with CREATE DATABASE")),
+            "3F000" => {
+                return self.refused(format!("{message}; make the schema of search_path with CREATE SCHEMA"));
+            }
+            "42501" => return self.refused(format!("the user lacks a permission: {message}")),
+            "42P01" => return self.refused(format!("{message}: this is no volume yet; run `sluice format`")),
+            "22021" => return self.refused("a name of an extended attribute must be UTF-8 here"),
+            _ if error.spoils_connection() || code.starts_with("53") || code.starts_with("57") => {
+                format!("{message} ({code})")
+            }
+            _ => return self.refused(format!("{message} ({code})")),
+        };
+        self.unavailable(advice)
+    }
+
+    /// Why there is no connection.
+    pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
+        match error {
+            NoConnection::Server(error) => self.judge(error),
+            NoConnection::Io(error) => self.unavailable(error.to_string()),
+            NoConnection::Refused(reason) => self.refused(reason.as_str()),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A flight: statements that go out in one piece and are one transaction.
+//!
+//! The server runs what it is sent up to the mark that ends a flight as one transaction: it commits at the mark, and an
+//! error skips the rest and undoes everything. So a flight needs neither BEGIN nor COMMIT, and costs one trip however
+//! many statements it has, those included that are prepared on the way. What must stay true: the mark is the last of
+//! a flight, so that a flight that was not sent whole is never committed.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::{
+    IsNull,
+    message::{backend::DataRowBody, frontend},
+};
+use rustc_hash::FxHashSet;
+
+use super::statement::{Statement, Type};
+use crate::{codec::Columns, values::Value};
+
+/// Statements and their parameters.
+#[derive(Default)]
+pub(super) struct Flight<'v> {
+    steps: Vec<(Arc<Statement>, Vec<Arg<'v>>)>,
+    /// Told to listeners after the commit, in a transaction of its own: while one that tells commits, others wait.
+    tell: Option<String>,
+}
+
+/// A parameter.
+pub(super) enum Arg<'v> {
+    One(Value<'v>),
+    Many(Vec<Value<'v>>),
+}
+
+impl Arg<'_> {
+    pub(super) const fn int(value: i64) -> Self {
+        Self::One(Value::Int(value))
+    }
+
+    /// The numbers from 0.
+    pub(super) fn places(count: usize) -> Self {
+        Self::Many((0..count as i64).map(Value::Int).collect())
+    }
+}
+
+/// The answer to one statement.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<RawRow>,
+}
+
+/// One row of a result.
+pub(super) struct RawRow {
+    bytes: Bytes,
+    columns: smallvec::SmallVec<[Option<(u32, u32)>; 24]>,
+}
+
+impl<'v> Flight<'v> {
+    /// Adds a statement; answers its place.
+    pub(super) fn add(&mut self, statement: Arc<Statement>, args: Vec<Arg<'v>>) -> usize {
+        self.steps.push((statement, args));
+        self.steps.len() - 1
+    }
+
+    /// Tells the listeners after the commit.
+    pub(super) fn tell(&mut self, statement: String) {
+        self.tell = Some(statement);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// How many marks it has.
+    pub(super) fn marks(&self) -> usize {
+        1 + usize::from(self.tell.is_some())
+    }
+
+    /// The flight as it goes out on a connection, and the statements that it prepares, in order. `prepared` are those
+    /// prepared already; `None` prepares each anew for its one use.
+    pub(super) fn encode(
+        &self,
+        prepared: Option<&FxHashSet<u32>>,
+        out: &mut BytesMut,
+    ) -> Result<Vec<u32>, String> {
+        let mut prepares = Vec::new();
+        for (statement, args) in &self.steps {
+            let name = if prepared.is_some() { &*statement.name } else { "" };
+            let known = prepared.is_some_and(|known| known.contains(&statement.id))
+                || prepared.is_some() && prepares.contains(&statement.id);
+            if !known {
+                let types = statement.types.iter().map(|kind| kind.oid());
+                frontend::parse(name, &statement.text, types, out).map_err(|error| error.to_string())?;
+                prepares.push(statement.id);
+            }
+            let values = args.iter().zip(&statement.types);
+            let bound =
+                frontend::bind("", name, [1], values, |(arg, kind), out| bind(arg, *kind, out), [1], out);
+            bound.map_err(|error| match error {
+                frontend::BindError::Conversion(error) => error.to_string(),
+                frontend::BindError::Serialization(error) => error.to_string(),
+            })?;
+            frontend::execute("", 0, out).map_err(|error| error.to_string())?;
+        }
+        frontend::sync(out);
+        if let Some(tell) = &self.tell {
+            frontend::query(tell, out).map_err(|error| error.to_string())?;
+        }
+        Ok(prepares)
+    }
+}
+
+type Odd = Box<dyn std::error::Error + Sync + Send>;
+
+fn bind(arg: &Arg<'_>, kind: Type, out: &mut BytesMut) -> Result<IsNull, Odd> {
+    match arg {
+        Arg::One(value) => scalar(value, kind, out),
+        Arg::Many(values) => {
+            let element = kind.element().ok_or("many values for a parameter that takes one")?;
+            out.put_i32(i32::from(!values.is_empty()));
+            out.put_i32(i32::from(values.contains(&Value::Null)));
+            out.put_u32(element.oid());
+            if !values.is_empty() {
+                out.put_i32(i32::try_from(values.len())?);
+                out.put_i32(1);
+            }
+            for value in values {
+                let at = out.len();
+                out.put_i32(-1);
+                if matches!(scalar(value, element, out)?, IsNull::No) {
+                    let length = i32::try_from(out.len() - at - 4)?;
+                    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+                }
+            }
+            Ok(IsNull::No)
+        }
+    }
+}
+
+fn scalar(value: &Value<'_>, kind: Type, out: &mut BytesMut) -> Result<IsNull, Odd> {
+    match (value, kind) {
+        (Value::Null, _) => return Ok(IsNull::Yes),
+        // An unsigned number keeps its bits.
+        (Value::Int(value), Type::I4) => match u32::try_from(*value) {
+            Ok(bits) => out.put_u32(bits),
+            Err(_) => out.put_i32(i32::try_from(*value)?),
+        },
+        (Value::Int(value), Type::I8) => out.put_i64(*value),
+        (Value::Text(bytes), Type::Text) | (Value::Bytes(bytes), Type::Bytes) => out.put_slice(bytes),
+        (value, kind) => return Err(format!("{value:?} for a parameter of type {kind:?}").into()),
+    }
+    Ok(IsNull::No)
+}
+
+impl RawRow {
+    pub(super) fn read(body: &DataRowBody) -> std::io::Result<Self> {
+        let mut columns = smallvec::SmallVec::new();
+        let mut ranges = body.ranges();
+        while let Some(range) = ranges.next()? {
+            columns.push(range.map(|range| (range.start as u32, range.end as u32)));
+        }
+        Ok(Self { bytes: body.buffer_bytes().clone(), columns })
+    }
+
+    fn column(&self, at: usize) -> Result<Option<&[u8]>, String> {
+        let column = self.columns.get(at).ok_or_else(|| format!("there is no column {at}"))?;
+        Ok(column.and_then(|(start, end)| self.bytes.get(start as usize..end as usize)))
+    }
+
+    pub(super) fn is_null(&self, at: usize) -> bool {
+        matches!(self.column(at), Ok(None))
+    }
+}
+
+impl Columns for RawRow {
+    fn int(&self, at: usize) -> Result<i64, String> {
+        let bytes = self.column(at)?.unwrap_or(&[0; 8]);
+        if let Ok(bytes) = bytes.try_into() {
+            return Ok(i64::from_be_bytes(bytes));
+        }
+        let bytes = bytes.try_into().map_err(|_| format!("column {at} holds no number"))?;
+        Ok(i32::from_be_bytes(bytes).into())
+    }
+
+    fn bytes(&self, at: usize) -> Result<&[u8], String> {
+        Ok(self.column(at)?.unwrap_or_default())
+    }
+}

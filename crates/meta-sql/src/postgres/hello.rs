@@ -1,0 +1,196 @@
+//! How a connection begins: address, encryption, who we are, and how we want to be served.
+//!
+//! What must stay true: the password is only sent to a server that proved as much as `sslmode` asks for, and every
+//! connection runs READ COMMITTED, for the checks of a commit look at what others committed while it waited.
+
+use std::{
+    io,
+    net::{TcpStream, ToSocketAddrs},
+    os::unix::net::UnixStream,
+    time::Instant,
+};
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::{
+    authentication::{
+        md5_hash,
+        sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256},
+    },
+    message::{backend::Message, frontend},
+};
+
+use super::{
+    error::ServerError,
+    options::{Host, Options, TlsMode},
+    tls::Encryption,
+    wire::{Kind, Socket, Wire},
+};
+
+/// Why there is no connection.
+pub(super) enum NoConnection {
+    /// The server says why.
+    Server(ServerError),
+    /// It cannot be reached, or says nothing sensible.
+    Io(io::Error),
+    /// The URL or the server's certificate is wrong.
+    Refused(String),
+}
+
+impl From<io::Error> for NoConnection {
+    fn from(error: io::Error) -> Self {
+        // What rustls found out about the server's certificate does not change by trying again.
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidCertificate(reason)) => Self::Refused(format!(
+                "the server's certificate is not to be trusted ({reason}); see sslmode and sslrootcert"
+            )),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Every statement of ours finds its rows by an index. The planner would sometimes rather read a table that was small
+/// when it planned, and keep to that plan when the table has grown.
+const SERVE: &str = "SET default_transaction_isolation='read committed';SET plan_cache_mode=force_generic_plan;\
+     SET enable_seqscan=off;SET enable_hashjoin=off;SET enable_mergejoin=off;SET enable_bitmapscan=off;SET jit=off;\
+     SET statement_timeout='25s';SET lock_timeout='10s';SET client_min_messages=error;SHOW transaction_read_only";
+
+/// Connects to the first host that answers and takes us.
+pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {
+    let mut last = NoConnection::Io(io::ErrorKind::AddrNotAvailable.into());
+    for host in &options.hosts {
+        match greet(options, host) {
+            Ok(wire) => return Ok(wire),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
+    let until = Instant::now() + options.connect_timeout;
+    let mut wire = Wire::new(match host {
+        Host::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+        Host::Tcp(name, port) => Socket::Tcp(tcp(name, *port, until)?),
+    });
+    if let Host::Tcp(name, _) = host
+        && options.tls.mode > TlsMode::Disable
+    {
+        encrypt(&mut wire, options, name, until)?;
+    }
+    let mut request = BytesMut::new();
+    let told = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let who = [("user", options.user.as_str()), ("database", &options.database), ("client_encoding", "UTF8")];
+    let named = options.settings.iter().any(|(name, _)| name == "application_name");
+    let name = (!named).then_some(("application_name", "sluice"));
+    frontend::startup_message(who.into_iter().chain(name).chain(told), &mut request)?;
+    wire.send(&request, Kind::Look, until)?;
+    authenticate(&mut wire, options, until)?;
+    await_ready(&mut wire, until)?;
+    request.clear();
+    frontend::query(SERVE, &mut request)?;
+    wire.send(&request, Kind::Look, until)?;
+    let read_only = await_ready(&mut wire, until)?;
+    if read_only && options.writable {
+        return Err(NoConnection::Io(io::Error::other("every server that answers is read-only")));
+    }
+    Ok(wire)
+}
+
+fn tcp(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"));
+    for address in (name, port).to_socket_addrs()? {
+        let left = until.saturating_duration_since(Instant::now());
+        match TcpStream::connect_timeout(&address, left.max(std::time::Duration::from_millis(1))) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn encrypt(wire: &mut Wire, options: &Options, name: &str, until: Instant) -> Result<(), NoConnection> {
+    let mut request = BytesMut::new();
+    frontend::ssl_request(&mut request);
+    wire.send(&request, Kind::Look, until)?;
+    match wire.receive_byte(until)? {
+        b'S' => {
+            let encryption = Encryption::new(&options.tls).map_err(NoConnection::Refused)?;
+            Ok(wire.encrypt(encryption.session(name)?, until)?)
+        }
+        _ if options.tls.mode == TlsMode::Prefer => Ok(()),
+        _ => Err(NoConnection::Refused(
+            "the server does not encrypt connections; set ssl=on there, or sslmode=disable here".into(),
+        )),
+    }
+}
+
+fn authenticate(wire: &mut Wire, options: &Options, until: Instant) -> Result<(), NoConnection> {
+    let password = || {
+        let missing = "the server wants a password; put it into the URL or META_PASSWORD";
+        options.password.as_deref().map(str::as_bytes).ok_or_else(|| NoConnection::Refused(missing.into()))
+    };
+    let mut scram = None;
+    loop {
+        let mut answer = BytesMut::new();
+        match wire.receive(until)? {
+            Message::AuthenticationOk => return Ok(()),
+            Message::AuthenticationCleartextPassword => frontend::password_message(password()?, &mut answer)?,
+            Message::AuthenticationMd5Password(body) => {
+                let hash = md5_hash(options.user.as_bytes(), password()?, body.salt());
+                frontend::password_message(hash.as_bytes(), &mut answer)?;
+            }
+            Message::AuthenticationSasl(body) => {
+                if !body.mechanisms().any(|mechanism| Ok(mechanism == SCRAM_SHA_256))? {
+                    return Err(unknown_method());
+                }
+                let begun = ScramSha256::new(password()?, ChannelBinding::unsupported());
+                frontend::sasl_initial_response(SCRAM_SHA_256, begun.message(), &mut answer)?;
+                scram = Some(begun);
+            }
+            Message::AuthenticationSaslContinue(body) => {
+                let scram = scram.as_mut().ok_or_else(unknown_method)?;
+                scram.update(body.data())?;
+                frontend::sasl_response(scram.message(), &mut answer)?;
+            }
+            Message::AuthenticationSaslFinal(body) => {
+                scram.as_mut().ok_or_else(unknown_method)?.finish(body.data())?;
+            }
+            Message::ErrorResponse(body) => return Err(NoConnection::Server(ServerError::read(&body))),
+            Message::NoticeResponse(_) => {}
+            _ => return Err(unknown_method()),
+        }
+        wire.send(&answer, Kind::Look, until)?;
+    }
+}
+
+fn unknown_method() -> NoConnection {
+    NoConnection::Refused(
+        "the server asks for a kind of authentication that is not known here; use scram-sha-256, md5, password, \
+         cert, peer or trust in its pg_hba.conf"
+            .into(),
+    )
+}
+
+/// Waits until the server is ready; whether it showed that it takes no writes.
+fn await_ready(wire: &mut Wire, until: Instant) -> Result<bool, NoConnection> {
+    let mut read_only = false;
+    let mut failed = None;
+    loop {
+        match wire.receive(until)? {
+            Message::ReadyForQuery(_) => return failed.map_or(Ok(read_only), Err),
+            Message::DataRow(body) => read_only = body.buffer().ends_with(b"on"),
+            Message::ErrorResponse(body) => {
+                let error = ServerError::read(&body);
+                if error.fatal {
+                    return Err(NoConnection::Server(error));
+                }
+                failed = Some(NoConnection::Server(error));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Makes tables, columns and indexes that are missing.
+//!
+//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that others use.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::{backend::Message, frontend};
+use sluice_meta::engine::EngineError;
+
+use super::{
+    Store,
+    conn::story,
+    error::ServerError,
+    wire::{Kind, Wire},
+};
+use crate::schema::{Dialect, TABLES, Table, WRITER};
+
+/// Two clients that make tables at once do so one after the other.
+const ALONE: &str = "SELECT pg_advisory_xact_lock(7238247823)";
+/// Tables, `table.column`s and indexes of the schema in which we make ours.
+const EXISTING: &str = "SELECT c.relname FROM pg_class c WHERE c.relnamespace=current_schema()::regnamespace \
+     UNION ALL SELECT c.relname||'.'||a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid=c.oid \
+     WHERE c.relnamespace=current_schema()::regnamespace AND a.attnum>0 AND NOT a.attisdropped";
+
+impl Store {
+    /// Brings the database up to the schema.
+    pub(super) fn prepare(&self) -> Result<(), EngineError> {
+        let mut wire = self.pool.connect()?;
+        // Most volumes lack nothing, and then no permission to make tables is needed.
+        if self.missing(&mut wire)?.is_empty() {
+            return Ok(());
+        }
+        self.simple(&mut wire, "BEGIN")?;
+        self.simple(&mut wire, ALONE)?;
+        let mut statements = self.missing(&mut wire)?;
+        statements.push("COMMIT".into());
+        self.simple(&mut wire, &statements.join(";")).map(drop)
+    }
+
+    /// The statements that make what is missing.
+    fn missing(&self, wire: &mut Wire) -> Result<Vec<String>, EngineError> {
+        let existing = self.simple(wire, EXISTING)?;
+        let naming = &self.pool.options.naming;
+        let wanted = TABLES.iter().map(|table| (naming.prefix(), table));
+        let own = std::iter::once((naming.own_prefix(), &WRITER));
+        Ok(wanted.chain(own).flat_map(|(prefix, table)| lacking(&existing, &prefix, table)).collect())
+    }
+
+    /// Runs statements without parameters; the first column of what they answer.
+    fn simple(&self, wire: &mut Wire, text: &str) -> Result<BTreeSet<String>, EngineError> {
+        let until = Instant::now() + self.pool.options.read_timeout;
+        let mut request = BytesMut::new();
+        let said =
+            frontend::query(text, &mut request).and_then(|()| wire.send(&request, Kind::Change, until));
+        let lost = |error: std::io::Error| self.pool.options.unavailable(story(&error));
+        said.map_err(lost)?;
+        let (mut found, mut failed) = (BTreeSet::new(), None);
+        loop {
+            match wire.receive(until).map_err(lost)? {
+                Message::ReadyForQuery(_) => {
+                    return failed.map_or(Ok(found), |error| Err(self.pool.options.judge(&error)));
+                }
+                Message::DataRow(body) => {
+                    if let Some(Some(range)) = body.ranges().next().map_err(lost)? {
+                        found.insert(String::from_utf8_lossy(&body.buffer()[range]).into_owned());
+                    }
+                }
+                Message::ErrorResponse(body) => failed = Some(ServerError::read(&body)),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn lacking(existing: &BTreeSet<String>, prefix: &str, table: &Table) -> Vec<String> {
+    let name = format!("{prefix}{}", table.name);
+    let mut statements = Vec::new();
+    if existing.contains(&name) {
+        let columns =
+            table.columns.iter().filter(|column| !existing.contains(&format!("{name}.{}", column.name)));
+        let adds = columns.map(|column| table.column(Dialect::Postgres, column));
+        statements.extend(adds.map(|column| format!("ALTER TABLE \"{name}\" ADD {column}")));
+    } else {
+        statements.push(table.create(Dialect::Postgres, prefix));
+    }
+    let indexes = table.indexes(Dialect::Postgres, prefix).into_iter();
+    statements.extend(indexes.filter(|(index, _)| !existing.contains(index)).map(|(_, text)| text));
+    statements
+}

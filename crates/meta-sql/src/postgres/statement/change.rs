@@ -1,0 +1,153 @@
+//! The statements that write.
+//!
+//! What must stay true: a replaced row keeps the columns that others added to the table, and one that must be there is
+//! counted: if fewer were written than wanted, the statement fails.
+
+use super::{
+    Do, MARK, Type,
+    columns::{Column, described, equal, given, names, params, replaced},
+};
+use crate::codec::Record;
+
+pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
+    let shape = record.shape();
+    let (table, listed) = (shape.table, shape.columns);
+    let columns = described(record);
+    let unique = &columns[..shape.unique.min(columns.len())];
+    let named = &columns[..shape.named.min(columns.len())];
+    let types = |columns: &[Column]| columns.iter().map(|column| column.kind).collect::<Vec<_>>();
+    match what {
+        Do::Insert => {
+            let types = types(&columns);
+            (format!("INSERT INTO {table}({listed}) VALUES({})", params(&types, 1)), types)
+        }
+        Do::InsertMany => {
+            let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
+            (format!("INSERT INTO {table}({listed}) SELECT * FROM unnest({})", params(&types, 1)), types)
+        }
+        Do::Put => {
+            let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
+            let rest = &columns[shape.unique..];
+            let then =
+                if rest.is_empty() { "NOTHING".into() } else { format!("UPDATE SET {}", replaced(rest)) };
+            let text = format!(
+                "INSERT INTO {table}({listed}) SELECT * FROM unnest({}) ON CONFLICT({}) DO {then}",
+                params(&types, 1),
+                names(unique, "")
+            );
+            (text, types)
+        }
+        Do::Delete => {
+            let (from, mut types) = given(named);
+            types.push(Type::I8);
+            let text = format!(
+                "WITH d AS (DELETE FROM {table} n USING {from} WHERE {} RETURNING k.at) \
+                 SELECT ('{MARK}'||coalesce(string_agg(d.at::text,','),''))::int4 FROM d HAVING count(*)<>${}",
+                equal(named),
+                types.len()
+            );
+            (text, types)
+        }
+        Do::Discard => {
+            let (from, types) = given(named);
+            (format!("DELETE FROM {table} n USING {from} WHERE {}", equal(named)), types)
+        }
+        Do::Clear => (format!("DELETE FROM {table} WHERE {}=ANY($1)", columns[0].name), vec![Type::I8s]),
+        Do::ClearRange => (
+            format!("DELETE FROM {table} WHERE inode=$1 AND indx>=$2 AND indx<$3"),
+            vec![Type::I8, Type::I8, Type::I8],
+        ),
+        Do::Step => (
+            format!(
+                "WITH u AS (UPDATE {table} SET n=$4 WHERE writer=$1 AND lane=$2 AND n=$3 RETURNING n) \
+                 SELECT ('{MARK}'||coalesce(string_agg(u.n::text,','),'0'))::int4 FROM u HAVING count(*)<>1"
+            ),
+            vec![Type::I8, Type::I4, Type::I8, Type::I8],
+        ),
+        Do::Add | Do::AddLinks => add(what, record),
+        _ => {
+            let sequence = format!("pg_get_serial_sequence('{table}','id')");
+            (
+                format!(
+                    "SELECT setval({sequence},greatest(nextval({sequence}),(SELECT max(id) FROM {table})))"
+                ),
+                Vec::new(),
+            )
+        }
+    }
+}
+
+/// The writes that add. A node that is bumped is locked by then, or is the only one; what else is added to is taken
+/// in ascending order.
+fn add(what: Do, record: Record) -> (String, Vec<Type>) {
+    match (what, record) {
+        (Do::AddLinks, _) => (
+            format!(
+                "WITH u AS (UPDATE jfs_node n SET nlink=greatest(n.nlink+k.by,0) \
+                 FROM unnest($1::int4[],$2::int8[],$3::int4[]) k(at,inode,by) WHERE n.inode=k.inode RETURNING k.at) \
+                 SELECT ('{MARK}'||coalesce(string_agg(u.at::text,','),''))::int4 FROM u HAVING count(*)<>$4"
+            ),
+            vec![Type::I4s, Type::I8s, Type::I4s, Type::I8],
+        ),
+        (_, Record::Node) => (
+            format!(
+                "WITH u AS (UPDATE jfs_node n SET nlink=greatest(n.nlink+k.by,0),\
+                 mtimensec=CASE WHEN (n.mtime,n.mtimensec)<(k.t,k.ns) THEN k.ns ELSE n.mtimensec END,\
+                 mtime=greatest(n.mtime,k.t),\
+                 ctimensec=CASE WHEN (n.ctime,n.ctimensec)<(k.t,k.ns) THEN k.ns ELSE n.ctimensec END,\
+                 ctime=greatest(n.ctime,k.t) \
+                 FROM unnest($1::int4[],$2::int8[],$3::int4[],$4::int8[],$5::int4[]) k(at,inode,by,t,ns) \
+                 WHERE n.inode=k.inode RETURNING k.at) \
+                 SELECT ('{MARK}'||coalesce(string_agg(u.at::text,','),''))::int4 FROM u HAVING count(*)<>$6"
+            ),
+            vec![Type::I4s, Type::I8s, Type::I4s, Type::I8s, Type::I4s, Type::I8],
+        ),
+        (_, Record::Counter) => (
+            "INSERT INTO jfs_counter AS n (name,value) SELECT * FROM unnest($1::text[],$2::int8[]) \
+             ON CONFLICT(name) DO UPDATE SET value=n.value+excluded.value"
+                .into(),
+            vec![Type::Texts, Type::I8s],
+        ),
+        (_, Record::SliceRef) => (
+            "INSERT INTO jfs_chunk_ref AS n (chunkid,size,refs) \
+             SELECT * FROM unnest($1::int8[],$2::int4[],$3::int4[]) \
+             ON CONFLICT(chunkid) DO UPDATE SET refs=n.refs+excluded.refs-1"
+                .into(),
+            vec![Type::I8s, Type::I4s, Type::I4s],
+        ),
+        (_, Record::DirStat) => (
+            "UPDATE jfs_dir_stats n SET data_length=n.data_length+k.length,used_space=n.used_space+k.space,\
+             used_inodes=n.used_inodes+k.inodes \
+             FROM unnest($1::int8[],$2::int8[],$3::int8[],$4::int8[]) k(inode,length,space,inodes) \
+             WHERE n.inode=k.inode"
+                .into(),
+            vec![Type::I8s; 4],
+        ),
+        (_, Record::DirQuota) => (
+            "UPDATE jfs_dir_quota n SET used_space=n.used_space+k.space,used_inodes=n.used_inodes+k.inodes \
+             FROM unnest($1::int8[],$2::int8[],$3::int8[]) k(inode,space,inodes) WHERE n.inode=k.inode"
+                .into(),
+            vec![Type::I8s; 3],
+        ),
+        (_, Record::Quota) => (
+            "INSERT INTO jfs_user_group_quota AS n (qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
+             SELECT k.kind,k.of,-1,-1,k.space,k.inodes \
+             FROM unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[]) k(kind,of,space,inodes) \
+             ON CONFLICT(qtype,qkey) DO UPDATE SET used_space=n.used_space+excluded.used_space,\
+             used_inodes=n.used_inodes+excluded.used_inodes"
+                .into(),
+            vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s],
+        ),
+        // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie on.
+        _ => (
+            format!(
+                "WITH a AS (INSERT INTO jfs_chunk AS n (inode,indx,slices) \
+                 SELECT * FROM unnest($1::int8[],$2::int4[],$3::bytea[]) \
+                 ON CONFLICT(inode,indx) DO UPDATE SET slices=n.slices||excluded.slices \
+                 WHERE octet_length(n.slices)%24=0 RETURNING inode,indx) \
+                 SELECT ('{MARK}'||coalesce(string_agg(a.inode||' '||a.indx,','),''))::int4 FROM a HAVING count(*)<>$4"
+            ),
+            vec![Type::I8s, Type::I4s, Type::Blobs, Type::I8],
+        ),
+    }
+}

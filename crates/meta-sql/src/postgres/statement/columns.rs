@@ -1,0 +1,87 @@
+//! The columns of the records, and the phrases made of them.
+//!
+//! What must stay true: columns stand in the order of the record's shape, which is that of its values.
+
+use super::{MARK, Type};
+use crate::{
+    codec::Record,
+    schema::{Kind, TABLES, Table, WRITER},
+};
+
+/// A column of a record.
+pub(super) struct Column {
+    /// As it stands in a statement.
+    pub(super) name: &'static str,
+    pub(super) kind: Type,
+    pub(super) null: bool,
+}
+
+impl Column {
+    /// The column of `of`, with nothing as its zero.
+    pub(super) fn sound(&self, of: &str) -> String {
+        if self.null {
+            format!("coalesce({of}.{},{})", self.name, self.kind.zero())
+        } else {
+            format!("{of}.{}", self.name)
+        }
+    }
+}
+
+/// The columns of a record.
+pub(super) fn described(record: Record) -> Vec<Column> {
+    let shape = record.shape();
+    let is_its = |table: &&Table| {
+        shape.table.strip_prefix("jfs_") == Some(table.name)
+            || shape.table == "sluice_writer" && table.name == "writer"
+    };
+    let table = TABLES.iter().chain([&WRITER]).find(is_its);
+    shape
+        .columns
+        .split(',')
+        .filter_map(|name| {
+            let bare = name.trim_matches('`');
+            let column = table?.columns.iter().find(|column| column.name == bare)?;
+            let kind = match column.kind {
+                Kind::I4 | Kind::Auto4 => Type::I4,
+                Kind::I8 | Kind::Auto8 => Type::I8,
+                Kind::Short | Kind::Text => Type::Text,
+                Kind::Bytes | Kind::Limited(_) => Type::Bytes,
+            };
+            Some(Column { name, kind, null: column.null })
+        })
+        .collect()
+}
+
+/// `$1::int8[],$2::bytea[]`, from parameter `first` on.
+pub(super) fn params(types: &[Type], first: usize) -> String {
+    let each = types.iter().enumerate().map(|(at, kind)| format!("${}::{}", at + first, kind.name()));
+    each.collect::<Vec<_>>().join(",")
+}
+
+/// Columns of given rows, `k`, as a table with the place of each.
+pub(super) fn given(columns: &[Column]) -> (String, Vec<Type>) {
+    let mut types = vec![Type::I4s];
+    types.extend(columns.iter().map(|column| column.kind.many()));
+    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+    (format!("unnest({}) k(at,{})", params(&types, 1), names.join(",")), types)
+}
+
+/// `n.a=k.a AND n.b=k.b`.
+pub(super) fn equal(columns: &[Column]) -> String {
+    columns.iter().map(|c| format!("n.{0}=k.{0}", c.name)).collect::<Vec<_>>().join(" AND ")
+}
+
+/// Names of columns, each behind `of`.
+pub(super) fn names(columns: &[Column], of: &str) -> String {
+    columns.iter().map(|column| format!("{of}{}", column.name)).collect::<Vec<_>>().join(",")
+}
+
+/// `a=excluded.a,b=excluded.b`.
+pub(super) fn replaced(columns: &[Column]) -> String {
+    columns.iter().map(|c| format!("{0}=excluded.{0}", c.name)).collect::<Vec<_>>().join(",")
+}
+
+/// Fails with the places of all rows of what follows, and does not if there are none.
+pub(super) fn fail(places: &str) -> String {
+    format!("SELECT ('{MARK}'||string_agg({places}::text,','))::int4")
+}

@@ -1,0 +1,94 @@
+//! The shell that starts and kills a server of a test.
+//!
+//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them in the child, and
+//! the mount may be waiting for the very server that is to be started. So a shell that was started before forks. What
+//! must stay true: with its end, or that of this process, the server ends.
+
+use std::{
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+/// A shell with a command that it starts and kills by order.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    shell: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    pid: Option<u32>,
+}
+
+/// Its arguments are the log, a directory that goes with it, and the command; each order is a line, each answer, too.
+const SCRIPT: &str = r#"
+log=$0 dir=$1 adopted=
+shift
+while read -r order; do
+    case $order in
+        start) "$@" > "$log" 2>&1 & pid=$!; echo $pid ;;
+        kill) kill -9 $pid; wait $pid; pid=; echo gone ;;
+        adopt) adopted=$dir; echo mine ;;
+    esac
+done 2>/dev/null
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ -z "$adopted" ] || rm -rf "$adopted"
+"#;
+
+impl Keeper {
+    /// A shell for `command`, which writes to `log`.
+    pub(super) fn new(log: &Path, dir: &Path, command: &[OsString]) -> io::Result<Self> {
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", SCRIPT]).arg(log).arg(dir).args(command);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (orders, answers) = (shell.stdin.take(), shell.stdout.take());
+        let answers = BufReader::new(answers.ok_or(io::ErrorKind::BrokenPipe)?);
+        Ok(Self { shell, orders, answers, pid: None })
+    }
+
+    fn order(&mut self, what: &str) -> io::Result<String> {
+        let orders = self.orders.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        orders.write_all(format!("{what}\n").as_bytes())?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    }
+
+    /// Starts the command.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        let pid = self.order("start")?;
+        self.pid = Some(pid.parse().map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    /// Makes it remove the directory at its end: also when this process ends without dropping anything.
+    pub(super) fn adopt(&mut self) -> io::Result<()> {
+        self.order("adopt").map(drop)
+    }
+
+    /// Ends it as a crash does (SIGKILL), if it runs.
+    pub(super) fn kill(&mut self) {
+        if self.pid.take().is_some() {
+            let _ = self.order("kill");
+        }
+    }
+
+    /// Process id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// Whether its process is gone, or waits to be taken note of.
+    pub(super) fn has_ended(&self) -> bool {
+        let stat = self.pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+        stat.is_none_or(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.shell.wait();
+    }
+}

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
-use sluice_testkit::server::{Tikv, TikvOptions};
+use sluice_testkit::server::{Postgres, PostgresOptions, Tikv, TikvOptions};
 use std::{
     fs::File,
     net::{TcpListener, TcpStream},
@@ -42,6 +42,8 @@ pub enum Engine {
     Sqlite,
     /// A Redis of the rig's own, `appendonly yes`.
     Redis,
+    /// A PostgreSQL of the rig's own, as durable as servers are.
+    Postgres,
     /// A placement driver and a TiKV service of the rig's own.
     Tikv,
 }
@@ -50,6 +52,7 @@ pub enum Engine {
 #[derive(Debug)]
 enum Server {
     Process(Child),
+    Postgres(#[allow(dead_code, reason = "kept until the volume goes")] Postgres),
     Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
 }
 
@@ -90,6 +93,12 @@ impl Volume {
             Engine::Redis => {
                 let (server, port) = redis(folder.path())?;
                 (Some(server), format!("redis://127.0.0.1:{port}/1"))
+            }
+            Engine::Postgres => {
+                let server =
+                    Postgres::start(&PostgresOptions { durable: true, ..PostgresOptions::default() })?;
+                let meta = server.url(&server.database()?);
+                (Some(Server::Postgres(server)), meta)
             }
             Engine::Tikv => {
                 let server = Tikv::start(TikvOptions { region_size: 64 << 20, ..TikvOptions::default() })?;

@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 /// External crates with the only crates that may use them in what ships.
 const KEPT_TO: [(&str, &[&str]); 11] = [
     ("rusqlite", &["meta-sql"]),
-    ("tokio-postgres", &["meta-sql"]),
+    ("postgres-protocol", &["meta-sql"]),
     ("mysql_async", &["meta-sql"]),
     ("redis", &["meta-redis"]),
     ("tikv-client", &["meta-tikv"]),

@@ -18,6 +18,7 @@ pub(super) fn name(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "SQLite",
         Engine::Redis => "Redis",
+        Engine::Postgres => "PostgreSQL",
         Engine::Tikv => "TiKV",
     }
 }

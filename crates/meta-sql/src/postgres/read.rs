@@ -39,8 +39,9 @@ impl Store {
     pub(super) fn answers(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let mut flight = Flight::default();
         let takes = self.ask(reads, &mut flight);
+        let mut found: Vec<Found> = reads.iter().map(nothing).collect();
         if flight.is_empty() {
-            return Ok(Vec::new());
+            return Ok(found);
         }
         let answers = match self.pool.ask(&flight) {
             Ok(answers) => answers,
@@ -52,7 +53,6 @@ impl Store {
             }
             Err(error) => return Err(error.plain(&self.pool.options)),
         };
-        let mut found: Vec<Found> = reads.iter().map(nothing).collect();
         for (take, answer) in takes.iter().zip(&answers) {
             take_in(take, answer, &mut found).map_err(|damage| self.pool.options.damaged(damage))?;
         }

@@ -233,7 +233,7 @@ impl Meta {
             if let Some(recall) = &self.env.recall {
                 recall.learn(&reads, &found);
             }
-            batch.learn(reads.into_iter().zip(found));
+            batch.learn(reads, found);
             let doubts = batch.doubts();
             if !doubts.is_empty() {
                 let found = self.patiently(interrupt, || self.engine.read(&doubts))?;
@@ -241,13 +241,6 @@ impl Meta {
                     batch = Batch::new(&self.env);
                 }
             }
-        }
-    }
-
-    /// Takes in a record that a listing showed and that a change is about to need.
-    pub(crate) fn saw(&self, row: Row) {
-        if let Some(recall) = &self.env.recall {
-            recall.saw(row);
         }
     }
 

@@ -115,27 +115,9 @@ impl Recall {
         }
     }
 
-    /// Takes in a record that a listing showed.
-    pub(crate) fn saw(&self, row: Row) {
-        self.set(row.key(), Some(row));
-    }
-
-    /// Answers to `reads`: to all of them, which saves their trip, or else to those of nodes about to be written or
-    /// copied, which makes the trip shorter. The rest is what is left to ask.
-    pub(crate) fn answer(&self, mut reads: Vec<Read>) -> (Vec<(Read, Found)>, Vec<Read>) {
-        if let Some(found) = reads.iter().map(|read| self.answer_one(read)).collect::<Option<Vec<_>>>() {
-            return (reads.into_iter().zip(found).collect(), Vec::new());
-        }
-        let node = |read: &mut Read| matches!(read, Read::Get(Key::Node(_), Hold::Lock));
-        let nodes: Vec<Read> = reads.extract_if(.., node).collect();
-        let mut answers = Vec::with_capacity(nodes.len());
-        for read in nodes {
-            match self.answer_one(&read) {
-                Some(found) => answers.push((read, found)),
-                None => reads.push(read),
-            }
-        }
-        (answers, reads)
+    /// Answers to all of `reads`, if there are any.
+    pub(crate) fn answer(&self, reads: &[Read]) -> Option<Vec<Found>> {
+        reads.iter().map(|read| self.answer_one(read)).collect()
     }
 
     fn answer_one(&self, read: &Read) -> Option<Found> {

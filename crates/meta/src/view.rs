@@ -69,8 +69,8 @@ impl<'e> Batch<'e> {
     }
 
     /// Takes in the answers of one trip.
-    pub(crate) fn learn(&mut self, answers: impl IntoIterator<Item = (Read, Found)>) {
-        for (read, found) in answers {
+    pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
+        for (read, found) in reads.into_iter().zip(found) {
             match (read, found) {
                 (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),
                 (Read::Follow(dir, name, hold), Found::Rows(rows)) => {

@@ -68,7 +68,7 @@ impl Batcher {
         self.attempt_on(lane, group, None, again)
     }
 
-    /// One attempt. With `recall` the first trip asks only for what was not seen before.
+    /// One attempt. With `recall` the first trip is saved if everything asked for was seen before.
     fn attempt_on(
         &self,
         lane: u16,
@@ -97,16 +97,13 @@ impl Batcher {
                 open.drain(..).for_each(|at| group[at].fail(error.clone()));
                 break;
             }
-            let mut reads = round.reads;
-            if let (0, Some(recall)) = (trip, recall) {
-                let (answers, rest) = recall.answer(reads);
-                recalled = !answers.is_empty();
-                batch.learn(answers);
-                reads = rest;
+            let seen = if trip == 0 { recall.and_then(|recall| recall.answer(&round.reads)) } else { None };
+            if let Some(seen) = seen {
+                recalled = true;
+                batch.learn(round.reads, seen);
+                continue;
             }
-            if !reads.is_empty() {
-                self.fetch(txn.as_mut(), &mut batch, reads).map_err(|error| touched.blame(error))?;
-            }
+            self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
         }
         let from = self.step(lane).load(Ordering::Relaxed);
         let step = Step { writer: self.writer, lane, from, to: from + 1 };
@@ -140,7 +137,7 @@ impl Batcher {
         if let Some(recall) = &self.env.recall {
             recall.learn(&reads, &found);
         }
-        batch.learn(reads.into_iter().zip(found));
+        batch.learn(reads, found);
         let doubts = batch.doubts();
         if !doubts.is_empty() {
             let changed = batch.dispel(&txn.read(&doubts)?);

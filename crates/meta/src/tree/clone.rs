@@ -1,7 +1,7 @@
 //! Clone a tree: new nodes that show the same slices.
 
 use parking_lot::Mutex;
-use sluice_types::{Attr, Caller, FsError, FsResult, Ino};
+use sluice_types::{Attr, CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name};
 
 use super::Progress;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         clone::{Attach, CloneNode},
         getattr::GetAttr,
     },
-    schema::Row,
+    schema::{Entry, Row},
 };
 
 /// A clone to be made.
@@ -44,15 +44,16 @@ impl Meta {
         let ino = self.new_ino(interrupt)?;
         let walk = Walk { meta: self, clone, interrupt, progress, made: Mutex::default() };
         if !source.is_dir() {
+            let length = if source.is_file() { source.length } else { 0 };
             let attr =
-                self.run(walk.node(clone.source, &source, ino, Some(clone.at.clone()), true), interrupt)?;
+                self.run(walk.node(clone.source, length, ino, Some(clone.at.clone()), true), interrupt)?;
             progress(1);
             return Ok((ino, attr));
         }
         if clone.at.dir == clone.source {
             return Err(FsError::Invalid);
         }
-        walk.count(&self.run(walk.node(clone.source, &source, ino, None, false), interrupt)?);
+        walk.count(&self.run(walk.node(clone.source, 0, ino, None, false), interrupt)?);
         let built = walk.fill(clone.source, ino).and_then(|()| {
             let (at, caller) = (clone.at.clone(), clone.caller.clone());
             let attach = Attach { ino, at, usage: *walk.made.lock(), limited: true, caller };
@@ -76,7 +77,7 @@ impl Meta {
     /// Removes a tree that never got a name and uses so many bytes and inodes.
     pub fn remove_detached(&self, ino: Ino, usage: (i64, i64), interrupt: &Interrupt) -> FsResult<()> {
         // With a name nobody can reach it goes the way of every tree.
-        let name = sluice_types::Name::new(format!("detached-{ino}").as_bytes())?;
+        let name = Name::new(format!("detached-{ino}").as_bytes())?;
         let at = At::new(Ino::ROOT, name);
         let caller = Caller::client();
         self.run(Attach { ino, at: at.clone(), usage, limited: false, caller }, interrupt)?;
@@ -94,10 +95,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&self, source: Ino, attr: &Attr, ino: Ino, at: Option<At>, visible: bool) -> CloneNode {
+    fn node(&self, source: Ino, length: u64, ino: Ino, at: Option<At>, visible: bool) -> CloneNode {
         CloneNode {
             source,
-            length: if attr.is_file() { attr.length } else { 0 },
+            length,
             ino,
             at,
             visible,
@@ -116,7 +117,7 @@ impl Walk<'_> {
     fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
         let dirs = Mutex::new(Vec::new());
         self.meta.each_page_ahead(
-            Scan::Entries { dir: source, nodes: true },
+            Scan::Entries { dir: source, nodes: false },
             self.interrupt,
             |rows| self.page(rows, into),
             |nodes| self.clone_nodes(nodes, &dirs),
@@ -125,28 +126,19 @@ impl Walk<'_> {
     }
 
     /// The clones to be made of a page of entries, in the order of their inodes: what was made together is stored
-    /// together.
+    /// together. Most files have one chunk; those that have more cost one more trip.
     fn page(&self, rows: Vec<Row>, into: Ino) -> FsResult<Vec<CloneNode>> {
-        let mut sources = Vec::with_capacity(rows.len() / 2);
         let mut seen = rustc_hash::FxHashSet::default();
-        let mut entry = None;
-        for row in rows {
-            match row {
-                Row::Entry(_, name, _) => entry = Some(name),
-                Row::Node(old, attr) => {
-                    let Some(name) = entry.take() else { continue };
-                    if seen.insert(name.clone()) {
-                        sources.push((old, attr, name));
-                    }
-                }
-                _ => {}
-            }
-        }
-        sources.sort_unstable_by_key(|(old, ..)| *old);
-        let clone = |(old, attr, name)| {
+        let mut sources: Vec<(Entry, Name)> = rows
+            .into_iter()
+            .filter_map(|row| if let Row::Entry(_, name, entry) = row { Some((entry, name)) } else { None })
+            .filter(|(_, name)| seen.insert(name.clone()))
+            .collect();
+        sources.sort_unstable_by_key(|(entry, _)| entry.ino);
+        let clone = |(entry, name): (Entry, Name)| {
+            let length = if entry.kind == FileType::File { CHUNK_SIZE } else { 0 };
             let ino = self.meta.new_ino(self.interrupt)?;
-            self.meta.saw(Row::Node(old, attr));
-            Ok(self.node(old, &attr, ino, Some(At::new(into, name)), false))
+            Ok(self.node(entry.ino, length, ino, Some(At::new(into, name)), false))
         };
         sources.into_iter().map(clone).collect()
     }

@@ -80,7 +80,9 @@ pub(crate) fn without_password(text: &str) -> String {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    // The password in a URL of MySQL may hold anything; behind it stands an address in parentheses.
+    let bracket = if scheme == "mysql://" { rest.find(")/") } else { None };
+    let end = bracket.or_else(|| rest.find(['/', '?'])).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
         Some(((user, password), host)) if !password.is_empty() => {
@@ -149,6 +151,8 @@ mod tests {
         assert_eq!(mask(&masked), masked);
         assert_eq!(without_password("user:x@host/1"), "user:****@host/1");
         assert_eq!(without_password("rediss://user:a@b@host/1"), "rediss://user:****@host/1");
+        assert_eq!(without_password("mysql://me:a/b?@c@(h:1)/d?e=/f"), "mysql://me:****@(h:1)/d?e=/f");
+        assert_eq!(without_password("mysql://me:a@unix(/run/s)/d"), "mysql://me:****@unix(/run/s)/d");
         for plain in ["redis://user@host/1", "redis://host:6379", "sqlite3:///a:b@c/d", "/a/b"] {
             assert_eq!(without_password(plain), plain);
         }

@@ -5,7 +5,7 @@ use std::{env, fs, path::Path, sync::Arc};
 use anyhow::{Context, Result, bail};
 use sluice_meta::{engine::Engine, mem::MemEngine};
 use sluice_meta_redis::RedisEngine;
-use sluice_meta_sql::{PostgresEngine, SqliteEngine};
+use sluice_meta_sql::{MysqlEngine, PostgresEngine, SqliteEngine};
 use sluice_meta_tikv::TikvEngine;
 
 /// Opens the engine that `url` names. A password may come from the environment instead of the URL.
@@ -22,10 +22,11 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
         "sqlite3" => Arc::new(SqliteEngine::open(&absolute(&url)?)?),
         "redis" | "rediss" | "unix" => Arc::new(RedisEngine::open(&with_password(&url)?)?),
         "postgres" | "postgresql" => Arc::new(PostgresEngine::open(&with_password(&url)?)?),
+        "mysql" => Arc::new(MysqlEngine::open(&url, password_from_environment()?)?),
         "tikv" => Arc::new(TikvEngine::open(&url)?),
         "mem" => Arc::new(MemEngine::new()),
         other => bail!(
-            "no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET, postgres://USER@HOST/DB, tikv://PD:PORT,PD:PORT/PREFIX and mem://"
+            "no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET, postgres://USER@HOST/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:PORT,PD:PORT/PREFIX and mem://"
         ),
     };
     Ok(engine)

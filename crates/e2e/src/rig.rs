@@ -5,7 +5,7 @@
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
-use sluice_testkit::server::{Postgres, PostgresOptions, Tikv, TikvOptions};
+use sluice_testkit::server::{Mariadb, MariadbOptions, Postgres, PostgresOptions, Tikv, TikvOptions};
 use std::{
     fs::File,
     net::{TcpListener, TcpStream},
@@ -46,6 +46,8 @@ pub enum Engine {
     Postgres,
     /// A placement driver and a TiKV service of the rig's own.
     Tikv,
+    /// A MariaDB of the rig's own, whose commits wait for the disk.
+    Mariadb,
 }
 
 /// What keeps the metadata; killed when it is dropped.
@@ -54,6 +56,7 @@ enum Server {
     Process(Child),
     Postgres(#[allow(dead_code, reason = "kept until the volume goes")] Postgres),
     Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
+    Mariadb(#[allow(dead_code, reason = "kept until the volume goes")] Mariadb),
 }
 
 impl Drop for Server {
@@ -104,6 +107,12 @@ impl Volume {
                 let server = Tikv::start(TikvOptions { region_size: 64 << 20, ..TikvOptions::default() })?;
                 let meta = server.url("e2e");
                 (Some(Server::Tikv(server)), meta)
+            }
+            Engine::Mariadb => {
+                let options = MariadbOptions { durable: true, ..MariadbOptions::default() };
+                let server = Mariadb::start(&options)?;
+                let meta = server.url(&server.database()?);
+                (Some(Server::Mariadb(server)), meta)
             }
         };
         Self { mounts: Vec::new(), server, folder, program: program.to_owned(), meta }.format(options)

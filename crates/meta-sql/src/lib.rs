@@ -6,11 +6,13 @@
 //! once.
 
 mod codec;
+mod mysql;
 mod naming;
 mod postgres;
 mod schema;
 mod sqlite;
 mod values;
 
+pub use mysql::MysqlEngine;
 pub use postgres::PostgresEngine;
 pub use sqlite::SqliteEngine;

@@ -11,7 +11,6 @@ pub(crate) enum Dialect {
     Sqlite,
     #[allow(dead_code, reason = "its engine follows")]
     Postgres,
-    #[allow(dead_code, reason = "its engine follows")]
     Mysql,
 }
 

@@ -20,6 +20,7 @@ pub(super) fn name(engine: Engine) -> &'static str {
         Engine::Redis => "Redis",
         Engine::Postgres => "PostgreSQL",
         Engine::Tikv => "TiKV",
+        Engine::Mariadb => "MariaDB",
     }
 }
 

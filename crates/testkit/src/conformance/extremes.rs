@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    engine::{Expect, Found, Hold, Read, Scan, Write},
+    engine::{EngineError, Expect, Found, Hold, Read, Scan, Write},
     schema::{Counter, DirStat, Key, LockOwner, PlockRange, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, MAX_FILE_SIZE, MAX_NAME, Name, Slice, Time};
@@ -50,7 +50,11 @@ pub fn names_of_all_bytes(factory: &Factory<'_>) {
     assert_eq!(store.scan(Scan::AllEntries), []);
 }
 
-/// Extended attributes of 64 KiB, targets of 4095 bytes, chunks of 2500 records, long lists of locks and slices.
+/// Bytes of a value that every engine holds: a column of MySQL ends there.
+const LARGE: usize = 65_535;
+
+/// Large extended attributes, targets of 4095 bytes, chunks of 2500 records, long lists of locks and slices. What is
+/// larger still is held whole or refused, never cut off.
 pub fn large_values(factory: &Factory<'_>) {
     let noise = |length: usize| -> Bytes { (0..length).map(|at| (at * 7 + at / 256) as u8).collect() };
     let slices: Vec<Slice> =
@@ -59,7 +63,7 @@ pub fn large_values(factory: &Factory<'_>) {
         (0..1000).map(|n| PlockRange { write: n % 2 == 0, pid: 1, start: n * 10, end: n * 10 + 5 }).collect();
     let owner = LockOwner { sid: 3, owner: u64::MAX };
     let rows = vec![
-        Row::Xattr(Ino(5), name("user.large"), noise(65_536)),
+        Row::Xattr(Ino(5), name("user.large"), noise(LARGE)),
         Row::Xattr(Ino(5), name(&format!("user.{}", "n".repeat(250))), noise(1)),
         Row::Symlink(Ino(6), noise(4095)),
         Row::Chunk(Ino(7), 0, slices.clone()),
@@ -72,11 +76,21 @@ pub fn large_values(factory: &Factory<'_>) {
     }
     let held: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), Hold::Lock)).collect();
     let expects = rows.iter().map(|row| Expect::Row(row.clone(), Hold::Lock)).collect();
-    store.read_and_commit(&held, expects, vec![Write::Append(Ino(7), 0, slices.clone())]).expect("unchanged");
-    let twice = Row::Chunk(Ino(7), 0, [slices.clone(), slices].concat());
-    store.assert_row(&twice.key(), Some(&twice));
+    store.read_and_commit(&held, expects, vec![]).expect("unchanged");
+    let twice = Row::Chunk(Ino(7), 0, [slices.clone(), slices.clone()].concat());
+    let larger = Row::Xattr(Ino(5), name("user.larger"), noise(LARGE + 1));
+    for (write, before, after) in [
+        (Write::Append(Ino(7), 0, slices), Some(&rows[3]), &twice),
+        (Write::Insert(larger.clone()), None, &larger),
+    ] {
+        match store.commit(vec![write]) {
+            Ok(()) => store.assert_row(&after.key(), Some(after)),
+            Err(EngineError::Refused { .. }) => store.assert_row(&after.key(), before),
+            Err(error) => panic!("{error}"),
+        }
+    }
     let many: Vec<Row> =
-        (0..32).map(|n| Row::Xattr(Ino(50), name(&format!("user.{n}")), noise(65_536))).collect();
+        (0..32).map(|n| Row::Xattr(Ino(50), name(&format!("user.{n}")), noise(LARGE))).collect();
     store.insert(many.clone());
     assert_eq!(store.all(sluice_meta::engine::List::Xattrs(Ino(50))).len(), many.len());
 }

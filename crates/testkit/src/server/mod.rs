@@ -1,6 +1,7 @@
 //! Servers that a test owns: started on free ports with their data in a temporary directory, gone when dropped.
 
 mod keeper;
+pub mod mariadb;
 pub mod postgres;
 mod proxy;
 mod redis;
@@ -8,6 +9,7 @@ mod redis;
 pub mod s3;
 mod tikv;
 
+pub use mariadb::{Mariadb, MariadbOptions, mariadb};
 pub use postgres::{Postgres, PostgresOptions, postgres};
 pub use proxy::{Behaviour, Proxy};
 pub use redis::{Redis, RedisOptions, redis};

@@ -1,0 +1,152 @@
+//! The MySQL and MariaDB engine.
+//!
+//! A read is one packet of plain statements and holds nothing. A commit is one packet with a whole transaction, which
+//! compares what it was told to expect. What must stay true: between two trips no lock and no transaction of ours
+//! exists on the server, so that a slow or dead client holds nobody up.
+
+mod blame;
+mod commit;
+mod connection;
+mod error;
+mod options;
+mod pool;
+mod prepare;
+mod read;
+mod scan;
+mod tables;
+mod watch;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use sluice_meta::{
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch},
+    schema::Key,
+};
+
+use connection::Failure;
+use error::{Refusal, refusal};
+use options::Options;
+use pool::Pool;
+use read::Plan;
+use tables::Tables;
+use watch::MysqlWatch;
+
+/// Commits under way at once: while one waits for the disk others are made.
+const LANES: usize = 4;
+
+/// Operations in one commit.
+const BATCH: usize = 256;
+
+/// A volume's metadata in a MySQL or MariaDB database.
+///
+/// [`Engine::sync`] does nothing: how much a power cut can take is decided by the server's
+/// `innodb_flush_log_at_trx_commit`.
+pub struct MysqlEngine(Arc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    tables: Tables,
+}
+
+impl MysqlEngine {
+    /// Reads `mysql://user:password@(host:port)/database?options`; connects at the first call. `password` is used if
+    /// the URL has none.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if the URL is wrong.
+    pub fn open(url: &str, password: Option<String>) -> Result<Self, EngineError> {
+        let options = Options::parse(url, password)?;
+        let tables = Tables::new(&options.naming);
+        Ok(Self(Arc::new(Inner { pool: Pool::new(options), tables })))
+    }
+}
+
+impl Engine for MysqlEngine {
+    fn name(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn limits(&self) -> Limits {
+        // Reads want connections too.
+        let lanes = LANES.min(self.0.pool.options.max_open / 2).max(1);
+        Limits { lanes, batch: BATCH, compares: true, notifies: false }
+    }
+
+    fn prepare(&self) -> Result<(), EngineError> {
+        prepare::prepare(&self.0.pool)
+    }
+
+    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(MysqlTxn { engine: &self.0, raw: FxHashMap::default() }))
+    }
+
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        Ok(Plan::new(&self.0.tables, reads).run(&self.0.pool)?.found)
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        scan::page(&self.0.pool, &self.0.tables, scan, from, limit)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        Ok(Box::new(MysqlWatch::new(self.0.clone())?))
+    }
+}
+
+struct MysqlTxn<'e> {
+    engine: &'e Inner,
+    /// Records as stored whose text others may have spelled differently, to be compared at the commit.
+    raw: FxHashMap<Key, Vec<u8>>,
+}
+
+impl Txn for MysqlTxn<'_> {
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        let answered = Plan::new(&self.engine.tables, reads).run(&self.engine.pool)?;
+        self.raw.extend(answered.raw);
+        Ok(answered.found)
+    }
+
+    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
+        if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
+            return Ok(());
+        }
+        let Inner { pool, tables } = self.engine;
+        let options = &pool.options;
+        let mut lease = pool.take_sound()?;
+        let packets = commit::packets(options, tables, commit, &self.raw, lease.max_packet())?;
+        let last = packets.len() - 1;
+        for (at, packet) in packets.into_iter().enumerate() {
+            let failure = match lease.exchange(packet.text) {
+                Ok(_) => continue,
+                Err(failure) => failure,
+            };
+            // COMMIT is the last statement of the last packet.
+            let committing = match &failure {
+                Failure::Server(_, done) => at == last && done + 1 == packet.statements,
+                Failure::Lost(_) => at == last,
+            };
+            return Err(match failure {
+                Failure::Lost(reason) if committing => options.indeterminate(reason),
+                Failure::Lost(reason) => options.unavailable(reason),
+                Failure::Server(error, _) => match refusal(&error) {
+                    Refusal::Collision | Refusal::Other => {
+                        let _ = lease.exchange("ROLLBACK");
+                        match options.judge(&error) {
+                            EngineError::Unavailable { reason, .. } if committing => {
+                                options.indeterminate(reason)
+                            }
+                            judged => judged,
+                        }
+                    }
+                    known => blame::blame(options, tables, &mut lease, commit, known),
+                },
+            });
+        }
+        Ok(())
+    }
+}

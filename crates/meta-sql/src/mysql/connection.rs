@@ -1,0 +1,240 @@
+//! A connection, driven by the thread that asks.
+//!
+//! The driver is asynchronous; each connection has a runtime of its own that runs only while somebody waits for an
+//! answer, on that very thread. What must stay true: after a failure that leaves the two sides out of step the
+//! connection is not used again.
+
+use std::time::{Duration, Instant};
+
+use mysql_async::{
+    ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, Row, ServerError, SslOpts, Value,
+    prelude::Queryable,
+};
+use sluice_meta::engine::EngineError;
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+
+use super::{
+    error,
+    options::{Address, Options, Tls},
+};
+use crate::codec::Columns;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server refused a statement; the ones before it, so many, were done.
+    Server(ServerError, usize),
+    /// The connection was lost, or the deadline passed.
+    Lost(String),
+}
+
+/// The rows of each statement of a request.
+pub(super) type Answers = Vec<Vec<Row>>;
+
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// Seconds the server may make a statement wait for a lock: less than we wait for an answer.
+const LOCK_WAIT: u64 = 10;
+
+/// A connection to the server.
+pub(super) struct Connection {
+    /// None once it failed.
+    conn: Option<Conn>,
+    runtime: Runtime,
+    read_timeout: Duration,
+    /// Bytes of the largest request that the server takes.
+    pub(super) max_packet: usize,
+    pub(super) made: Instant,
+    pub(super) used: Instant,
+}
+
+impl Connection {
+    /// A new connection with its session set up.
+    pub(super) fn open(options: &Options) -> Result<Self, EngineError> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(|error| options.unavailable(error.to_string()))?;
+        let connect = async {
+            match Conn::new(opts(options, options.tls)).await {
+                Err(Error::Driver(DriverError::NoClientSslFlagFromServer))
+                    if options.tls == Tls::Preferred =>
+                {
+                    Conn::new(opts(options, Tls::Off)).await
+                }
+                connected => connected,
+            }
+        };
+        let connected = runtime.block_on(async { timeout(options.connect_timeout, connect).await });
+        let conn = match connected {
+            Ok(Ok(conn)) => conn,
+            Ok(Err(Error::Server(error))) => return Err(options.judge(&error)),
+            Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
+                return Err(options.refused("the server does not encrypt connections; write tls=false"));
+            }
+            Ok(Err(error)) => return Err(options.unavailable(story(&error))),
+            Err(_) => return Err(options.unavailable("no connection within the deadline")),
+        };
+        let now = Instant::now();
+        let mut new = Self {
+            conn: Some(conn),
+            runtime,
+            read_timeout: options.read_timeout,
+            max_packet: 1 << 20,
+            made: now,
+            used: now,
+        };
+        new.set_up(options)?;
+        Ok(new)
+    }
+
+    /// Sets all of the session, once.
+    fn set_up(&mut self, options: &Options) -> Result<(), EngineError> {
+        let wait = LOCK_WAIT.min(options.read_timeout.as_secs()).max(1);
+        let mut text = format!(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
+             SET NAMES utf8mb4;\
+             SET autocommit=1,innodb_lock_wait_timeout={wait},time_zone='+00:00'"
+        );
+        for (name, value) in &options.variables {
+            text.push_str(&format!(",{name}={value}"));
+        }
+        // These the statements rely on: an error rather than a value cut off, and an index rather than a scan of the
+        // whole table, which would wait for the locks of all others.
+        text.push_str(
+            ",sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',sql_safe_updates=1;\
+             SELECT @@max_allowed_packet",
+        );
+        let answers = self.exchange(text).map_err(|failure| options.failed(&failure))?;
+        if let Some(row) = answers.last().and_then(|rows| rows.first())
+            && let Ok(bytes) = row.int(0)
+        {
+            self.max_packet = bytes as usize;
+        }
+        Ok(())
+    }
+
+    /// Sends statements, apart by semicolons, and takes the answers to all of them. One trip.
+    pub(super) fn exchange(&mut self, text: String) -> Result<Answers, Failure> {
+        let Some(conn) = &mut self.conn else { return Err(Failure::Lost("the connection is closed".into())) };
+        let answered = self.runtime.block_on(async { timeout(self.read_timeout, ask(conn, text)).await });
+        self.used = Instant::now();
+        let failure = match answered {
+            Ok(Ok(answers)) => return Ok(answers),
+            Ok(Err((Error::Server(error), done))) => Failure::Server(error, done),
+            Ok(Err((error, _))) => Failure::Lost(story(&error)),
+            Err(_) => Failure::Lost("no answer within the deadline".into()),
+        };
+        let usable = matches!(&failure, Failure::Server(error, _) if !error::is_last(error));
+        if !usable {
+            self.close();
+        }
+        Err(failure)
+    }
+
+    /// Whether it can be asked.
+    pub(super) fn is_open(&self) -> bool {
+        self.conn.is_some()
+    }
+
+    /// Drops the connection without a word, since the other side may not listen.
+    fn close(&mut self) {
+        let conn = self.conn.take();
+        let _in_runtime = self.runtime.enter();
+        drop(conn);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            // A server that is not told counts an aborted connection.
+            let _ = self.runtime.block_on(async { timeout(FAREWELL, conn.disconnect()).await });
+        }
+    }
+}
+
+async fn ask(conn: &mut Conn, text: String) -> Result<Answers, (Error, usize)> {
+    let mut answers = Answers::new();
+    let mut result = conn.query_iter(text).await.map_err(|error| (error, 0))?;
+    loop {
+        let mut rows = Vec::new();
+        while let Some(row) = result.next().await.map_err(|error| (error, answers.len()))? {
+            rows.push(row);
+        }
+        answers.push(rows);
+        if result.is_empty() {
+            // The refusal of a statement behind the first is told to who asks for its rows.
+            result.next().await.map_err(|error| (error, answers.len()))?;
+            return Ok(answers);
+        }
+    }
+}
+
+fn opts(options: &Options, tls: Tls) -> Opts {
+    let mut builder = OptsBuilder::default()
+        .user(options.user.clone())
+        .pass(options.password.clone())
+        .db_name(Some(options.database.clone()))
+        .prefer_socket(false)
+        .client_found_rows(true)
+        .stmt_cache_size(0)
+        .tcp_nodelay(true)
+        // Asked for by ourselves, so that making a connection takes one trip less.
+        .max_allowed_packet(Some(1 << 30))
+        .wait_timeout(Some(28_800));
+    builder = match &options.address {
+        Address::Tcp(host, port) => builder.ip_or_hostname(host.clone()).tcp_port(*port),
+        Address::Unix(path) => builder.socket(Some(path.to_string_lossy())),
+    };
+    if tls != Tls::Off {
+        let trusting = tls != Tls::Verify;
+        let mut ssl = SslOpts::default()
+            .with_danger_accept_invalid_certs(trusting)
+            .with_danger_skip_domain_validation(trusting);
+        if let Some(file) = &options.ca_file {
+            ssl = ssl.with_root_certs(vec![file.clone().into()]);
+        }
+        if let [Some(cert), Some(key)] = &options.identity {
+            let identity = ClientIdentity::new(cert.clone().into(), key.clone().into());
+            ssl = ssl.with_client_identity(Some(identity));
+        }
+        builder = builder.ssl_opts(ssl);
+    }
+    builder.into()
+}
+
+/// What happened, without what was sent.
+fn story(error: &Error) -> String {
+    match error {
+        Error::Io(IoError::Io(error)) => error.to_string(),
+        Error::Driver(DriverError::ConnectionClosed) => "the server closed the connection".into(),
+        _ => error.to_string(),
+    }
+}
+
+impl Columns for Row {
+    fn int(&self, at: usize) -> Result<i64, String> {
+        match self.as_ref(at) {
+            Some(Value::Bytes(digits)) => std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| digits.parse().ok())
+                .ok_or_else(|| format!("column {at} holds no number")),
+            Some(Value::NULL) => Ok(0),
+            Some(Value::Int(number)) => Ok(*number),
+            Some(Value::UInt(number)) => Ok(*number as i64),
+            Some(_) => Err(format!("column {at} holds no number")),
+            None => Err(format!("there is no column {at}")),
+        }
+    }
+
+    fn bytes(&self, at: usize) -> Result<&[u8], String> {
+        match self.as_ref(at) {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            Some(Value::NULL) => Ok(&[]),
+            Some(_) => Err(format!("column {at} holds no bytes")),
+            None => Err(format!("there is no column {at}")),
+        }
+    }
+}

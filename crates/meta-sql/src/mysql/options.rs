@@ -1,0 +1,355 @@
+//! What the URL of a MySQL or MariaDB engine says.
+//!
+//! `mysql://user:password@(host:port)/database?option=value`, as the Go driver that JuiceFS uses reads it: the address
+//! may also be `tcp(host:port)`, `unix(socket)` or `(socket)`. What must stay true: the password goes to the server and
+//! nowhere else, neither into messages nor into the debug form.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use sluice_meta::engine::EngineError;
+
+use crate::naming::Naming;
+
+/// Where the database is, who we are there, and how connections to it are kept.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) address: Address,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: String,
+    pub(crate) tls: Tls,
+    /// File with the certificates to trust besides the usual ones, PEM.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Files with the client's certificate and its key, PEM.
+    pub(crate) identity: [Option<PathBuf>; 2],
+    /// Deadline for a connection to be made, or to get free.
+    pub(crate) connect_timeout: Duration,
+    /// Deadline for an answer.
+    pub(crate) read_timeout: Duration,
+    /// Connections that exist at once.
+    pub(crate) max_open: usize,
+    /// Connections kept although nobody needs them.
+    pub(crate) max_idle: usize,
+    /// How long such a one is kept.
+    pub(crate) idle_time: Duration,
+    /// How long any connection is kept.
+    pub(crate) life_time: Option<Duration>,
+    /// Variables of the session that the URL sets: name and value, as SQL has them.
+    pub(crate) variables: Vec<(String, String)>,
+    /// What the tables are called.
+    pub(crate) naming: Naming,
+    /// Name of the engine in messages.
+    pub(crate) label: String,
+}
+
+/// A server's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tls {
+    Off,
+    /// If the server can, whoever it is.
+    Preferred,
+    /// Whoever the server is.
+    SkipVerify,
+    /// With a certificate that is trusted and names the host.
+    Verify,
+}
+
+const SCHEME: &str = "mysql://";
+const PORT: u16 = 3306;
+/// Where the Go driver looks for a server whose socket has no path.
+const SOCKET: &str = "/tmp/mysql.sock";
+
+const NO_DATABASE: &str = "the URL names no database; write mysql://user:password@(host:3306)/database";
+
+/// Connections of one client. Servers take about 150 unless told otherwise, and an idle client keeps one.
+const MAX_OPEN: usize = 12;
+const MAX_IDLE: usize = 6;
+
+/// Options of the Go driver that change nothing here.
+const IGNORED: [&str; 19] = [
+    "allowAllFiles",
+    "allowCleartextPasswords",
+    "allowFallbackToPlaintext",
+    "allowNativePasswords",
+    "allowOldPasswords",
+    "charset",
+    "checkConnLiveness",
+    "clientFoundRows",
+    "collation",
+    "columnsWithAlias",
+    "compress",
+    "connectionAttributes",
+    "interpolateParams",
+    "loc",
+    "maxAllowedPacket",
+    "multiStatements",
+    "parseTime",
+    "rejectReadOnly",
+    "writeTimeout",
+];
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
+}
+
+impl Options {
+    /// Reads a URL. `password` is used if the URL has none.
+    pub(crate) fn parse(url: &str, password: Option<String>) -> Result<Self, EngineError> {
+        let parsed = Self::read(url.strip_prefix(SCHEME).unwrap_or(url));
+        let mut options = parsed.map_err(|reason| EngineError::Refused { engine: "mysql".into(), reason })?;
+        if options.password.is_none() {
+            options.password = password;
+        }
+        Ok(options)
+    }
+
+    fn read(rest: &str) -> Result<Self, String> {
+        // Passwords, paths of sockets and values of options may hold slashes.
+        let place = || rest[..rest.find('?').unwrap_or(rest.len())].rfind('/');
+        let slash = rest.find(")/").map(|at| at + 1).or_else(place).ok_or(NO_DATABASE)?;
+        let (server, rest) = (&rest[..slash], &rest[slash + 1..]);
+        let (database, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if database.is_empty() {
+            return Err(NO_DATABASE.into());
+        }
+        let (who, server) = server.rsplit_once('@').map_or((None, server), |(who, at)| (Some(who), at));
+        let (user, password) = match who.map(|who| who.split_once(':').unwrap_or((who, ""))) {
+            Some((user, password)) => (decoded(user)?, decoded(password)?),
+            None => Default::default(),
+        };
+        let address = address(server)?;
+        let database = decoded(database)?;
+        let label = match &address {
+            Address::Tcp(host, port) if host.contains(':') => {
+                format!("{SCHEME}([{host}]:{port})/{database}")
+            }
+            Address::Tcp(host, port) => format!("{SCHEME}({host}:{port})/{database}"),
+            Address::Unix(path) => format!("{SCHEME}unix({})/{database}", path.display()),
+        };
+        let mut options = Self {
+            address,
+            user: Some(user).filter(|user| !user.is_empty()),
+            password: Some(password).filter(|password| !password.is_empty()),
+            database,
+            tls: Tls::Off,
+            ca_file: None,
+            identity: [None, None],
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(30),
+            max_open: MAX_OPEN,
+            max_idle: MAX_IDLE,
+            idle_time: Duration::from_mins(1),
+            life_time: None,
+            variables: Vec::new(),
+            naming: Naming::default(),
+            label,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            options.set(name, &decoded(value)?)?;
+        }
+        if options.identity.iter().filter(|file| file.is_some()).count() == 1 {
+            return Err("tls-cert-file and tls-key-file go together".into());
+        }
+        Ok(options)
+    }
+
+    /// Takes over one option. What is none of ours or the driver's is a variable of the session, as there.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let count = || value.parse().map_err(|_| format!("{name}={value} is no number"));
+        let seconds = || count().map(|count: usize| Duration::from_secs(count as u64));
+        match &*name.replace('-', "_") {
+            "max_open_conns" => self.max_open = Some(count()?).filter(|most| *most > 0).unwrap_or(MAX_OPEN),
+            "max_idle_conns" => self.max_idle = count()?,
+            "max_idle_time" => self.idle_time = seconds()?,
+            "max_life_time" => self.life_time = Some(seconds()?).filter(|life| !life.is_zero()),
+            "table_prefix" => self.naming = Naming::new(value)?,
+            "timeout" => self.connect_timeout = duration(name, value)?,
+            "readTimeout" => self.read_timeout = duration(name, value)?,
+            "tls" => {
+                self.tls = match value {
+                    "false" | "0" => Tls::Off,
+                    "true" | "1" => Tls::Verify,
+                    "skip-verify" => Tls::SkipVerify,
+                    "preferred" => Tls::Preferred,
+                    _ => return Err(format!("tls={value} is none of true, skip-verify, preferred, false")),
+                }
+            }
+            "tls_ca_cert_file" => self.ca_file = Some(value.into()),
+            "tls_cert_file" => self.identity[0] = Some(value.into()),
+            "tls_key_file" => self.identity[1] = Some(value.into()),
+            // Whatever it says: the engine is right under READ COMMITTED only.
+            "tx_isolation" | "transaction_isolation" => {}
+            _ if IGNORED.contains(&name) => tracing::debug!(name, "an option of the URL has no effect"),
+            variable if variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
+                if value.is_empty() || value.contains(';') {
+                    return Err(format!("{name}={value} is no value of a variable of the session"));
+                }
+                self.variables.push((variable.to_owned(), value.to_owned()));
+            }
+            _ => return Err(format!("{name} is no option")),
+        }
+        Ok(())
+    }
+}
+
+fn address(text: &str) -> Result<Address, String> {
+    let wrong = || {
+        format!("\"{text}\" is no address; write (host:port), tcp(host:port) or unix(/path/of/the/socket)")
+    };
+    let (kind, place) = match text.split_once('(') {
+        Some((kind, rest)) => (kind, rest.strip_suffix(')').ok_or_else(wrong)?),
+        None if text.is_empty() || text == "tcp" => ("tcp", ""),
+        None if text == "unix" => ("unix", SOCKET),
+        None => ("tcp", text),
+    };
+    match kind {
+        "unix" => return Ok(Address::Unix(place.into())),
+        "" if place.starts_with('/') => return Ok(Address::Unix(place.into())),
+        "" | "tcp" | "tcp4" | "tcp6" => {}
+        _ => return Err(wrong()),
+    }
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') && (host.ends_with(']') || !host.contains(':')) => {
+            (host, port.parse().map_err(|_| wrong())?)
+        }
+        _ => (place, PORT),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok(Address::Tcp(if host.is_empty() { "127.0.0.1" } else { host }.into(), port))
+}
+
+/// Undoes `%XX`; a percent sign before anything else stands for itself.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(value) if *byte == b'%' => {
+                bytes.push(value);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| "the URL holds escapes that are no UTF-8".into())
+}
+
+/// Reads `30s`, `500ms`, `1m30s`.
+fn duration(name: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{name}={text} is no duration; write 30s or 500ms");
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let value: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let seconds = match &rest[digits..unit] {
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        total += Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())?;
+        rest = &rest[unit..];
+    }
+    if total.is_zero() { Err(wrong()) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Options {
+        Options::parse(url, None).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp(host.into(), port)
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_go_driver() {
+        for (url, address) in [
+            ("mysql://u:p@(127.0.0.1:3307)/db", tcp("127.0.0.1", 3307)),
+            ("mysql://u:p@tcp(host)/db", tcp("host", 3306)),
+            ("mysql://u:p@tcp([::1]:4000)/db", tcp("::1", 4000)),
+            ("mysql://u:p@([::1])/db", tcp("::1", 3306)),
+            ("mysql://u:p@/db", tcp("127.0.0.1", 3306)),
+            ("mysql://u:p@host:3308/db", tcp("host", 3308)),
+            ("mysql://u:p@unix(/run/my.sock)/db", Address::Unix("/run/my.sock".into())),
+            ("mysql://u:p@(/run/my.sock)/db?readTimeout=3s", Address::Unix("/run/my.sock".into())),
+        ] {
+            let options = parsed(url);
+            assert_eq!((options.address, &*options.database), (address, "db"), "{url}");
+            assert_eq!((options.user.as_deref(), options.password.as_deref()), (Some("u"), Some("p")));
+        }
+    }
+
+    #[test]
+    fn passwords_are_taken_as_they_stand_and_never_shown() {
+        for (url, password) in [
+            ("mysql://me:a/b@c:d@(h:1)/db", "a/b@c:d"),
+            ("mysql://me:a%40b%2F@(h:1)/db", "a@b/"),
+            ("mysql://me:100%@(h:1)/db", "100%"),
+        ] {
+            let options = parsed(url);
+            assert_eq!(options.password.as_deref(), Some(password), "{url}");
+            assert!(!format!("{options:?}").contains(password));
+            assert_eq!(options.label, "mysql://(h:1)/db");
+        }
+        let given = Options::parse("mysql://me@(h)/db", Some("env".into())).expect("valid");
+        assert_eq!(given.password.as_deref(), Some("env"));
+        let both = Options::parse("mysql://me:own@(h)/db", Some("env".into())).expect("valid");
+        assert_eq!(both.password.as_deref(), Some("own"));
+    }
+
+    #[test]
+    fn options_have_the_names_of_juicefs_and_its_driver() {
+        let options = parsed(
+            "mysql://u@(h)/db?max_open_conns=7&max-idle-conns=2&max_idle_time=9&max_life_time=0&table_prefix=x\
+             &timeout=1m30s&readTimeout=500ms&tls=preferred&tls-ca-cert-file=/etc/ca.pem&parseTime=true\
+             &innodb_lock_wait_timeout=3&sql_mode=%27TRADITIONAL%27&tx_isolation='SERIALIZABLE'",
+        );
+        assert_eq!((options.max_open, options.max_idle, options.idle_time.as_secs()), (7, 2, 9));
+        assert_eq!((options.life_time, options.naming.prefix().as_str()), (None, "jfs_x_"));
+        assert_eq!(options.connect_timeout, Duration::from_secs(90));
+        assert_eq!((options.read_timeout, options.tls), (Duration::from_millis(500), Tls::Preferred));
+        assert_eq!(options.ca_file, Some("/etc/ca.pem".into()));
+        let variables = [("innodb_lock_wait_timeout", "3"), ("sql_mode", "'TRADITIONAL'")];
+        assert_eq!(options.variables, variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        for bad in [
+            "mysql://u:secret@(h:1)",
+            "mysql://u:secret@(h:1)/",
+            "mysql://u:secret@(h:x)/db",
+            "mysql://u:secret@ftp(h)/db",
+            "mysql://u:secret@(h/db",
+            "mysql://u:secret@(h)/db?max_open_conns=many",
+            "mysql://u:secret@(h)/db?timeout=5",
+            "mysql://u:secret@(h)/db?tls=maybe",
+            "mysql://u:secret@(h)/db?table_prefix=a;b",
+            "mysql://u:secret@(h)/db?x=1;DROP",
+            "mysql://u:secret@(h)/db?tls-key-file=k",
+        ] {
+            let Err(EngineError::Refused { engine, reason }) = Options::parse(bad, None) else {
+                panic!("{bad} was taken");
+            };
+            assert!(!engine.contains("secret") && !reason.contains("secret"), "{bad}: {reason}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What the volume's tables are called here, and the text of values for their columns.
+//!
+//! Statements go out as text with the values inside, because only so several fit into one trip. What must stay true:
+//! no byte of a value can be taken for anything but that value. Numbers are digits, and what is not made of plain
+//! letters and digits is written in hexadecimal.
+
+use std::fmt::Write as _;
+
+use crate::{
+    codec::Record,
+    naming::Naming,
+    schema::{Column, Kind, TABLES, Table, WRITER},
+    values::Value,
+};
+
+/// Where the rows of a record are, and how they are spelled.
+pub(super) struct Place {
+    /// The table, in backticks.
+    pub(super) table: String,
+    /// Its table and the index that [`Place::unique`] columns lead, so that nothing else is locked or searched.
+    pub(super) indexed: String,
+    /// Its columns, separated by commas.
+    pub(super) columns: &'static str,
+    fields: Vec<Field>,
+    /// How many columns lead a unique key.
+    pub(super) unique: usize,
+    /// How many columns a key names.
+    pub(super) named: usize,
+}
+
+struct Field {
+    name: &'static str,
+    number: bool,
+    /// A number of 32 bits.
+    narrow: bool,
+    null: bool,
+    text: bool,
+}
+
+/// All of them.
+pub(super) struct Tables {
+    places: Vec<Place>,
+    pub(super) edge: String,
+    pub(super) node: String,
+}
+
+const RECORDS: [Record; 21] = [
+    Record::Setting,
+    Record::Counter,
+    Record::Node,
+    Record::Entry,
+    Record::Parents,
+    Record::Symlink,
+    Record::Xattr,
+    Record::Chunk,
+    Record::SliceRef,
+    Record::DelFile,
+    Record::DelSlices,
+    Record::Acl,
+    Record::DirStat,
+    Record::DirQuota,
+    Record::Quota,
+    Record::Session,
+    Record::Sustained,
+    Record::Flock,
+    Record::Plock,
+    Record::Detached,
+    Record::Writer,
+];
+
+impl Tables {
+    pub(super) fn new(naming: &Naming) -> Self {
+        let name = |table: &str| format!("`{}`", naming.sql(table));
+        let places = RECORDS.iter().map(|record| Place::new(*record, naming)).collect();
+        Self { places, edge: name("jfs_edge"), node: name("jfs_node") }
+    }
+
+    pub(super) fn of(&self, record: Record) -> &Place {
+        &self.places[record as usize]
+    }
+}
+
+impl Place {
+    fn new(record: Record, naming: &Naming) -> Self {
+        let shape = record.shape();
+        let bare = shape.table.trim_start_matches("jfs_").trim_start_matches("sluice_");
+        let table = TABLES.iter().chain([&WRITER]).find(|table| table.name == bare);
+        let of = |name: &&'static str| {
+            let column =
+                table.and_then(|table| table.columns.iter().find(|c| c.name == name.trim_matches('`')));
+            Field::new(name, column)
+        };
+        let name = naming.sql(shape.table);
+        let index = match table.and_then(|table: &Table| table.unique) {
+            Some((index, _)) => format!("UQE_{name}_{index}"),
+            None => "PRIMARY".into(),
+        };
+        Self {
+            table: format!("`{name}`"),
+            indexed: format!("`{name}` FORCE INDEX(`{index}`)"),
+            columns: shape.columns,
+            fields: shape.columns.split(',').map(|name| of(&name)).collect(),
+            unique: shape.unique,
+            named: shape.named,
+        }
+    }
+
+    /// The first `count` columns as a tuple, to be compared with values as [`Place::exact`] writes them.
+    pub(super) fn exact_columns(&self, out: &mut String, at: &[usize]) {
+        tuple(out, at, |out, at| {
+            let field = &self.fields[at];
+            let name = field.name;
+            match field {
+                Field { text: true, .. } => {
+                    let _ = write!(out, "CAST(CONVERT({name} USING utf8mb4) AS BINARY)");
+                }
+                Field { null: true, .. } => {
+                    let _ = write!(out, "IFNULL({name},{})", if field.number { "0" } else { "''" });
+                }
+                _ => out.push_str(name),
+            }
+        });
+    }
+
+    /// Values to be compared with columns as [`Place::exact_columns`] writes them.
+    pub(super) fn exact(&self, out: &mut String, at: &[usize], values: &[Value<'_>]) {
+        tuple(out, at, |out, at| match &values[at] {
+            Value::Text(text) => push_bytes(out, text),
+            Value::Null => out.push_str("''"),
+            value => self.push(out, at, value),
+        });
+    }
+
+    /// The condition that the unique key is one of these, which are sorted: equalities and a list, for servers do not
+    /// look up tuples in an index.
+    pub(super) fn among_keys(&self, out: &mut String, keys: &[Vec<Value<'_>>]) {
+        let last = self.unique - 1;
+        let groups = keys.chunk_by(|a, b| a[..last] == b[..last]);
+        for (number, group) in groups.enumerate() {
+            out.push_str(if number > 0 { " OR " } else { "(" });
+            for (at, value) in group[0][..last].iter().enumerate() {
+                let _ = write!(out, "{}=", self.fields[at].name);
+                self.push(out, at, value);
+                out.push_str(" AND ");
+            }
+            let _ = write!(out, "{} IN (", self.fields[last].name);
+            for (at, key) in group.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                self.push(out, last, &key[last]);
+            }
+            out.push(')');
+        }
+        out.push(')');
+    }
+
+    /// The condition that the columns that a key names are those of one of these.
+    pub(super) fn among_named(&self, out: &mut String, keys: &[Vec<Value<'_>>]) {
+        tuple_of(out, self.named, |out, at| out.push_str(self.fields[at].name));
+        out.push_str(" IN (");
+        for (at, key) in keys.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            tuple_of(out, self.named, |out, at| self.push(out, at, &key[at]));
+        }
+        out.push(')');
+    }
+
+    /// All values of a row, in parentheses.
+    pub(super) fn row(&self, out: &mut String, values: &[Value<'_>]) {
+        out.push('(');
+        for (at, value) in values.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            self.push(out, at, value);
+        }
+        out.push(')');
+    }
+
+    /// What replaces a row that exists.
+    pub(super) fn replacing(&self, out: &mut String) {
+        // Where the key is all there is, something harmless.
+        let from = self.unique.min(self.fields.len() - 1);
+        for (at, field) in self.fields[from..].iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            let _ = write!(out, "{comma}{0}=VALUES({0})", field.name);
+        }
+    }
+
+    fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
+        match value {
+            Value::Null => out.push_str("NULL"),
+            Value::Int(number) if self.fields[at].narrow => push_int(out, i64::from(*number as i32)),
+            Value::Int(number) => push_int(out, *number),
+            Value::Text(text) => push_text(out, text),
+            Value::Bytes(bytes) => push_bytes(out, bytes),
+        }
+    }
+
+    /// Numbers of all columns.
+    pub(super) fn all(&self) -> Vec<usize> {
+        (0..self.fields.len()).collect()
+    }
+}
+
+impl Field {
+    fn new(name: &'static str, column: Option<&Column>) -> Self {
+        let kind = column.map(|column| column.kind);
+        Self {
+            name,
+            number: matches!(kind, Some(Kind::I4 | Kind::I8 | Kind::Auto4 | Kind::Auto8)),
+            narrow: matches!(kind, Some(Kind::I4 | Kind::Auto4)),
+            null: column.is_some_and(|column| column.null),
+            text: matches!(kind, Some(Kind::Short | Kind::Text)),
+        }
+    }
+}
+
+fn tuple(out: &mut String, of: &[usize], mut each: impl FnMut(&mut String, usize)) {
+    tuple_of(out, of.len(), |out, at| each(out, of[at]));
+}
+
+/// One value as it is, several in parentheses.
+fn tuple_of(out: &mut String, count: usize, mut each: impl FnMut(&mut String, usize)) {
+    if count == 1 {
+        return each(out, 0);
+    }
+    out.push('(');
+    for at in 0..count {
+        if at > 0 {
+            out.push(',');
+        }
+        each(out, at);
+    }
+    out.push(')');
+}
+
+pub(super) fn push_int(out: &mut String, number: i64) {
+    out.push_str(itoa::Buffer::new().format(number));
+}
+
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.len() < 256
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b' ' | b'/' | b':'))
+}
+
+pub(super) fn push_bytes(out: &mut String, bytes: &[u8]) {
+    if is_plain(bytes) {
+        push_plain(out, bytes);
+    } else {
+        push_hex(out, bytes);
+    }
+}
+
+/// Text, which the server stores in the character set of the column.
+pub(super) fn push_text(out: &mut String, text: &[u8]) {
+    if is_plain(text) {
+        push_plain(out, text);
+    } else {
+        out.push_str("_utf8mb4 ");
+        push_hex(out, text);
+    }
+}
+
+fn push_plain(out: &mut String, bytes: &[u8]) {
+    out.push('\'');
+    out.extend(bytes.iter().map(|byte| char::from(*byte)));
+    out.push('\'');
+}
+
+fn push_hex(out: &mut String, bytes: &[u8]) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    out.reserve(2 * bytes.len() + 3);
+    out.push_str("x'");
+    for byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+    out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_stand_in_their_order() {
+        for (at, record) in RECORDS.iter().enumerate() {
+            assert_eq!(*record as usize, at, "{record:?}");
+        }
+    }
+
+    #[test]
+    fn values_cannot_leave_their_literal() {
+        let mut out = String::new();
+        for bytes in [&b"a'; DROP"[..], b"\\", b"\"", b"plain-1.txt", b"", b"\xff\0"] {
+            push_bytes(&mut out, bytes);
+            out.push(' ');
+        }
+        assert_eq!(out, "x'61273b2044524f50' x'5c' x'22' 'plain-1.txt' '' x'ff00' ");
+        let tables = Tables::new(&Naming::new("v").expect("valid"));
+        let place = tables.of(Record::Node);
+        assert_eq!(place.indexed, "`jfs_v_node` FORCE INDEX(`PRIMARY`)");
+        assert_eq!(tables.of(Record::Entry).indexed, "`jfs_v_edge` FORCE INDEX(`UQE_jfs_v_edge_edge`)");
+        out.clear();
+        place.push(&mut out, 4, &Value::Int(i64::from(u32::MAX)));
+        assert_eq!(out, "-1", "32 bits keep theirs");
+    }
+}

@@ -1,0 +1,58 @@
+//! Notices what other clients tell.
+//!
+//! The server has no messages: who tells something counts it in the same commit, and who listens looks at the number.
+//! What must stay true: the look is one row by its primary key, and it is taken only while somebody listens.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sluice_meta::engine::{Change, EngineError, Watch};
+
+use super::{Inner, tables::push_text};
+use crate::codec::{Columns, Record};
+
+/// How often the number is looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Name of the number, which JuiceFS does not know.
+pub(super) const TOLD: &str = "sluiceTold";
+
+pub(super) struct MysqlWatch {
+    engine: Arc<Inner>,
+    told: i64,
+}
+
+impl MysqlWatch {
+    pub(super) fn new(engine: Arc<Inner>) -> Result<Self, EngineError> {
+        let told = told(&engine)?;
+        Ok(Self { engine, told })
+    }
+}
+
+impl Watch for MysqlWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
+        let until = Instant::now() + timeout;
+        loop {
+            let told = told(&self.engine)?;
+            if told != self.told {
+                self.told = told;
+                return Ok(vec![Change::Any]);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Vec::new());
+            }
+            std::thread::sleep(left.min(PERIOD));
+        }
+    }
+}
+
+fn told(engine: &Inner) -> Result<i64, EngineError> {
+    let mut text = format!("SELECT value FROM {} WHERE name=", engine.tables.of(Record::Counter).table);
+    push_text(&mut text, TOLD.as_bytes());
+    let pool = &engine.pool;
+    let answers = pool.ask(&text).map_err(|failed| pool.options.unanswered(failed))?;
+    Ok(answers.first().and_then(|rows| rows.first()).and_then(|row| row.int(0).ok()).unwrap_or_default())
+}

@@ -1,0 +1,307 @@
+//! What the engine says when the server does not do what it should.
+
+mod mysql;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use mysql::{commit, get, open, server};
+use sluice_meta::{
+    engine::{Change, Commit, Engine, EngineError, Expect, Hold, Step, Write},
+    schema::{Counter, Entry, Key, Row},
+};
+use sluice_meta_sql::MysqlEngine;
+use sluice_testkit::server::{
+    Behaviour, Mariadb, MariadbOptions, Proxy,
+    mariadb::{PASSWORD_IN_URL, USER},
+};
+use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
+
+fn dir(ino: u64) -> Row {
+    Row::Node(Ino(ino), Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time { sec: 5, nsec: 6 }))
+}
+
+fn refused(outcome: Result<impl std::fmt::Debug, EngineError>, wanted: &str) {
+    match outcome {
+        Err(EngineError::Refused { engine, reason }) => {
+            assert!(reason.contains(wanted), "{reason}");
+            assert!(!engine.contains("secret") && !reason.contains("secret"), "{engine} {reason}");
+        }
+        other => panic!("wanted a refusal for {wanted}, got {other:?}"),
+    }
+}
+
+fn unavailable(outcome: Result<impl std::fmt::Debug, EngineError>, wanted: &str) {
+    match outcome {
+        Err(EngineError::Unavailable { reason, .. }) => assert!(reason.contains(wanted), "{reason}"),
+        other => panic!("wanted: not available for {wanted}, got {other:?}"),
+    }
+}
+
+fn setting(url: &str) -> Result<Option<Row>, EngineError> {
+    get(&open(url), Key::Setting)
+}
+
+#[test]
+fn wrong_names_are_refused_by_what_they_are() {
+    let server = server();
+    let database = server.database().expect("a database");
+    assert_eq!(setting(&server.url(&database)), Ok(None), "an empty database is no volume yet");
+    let commit_there = commit(&open(&server.url(&database)), vec![Write::Insert(dir(1))]);
+    refused(commit_there, "sluice format");
+    refused(setting(&format!("mysql://{USER}:secret@({})/{database}", server.addr())), "password");
+    refused(setting(&server.url("nowhere")), "CREATE DATABASE nowhere");
+    server.sql("CREATE USER guest IDENTIFIED BY 'secret'").expect("a user");
+    refused(setting(&format!("mysql://guest:secret@({})/{database}", server.addr())), "GRANT");
+    refused(setting(&format!("{}?tls=true", server.url(&database))), "tls=false");
+    assert_eq!(setting(&format!("{}?tls=preferred", server.url(&database))), Ok(None));
+    refused(setting(&format!("{}?no_such_variable=1", server.url(&database))), "does not know");
+    // Nobody listens at a port that was just free.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+    unavailable(setting(&format!("mysql://{USER}:x@({free})/{database}")), "refused");
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_and_change_nothing() {
+    let engine = mysql::fresh();
+    let large = Row::Xattr(Ino(5), Name::stored(b"user.a"), vec![7; 65_536].into());
+    refused(commit(&engine, vec![Write::Insert(dir(5)), Write::Insert(large)]), "larger");
+    // No text.
+    let odd = Row::Xattr(Ino(5), Name::stored(b"user.\xff"), vec![7].into());
+    refused(commit(&engine, vec![Write::Insert(dir(5)), Write::Insert(odd)]), "text");
+    assert_eq!(get(&engine, Key::Node(Ino(5))), Ok(None));
+    commit(&engine, vec![Write::Insert(dir(5))]).expect("the engine goes on");
+}
+
+#[test]
+fn a_commit_larger_than_a_packet_goes_in_several_and_is_one() {
+    let mut server = Mariadb::start(&MariadbOptions {
+        arguments: vec!["--max-allowed-packet=1M".into()],
+        ..MariadbOptions::default()
+    })
+    .expect("start");
+    let engine = open(&server.url(&server.database().expect("a database")));
+    engine.prepare().expect("prepare");
+    let name = |n: u32| Name::stored(format!("user.{n}").as_bytes());
+    let value = |n: u32| Row::Xattr(Ino(5), name(n), vec![n as u8; 60_000].into());
+    let many = || (0..40).map(|n| Write::Insert(value(n)));
+    let last = Write::Delete(Key::Node(Ino(404)));
+    let outcome = commit(&engine, many().chain([last]).collect());
+    assert_eq!(outcome, Err(EngineError::Conflict(vec![Key::Node(Ino(404))])));
+    assert_eq!(get(&engine, Key::Xattr(Ino(5), name(0))), Ok(None), "all or nothing");
+    commit(&engine, many().collect()).expect("commit");
+    assert_eq!(get(&engine, Key::Xattr(Ino(5), name(39))), Ok(Some(value(39))));
+    server.kill();
+}
+
+#[test]
+fn damaged_rows_are_named_and_hide_no_others() {
+    let server = server();
+    let database = server.database().expect("a database");
+    let engine = open(&server.unix_url(&database));
+    engine.prepare().expect("prepare");
+    let entry = Row::Entry(Ino(1), Name::stored(b"a"), Entry { kind: FileType::Dir, ino: Ino(5) });
+    let chunk = Row::Chunk(Ino(5), 3, vec![Slice::whole(0, 1, 1)]);
+    commit(&engine, [dir(5), entry.clone(), chunk.clone()].map(Write::Insert).to_vec()).expect("insert");
+    server
+        .sql(&format!(
+            "USE {database}; UPDATE jfs_node SET type=9; UPDATE jfs_edge SET type=0; \
+             UPDATE jfs_chunk SET slices=x'00112233'"
+        ))
+        .expect("damage");
+    for (row, name) in [(dir(5), "jfs_node 5"), (entry, "jfs_edge 1 a"), (chunk, "jfs_chunk 5 3")] {
+        match get(&engine, row.key()) {
+            Err(EngineError::Corrupt { record, .. }) => assert_eq!(record, name),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert_eq!(get(&engine, Key::Session(1)), Ok(None), "the rest stays readable");
+    // What would be appended could never be read.
+    let append = |index| {
+        vec![Write::Count(Counter::NextTrash, 1), Write::Append(Ino(5), index, vec![Slice::whole(0, 2, 1)])]
+    };
+    match commit(&engine, append(3)) {
+        Err(EngineError::Corrupt { record, .. }) => assert_eq!(record, "jfs_chunk 5 3"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(get(&engine, Key::Counter(Counter::NextTrash)), Ok(None), "all or nothing");
+    commit(&engine, append(4)).expect("its other chunks are sound");
+}
+
+#[test]
+fn a_lost_answer_to_a_commit_is_in_doubt_and_it_happens_once() {
+    let server = server();
+    let proxy = Proxy::start(server.addr()).expect("a proxy");
+    let database = server.database().expect("a database");
+    let engine = open(&server.url_at(proxy.addr(), &database));
+    engine.prepare().expect("prepare");
+    commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("register");
+    let step = Step { writer: 4, lane: 0, from: 0, to: 1 };
+    let lost = Commit { step: Some(step), writes: vec![Write::Insert(dir(2))], ..Commit::default() };
+    proxy.cut_before_next_answer();
+    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
+    // The reply was made, so it happened.
+    let again = engine.begin(0).expect("begin").commit(&lost);
+    let Err(EngineError::Conflict(keys)) = &again else { panic!("{again:?}") };
+    assert!(keys.contains(&Key::Writer(4, 0)), "{keys:?}");
+    assert_eq!(get(&engine, Key::Node(Ino(2))), Ok(Some(dir(2))));
+
+    // A read is asked again on a new connection, whatever became of the old ones.
+    proxy.reset();
+    assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 1))));
+    proxy.set(Behaviour { refuse: true, ..Behaviour::default() });
+    proxy.reset();
+    assert!(matches!(get(&engine, Key::Node(Ino(2))), Err(EngineError::Unavailable { .. })));
+    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "nothing was sent: {outcome:?}");
+    proxy.heal();
+    assert_eq!(get(&engine, Key::Node(Ino(2))), Ok(Some(dir(2))));
+}
+
+#[test]
+fn a_silent_server_is_waited_for_until_the_deadline() {
+    let server = server();
+    let proxy = Proxy::start(server.addr()).expect("a proxy");
+    let database = server.database().expect("a database");
+    let engine = open(&format!("{}?readTimeout=200ms&timeout=300ms", server.url_at(proxy.addr(), &database)));
+    engine.prepare().expect("prepare");
+    proxy.set(Behaviour { partition: true, ..Behaviour::default() });
+    let since = Instant::now();
+    unavailable(get(&engine, Key::Node(Ino(1))), "deadline");
+    assert!(since.elapsed() < Duration::from_secs(20));
+    proxy.heal();
+    proxy.reset();
+    assert_eq!(get(&engine, Key::Node(Ino(1))), Ok(None));
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    let mut server = Mariadb::start(&MariadbOptions::default()).expect("start");
+    let engine = open(&server.url(&server.database().expect("a database")));
+    engine.prepare().expect("prepare");
+    commit(&engine, vec![Write::Insert(dir(1))]).expect("commit");
+    server.kill();
+    assert!(matches!(get(&engine, Key::Node(Ino(1))), Err(EngineError::Unavailable { .. })));
+    let outcome = commit(&engine, vec![Write::Insert(dir(2))]);
+    assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
+    server.restart().expect("restart");
+    assert_eq!(get(&engine, Key::Node(Ino(1))), Ok(Some(dir(1))), "what was committed stays");
+    commit(&engine, vec![Write::Insert(dir(2))]).expect("commit");
+}
+
+#[test]
+fn too_many_connections_and_a_replica_are_waited_out() {
+    let server = Mariadb::start(&MariadbOptions {
+        arguments: vec!["--max-connections=10".into()],
+        ..MariadbOptions::default()
+    })
+    .expect("start");
+    let url = server.url(&server.database().expect("a database"));
+    let engine = open(&url);
+    engine.prepare().expect("prepare");
+    server
+        .sql(&format!("REVOKE ALL ON *.* FROM {USER}; GRANT SELECT,INSERT,UPDATE,DELETE ON *.* TO {USER}"))
+        .expect("no superuser");
+    server.sql("SET GLOBAL read_only=1").expect("a replica");
+    // The rights of a connection are those it began with.
+    let engine = {
+        drop(engine);
+        open(&url)
+    };
+    unavailable(commit(&engine, vec![Write::Insert(dir(1))]), "read-only");
+    server.sql("SET GLOBAL read_only=0").expect("the primary");
+    commit(&engine, vec![Write::Insert(dir(1))]).expect("it is the primary now");
+
+    let others: Vec<MysqlEngine> = (0..30).map(|_| open(&url)).collect();
+    let outcomes: Vec<_> = others.iter().map(|other| get(other, Key::Node(Ino(1)))).collect();
+    assert!(outcomes.iter().any(Result::is_ok));
+    for outcome in outcomes.into_iter().filter(Result::is_err) {
+        unavailable(outcome, "max_connections");
+    }
+    drop(others);
+    assert_eq!(get(&engine, Key::Node(Ino(1))), Ok(Some(dir(1))));
+}
+
+#[test]
+fn a_pool_keeps_its_limit_and_who_waits_is_served() {
+    let server = server();
+    let database = server.database().expect("a database");
+    let url = format!("{}?max_open_conns=2&max_idle_conns=1", server.url(&database));
+    let engine = open(&url);
+    engine.prepare().expect("prepare");
+    assert_eq!(engine.limits().lanes, 1);
+    let stop = AtomicBool::new(false);
+    let most = std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    get(&engine, Key::Node(Ino(1))).expect("served");
+                }
+            });
+        }
+        let count = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE db='{database}'");
+        let looks = (0..10).map(|_| server.sql(&count).expect("a look").parse::<u64>().expect("a number"));
+        let most = looks.max();
+        stop.store(true, Ordering::Release);
+        most
+    });
+    assert!((1..=2).contains(&most.expect("looks")), "{most:?}");
+}
+
+#[test]
+fn what_one_client_tells_another_hears_in_time() {
+    let url = mysql::fresh_url();
+    let (engine, other) = (open(&url), open(&url));
+    engine.prepare().expect("prepare");
+    let mut watch = engine.watch().expect("watch");
+    assert_eq!(watch.next(Duration::from_millis(150)), Ok(vec![]));
+    for _ in 0..3 {
+        commit(&other, vec![Write::Tell(Change::Lock(Ino(5)))]).expect("tell");
+        let since = Instant::now();
+        assert_eq!(watch.next(Duration::from_mins(1)), Ok(vec![Change::Any]));
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        assert_eq!(watch.next(Duration::ZERO), Ok(vec![]), "told once");
+    }
+}
+
+#[test]
+fn a_table_prefix_keeps_volumes_of_one_database_apart() {
+    let url = mysql::fresh_url();
+    let volumes = ["", "?table_prefix=a", "?table_prefix=b"].map(|option| open(&format!("{url}{option}")));
+    for (engine, ino) in volumes.iter().zip(10..) {
+        engine.prepare().expect("prepare");
+        engine.prepare().expect("again");
+        let entry = Entry { kind: FileType::Dir, ino: Ino(ino) };
+        let named = Row::Entry(Ino(1), Name::stored(b"jfs_node sluice_"), entry);
+        commit(engine, vec![Write::Insert(dir(ino)), Write::Insert(named)]).expect("commit");
+    }
+    for (engine, ino) in volumes.iter().zip(10..) {
+        for other in 10..13 {
+            let there = (other == ino).then(|| dir(other));
+            assert_eq!(get(engine, Key::Node(Ino(other))), Ok(there));
+        }
+    }
+}
+
+#[test]
+fn an_expectation_of_text_that_others_spelled_holds() {
+    let server = server();
+    let database = server.database().expect("a database");
+    let engine = open(&server.unix_url(&database));
+    engine.prepare().expect("prepare");
+    server
+        .sql(&format!(
+            "INSERT INTO {database}.jfs_setting VALUES ('format','{{\\n\"Name\":\"x\",\\n\"UUID\":\"u\",\"Storage\":\"file\",\
+             \"Bucket\":\"/b/\",\"BlockSize\":4096,\"TrashDays\":1}}')"
+        ))
+        .expect("as others write it");
+    let mut txn = engine.begin(0).expect("begin");
+    let found = txn.read(&[sluice_meta::engine::Read::Get(Key::Setting, Hold::Lock)]).expect("read");
+    let [sluice_meta::engine::Found::Row(Some(row))] = &found[..] else { panic!("{found:?}") };
+    let expects = vec![Expect::Row(row.clone(), Hold::Lock)];
+    txn.commit(&Commit { expects, writes: vec![Write::Insert(dir(1))], step: None })
+        .expect("it is what it was");
+}

@@ -121,10 +121,7 @@ impl Txn for MysqlTxn<'_> {
         let packets = commit::packets(options, tables, commit, &self.raw, lease.max_packet())?;
         let last = packets.len() - 1;
         for (at, packet) in packets.into_iter().enumerate() {
-            let failure = match lease.exchange(packet.text) {
-                Ok(_) => continue,
-                Err(failure) => failure,
-            };
+            let Err(failure) = lease.exchange(packet.text) else { continue };
             // COMMIT is the last statement of the last packet.
             let committing = match &failure {
                 Failure::Server(_, done) => at == last && done + 1 == packet.statements,

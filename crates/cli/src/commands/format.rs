@@ -18,7 +18,8 @@ use crate::{engines, sizes, volume};
 /// Make a volume
 #[derive(Args)]
 pub(crate) struct Format {
-    /// Metadata engine: sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET?db=N
+    /// Metadata engine: sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET?db=N,
+    /// mysql://USER:PASSWORD@(HOST:PORT)/DB
     #[arg(value_name = "META-URL")]
     meta_url: String,
     /// Name of the volume: lower-case letters, digits and dashes

@@ -4,7 +4,10 @@
 //! answer, on that very thread. What must stay true: after a failure that leaves the two sides out of step the
 //! connection is not used again.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use mysql_async::{
     ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, Row, ServerError, SslOpts, Value,
@@ -98,7 +101,7 @@ impl Connection {
              SET autocommit=1,innodb_lock_wait_timeout={wait},time_zone='+00:00'"
         );
         for (name, value) in &options.variables {
-            text.push_str(&format!(",{name}={value}"));
+            let _ = write!(text, ",{name}={value}");
         }
         // These the statements rely on: an error rather than a value cut off, and an index rather than a scan of the
         // whole table, which would wait for the locks of all others.

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: an answer says what the tables hold and decides nothing. Nothing is held: the commit compares.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use mysql_async::{Row as Columned, Value as Cell};
 use rustc_hash::FxHashMap;
@@ -101,7 +101,7 @@ impl<'r> Plan<'r> {
             let mut text = join(tables, "") + "WHERE ";
             for (number, group) in follows.chunk_by(|(a, _), (b, _)| a == b).enumerate() {
                 let or = if number > 0 { " OR " } else { "" };
-                text.push_str(&format!("{or}e.parent={} AND e.name IN (", group[0].0.0 as i64));
+                let _ = write!(text, "{or}e.parent={} AND e.name IN (", group[0].0.0 as i64);
                 for (at, (_, name)) in group.iter().enumerate() {
                     if at > 0 {
                         text.push(',');

@@ -3,6 +3,8 @@
 //! What must stay true: a page costs what it returns, however large the table, and rows that come and go between two
 //! pages make none of the others be missed.
 
+use std::fmt::Write as _;
+
 use mysql_async::Row as Columned;
 use sluice_meta::{
     engine::{Cursor, EngineError, Page, Scan},
@@ -104,10 +106,10 @@ impl Scanner<'_> {
             let prefixed = ENTRY.split(',').map(|column| format!("e.{column}")).collect::<Vec<_>>().join(",");
             format!("SELECT {prefixed} FROM {} e {index} ", self.tables.edge)
         };
-        text.push_str(&format!("WHERE e.parent={} AND e.name>", dir.0 as i64));
+        let _ = write!(text, "WHERE e.parent={} AND e.name>", dir.0 as i64);
         // No name is empty, so the empty one lies before all others.
         push_bytes(&mut text, from.map_or(&[], |cursor| &cursor.0));
-        text.push_str(&format!(" ORDER BY e.name LIMIT {limit}"));
+        let _ = write!(text, " ORDER BY e.name LIMIT {limit}");
         let rows = self.ask(&text)?;
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
         for row in &rows {

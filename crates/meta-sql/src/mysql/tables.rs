@@ -30,11 +30,9 @@ pub(super) struct Place {
 
 struct Field {
     name: &'static str,
-    number: bool,
-    /// A number of 32 bits.
-    narrow: bool,
+    /// None for what is computed.
+    kind: Option<Kind>,
     null: bool,
-    text: bool,
 }
 
 /// All of them.
@@ -110,15 +108,13 @@ impl Place {
         tuple(out, at, |out, at| {
             let field = &self.fields[at];
             let name = field.name;
-            match field {
-                Field { text: true, .. } => {
-                    let _ = write!(out, "CAST(CONVERT({name} USING utf8mb4) AS BINARY)");
-                }
-                Field { null: true, .. } => {
-                    let _ = write!(out, "IFNULL({name},{})", if field.number { "0" } else { "''" });
-                }
-                _ => out.push_str(name),
-            }
+            let _ = if field.is_text() {
+                write!(out, "CAST(CONVERT({name} USING utf8mb4) AS BINARY)")
+            } else if field.null {
+                write!(out, "IFNULL({name},{})", field.nothing())
+            } else {
+                write!(out, "{name}")
+            };
         });
     }
 
@@ -193,7 +189,7 @@ impl Place {
     fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
         match value {
             Value::Null => out.push_str("NULL"),
-            Value::Int(number) if self.fields[at].narrow => push_int(out, i64::from(*number as i32)),
+            Value::Int(number) if self.fields[at].is_narrow() => push_int(out, i64::from(*number as i32)),
             Value::Int(number) => push_int(out, *number),
             Value::Text(text) => push_text(out, text),
             Value::Bytes(bytes) => push_bytes(out, bytes),
@@ -208,14 +204,21 @@ impl Place {
 
 impl Field {
     fn new(name: &'static str, column: Option<&Column>) -> Self {
-        let kind = column.map(|column| column.kind);
-        Self {
-            name,
-            number: matches!(kind, Some(Kind::I4 | Kind::I8 | Kind::Auto4 | Kind::Auto8)),
-            narrow: matches!(kind, Some(Kind::I4 | Kind::Auto4)),
-            null: column.is_some_and(|column| column.null),
-            text: matches!(kind, Some(Kind::Short | Kind::Text)),
-        }
+        Self { name, kind: column.map(|column| column.kind), null: column.is_some_and(|column| column.null) }
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self.kind, Some(Kind::Short | Kind::Text))
+    }
+
+    /// Whether it is a number of 32 bits.
+    fn is_narrow(&self) -> bool {
+        matches!(self.kind, Some(Kind::I4 | Kind::Auto4))
+    }
+
+    /// What stands for NULL.
+    fn nothing(&self) -> &'static str {
+        if self.is_narrow() || matches!(self.kind, Some(Kind::I8 | Kind::Auto8)) { "0" } else { "''" }
     }
 }
 

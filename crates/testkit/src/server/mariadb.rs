@@ -49,7 +49,7 @@ pub const PASSWORD: &str = "p@ss:w/rd";
 pub const PASSWORD_IN_URL: &str = "p%40ss%3Aw%2Frd";
 
 /// How long the server may take to answer.
-const STARTUP: Duration = Duration::from_secs(60);
+const STARTUP: Duration = Duration::from_mins(1);
 
 /// One server for all tests of a process, which ends with it.
 ///

@@ -25,7 +25,7 @@ const MANY: usize = 400;
 /// Rows in one statement that gives each a number of its own.
 const FEW: usize = 32;
 /// Bytes after which a statement takes no more rows.
-const LONG: usize = 1 << 20;
+const LONG: usize = 1 << 18;
 
 type Rows<'r> = BTreeMap<Key, &'r Row>;
 

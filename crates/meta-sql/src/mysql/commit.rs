@@ -133,8 +133,6 @@ impl<'c> Sorted<'c> {
 
     fn write(&mut self, write: &'c Write) {
         match write {
-            // Sorted before the others.
-            Write::Insert(_) => {}
             Write::Put(row) => {
                 let key = row.key();
                 if self.is_new(&key) {
@@ -167,7 +165,8 @@ impl<'c> Sorted<'c> {
                 let bump = self.bumps.entry(*ino).or_default();
                 *bump = (bump.0.saturating_add(*nlink), bump.1.max(*time));
             }
-            Write::Count(Counter::AclMaxId, _) | Write::Link(..) => {}
+            // Inserts were sorted before; the others are counted from what is there.
+            Write::Insert(_) | Write::Count(Counter::AclMaxId, _) | Write::Link(..) => {}
             Write::Count(counter, by) => {
                 self.written(&Key::Counter(*counter));
                 *self.counts.entry(counter.name()).or_default() += by;

@@ -13,10 +13,7 @@ use sluice_meta::{
     schema::{Counter, Entry, Key, Row},
 };
 use sluice_meta_sql::MysqlEngine;
-use sluice_testkit::server::{
-    Behaviour, Mariadb, MariadbOptions, Proxy,
-    mariadb::{PASSWORD_IN_URL, USER},
-};
+use sluice_testkit::server::{Behaviour, Mariadb, MariadbOptions, Proxy, mariadb::USER};
 use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
 
 fn dir(ino: u64) -> Row {
@@ -304,4 +301,40 @@ fn an_expectation_of_text_that_others_spelled_holds() {
     let expects = vec![Expect::Row(row.clone(), Hold::Lock)];
     txn.commit(&Commit { expects, writes: vec![Write::Insert(dir(1))], step: None })
         .expect("it is what it was");
+}
+
+#[test]
+fn connections_are_encrypted_as_the_url_says() {
+    let certificates = tempfile::tempdir().expect("a directory");
+    let dir = certificates.path();
+    let key = "-newkey rsa:2048 -nodes -days 3650";
+    std::fs::write(dir.join("names"), "subjectAltName=IP:127.0.0.1").expect("written");
+    for words in [
+        format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority"),
+        format!("req -new {key} -keyout server.key -out server.csr -subj /CN=server"),
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out server.pem"
+            .into(),
+    ] {
+        let mut openssl = std::process::Command::new("openssl");
+        let output = openssl.args(words.split(' ')).current_dir(dir).output().expect("openssl is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let at = |file: &str| dir.join(file).display().to_string();
+    let server = Mariadb::start(&MariadbOptions {
+        arguments: vec![
+            format!("--ssl-cert={}", at("server.pem")),
+            format!("--ssl-key={}", at("server.key")),
+        ],
+        ..MariadbOptions::default()
+    })
+    .expect("start");
+    let url = server.url(&server.database().expect("a database"));
+    for option in ["skip-verify", "preferred", &format!("true&tls-ca-cert-file={}", at("ca.pem"))] {
+        assert_eq!(setting(&format!("{url}?tls={option}")), Ok(None), "{option}");
+    }
+    // Nobody we know has signed it.
+    assert!(setting(&format!("{url}?tls=true")).is_err());
+    server.sql(&format!("ALTER USER {USER} REQUIRE SSL")).expect("alter");
+    refused(setting(&url), "password");
+    assert_eq!(setting(&format!("{url}?tls=preferred")), Ok(None));
 }

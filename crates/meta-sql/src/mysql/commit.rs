@@ -3,8 +3,8 @@
 //! Nothing was held while reading, so all that must hold is compared here, under locks that last until COMMIT. What
 //! must stay true:
 //! * A check that fails is an error, and the server runs no statement behind an error: COMMIT is never reached.
-//! * All clients lock in one order: our own writer record, nodes that are no directories, what belongs to them, entries,
-//!   directories, usage, counters; within each by key. So none waits for one that waits for it, and what everybody
+//! * All clients lock in one order: nodes that are no directories, what belongs to them, entries, directories, usage,
+//!   counters; within each by key. So none waits for one that waits for it, and what everybody
 //!   shares is locked last and shortest.
 //! * A record that is both compared and written is locked for writing at once, never first for reading.
 
@@ -242,11 +242,10 @@ impl Builder<'_> {
     /// Takes the writer record from one number to the next.
     fn step(&mut self, step: Step) {
         let table = &self.tables.of(Record::Writer).table;
-        self.flight.push(format!(
+        self.flight.number(format!(
             "UPDATE {table} SET n={} WHERE writer={} AND lane={} AND n={}",
             step.to as i64, step.writer as i64, step.lane, step.from as i64
         ));
-        self.flight.met(1);
     }
 
     /// Everything, in the order in which all clients lock.

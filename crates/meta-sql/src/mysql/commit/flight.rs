@@ -20,11 +20,26 @@ pub(super) struct Flight {
     statements: Vec<String>,
     /// Rows that the last statement must have met.
     due: Option<usize>,
+    /// The statement that numbers the commit, until it is in its place.
+    number: Option<String>,
 }
 
 impl Flight {
     pub(super) fn new() -> Self {
-        Self { statements: vec!["BEGIN".into()], due: None }
+        Self { statements: vec!["BEGIN".into()], due: None, number: None }
+    }
+
+    /// Takes the statement that numbers the commit and must meet one row. Nobody else locks that row, so it may stand
+    /// anywhere: right before the first check, which then looks at both.
+    pub(super) fn number(&mut self, statement: String) {
+        self.number = Some(statement);
+    }
+
+    fn place_number(&mut self) {
+        if let Some(statement) = self.number.take() {
+            self.push(statement);
+            self.due = Some(1);
+        }
     }
 
     /// Adds a statement.
@@ -35,13 +50,9 @@ impl Flight {
         self.statements.push(statement);
     }
 
-    /// Says how many rows the last statement must have met.
-    pub(super) fn met(&mut self, rows: usize) {
-        self.due = Some(rows);
-    }
-
     /// Adds a check, given what would be wrong.
     pub(super) fn check(&mut self, wrong: &str) {
+        self.place_number();
         let mut statement = String::with_capacity(MOST.len() + wrong.len() + 32);
         statement.push_str(MOST);
         // Of the statement before, which this one need not be parted from.
@@ -55,6 +66,7 @@ impl Flight {
 
     /// The packets to be sent one after another; nothing if a statement fits into none.
     pub(super) fn packets(mut self, most: usize) -> Option<Vec<Packet>> {
+        self.place_number();
         self.push("COMMIT".into());
         let most = most.saturating_sub(64);
         let mut packets: Vec<Packet> = Vec::new();
@@ -80,18 +92,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_checked_before_anything_else_runs() {
-        let mut flight = Flight::new();
-        flight.push("UPDATE a".into());
-        flight.met(1);
-        flight.check("wrong");
-        flight.push("UPDATE b".into());
-        flight.met(2);
-        let packets = flight.packets(1000).expect("small");
-        assert_eq!((packets.len(), packets[0].statements), (1, 6));
+    fn the_number_is_checked_with_the_first_check_or_by_itself() {
+        let texts = |checks: &[&str]| {
+            let mut flight = Flight::new();
+            flight.number("UPDATE n".into());
+            flight.push("INSERT".into());
+            checks.iter().for_each(|wrong| flight.check(wrong));
+            let packets = flight.packets(1000).expect("small");
+            assert_eq!(packets.len(), 1);
+            assert_eq!(packets[0].statements, packets[0].text.split(';').count());
+            packets.into_iter().map(|packet| packet.text).collect::<String>()
+        };
+        assert_eq!(texts(&[]), format!("BEGIN;INSERT;UPDATE n;{MOST}ROW_COUNT()<>1);COMMIT"));
         assert_eq!(
-            packets[0].text,
-            format!("BEGIN;UPDATE a;{MOST}ROW_COUNT()<>1 OR wrong);UPDATE b;{MOST}ROW_COUNT()<>2);COMMIT")
+            texts(&["a", "b"]),
+            format!("BEGIN;INSERT;UPDATE n;{MOST}ROW_COUNT()<>1 OR a);{MOST}b);COMMIT")
         );
     }
 

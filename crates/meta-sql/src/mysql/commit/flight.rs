@@ -97,7 +97,9 @@ mod tests {
             let mut flight = Flight::new();
             flight.number("UPDATE n".into());
             flight.push("INSERT".into());
-            checks.iter().for_each(|wrong| flight.check(wrong));
+            for wrong in checks {
+                flight.check(wrong);
+            }
             let packets = flight.packets(1000).expect("small");
             assert_eq!(packets.len(), 1);
             assert_eq!(packets[0].statements, packets[0].text.split(';').count());
@@ -113,7 +115,9 @@ mod tests {
     #[test]
     fn packets_keep_their_limit() {
         let mut flight = Flight::new();
-        (0..10).for_each(|n| flight.push(format!("{n}{}", "x".repeat(50))));
+        for n in 0..10 {
+            flight.push(format!("{n}{}", "x".repeat(50)));
+        }
         let packets = flight.packets(200).expect("small enough");
         assert!(packets.len() > 3 && packets.iter().all(|packet| packet.text.len() <= 136));
         assert_eq!(packets.iter().map(|packet| packet.statements).sum::<usize>(), 12);

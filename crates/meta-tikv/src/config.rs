@@ -39,8 +39,10 @@ const PORT: u16 = 2379;
 const GC_INTERVAL: Duration = Duration::from_hours(3);
 /// Shorter would take versions from readers.
 const SHORTEST_GC_INTERVAL: Duration = Duration::from_hours(1);
-/// Commits under way at once if the URL does not say.
-const LANES: usize = 4;
+/// Commits under way at once if the URL does not say. One gathers what waits meanwhile; several meet at the
+/// directories they change and tear the batches apart (files in one directory: 5,300/s with 1, 2,750 with 2, 1,580
+/// with 4).
+const LANES: usize = 1;
 
 impl Config {
     /// Reads a URL.

@@ -2,4 +2,13 @@
 
 mod server;
 
-sluice_testkit::conformance_tests!(server::fresh);
+use std::sync::Arc;
+
+use sluice_meta::engine::Engine;
+
+/// With several commits under way at once, so that they meet.
+fn fresh() -> Arc<dyn Engine> {
+    Arc::new(server::open(&format!("{}?max_open_conns=4", server::fresh_url())))
+}
+
+sluice_testkit::conformance_tests!(fresh);

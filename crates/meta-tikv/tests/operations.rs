@@ -2,13 +2,18 @@
 
 mod server;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 use sluice_testkit::operations::SharedStore;
 
 fn fresh() -> SharedStore {
-    let url = server::fresh_url();
-    SharedStore::new(move || Arc::new(server::open(&url)))
+    // Clients with one commit under way, as they are by themselves, beside some with several.
+    let (url, opened) = (server::fresh_url(), AtomicU32::new(0));
+    let lanes = move || 1 + opened.fetch_add(1, Ordering::Relaxed) % 3;
+    SharedStore::new(move || Arc::new(server::open(&format!("{url}?max_open_conns={}", lanes()))))
 }
 
 sluice_testkit::operations_tests!(fresh);

@@ -5,7 +5,7 @@
 pub(crate) mod raw;
 
 use std::sync::{
-    Arc, OnceLock,
+    OnceLock,
     atomic::{AtomicU32, Ordering},
 };
 
@@ -29,9 +29,4 @@ pub(crate) fn open(url: &str) -> TikvEngine {
     let engine = TikvEngine::open(url).expect("a valid URL");
     engine.prepare().expect("the servers are up");
     engine
-}
-
-/// A fresh, empty store.
-pub(crate) fn fresh() -> Arc<dyn Engine> {
-    Arc::new(open(&fresh_url()))
 }

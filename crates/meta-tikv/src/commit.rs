@@ -34,17 +34,9 @@ const LAST_TRY: Duration = Duration::from_secs(8);
 pub(crate) struct Begun {
     pub(crate) txn: Transaction,
     pub(crate) values: Values,
-    /// Begun before the commit was asked for.
-    pub(crate) ahead: bool,
 }
 
-impl Begun {
-    pub(crate) async fn now(store: &Store) -> Result<Self, EngineError> {
-        Ok(Self { txn: store.begin().await?, values: Values::default(), ahead: false })
-    }
-}
-
-/// Brings a commit through, or says why not. `begun` is what the reads before it saw, or a transaction begun ahead.
+/// Brings a commit through, or says why not. `begun` is what the reads before it saw.
 pub(crate) async fn commit(
     store: &Store,
     mut begun: Option<Begun>,
@@ -56,12 +48,8 @@ pub(crate) async fn commit(
     for tries in 1.. {
         let mut draft = Draft::new(store, commit, fold, look_first);
         let wants = draft.wants();
-        let Begun { mut txn, values, ahead } = store.within(look(store, begun.take(), wants)).await?;
-        let changes = match draft.changes(&values) {
-            // What is seen from there may be out of date.
-            Err(EngineError::Conflict(_)) if ahead => continue,
-            changes => changes?,
-        };
+        let Begun { mut txn, values } = store.within(look(store, begun.take(), wants)).await?;
+        let changes = draft.changes(&values)?;
         let Some(failure) = write(store, &mut txn, changes).await? else { return Ok(()) };
         match failure {
             Meaning::Exists => look_first = true,
@@ -84,7 +72,7 @@ pub(crate) async fn commit(
 async fn look(store: &Store, begun: Option<Begun>, wants: Wants) -> Result<Begun, EngineError> {
     let mut begun = match begun {
         Some(begun) => begun,
-        None => Begun::now(store).await?,
+        None => Begun { txn: store.begin().await?, values: Values::default() },
     };
     begun.values.fetch(store, &begun.txn.start_timestamp(), wants).await?;
     Ok(begun)

@@ -14,7 +14,6 @@ use sluice_meta::engine::{
 };
 
 use crate::{
-    ahead::Ahead,
     commit::{Begun, Fold, commit},
     config::Config,
     read::answer,
@@ -36,7 +35,6 @@ const FOLD: Duration = Duration::from_secs(10);
 pub struct TikvEngine {
     store: Arc<Store>,
     folded: Mutex<Instant>,
-    ahead: Ahead,
 }
 
 impl TikvEngine {
@@ -54,8 +52,7 @@ impl TikvEngine {
         if store.collects_garbage() {
             Store::spawn(Store::collect_garbage(Arc::downgrade(&store)));
         }
-        let ahead = Ahead::new(store.lanes());
-        Self { store, folded: Mutex::new(Instant::now()), ahead }
+        Self { store, folded: Mutex::new(Instant::now()) }
     }
 
     /// Whether it is time to fold, and nobody else does it at this moment.
@@ -82,8 +79,8 @@ impl Engine for TikvEngine {
         self.store.look(async { self.store.now().await.map(drop) })
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(TikvTxn { engine: self, lane: usize::from(lane), begun: None }))
+    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(TikvTxn { engine: self, begun: None }))
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
@@ -109,7 +106,6 @@ impl Engine for TikvEngine {
 
 struct TikvTxn<'e> {
     engine: &'e TikvEngine,
-    lane: usize,
     begun: Option<Begun>,
 }
 
@@ -120,7 +116,7 @@ impl Txn for TikvTxn<'_> {
         store.look(async {
             let begun = match begun {
                 Some(begun) => begun,
-                None => begun.insert(Begun::now(store).await?),
+                None => begun.insert(Begun { txn: store.begin().await?, values: Values::default() }),
             };
             let at = begun.txn.start_timestamp();
             answer(store, &at, &mut begun.values, reads).await
@@ -128,19 +124,9 @@ impl Txn for TikvTxn<'_> {
     }
 
     fn commit(self: Box<Self>, what: &Commit) -> Result<(), EngineError> {
-        let Self { engine, lane, begun } = *self;
-        let store = &engine.store;
-        let fold = if what.step.is_some() { engine.fold() } else { Fold::Later };
-        let ahead = engine.ahead.take(lane);
-        Store::run(async {
-            // Whoever read before looks from where it read.
-            let begun = match (begun, ahead) {
-                (None, Some(ahead)) => ahead.await,
-                (begun, _) => begun,
-            };
-            commit(store, begun, what, fold).await
-        })?;
-        engine.ahead.ask(store, lane);
+        let store = &self.engine.store;
+        let fold = if what.step.is_some() { self.engine.fold() } else { Fold::Later };
+        Store::run(commit(store, self.begun, what, fold))?;
         if what.writes.iter().any(|write| matches!(write, Write::Tell(_))) {
             // The message may be lost: who waits for it asks again by itself, only later.
             Store::spawn(ring(store.clone()));

@@ -4,7 +4,6 @@
 //! engine itself where others were faster and everything expected still holds. Nothing here knows what an operation
 //! of a file system is.
 
-mod ahead;
 mod codec;
 mod commit;
 mod config;

@@ -16,7 +16,6 @@ use tikv_client::{
 };
 use tokio::{
     runtime::{Builder, Runtime},
-    task::JoinHandle,
     time::timeout,
 };
 
@@ -95,10 +94,10 @@ impl Store {
     }
 
     /// Runs something in the background.
-    pub(crate) fn spawn<T: Send + 'static>(
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> Option<JoinHandle<T>> {
-        runtime().ok().map(|runtime| runtime.spawn(task))
+    pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = runtime() {
+            drop(runtime.spawn(task));
+        }
     }
 
     pub(crate) async fn client(&self) -> Result<TransactionClient, EngineError> {

@@ -29,14 +29,14 @@ fn write(rng: &mut Rng) -> Write {
     match rng.below(14) {
         0 => Write::Put(dir(at)),
         1 => Write::Discard(Key::Node(Ino(at))),
-        2 => Write::Insert(dir(at)),
+        // What is new has a number that nobody else gives out.
+        2 => Write::Insert(dir(1000 + rng.next_u64() % 1_000_000_000)),
         3 | 4 => Write::Bump { ino: Ino(at), nlink: 1, time: Some(Time { sec: 7, nsec: at as u32 }) },
         5 => Write::Bump { ino: Ino(at), nlink: -1, time: None },
         6 => Write::Put(entry(at, rng.below(NODES))),
         7 => Write::Discard(entry(at, 0).key()),
         8 => Write::Count([Counter::UsedSpace, Counter::TotalInodes, Counter::DirMoves][at as usize % 3], 1),
-        9 => Write::Refer(at, 1, 1),
-        10 => Write::Put(Row::SliceRef(at, 1, 5)),
+        9 | 10 => Write::Refer(at, 1, 1),
         11 => Write::Use(Ino(at), stat),
         12 => Write::Charge(quota, 1, 1),
         _ => Write::Append(Ino(at), 0, vec![Slice::hole(0, 9)]),

@@ -196,7 +196,7 @@ fn run(order: Order) -> anyhow::Result<()> {
             }
         }
         Order::CloseToOpen { mounts, seed, operations } => {
-            shared::run(&mounts, seed, operations)?;
+            shared::run(&mounts, shared::Among::Ours, seed, operations)?;
             println!("{operations} rounds of seed {seed}: each seen by the next open");
         }
         Order::Crash { engine, program, rounds, writers, seed, death, writeback } => {

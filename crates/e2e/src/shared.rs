@@ -11,11 +11,21 @@ use std::path::{Path, PathBuf};
 
 const FILES: usize = 8;
 
-/// Runs `operations` rounds of random changes through `mounts`, each checked through another of them.
+/// Whose mounts a volume is shared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// Sluice's alone.
+    Ours,
+    /// Also JuiceFS', which appends where its kernel believes the end to be: nothing is appended, and each change is
+    /// looked at before the next.
+    Both,
+}
+
+/// Runs `operations` rounds of random changes through `mounts`, checked through another of them.
 ///
 /// # Errors
 /// The first file that is not as the last one to close it left it, with the seed.
-pub fn run(mounts: &[PathBuf], seed: u64, operations: usize) -> anyhow::Result<()> {
+pub fn run(mounts: &[PathBuf], among: Among, seed: u64, operations: usize) -> anyhow::Result<()> {
     anyhow::ensure!(mounts.len() > 1, "close-to-open needs two mounts of one volume");
     let mut rng = StdRng::seed_from_u64(seed);
     let folder = format!("close-to-open-{seed:x}");
@@ -37,8 +47,8 @@ pub fn run(mounts: &[PathBuf], seed: u64, operations: usize) -> anyhow::Result<(
         };
         let (name, content) = &mut model[file];
         // Who did not look since another wrote has to find out as it opens.
-        let looks = rng.random_bool(0.5);
-        change(&places[writer].join(&*name), content, &mut rng, round as u64 | seed << 32)
+        let looks = among == Among::Both || rng.random_bool(0.5);
+        change(&places[writer].join(&*name), content, among, &mut rng, round as u64 | seed << 32)
             .and_then(|()| if looks { check(&places[reader].join(&*name), content) } else { Ok(()) })
             .with_context(|| {
                 format!(
@@ -50,9 +60,15 @@ pub fn run(mounts: &[PathBuf], seed: u64, operations: usize) -> anyhow::Result<(
 }
 
 /// Opens, changes a few times, closes.
-fn change(path: &Path, content: &mut Vec<u8>, rng: &mut StdRng, number: u64) -> anyhow::Result<()> {
+fn change(
+    path: &Path,
+    content: &mut Vec<u8>,
+    among: Among,
+    rng: &mut StdRng,
+    number: u64,
+) -> anyhow::Result<()> {
     let truncate = rng.random_bool(0.1);
-    let append = rng.random_bool(0.3);
+    let append = among == Among::Ours && rng.random_bool(0.3);
     let mut flags = OFlags::RDWR | OFlags::CREATE;
     flags.set(OFlags::TRUNC, truncate);
     flags.set(OFlags::APPEND, append);
@@ -121,13 +137,13 @@ mod tests {
     #[test]
     fn one_directory_twice_is_close_to_open() -> anyhow::Result<()> {
         let folder = tempfile::tempdir()?;
-        run(&[folder.path().to_owned(), folder.path().to_owned()], 1, 200)
+        run(&[folder.path().to_owned(), folder.path().to_owned()], Among::Ours, 1, 200)
     }
 
     #[test]
     fn two_directories_are_not() -> anyhow::Result<()> {
         let (a, b) = (tempfile::tempdir()?, tempfile::tempdir()?);
-        assert!(run(&[a.path().to_owned(), b.path().to_owned()], 1, 200).is_err());
+        assert!(run(&[a.path().to_owned(), b.path().to_owned()], Among::Ours, 1, 200).is_err());
         Ok(())
     }
 }

@@ -85,7 +85,7 @@ fn both(
 
 fn work(mounts: &[PathBuf], random: Option<(u64, usize)>) -> anyhow::Result<()> {
     if let Some((seed, operations)) = random {
-        shared::run(mounts, seed, operations)?;
+        shared::run(mounts, shared::Among::Both, seed, operations)?;
     }
     for (maker, other) in [(0, 1), (1, 0)] {
         let name = format!("made-by-{maker}");

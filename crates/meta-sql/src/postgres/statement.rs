@@ -1,7 +1,7 @@
 //! The text of every statement, made from the shapes of the records.
 //!
 //! What must stay true: each finds its rows by an index, whatever the size of the tables; each that takes many keys
-//! takes them in the order in which they come, which is how our clients never wait for each other in a circle; and
+//! takes them in the order in which they come, which is how our clients do not wait for each other in a circle over rows that exist; and
 //! each that checks fails with [`MARK`] in its message, so that nothing of its flight is committed.
 
 mod change;

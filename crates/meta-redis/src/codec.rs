@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use sluice_meta::schema::{
     AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, Row, Session, VolumeFormat, decode_attr,
-    decode_plocks, decode_slices, encode_attr, encode_plocks, encode_slices,
+    decode_plocks, decode_replaced, decode_slices, encode_attr, encode_plocks, encode_replaced,
+    encode_slices,
 };
 use sluice_types::Ino;
 use smallvec::{SmallVec, smallvec};
@@ -123,24 +124,6 @@ pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
 
 fn text(value: i64) -> Vec<u8> {
     signed(value).to_vec()
-}
-
-fn encode_replaced(slices: &[(u64, u32)]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(12 * slices.len());
-    for (id, size) in slices {
-        out.extend(id.to_be_bytes());
-        out.extend(size.to_be_bytes());
-    }
-    out
-}
-
-fn decode_replaced(bytes: &[u8]) -> Option<Vec<(u64, u32)>> {
-    let (records, rest) = bytes.as_chunks::<12>();
-    let pair = |r: &[u8; 12]| {
-        let id = u64::from_be_bytes([r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]]);
-        (id, u32::from_be_bytes([r[8], r[9], r[10], r[11]]))
-    };
-    rest.is_empty().then(|| records.iter().map(pair).collect())
 }
 
 /// The record of `key` whose cells hold `values`.

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use sluice_meta::schema::{
     AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, SessionInfo,
-    VolumeFormat, decode_plocks, decode_slices,
+    VolumeFormat, decode_plocks, decode_replaced, decode_slices,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
@@ -105,6 +105,31 @@ pub(crate) struct Shape {
 }
 
 impl Record {
+    /// All of them, each at the place of its number.
+    pub(crate) const ALL: [Self; 21] = [
+        Self::Setting,
+        Self::Counter,
+        Self::Node,
+        Self::Entry,
+        Self::Parents,
+        Self::Symlink,
+        Self::Xattr,
+        Self::Chunk,
+        Self::SliceRef,
+        Self::DelFile,
+        Self::DelSlices,
+        Self::Acl,
+        Self::DirStat,
+        Self::DirQuota,
+        Self::Quota,
+        Self::Session,
+        Self::Sustained,
+        Self::Flock,
+        Self::Plock,
+        Self::Detached,
+        Self::Writer,
+    ];
+
     /// Where its rows are. Parents are counted from the entries.
     pub(crate) const fn shape(self) -> Shape {
         macro_rules! shape {
@@ -316,15 +341,6 @@ fn read_quota_key<C: Columns>(row: &Shifted<'_, C>) -> Result<QuotaKey, String> 
     }
 }
 
-fn decode_replaced(bytes: &[u8]) -> Option<Vec<(u64, u32)>> {
-    let (records, rest) = bytes.as_chunks::<12>();
-    let split = |record: &[u8; 12]| {
-        let (id, size) = record.split_first_chunk::<8>()?;
-        Some((u64::from_be_bytes(*id), u32::from_be_bytes(size.try_into().ok()?)))
-    };
-    if rest.is_empty() { records.iter().map(split).collect() } else { None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,29 +348,11 @@ mod tests {
 
     #[test]
     fn shapes_fit_the_tables() {
-        let records = [
-            Record::Setting,
-            Record::Counter,
-            Record::Node,
-            Record::Entry,
-            Record::Symlink,
-            Record::Xattr,
-            Record::Chunk,
-            Record::SliceRef,
-            Record::DelFile,
-            Record::DelSlices,
-            Record::Acl,
-            Record::DirStat,
-            Record::DirQuota,
-            Record::Quota,
-            Record::Session,
-            Record::Sustained,
-            Record::Flock,
-            Record::Plock,
-            Record::Detached,
-            Record::Writer,
-        ];
-        for record in records {
+        for (at, record) in Record::ALL.into_iter().enumerate() {
+            assert_eq!(record as usize, at, "{record:?}");
+            if record == Record::Parents {
+                continue; // no rows of their own
+            }
             let shape = record.shape();
             let is_its = |table: &&Table| {
                 shape.table == format!("jfs_{}", table.name)

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use sluice_meta::schema::{
-    AclRule, Counter, Key, Quota, QuotaKey, Row, Session, encode_plocks, encode_slices,
+    AclRule, Counter, Key, Quota, QuotaKey, Row, Session, encode_plocks, encode_replaced, encode_slices,
 };
 use sluice_types::{Attr, Ino, Time};
 
@@ -192,14 +192,4 @@ pub(crate) const fn quota_columns(key: QuotaKey) -> (i64, i64) {
         QuotaKey::User(uid) => (USER, uid as i64),
         QuotaKey::Group(gid) => (GROUP, gid as i64),
     }
-}
-
-/// The 12 bytes each of replaced slices: id, then size, big endian.
-pub(crate) fn encode_replaced(slices: &[(u64, u32)]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(12 * slices.len());
-    for (id, size) in slices {
-        out.extend(id.to_be_bytes());
-        out.extend(size.to_be_bytes());
-    }
-    out
 }

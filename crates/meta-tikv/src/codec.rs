@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, VolumeFormat, decode_attr, decode_slices,
-    encode_attr, encode_slices,
+    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, VolumeFormat, decode_attr, decode_replaced,
+    decode_slices, encode_attr, encode_replaced, encode_slices,
 };
 
 use crate::{
@@ -151,22 +151,4 @@ fn read_words<const N: usize>(bytes: &[u8]) -> Result<[i64; N], Damage> {
     let mut out = [0; N];
     out.iter_mut().zip(all).for_each(|(out, bytes)| *out = i64::from_be_bytes(*bytes));
     Ok(out)
-}
-
-fn encode_replaced(slices: &[(u64, u32)]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(12 * slices.len());
-    for (id, size) in slices {
-        out.extend(id.to_be_bytes());
-        out.extend(size.to_be_bytes());
-    }
-    out
-}
-
-fn decode_replaced(bytes: &[u8]) -> Option<Vec<(u64, u32)>> {
-    let (records, rest) = bytes.as_chunks::<12>();
-    let pair = |r: &[u8; 12]| {
-        let id = u64::from_be_bytes([r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]]);
-        (id, u32::from_be_bytes([r[8], r[9], r[10], r[11]]))
-    };
-    rest.is_empty().then(|| records.iter().map(pair).collect())
 }

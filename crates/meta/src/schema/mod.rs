@@ -19,7 +19,7 @@ use bytes::Bytes;
 use sluice_types::{Attr, Ino, Name, Slice};
 
 pub use acl::{AclEntry, AclRule, UNSET};
-pub use chunk::{decode_slices, encode_slices};
+pub use chunk::{decode_replaced, decode_slices, encode_replaced, encode_slices};
 pub use counter::Counter;
 pub use entry::Entry;
 pub use format::{FormatError, Tier, TrashDays, VolumeFormat};

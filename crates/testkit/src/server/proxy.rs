@@ -7,7 +7,7 @@ use std::{
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -120,12 +120,12 @@ impl Proxy {
         *self.shared.target.lock() = target;
     }
 
-    /// Packets passed on to the server.
+    /// Times that a client spoke first, or again after an answer: however many packets it took.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
-    /// Packets passed on to clients.
+    /// Times that a server spoke first, or again after a request: however many packets it took.
     pub fn answers(&self) -> u64 {
         self.shared.answers.load(Ordering::SeqCst)
     }
@@ -173,15 +173,23 @@ fn connect(client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     if shared.closed.load(Ordering::SeqCst) || shared.behaviour.lock().refuse {
         return client.shutdown(Shutdown::Both);
     }
-    let (from_server, to_client, up) = (server.try_clone()?, client.try_clone()?, shared.clone());
-    let answers = thread::spawn(move || pump(from_server, to_client, &up, false));
-    pump(client, server, shared, true);
+    let turns = Arc::new(AtomicU8::new(NOBODY));
+    let (from_server, to_client) = (server.try_clone()?, client.try_clone()?);
+    let (down, answering) = (shared.clone(), turns.clone());
+    let answers = thread::spawn(move || pump(from_server, to_client, &down, &answering, SERVER));
+    pump(client, server, shared, &turns, CLIENT);
     let _ = answers.join();
     Ok(())
 }
 
-/// Passes bytes on until either side closes.
-fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, upward: bool) {
+// Who spoke last on a connection.
+const NOBODY: u8 = 0;
+const CLIENT: u8 = 1;
+const SERVER: u8 = 2;
+
+/// Passes the bytes of one side on until either closes.
+fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, turns: &AtomicU8, side: u8) {
+    let upward = side == CLIENT;
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let behaviour = shared.wait_while_partitioned();
@@ -197,11 +205,14 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, upward: bool) {
             shared.swallowed.fetch_add(1, Ordering::SeqCst);
             continue;
         }
+        // Counted before it arrives: who received an answer may look at the count.
+        if turns.swap(side, Ordering::SeqCst) != side {
+            let count = if upward { &shared.requests } else { &shared.answers };
+            count.fetch_add(1, Ordering::SeqCst);
+        }
         if to.write_all(&buffer[..length]).is_err() {
             break;
         }
-        let count = if upward { &shared.requests } else { &shared.answers };
-        count.fetch_add(1, Ordering::SeqCst);
     }
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);

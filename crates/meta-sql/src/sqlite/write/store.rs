@@ -6,14 +6,14 @@
 use rusqlite::params;
 use sluice_meta::{
     engine::EngineError,
-    schema::{AclRule, Counter, Quota, QuotaKey, Row, encode_plocks, encode_slices},
+    schema::{AclRule, Counter, Quota, QuotaKey, Row, encode_plocks, encode_replaced, encode_slices},
 };
 
 use super::{
     super::read::{borrowed, id, text_or_bytes},
     Writing,
 };
-use crate::values::{encode_replaced, node_values, quota_columns};
+use crate::values::{node_values, quota_columns};
 
 /// Runs an insert, which replaces what exists if `$put` says so.
 macro_rules! store {

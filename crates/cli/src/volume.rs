@@ -29,7 +29,11 @@ pub(crate) fn format_of(engine: &dyn Engine) -> Result<VolumeFormat> {
 
 /// Opens a volume for a tool, which appears as `purpose` among the sessions.
 pub(crate) fn open_meta(url: &str, purpose: &str, read_only: bool) -> Result<Arc<Meta>> {
-    let engine = engines::open(url)?;
+    open_engine(engines::open(url)?, purpose, read_only)
+}
+
+/// The same of an engine that is open.
+pub(crate) fn open_engine(engine: Arc<dyn Engine>, purpose: &str, read_only: bool) -> Result<Arc<Meta>> {
     let options = Options { read_only, info: session_info(purpose), ..Options::default() };
     Ok(Meta::open(engine, options)?)
 }

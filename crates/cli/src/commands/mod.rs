@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bench;
+mod bench_meta;
 mod clone;
 mod config;
 mod format;
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     Clone(clone::Clone),
     Fsck(fsck::Fsck),
     Bench(bench::Bench),
+    BenchMeta(bench_meta::BenchMeta),
     Mdtest(mdtest::Mdtest),
     Version(version::Version),
 }
@@ -52,6 +54,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Clone(command) => command.run(),
         Command::Fsck(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::BenchMeta(command) => command.run(),
         Command::Mdtest(command) => command.run(),
         Command::Version(command) => command.run(),
     }

@@ -118,15 +118,16 @@ impl Txn for MysqlTxn<'_> {
         let Inner { pool, tables } = self.engine;
         let options = &pool.options;
         let mut lease = pool.take_sound()?;
-        let packets = commit::packets(options, tables, commit, &self.raw, lease.max_packet())?;
+        let packets = commit::packets(options, tables, commit, &self.raw, &lease)?;
         let last = packets.len() - 1;
         for (at, packet) in packets.into_iter().enumerate() {
             let Err(failure) = lease.exchange(packet.text) else { continue };
             // COMMIT is the last statement of the last packet.
-            let committing = match &failure {
-                Failure::Server(_, done) => at == last && done + 1 == packet.statements,
-                Failure::Lost(_) => at == last,
-            };
+            let committing = at == last
+                && match &failure {
+                    Failure::Server(error, done) => done + 1 == packet.answers && !error::is_certain(error),
+                    Failure::Lost(_) => true,
+                };
             return Err(match failure {
                 Failure::Lost(reason) if committing => options.indeterminate(reason),
                 Failure::Lost(reason) => options.unavailable(reason),

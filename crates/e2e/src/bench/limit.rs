@@ -6,9 +6,13 @@
 use super::Turn;
 use crate::rig::{Engine, Volume};
 use anyhow::{Context, ensure};
+use sluice_testkit::server::mariadb::{PASSWORD, USER};
 use std::{
+    fmt::Write as _,
+    fs::File,
     io::{BufRead, BufReader, Write},
     net::TcpStream,
+    process::Command,
     time::Instant,
 };
 
@@ -19,9 +23,9 @@ pub(super) fn rows(turn: &Turn, files: usize, per_commit: usize) -> anyhow::Resu
     let rate = match turn.engine {
         Engine::Redis => redis(&volume, files, per_commit),
         Engine::Sqlite => sqlite(&volume, files, per_commit),
-        // What stands in for TiKV here says nothing about its limits; a server process of PostgreSQL is all it takes, and
-        // MariaDB's waits for the disk.
-        Engine::Postgres | Engine::Tikv | Engine::Mariadb => return Ok(vec![None]),
+        Engine::Mariadb => mariadb(&volume, files, per_commit),
+        // What stands in for TiKV here says nothing about its limits; a server process of PostgreSQL is all it takes.
+        Engine::Postgres | Engine::Tikv => return Ok(vec![None]),
     };
     Ok(vec![Some(rate.context("the bare engine")?)])
 }
@@ -98,5 +102,37 @@ fn sqlite(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f6
         }
         transaction.commit()?;
     }
+    Ok(super::rate(files, start))
+}
+
+/// By the server's own client on one connection: each transaction one request, each table one statement in it.
+fn mariadb(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f64> {
+    let (_, place) = volume.meta.split_once("@(").context("no address in the URL")?;
+    let (address, database) = place.split_once(")/").context("no database in the URL")?;
+    let (host, port) = address.rsplit_once(':').context("no port in the URL")?;
+    let mut script = "delimiter //\n".to_owned();
+    let inodes: Vec<i64> = (FIRST..FIRST + files as i64).collect();
+    for inodes in inodes.chunks(per_commit) {
+        let rows = |row: &dyn Fn(&i64) -> String| inodes.iter().map(row).collect::<Vec<_>>().join(",");
+        let time = "1700000000000000";
+        writeln!(
+            script,
+            "BEGIN;INSERT INTO jfs_edge (parent,name,inode,type) VALUES {};\
+             INSERT INTO jfs_node (inode,type,flags,mode,uid,gid,atime,mtime,ctime,nlink,length,parent) VALUES {};\
+             INSERT INTO jfs_chunk (inode,indx,slices) VALUES {};\
+             INSERT INTO jfs_chunk_ref (chunkid,size,refs) VALUES {};COMMIT//",
+            rows(&|inode| format!("(1,'file.mdtest.{inode}',{inode},1)")),
+            rows(&|inode| format!("({inode},1,0,420,0,0,{time},{time},{time},1,8192,1)")),
+            rows(&|inode| format!("({inode},0,REPEAT('s',24))")),
+            rows(&|inode| format!("({inode},8192,1)")),
+        )?;
+    }
+    let file = volume.path("limit.sql");
+    std::fs::write(&file, script)?;
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "--host", host, "--port", port, "--user", USER, database]);
+    let start = Instant::now();
+    let output = client.env("MYSQL_PWD", PASSWORD).stdin(File::open(&file)?).output()?;
+    ensure!(output.status.success(), "mariadb says {}", String::from_utf8_lossy(&output.stderr));
     Ok(super::rate(files, start))
 }

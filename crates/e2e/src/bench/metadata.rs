@@ -13,7 +13,16 @@ pub(super) fn many(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
         return limit::rows(turn, files, 100);
     }
-    Ok(vec![Some(mdtest(turn, &turn.volume()?, 100, files / 100)?)])
+    Ok(vec![Some(mdtest(turn, &turn.volume()?, ONE_DIRECTORY, 100, files / 100)?)])
+}
+
+/// Fewer threads, whose files spread over three directories.
+pub(super) fn spread(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
+    if turn.side == Side::Limit {
+        return Ok(vec![None]);
+    }
+    let files = turn.plan.sizes.many / 150;
+    Ok(vec![Some(mdtest(turn, &turn.volume()?, ["--depth=1", "--dirs=2"], 50, files)?)])
 }
 
 pub(super) fn alone(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
@@ -21,13 +30,22 @@ pub(super) fn alone(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
         return limit::rows(turn, files, 1);
     }
-    Ok(vec![Some(mdtest(turn, &turn.volume()?, 1, files)?)])
+    Ok(vec![Some(mdtest(turn, &turn.volume()?, ONE_DIRECTORY, 1, files)?)])
 }
 
-/// Makes files in one directory, `files` by each thread; files a second as the program counts them.
-fn mdtest(turn: &Turn, volume: &Volume, threads: usize, files: usize) -> anyhow::Result<f64> {
+/// The shape of a tree that is one directory.
+const ONE_DIRECTORY: [&str; 2] = ["--depth=0", "--dirs=1"];
+
+/// Makes files, `files` by each thread in each directory; files a second as the program counts them.
+fn mdtest(
+    turn: &Turn,
+    volume: &Volume,
+    shape: [&str; 2],
+    threads: usize,
+    files: usize,
+) -> anyhow::Result<f64> {
     let (threads, files) = (threads.to_string(), files.to_string());
-    let mut arguments = vec!["mdtest", "--depth=0", "--dirs=1", "--write", WRITE];
+    let mut arguments = vec!["mdtest", shape[0], shape[1], "--write", WRITE];
     arguments.extend(["--threads", &threads, "--files", &files]);
     arguments.extend(turn.quiet());
     let cache = volume.path("mdtest-cache").to_string_lossy().into_owned();
@@ -53,7 +71,7 @@ pub(super) fn tree(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     }
     let files = turn.plan.sizes.flat;
     let mut volume = turn.volume()?;
-    mdtest(turn, &volume, 100, files / 100)?;
+    mdtest(turn, &volume, ONE_DIRECTORY, 100, files / 100)?;
     let top = turn.mount(&mut volume)?.join("bench/test-dir.0-0");
     let (source, copy) = (top.join("mdtest_tree.0"), top.join("copy"));
     let [source, target] = [&source, &copy].map(|path| path.to_string_lossy().into_owned());

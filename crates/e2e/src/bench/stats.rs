@@ -69,8 +69,8 @@ impl Measured {
 
     /// What has to be reached, if anything is claimed.
     pub(super) fn target(&self) -> Option<f64> {
-        let at =
-            [Engine::Redis, Engine::Sqlite, Engine::Postgres].iter().position(|of| *of == self.engine)?;
+        let at = [Engine::Redis, Engine::Sqlite, Engine::Postgres, Engine::Mariadb];
+        let at = at.iter().position(|of| *of == self.engine)?;
         let target = self.row.targets[at];
         (target > 0.0).then_some(target)
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn measured(unit: Unit, sluice: &[f64], juicefs: &[f64]) -> Measured {
-        let row = Row { name: "row", unit, targets: [2.0, 8.0, 0.0] };
+        let row = Row { name: "row", unit, targets: [2.0, 8.0, 0.0, 0.0] };
         let mut measured = Measured::new(row, Engine::Redis);
         measured.sluice = sluice.to_vec();
         measured.juicefs = juicefs.to_vec();

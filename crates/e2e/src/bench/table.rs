@@ -129,8 +129,7 @@ mod tests {
     };
 
     fn measured(name: &'static str, figure: f64) -> Measured {
-        let mut measured =
-            Measured::new(Row { name, unit: Unit::Seconds, targets: [1.5, 1.5, 1.5] }, Engine::Redis);
+        let mut measured = Measured::new(Row { name, unit: Unit::Seconds, targets: [1.5; 4] }, Engine::Redis);
         measured.add(Side::Sluice, Some(figure));
         measured.add(Side::JuiceFs, Some(3.0));
         measured

@@ -10,6 +10,7 @@
 
 mod checks;
 mod flight;
+mod fused;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,12 +22,14 @@ use sluice_meta::{
 };
 use sluice_types::{FileType, Ino, Time};
 
-use super::{options::Options, tables::Tables, watch};
+use super::{options::Options, pool::Lease, tables::Tables, watch};
 use crate::{
     codec::Record,
     values::{key_values, row_values},
 };
-use flight::{Flight, Packet};
+use flight::Flight;
+pub(super) use flight::{Packet, Style};
+use fused::Changes;
 
 /// What is to become of one record, and what must hold of it before.
 #[derive(Default)]
@@ -64,7 +67,7 @@ struct Sorted<'c> {
 /// Records whose rows are usage, which all changes below a directory share.
 const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 
-/// The packets of a commit, none larger than `most`.
+/// The packets of a commit, as the connection takes them.
 ///
 /// # Errors
 /// If it cannot be said in statements, or a value is larger than the server takes.
@@ -73,15 +76,15 @@ pub(super) fn packets(
     tables: &Tables,
     commit: &Commit,
     raw: &FxHashMap<Key, Vec<u8>>,
-    most: usize,
+    lease: &Lease<'_>,
 ) -> Result<Vec<Packet>, EngineError> {
-    let mut builder = Builder { tables, raw, flight: Flight::new() };
+    let mut builder = Builder { tables, raw, flight: Flight::new(lease.style()) };
     let sorted = sort(commit);
     if let Some(step) = commit.step {
         builder.step(step);
     }
     builder.all(&sorted, commit).map_err(|reason| options.refused(reason))?;
-    builder.flight.packets(most).ok_or_else(|| {
+    builder.flight.packets(lease.max_packet()).ok_or_else(|| {
         options.refused("a value is larger than its max_allowed_packet; raise that on the server")
     })
 }
@@ -255,12 +258,13 @@ impl Builder<'_> {
             return Err(format!("{list:?} cannot be cleared"));
         }
         self.insert(Record::Node, sorted);
-        self.hold(Record::Node, sorted.held.get(&Record::Node));
-        self.put(Record::Node, sorted.puts.get(&Record::Node));
-        self.delete(Record::Node, sorted.deletes.get(&Record::Node));
-        self.absent(Record::Node, sorted);
         let is_dir = |ino: &Ino| sorted.dirs.contains_key(&Key::Node(*ino));
-        self.bump(sorted.bumps.iter().filter(|(ino, _)| !is_dir(ino)));
+        let (dirs, others): (Vec<_>, Vec<_>) = sorted.bumps.iter().partition(|(ino, _)| is_dir(ino));
+        let puts = sorted.puts.get(&Record::Node);
+        let deletes = sorted.deletes.get(&Record::Node);
+        let changes = Changes { puts, deletes, bumps: &others };
+        self.change(Record::Node, sorted.held.get(&Record::Node), changes);
+        self.absent(Record::Node, sorted);
         for expect in &commit.expects {
             if let Expect::Same(list, rows) = expect {
                 self.same(*list, rows)?;
@@ -287,10 +291,8 @@ impl Builder<'_> {
         self.append(&sorted.appends);
         self.refer(&sorted.refers);
         self.whole(Record::Entry, sorted);
-        self.hold(Record::Node, Some(&sorted.dirs));
-        self.put(Record::Node, Some(&sorted.dir_puts));
-        self.delete(Record::Node, Some(&sorted.dir_deletes));
-        self.bump(sorted.bumps.iter().filter(|(ino, _)| is_dir(ino)));
+        let (puts, deletes) = (Some(&sorted.dir_puts), Some(&sorted.dir_deletes));
+        self.change(Record::Node, Some(&sorted.dirs), Changes { puts, deletes, bumps: &dirs });
         for expect in &commit.expects {
             if let Expect::Vacant(dir) = expect {
                 let edge = &self.tables.edge;
@@ -314,12 +316,13 @@ impl Builder<'_> {
             self.hold(record, sorted.held.get(&record));
             self.clear(record, &sorted.clears);
             self.insert(record, sorted);
+            self.put(record, sorted.puts.get(&record));
+            self.delete(record, sorted.deletes.get(&record));
         } else {
             self.insert(record, sorted);
-            self.hold(record, sorted.held.get(&record));
+            let (puts, deletes) = (sorted.puts.get(&record), sorted.deletes.get(&record));
+            self.change(record, sorted.held.get(&record), Changes { puts, deletes, bumps: &[] });
         }
-        self.put(record, sorted.puts.get(&record));
-        self.delete(record, sorted.deletes.get(&record));
         self.absent(record, sorted);
     }
 }

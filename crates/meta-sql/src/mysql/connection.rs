@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    commit::Style,
     error,
     options::{Address, Options, Tls},
 };
@@ -50,6 +51,8 @@ pub(super) struct Connection {
     read_timeout: Duration,
     /// Bytes of the largest request that the server takes.
     pub(super) max_packet: usize,
+    /// How it takes a transaction.
+    pub(super) style: Style,
     pub(super) made: Instant,
     pub(super) used: Instant,
 }
@@ -85,6 +88,7 @@ impl Connection {
             runtime,
             read_timeout: options.read_timeout,
             max_packet: 1 << 20,
+            style: Style::Single,
             made: now,
             used: now,
         };
@@ -107,13 +111,16 @@ impl Connection {
         // whole table, which would wait for the locks of all others.
         text.push_str(
             ",sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',sql_safe_updates=1;\
-             SELECT @@max_allowed_packet",
+             SELECT @@max_allowed_packet,VERSION() LIKE '%MariaDB%'",
         );
         let answers = self.exchange(text).map_err(|failure| options.failed(&failure))?;
         if let Some(row) = answers.last().and_then(|rows| rows.first())
             && let Ok(bytes) = row.int(0)
         {
             self.max_packet = bytes as usize;
+            if options.compound && row.int(1) == Ok(1) {
+                self.style = Style::Compound;
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::{connection::Failure, options::Options};
 use crate::codec::Damage;
 
 /// A value that a statement computed on purpose lies outside its type: a check failed.
-const CHECK: u16 = 1690;
+pub(super) const CHECK: u16 = 1690;
 const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
 /// MariaDB from 11.6 says so of a row that changed since a snapshot was taken.
@@ -18,6 +18,8 @@ const CHANGED: u16 = 1020;
 /// A statement set a column to NULL on purpose: what it was to add to is damaged.
 const DAMAGED: u16 = 1048;
 const NO_TABLE: u16 = 1146;
+/// A lock was waited for too long.
+const WAITED: u16 = 1205;
 
 /// What became of a commit that the server refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,12 @@ pub(super) const fn refusal(error: &ServerError) -> Refusal {
 
 pub(super) const fn is_missing_table(error: &ServerError) -> bool {
     error.code == NO_TABLE
+}
+
+/// Whether nothing was committed, for certain, although it may be COMMIT that failed: a lock was not to be had, or the
+/// server is read-only.
+pub(super) const fn is_certain(error: &ServerError) -> bool {
+    matches!(error.code, WAITED | 1206 | 1290 | 1637 | 1792 | 1836)
 }
 
 /// Whether the connection is worth nothing after this error: it is being closed, or leads to the wrong server.
@@ -88,7 +96,7 @@ impl Options {
         let database = &self.database;
         let temporary = match error.code {
             DEADLOCK | CHANGED => return EngineError::Conflict(Vec::new()),
-            1205 => "another client holds a lock that is needed here for too long",
+            WAITED => "another client holds a lock that is needed here for too long",
             1040 => {
                 "it has too many connections; raise its max_connections or lower max_open_conns of the clients"
             }

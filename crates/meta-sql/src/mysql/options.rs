@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) idle_time: Duration,
     /// How long any connection is kept.
     pub(crate) life_time: Option<Duration>,
+    /// Whether a commit may go as one compound statement, where the server has them.
+    pub(crate) compound: bool,
     /// Variables of the session that the URL sets: name and value, as SQL has them.
     pub(crate) variables: Vec<(String, String)>,
     /// What the tables are called.
@@ -149,6 +151,7 @@ impl Options {
             max_idle: MAX_IDLE,
             idle_time: Duration::from_mins(1),
             life_time: None,
+            compound: true,
             variables: Vec::new(),
             naming: Naming::default(),
             label,
@@ -175,6 +178,10 @@ impl Options {
             "table_prefix" => self.naming = Naming::new(value)?,
             "timeout" => self.connect_timeout = duration(name, value)?,
             "readTimeout" => self.read_timeout = duration(name, value)?,
+            "compound" => {
+                self.compound =
+                    value.parse().map_err(|_| format!("compound={value} is neither true nor false"))?;
+            }
             "tls" => {
                 self.tls = match value {
                     "false" | "0" => Tls::Off,
@@ -324,12 +331,13 @@ mod tests {
         let options = parsed(
             "mysql://u@(h)/db?max_open_conns=7&max-idle-conns=2&max_idle_time=9&max_life_time=0&table_prefix=x\
              &timeout=1m30s&readTimeout=500ms&tls=preferred&tls-ca-cert-file=/etc/ca.pem&parseTime=true\
-             &innodb_lock_wait_timeout=3&sql_mode=%27TRADITIONAL%27&tx_isolation='SERIALIZABLE'",
+             &innodb_lock_wait_timeout=3&sql_mode=%27TRADITIONAL%27&tx_isolation='SERIALIZABLE'&compound=false",
         );
         assert_eq!((options.max_open, options.max_idle, options.idle_time.as_secs()), (7, 2, 9));
         assert_eq!((options.life_time, options.naming.prefix().as_str()), (None, "jfs_x_"));
         assert_eq!(options.connect_timeout, Duration::from_secs(90));
         assert_eq!((options.read_timeout, options.tls), (Duration::from_millis(500), Tls::Preferred));
+        assert!(!options.compound && parsed("mysql://u@(h)/db").compound);
         assert_eq!(options.ca_file, Some("/etc/ca.pem".into()));
         let variables = [("innodb_lock_wait_timeout", "3"), ("sql_mode", "'TRADITIONAL'")];
         assert_eq!(options.variables, variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -342,6 +350,7 @@ mod tests {
             "mysql://u:secret@(h)/db?max_open_conns=many",
             "mysql://u:secret@(h)/db?timeout=5",
             "mysql://u:secret@(h)/db?tls=maybe",
+            "mysql://u:secret@(h)/db?compound=maybe",
             "mysql://u:secret@(h)/db?table_prefix=a;b",
             "mysql://u:secret@(h)/db?x=1;DROP",
             "mysql://u:secret@(h)/db?tls-key-file=k",

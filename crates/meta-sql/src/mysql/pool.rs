@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use sluice_meta::engine::EngineError;
 
 use super::{
+    commit::Style,
     connection::{Answers, Connection, Failure},
     options::Options,
 };
@@ -165,6 +166,11 @@ impl Lease<'_> {
             Some(connection) => connection.exchange(text.into()),
             None => Err(Failure::Lost("there is no connection".into())),
         }
+    }
+
+    /// How the server takes a transaction.
+    pub(super) fn style(&self) -> Style {
+        self.connection.as_ref().map_or(Style::Single, |connection| connection.style)
     }
 
     /// Bytes of the largest request.

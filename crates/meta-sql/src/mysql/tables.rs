@@ -162,6 +162,13 @@ impl Place {
         }
     }
 
+    /// What gives one column another value.
+    pub(super) fn assign(&self, out: &mut String, at: usize, value: &Value<'_>) {
+        out.push_str(self.fields[at].name);
+        out.push('=');
+        self.push(out, at, value);
+    }
+
     fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
         match value {
             Value::Null => out.push_str("NULL"),

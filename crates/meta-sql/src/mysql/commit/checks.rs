@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Rows in one statement.
-const MANY: usize = 400;
+pub(super) const MANY: usize = 400;
 
 /// Columns of a node that a guard compares: all but times, links, length and device.
 const GUARDED: [usize; 10] = [0, 1, 2, 3, 4, 5, 15, 16, 17, 18];
@@ -41,9 +41,18 @@ impl Builder<'_> {
     fn hold_run(&mut self, record: Record, run: &[(&Key, &Held<'_>)]) {
         let place = self.tables.of(record);
         let mut wrong = format!("(SELECT COUNT(*) FROM {} WHERE ", place.indexed);
+        self.condition(&mut wrong, record, run);
+        let mode = if run[0].1.written { "FOR UPDATE" } else { "LOCK IN SHARE MODE" };
+        let _ = write!(wrong, " {mode})<>{}", run.len());
+        self.flight.check(&wrong);
+    }
+
+    /// The condition that a row is one of these and as it was.
+    pub(super) fn condition(&self, out: &mut String, record: Record, run: &[(&Key, &Held<'_>)]) {
+        let place = self.tables.of(record);
         let mut keys: Vec<Vec<Value<'_>>> = run.iter().filter_map(|(key, _)| values_of(key)).collect();
         keys.sort_unstable();
-        place.among_keys(&mut wrong, &keys);
+        place.among_keys(out, &keys);
         let mut conditions: Vec<String> = Vec::new();
         let guarded = |held: &Held<'_>| matches!(held.expect, Some((Row::Node(..), Hold::Guard)));
         let all = place.all();
@@ -61,11 +70,8 @@ impl Builder<'_> {
             conditions.push(condition);
         }
         if !conditions.is_empty() {
-            let _ = write!(wrong, " AND ({})", conditions.join(" OR "));
+            let _ = write!(out, " AND ({})", conditions.join(" OR "));
         }
-        let mode = if run[0].1.written { "FOR UPDATE" } else { "LOCK IN SHARE MODE" };
-        let _ = write!(wrong, " {mode})<>{}", run.len());
-        self.flight.check(&wrong);
     }
 
     /// The condition that a row is one of these, in these columns.

@@ -23,11 +23,11 @@ use crate::{
 /// Rows in one statement.
 const MANY: usize = 400;
 /// Rows in one statement that gives each a number of its own.
-const FEW: usize = 32;
+pub(super) const FEW: usize = 32;
 /// Bytes after which a statement takes no more rows.
 const LONG: usize = 1 << 18;
 
-type Rows<'r> = BTreeMap<Key, &'r Row>;
+pub(super) type Rows<'r> = BTreeMap<Key, &'r Row>;
 
 impl Builder<'_> {
     pub(super) fn insert(&mut self, record: Record, sorted: &Sorted<'_>) {
@@ -110,22 +110,7 @@ impl Builder<'_> {
         }
         for (time, nodes) in by_time {
             for nodes in nodes.chunks(FEW) {
-                let mut changes = Vec::new();
-                if let Some(time) = time {
-                    let (micros, nanos) = time_columns(time);
-                    // From left to right: the nanoseconds see the old microseconds.
-                    for name in ["mtime", "ctime"] {
-                        changes.push(format!(
-                            "{name}nsec=IF(({name},{name}nsec)<({micros},{nanos}),{nanos},{name}nsec),\
-                             {name}=GREATEST({name},{micros})"
-                        ));
-                    }
-                }
-                if nodes.iter().any(|(_, nlink)| *nlink != 0) {
-                    let mut change = "nlink=GREATEST(nlink+".to_owned();
-                    each(&mut change, nodes.iter().copied());
-                    changes.push(change + ",0)");
-                }
+                let changes = raised(time, nodes);
                 self.update(Record::Node, &changes, nodes.iter().map(|(ino, _)| *ino));
             }
         }
@@ -227,6 +212,27 @@ pub(super) fn cleared(list: List) -> Option<(Record, String)> {
         List::Lanes(writer) => (Record::Writer, format!("writer={}", writer as i64)),
         List::Parents(_) | List::Sustained(_) | List::LocksOf(_) => return None,
     })
+}
+
+/// What raises the times of nodes and adds to their links.
+pub(super) fn raised(time: Option<Time>, nodes: &[(i64, i64)]) -> Vec<String> {
+    let mut changes = Vec::new();
+    if let Some(time) = time {
+        let (micros, nanos) = time_columns(time);
+        // From left to right: the nanoseconds see the old microseconds.
+        for name in ["mtime", "ctime"] {
+            changes.push(format!(
+                "{name}nsec=IF(({name},{name}nsec)<({micros},{nanos}),{nanos},{name}nsec),\
+                 {name}=GREATEST({name},{micros})"
+            ));
+        }
+    }
+    if nodes.iter().any(|(_, nlink)| *nlink != 0) {
+        let mut change = "nlink=GREATEST(nlink+".to_owned();
+        each(&mut change, nodes.iter().copied());
+        changes.push(change + ",0)");
+    }
+    changes
 }
 
 /// The number that belongs to each inode.

@@ -1,0 +1,139 @@
+//! Rows that are compared and changed by one statement.
+//!
+//! What must stay true: rows of a record are locked in the order of their keys, so this is done only where all of them
+//! are changed alike, and the statement must meet all of them.
+
+use std::collections::BTreeMap;
+
+use sluice_meta::{
+    engine::Hold,
+    schema::{Key, Row},
+};
+use sluice_types::{Ino, Time};
+
+use super::{
+    Builder, Held, HeldRows,
+    checks::MANY,
+    writes::{FEW, Rows, raised},
+};
+use crate::{codec::Record, values::row_values};
+
+/// Rows that are updated by a statement each. From then on one that compares them and one that stores them cost less.
+const EACH: usize = 4;
+
+/// What becomes of rows of one record.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Changes<'s, 'c> {
+    pub(super) puts: Option<&'s Rows<'c>>,
+    pub(super) deletes: Option<&'s Vec<&'c Key>>,
+    pub(super) bumps: &'s [(&'s Ino, &'s (i32, Option<Time>))],
+}
+
+impl Changes<'_, '_> {
+    fn puts(&self) -> usize {
+        self.puts.map_or(0, BTreeMap::len)
+    }
+
+    fn deletes(&self) -> usize {
+        self.deletes.map_or(0, Vec::len)
+    }
+}
+
+impl Builder<'_> {
+    /// Compares rows and changes them.
+    pub(super) fn change(&mut self, record: Record, held: Option<&HeldRows<'_>>, changes: Changes<'_, '_>) {
+        if let Some(held) = held
+            && (self.delete_held(record, held, changes)
+                || self.bump_held(record, held, changes)
+                || self.put_held(record, held, changes))
+        {
+            return;
+        }
+        self.hold(record, held);
+        self.put(record, changes.puts);
+        self.delete(record, changes.deletes);
+        self.bump(changes.bumps.iter().copied());
+    }
+
+    /// All are removed.
+    fn delete_held(&mut self, record: Record, held: &HeldRows<'_>, changes: Changes<'_, '_>) -> bool {
+        let Some(deletes) = changes.deletes else { return false };
+        let alone = changes.puts() == 0 && changes.bumps.is_empty() && deletes.len() == held.len();
+        if !alone || !deletes.iter().all(|key| held.contains_key(key)) {
+            return false;
+        }
+        let rows: Vec<(&Key, &Held<'_>)> = held.iter().collect();
+        for run in rows.chunks(MANY) {
+            let mut statement = format!("DELETE FROM {} WHERE ", self.tables.of(record).table);
+            self.condition(&mut statement, record, run);
+            self.flight.push_met(statement, run.len());
+        }
+        true
+    }
+
+    /// All get links, or later times, the same for all.
+    fn bump_held(&mut self, record: Record, held: &HeldRows<'_>, changes: Changes<'_, '_>) -> bool {
+        let bumps = changes.bumps;
+        let Some((_, (_, time))) = bumps.first() else { return false };
+        let alone = changes.puts() == 0 && changes.deletes() == 0 && bumps.len() == held.len();
+        let alike = bumps.iter().all(|(ino, bump)| bump.1 == *time && held.contains_key(&Key::Node(**ino)));
+        if !alone || !alike || bumps.len() > FEW {
+            return false;
+        }
+        let nodes: Vec<(i64, i64)> =
+            bumps.iter().map(|(ino, (nlink, _))| (ino.0 as i64, i64::from(*nlink))).collect();
+        let changed = raised(*time, &nodes);
+        if changed.is_empty() {
+            return false;
+        }
+        let rows: Vec<(&Key, &Held<'_>)> = held.iter().collect();
+        let mut statement =
+            format!("UPDATE {} SET {} WHERE ", self.tables.of(record).indexed, changed.join(","));
+        self.condition(&mut statement, record, &rows);
+        self.flight.push_met(statement, rows.len());
+        true
+    }
+
+    /// All are replaced, and they are few.
+    fn put_held(&mut self, record: Record, held: &HeldRows<'_>, changes: Changes<'_, '_>) -> bool {
+        let Some(puts) = changes.puts else { return false };
+        let alone = changes.deletes() == 0 && changes.bumps.is_empty() && puts.len() == held.len();
+        if !alone || puts.len() > EACH || !puts.keys().all(|key| held.contains_key(key)) {
+            return false;
+        }
+        let mut statements = Vec::new();
+        for (key, put) in puts {
+            let (Some(held), Some(changed)) = (held.get(key), self.changed(record, held.get(key), put))
+            else {
+                return false;
+            };
+            let mut statement = format!("UPDATE {} SET {changed} WHERE ", self.tables.of(record).indexed);
+            self.condition(&mut statement, record, &[(key, held)]);
+            statements.push(statement);
+        }
+        for statement in statements {
+            self.flight.push_met(statement, 1);
+        }
+        true
+    }
+
+    /// The columns that a row gets; nothing if there are none.
+    fn changed(&self, record: Record, held: Option<&Held<'_>>, put: &Row) -> Option<String> {
+        let (_, new) = row_values(put)?;
+        let old = match held?.expect {
+            Some((old, Hold::Lock)) => Some(row_values(old)?.1),
+            _ => None,
+        };
+        let place = self.tables.of(record);
+        let mut changed = String::new();
+        for (at, value) in new.iter().enumerate().skip(place.unique) {
+            if old.as_ref().is_none_or(|old| old[at] != *value) {
+                if !changed.is_empty() {
+                    changed.push(',');
+                }
+                place.assign(&mut changed, at, value);
+            }
+        }
+        (!changed.is_empty()).then_some(changed)
+    }
+}

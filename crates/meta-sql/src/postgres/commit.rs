@@ -1,10 +1,27 @@
 //! A commit as one flight: what must hold is locked and checked, then everything is written.
 //!
-//! What must stay true: records are taken in a fixed order, those of one kind in ascending order of their keys, and each
-//! is locked once and as firmly as the flight will ever need it. So clients of ours wait for each other but never in a
-//! circle. Volume totals, which all commits add to, come last.
+//! # Why clients of ours never wait for each other in a circle
+//! All flights touch rows in one order: by table, as [`ORDER`] has them, then by unique key. What must stay true:
+//!
+//! * Only the statement that touches a row first can wait for somebody, and these stand in that order, also within
+//!   themselves: what takes many rows takes them as they are given, or as a sub-select sorts and locks them. Neighbours
+//!   with which the same is done share a statement.
+//! * A row is locked by the first statement as firmly as the flight will ever need it, and whatever is done with it
+//!   later meets that lock.
+//! * A row that need not be there cannot be locked before it is written, for it may be made in between by somebody who
+//!   waits for us. So it is written at its place in the order: insert, upsert, discard and what adds to rows. Only
+//!   rows that must be there (or the flight fails) are locked and checked first, and written together at the end of
+//!   their table.
+//! * No table has a second unique key whose values clients choose (numbers of rows come from sequences).
+//! * A listener is told after the commit, in a transaction that holds nothing else.
+//!
+//! So whoever waits at a place in the order holds only what lies before it, and waits for one who holds that place and
+//! waits, if at all, further on: the places ascend along any chain of waiting, and it ends.
+//!
+//! Volume totals, which all commits add to, come last.
 
 mod gather;
+mod span;
 mod work;
 
 use std::borrow::Cow;
@@ -30,8 +47,10 @@ use crate::{
 
 use gather::Gathered;
 
-/// The order in which tables are written. Nodes come first: what belongs to a node is mostly written by who holds it.
+/// The order in which tables are written. The number of the commit comes first, for nothing else matters if it is
+/// wrong, and then nodes: what belongs to a node is mostly written by who holds it.
 const ORDER: [Record; 20] = [
+    Record::Writer,
     Record::Node,
     Record::Entry,
     Record::Symlink,
@@ -46,7 +65,6 @@ const ORDER: [Record; 20] = [
     Record::Plock,
     Record::Detached,
     Record::Session,
-    Record::Writer,
     Record::Setting,
     Record::DirStat,
     Record::DirQuota,
@@ -87,23 +105,20 @@ impl Store {
     pub(super) fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
         let stored = self.stored_texts(&commit.expects)?;
         let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new() };
-        if let Some(step) = commit.step {
-            let args =
-                [step.writer as i64, step.lane.into(), step.from as i64, step.to as i64].map(Arg::int).into();
-            let blame = Blame::Named(vec![Key::Writer(step.writer, step.lane)]);
-            plan.add(Do::Step, Record::Writer, args, blame);
-        }
         let mut gathered = Gathered::new(commit, &stored)?;
         for record in ORDER {
             if let Some(work) = gathered.work.remove(&record) {
                 work.plan(record, &mut plan);
             }
             match record {
-                Record::Node => self.check_counted(commit, &mut plan)?,
+                Record::Node => {
+                    self.check_counted(commit, &mut plan)?;
+                    let parents = gathered.work.remove(&Record::Parents).unwrap_or_default();
+                    plan.absent(Record::Parents, parents.absent);
+                }
                 Record::Entry => plan.vacant(commit),
                 _ => {}
             }
-            plan.adds(record, commit);
         }
         let told: Vec<Change> = commit
             .writes

@@ -1,8 +1,8 @@
 //! The text of every statement, made from the shapes of the records.
 //!
 //! What must stay true: each finds its rows by an index, whatever the size of the tables; each that takes many keys
-//! takes them in the order in which they come, which is how our clients do not wait for each other in a circle over rows that exist; and
-//! each that checks fails with [`MARK`] in its message, so that nothing of its flight is committed.
+//! takes them in the order in which they come (see `commit`: that is how clients never wait for each other in a circle);
+//! and each that checks fails with [`MARK`] in its message, so that nothing of its flight is committed.
 
 mod change;
 mod check;
@@ -90,10 +90,10 @@ impl Type {
 }
 
 /// How much of a row must be as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Same {
-    /// It need not even exist.
-    Nothing,
+    /// It must exist.
+    There,
     /// What a guard of a node names.
     Guarded,
     /// Every column.
@@ -143,12 +143,14 @@ pub(super) enum Do {
     Insert,
     InsertMany,
     Put,
-    /// Removes rows, and fails with the places of those removed if any was missing.
+    /// Removes rows that are locked, and fails with the places of those removed if any was missing.
     Delete,
+    /// Removes what there is of rows.
     Discard,
     /// Removes all rows whose first column is given.
     Clear,
-    ClearRange,
+    /// Of those, the ones between two bounds, each of which may be missing.
+    ClearPart,
     /// Takes the record of a lane from one number to the next.
     Step,
     /// The writes that add to what is there.
@@ -205,7 +207,7 @@ fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         | Do::Delete
         | Do::Discard
         | Do::Clear
-        | Do::ClearRange
+        | Do::ClearPart
         | Do::Step
         | Do::Add
         | Do::AddLinks

@@ -146,8 +146,11 @@ impl Postgres {
         run(client(self.dir.path(), self.port, database)?.arg("-f").arg(file)).map(drop)
     }
 
-    /// How many deadlocks the server has found in a database.
+    /// How many deadlocks the server has found in a database. Its connections are ended: each reports what happened to
+    /// it at its end at the latest.
     pub fn deadlocks(&self, database: &str) -> io::Result<u64> {
+        let ended = "SELECT count(pg_terminate_backend(pid,10000)) FROM pg_stat_activity";
+        self.sql_in("postgres", &format!("{ended} WHERE datname='{database}'"))?;
         let asked = format!("SELECT deadlocks FROM pg_stat_database WHERE datname='{database}'");
         self.sql_in("postgres", &asked)?.trim().parse().map_err(io::Error::other)
     }

@@ -1,14 +1,12 @@
 //! The work of a commit on one table, as statements.
 //!
-//! What must stay true: rows that are there are locked before the first of them is written, unless a single statement
-//! writes them all; each statement takes them in ascending order.
+//! What must stay true: the statements that touch rows first take them in ascending order of their unique keys, each
+//! within itself and all of them together; what comes after them writes rows that this flight has locked already.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem::take};
 
-use sluice_meta::{
-    engine::{Commit, Write},
-    schema::{Counter, Key, encode_slices},
-};
+use sluice_meta::schema::Key;
+use smallvec::SmallVec;
 
 use super::{
     super::{
@@ -16,121 +14,150 @@ use super::{
         read::columns,
         statement::{Do, Lock, Same},
     },
-    Blame, Plan, quota_key,
+    Blame, Plan,
+    span::{Span, around},
 };
-use crate::{
-    codec::Record,
-    values::{Value, time_columns},
-};
+use crate::{codec::Record, values::Value};
 
 /// Columns of a node that a guard compares.
 const GUARDED: [usize; 9] = [1, 2, 3, 4, 5, 15, 16, 17, 18];
 
-/// A row that is there already.
+/// The order of the changes of one row.
+const CHANGES: [Do; 7] = [Do::Step, Do::Delete, Do::Discard, Do::Put, Do::Insert, Do::Add, Do::AddLinks];
+
+/// What a statement takes of each row, and who is to blame if it fails.
+type Rows<'c> = Vec<(Option<Key>, Vec<Value<'c>>)>;
+
+/// What is done with a row.
 pub(super) struct Touch<'c> {
+    /// What must be there, if anything must.
+    pub(super) held: Option<Held<'c>>,
+    /// How firmly it is locked then.
+    pub(super) lock: Lock,
+    pub(super) changes: SmallVec<[Change<'c>; 1]>,
+}
+
+/// A row that must be there.
+pub(super) struct Held<'c> {
     /// How much of it must be as expected.
     pub(super) same: Same,
-    pub(super) lock: Lock,
-    /// What is expected, if anything.
     pub(super) row: Vec<Value<'c>>,
-    /// Its key, if anything is expected.
     pub(super) key: Key,
+}
+
+/// A change of a row.
+pub(super) struct Change<'c> {
+    pub(super) what: Do,
+    /// Who is to blame if it fails.
+    pub(super) key: Option<Key>,
+    pub(super) values: Vec<Value<'c>>,
+}
+
+impl Touch<'_> {
+    pub(super) fn new(lock: Lock) -> Self {
+        Self { held: None, lock, changes: SmallVec::new() }
+    }
+
+    pub(super) fn must_exist(&mut self, key: &Key) {
+        self.held.get_or_insert_with(|| Held { same: Same::There, row: Vec::new(), key: key.clone() });
+    }
 }
 
 /// What is to be done in one table.
 #[derive(Default)]
 pub(super) struct Work<'c> {
-    /// Rows that are there already, by their unique key.
-    pub(super) touches: BTreeMap<Vec<Value<'c>>, Touch<'c>>,
+    /// Rows, by their unique key.
+    pub(super) rows: BTreeMap<Vec<Value<'c>>, Touch<'c>>,
+    pub(super) clears: Vec<Span<'c>>,
+    /// What must not be there and is not made either.
     pub(super) absent: Vec<(Key, Vec<Value<'c>>)>,
-    pub(super) clears: Vec<Value<'c>>,
-    /// File, first index and the one behind the last.
-    pub(super) ranges: Vec<[i64; 3]>,
-    pub(super) deletes: Vec<(Key, Vec<Value<'c>>)>,
-    pub(super) discards: Vec<Vec<Value<'c>>>,
-    pub(super) puts: Vec<Vec<Value<'c>>>,
-    pub(super) inserts: Vec<(Key, Vec<Value<'c>>)>,
-    /// Whether something is added to rows.
-    pub(super) adds: bool,
 }
 
 impl<'c> Work<'c> {
-    /// Adds its statements to the plan, but for those that add to rows.
+    /// Adds its statements to the plan.
     pub(super) fn plan(mut self, record: Record, plan: &mut Plan<'c>) {
-        let writers = [!self.deletes.is_empty(), !self.discards.is_empty(), !self.puts.is_empty(), self.adds];
-        let expecting = self.touches.values().any(|touch| touch.same != Same::Nothing);
-        if expecting || writers.into_iter().filter(|writes| *writes).count() > 1 {
-            hold(record, std::mem::take(&mut self.touches), plan);
+        let mut spans = around(take(&mut self.clears), &mut self.rows).into_iter().peekable();
+        let is_made = |change: &Change<'_>| matches!(change.what, Do::Put | Do::Insert);
+        let numbered = record == Record::Acl && self.rows.values().any(|row| row.changes.iter().any(is_made));
+        // What is cleared would be absent in any case; what else is absent is looked for when all rows are locked.
+        let (before, after) =
+            if spans.peek().is_some() { (self.absent, Vec::new()) } else { (Vec::new(), self.absent) };
+        plan.absent(record, before);
+        let mut run = Run { record, what: None, rows: Vec::new(), plan };
+        let mut late: BTreeMap<usize, Rows<'c>> = BTreeMap::new();
+        for (unique, mut touch) in self.rows {
+            while let Some(span) = spans.next_if(|span| span.is_before(&unique)) {
+                run.clear(span);
+            }
+            touch.changes.sort_by_key(|change| rank(change.what));
+            let Some(held) = touch.held else {
+                // What need not be there is touched first by what changes it: it could be made meanwhile.
+                touch.changes.into_iter().for_each(|change| run.push(change.what, change.key, change.values));
+                continue;
+            };
+            let row = compared(held.same, unique, held.row);
+            run.push(Do::Hold(held.same, touch.lock), Some(held.key), row);
+            for change in touch.changes {
+                late.entry(rank(change.what)).or_default().push((change.key, change.values));
+            }
         }
-        if !self.absent.is_empty() {
-            let (keys, values): (Vec<Key>, Vec<_>) = self.absent.into_iter().unzip();
-            plan.add(Do::Absent, record, given(values), Blame::Named(keys));
+        spans.for_each(|span| run.clear(span));
+        run.end();
+        for (rank, rows) in late {
+            plan.write(record, CHANGES[rank], rows);
         }
-        if !self.clears.is_empty() {
-            self.clears.sort();
-            plan.add(Do::Clear, record, vec![Arg::Many(self.clears)], Blame::None);
-        }
-        self.ranges.sort_unstable();
-        for range in self.ranges {
-            plan.add(Do::ClearRange, record, range.map(Arg::int).into(), Blame::None);
-        }
-        if !self.deletes.is_empty() {
-            self.deletes.sort_by(|(_, a), (_, b)| a.cmp(b));
-            let count = self.deletes.len() as i64;
-            let (keys, values): (Vec<Key>, Vec<_>) = self.deletes.into_iter().unzip();
-            let mut args = given(values);
-            args.push(Arg::int(count));
-            plan.add(Do::Delete, record, args, Blame::Spared(keys));
-        }
-        if !self.discards.is_empty() {
-            self.discards.sort();
-            plan.add(Do::Discard, record, given(self.discards), Blame::None);
-        }
-        let numbered = record == Record::Acl && !(self.puts.is_empty() && self.inserts.is_empty());
-        if !self.puts.is_empty() {
-            self.puts.sort();
-            plan.add(Do::Put, record, columns(self.puts.into_iter()), Blame::None);
-        }
-        if !self.inserts.is_empty() {
-            insert(record, self.inserts, plan);
-        }
+        plan.absent(record, after);
         if numbered {
             plan.add(Do::Renumber, record, Vec::new(), Blame::None);
         }
     }
 }
 
-fn insert<'c>(record: Record, mut rows: Vec<(Key, Vec<Value<'c>>)>, plan: &mut Plan<'c>) {
-    rows.sort_by(|(_, a), (_, b)| a.cmp(b));
-    let (keys, mut values): (Vec<Key>, Vec<_>) = rows.into_iter().unzip();
-    let (what, args) = match values.pop() {
-        Some(only) if values.is_empty() => (Do::Insert, only.into_iter().map(Arg::One).collect()),
-        last => (Do::InsertMany, columns(values.into_iter().chain(last))),
-    };
-    plan.add(what, record, args, Blame::Existing(keys));
+fn rank(what: Do) -> usize {
+    CHANGES.iter().position(|change| *change == what).unwrap_or_default()
 }
 
-/// Locks rows, each as firmly as it will be needed, and checks them.
-fn hold<'c>(record: Record, touches: BTreeMap<Vec<Value<'c>>, Touch<'c>>, plan: &mut Plan<'c>) {
-    let mut touches = touches.into_iter().peekable();
-    while let Some((unique, first)) = touches.next() {
-        let (same, lock) = (first.same, first.lock);
-        let mut keys = vec![first.key];
-        let mut rows = vec![compared(same, unique, first.row)];
-        // What follows and is to be held alike goes along: the order stays.
-        while let Some((unique, touch)) = touches.next_if(|(_, next)| (next.same, next.lock) == (same, lock))
-        {
-            keys.push(touch.key);
-            rows.push(compared(same, unique, touch.row));
+/// Neighbours with which the same is done, for one statement.
+struct Run<'p, 'c> {
+    record: Record,
+    what: Option<Do>,
+    rows: Rows<'c>,
+    plan: &'p mut Plan<'c>,
+}
+
+impl<'c> Run<'_, 'c> {
+    fn push(&mut self, what: Do, key: Option<Key>, values: Vec<Value<'c>>) {
+        if self.what != Some(what) {
+            self.end();
+            self.what = Some(what);
         }
-        plan.add(Do::Hold(same, lock), record, given(rows), Blame::Named(keys));
+        self.rows.push((key, values));
+    }
+
+    fn clear(&mut self, span: Span<'c>) {
+        let id = Value::Int(span.id);
+        if span.is_all() {
+            return self.push(Do::Clear, None, vec![id]);
+        }
+        self.end();
+        let bound = |bound: Option<Vec<Value<'c>>>| {
+            bound.unwrap_or_else(|| vec![Value::Null; self.record.shape().unique - 1])
+        };
+        let args = std::iter::once(id).chain(bound(span.after)).chain(bound(span.before)).map(Arg::One);
+        self.plan.add(Do::ClearPart, self.record, args.collect(), Blame::None);
+    }
+
+    fn end(&mut self) {
+        if let Some(what) = self.what.take() {
+            self.plan.write(self.record, what, take(&mut self.rows));
+        }
     }
 }
 
 /// The unique key, and what is to be compared.
 fn compared<'c>(same: Same, unique: Vec<Value<'c>>, row: Vec<Value<'c>>) -> Vec<Value<'c>> {
     match same {
-        Same::Nothing => unique,
+        Same::There => unique,
         Same::All => row,
         Same::Guarded => {
             unique.into_iter().chain(GUARDED.iter().filter_map(|at| row.get(*at).cloned())).collect()
@@ -145,74 +172,45 @@ fn given(rows: Vec<Vec<Value<'_>>>) -> Vec<Arg<'_>> {
 }
 
 impl<'c> Plan<'c> {
-    /// The writes that add to rows of that record, one statement for all.
-    pub(super) fn adds(&mut self, record: Record, commit: &'c Commit) {
-        if record == Record::Node {
-            return self.bumps(commit);
-        }
-        let mut rows: Vec<Vec<Value<'c>>> =
-            commit.writes.iter().filter_map(|write| added(record, write)).collect();
-        if rows.is_empty() {
-            return;
-        }
-        rows.sort();
-        if record != Record::Chunk {
-            return self.add(Do::Add, record, columns(rows.into_iter()), Blame::None);
-        }
+    /// One statement that does the same with many rows, which are in order.
+    fn write(&mut self, record: Record, what: Do, rows: Rows<'c>) {
         let count = Arg::int(rows.len() as i64);
-        let chunks = rows.iter().map(|row| (number(row.first()), number(row.get(1)))).collect();
-        let mut args = columns(rows.into_iter());
-        args.push(count);
-        self.add(Do::Add, record, args, Blame::Chunks(chunks));
+        let (keys, mut rows): (Vec<Option<Key>>, Vec<_>) = rows.into_iter().unzip();
+        let keys: Vec<Key> = keys.into_iter().flatten().collect();
+        let counted = |mut args: Vec<Arg<'c>>| {
+            args.push(count);
+            args
+        };
+        let (what, args, blame) = match (what, record) {
+            (Do::Hold(..), _) => (what, given(rows), Blame::Named(keys)),
+            (Do::Step, _) => (what, rows.into_iter().flatten().map(Arg::One).collect(), Blame::Named(keys)),
+            (Do::Delete | Do::AddLinks, _) | (Do::Add, Record::Node) => {
+                (what, counted(given(rows)), Blame::Spared(keys))
+            }
+            (Do::Discard, _) => (what, given(rows), Blame::None),
+            (Do::Insert, _) if rows.len() == 1 => {
+                let only = rows.pop().unwrap_or_default();
+                (what, only.into_iter().map(Arg::One).collect(), Blame::Existing(keys))
+            }
+            (Do::Insert, _) => (Do::InsertMany, columns(rows.into_iter()), Blame::Existing(keys)),
+            (Do::Add, Record::Chunk) => {
+                let chunks = rows.iter().map(|row| (number(row.first()), number(row.get(1)))).collect();
+                (what, counted(columns(rows.into_iter())), Blame::Chunks(chunks))
+            }
+            _ => (what, columns(rows.into_iter()), Blame::None),
+        };
+        self.add(what, record, args, blame);
     }
 
-    fn bumps(&mut self, commit: &'c Commit) {
-        let (mut timed, mut untimed) = (Vec::new(), Vec::new());
-        for write in &commit.writes {
-            let Write::Bump { ino, nlink, time } = write else { continue };
-            let (id, by) = (Value::Int(ino.0 as i64), Value::Int((*nlink).into()));
-            if let Some(time) = time {
-                let (micros, nanos) = time_columns(*time);
-                timed.push((Key::Node(*ino), vec![id, by, Value::Int(micros), Value::Int(nanos)]));
-            } else {
-                untimed.push((Key::Node(*ino), vec![id, by]));
-            }
-        }
-        for (what, mut rows) in [(Do::Add, timed), (Do::AddLinks, untimed)] {
-            if !rows.is_empty() {
-                rows.sort_by(|(_, a), (_, b)| a.cmp(b));
-                let count = Arg::int(rows.len() as i64);
-                let (keys, values): (Vec<Key>, Vec<_>) = rows.into_iter().unzip();
-                let mut args = given(values);
-                args.push(count);
-                self.add(what, Record::Node, args, Blame::Spared(keys));
-            }
+    /// Checks that there are no such rows.
+    pub(super) fn absent(&mut self, record: Record, absent: Vec<(Key, Vec<Value<'c>>)>) {
+        if !absent.is_empty() {
+            let (keys, values): (Vec<Key>, Vec<_>) = absent.into_iter().unzip();
+            self.add(Do::Absent, record, given(values), Blame::Named(keys));
         }
     }
 }
 
 fn number(value: Option<&Value<'_>>) -> i64 {
     if let Some(Value::Int(number)) = value { *number } else { 0 }
-}
-
-/// What a write adds to a row of that record, its unique key first.
-fn added(record: Record, write: &Write) -> Option<Vec<Value<'_>>> {
-    let values = match (record, write) {
-        (Record::Chunk, Write::Append(ino, index, slices)) => {
-            let (ino, index) = (Value::Int(ino.0 as i64), Value::Int((*index).into()));
-            return Some(vec![ino, index, Value::Bytes(encode_slices(slices).into())]);
-        }
-        (Record::Counter, Write::Count(counter, by)) if *counter != Counter::AclMaxId => {
-            return Some(vec![Value::Text(counter.name().as_bytes().into()), Value::Int(*by)]);
-        }
-        (Record::SliceRef, Write::Refer(slice, size, by)) => vec![*slice as i64, (*size).into(), 1 + by],
-        (Record::DirStat, Write::Use(ino, by)) => vec![ino.0 as i64, by.length, by.space, by.inodes],
-        (_, Write::Charge(key, space, inodes)) => match quota_key(*key) {
-            (Record::DirQuota, _, of) if record == Record::DirQuota => vec![of, *space, *inodes],
-            (Record::Quota, kind, of) if record == Record::Quota => vec![kind, of, *space, *inodes],
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some(values.into_iter().map(Value::Int).collect())
 }

@@ -1,7 +1,8 @@
 //! The statements that write.
 //!
-//! What must stay true: a replaced row keeps the columns that others added to the table, and one that must be there is
-//! counted: if fewer were written than wanted, the statement fails.
+//! What must stay true: a replaced row keeps the columns that others added to the table; one that must be there is
+//! counted: if fewer were written than wanted, the statement fails; and rows are touched in ascending order, since those
+//! given are, and those found are locked in that order before the first is written.
 
 use super::{
     Do, MARK, Type,
@@ -27,7 +28,8 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         }
         Do::Put => {
             let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
-            let rest = &columns[shape.unique..];
+            // A node is replaced under the lock that guards of it wait for, which is that of a changed key.
+            let rest = if record == Record::Node { &columns[..] } else { &columns[shape.unique..] };
             let then =
                 if rest.is_empty() { "NOTHING".into() } else { format!("UPDATE SET {}", replaced(rest)) };
             let text = format!(
@@ -50,13 +52,23 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         }
         Do::Discard => {
             let (from, types) = given(named);
-            (format!("DELETE FROM {table} n USING {from} WHERE {}", equal(named)), types)
+            let rows = found(&from, table, &equal(named), "UPDATE");
+            (format!("{rows} DELETE FROM {table} n USING k WHERE {}", equal(named)), types)
         }
-        Do::Clear => (format!("DELETE FROM {table} WHERE {}=ANY($1)", columns[0].name), vec![Type::I8s]),
-        Do::ClearRange => (
-            format!("DELETE FROM {table} WHERE inode=$1 AND indx>=$2 AND indx<$3"),
-            vec![Type::I8, Type::I8, Type::I8],
-        ),
+        Do::Clear => {
+            let which = format!("n.{}=ANY($1)", unique[0].name);
+            (clear(table, unique, &which), vec![unique[0].kind.many()])
+        }
+        Do::ClearPart => {
+            let (id, rest) = (&unique[0], &unique[1..]);
+            let bound = |(at, sign)| {
+                let (listed, bounds) = (ordered(rest), params(&types(rest), at));
+                format!("(${at} IS NULL OR ({listed}){sign}({bounds}))")
+            };
+            let [after, before] = [(2, '>'), (2 + rest.len(), '<')].map(bound);
+            let which = format!("n.{}=$1 AND {after} AND {before}", id.name);
+            (clear(table, unique, &which), [vec![id.kind], types(rest), types(rest)].concat())
+        }
         Do::Step => (
             format!(
                 "WITH u AS (UPDATE {table} SET n=$4 WHERE writer=$1 AND lane=$2 AND n=$3 RETURNING n) \
@@ -77,8 +89,35 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
     }
 }
 
-/// The writes that add. A node that is bumped is locked by then, or is the only one; what else is added to is taken
-/// in ascending order.
+/// The rows `k` of `from` that are there, each locked in its turn.
+fn found(from: &str, table: &str, equal: &str, strength: &str) -> String {
+    format!(
+        "WITH k AS MATERIALIZED (SELECT k.* FROM {from} CROSS JOIN LATERAL \
+         (SELECT 1 FROM {table} n WHERE {equal} FOR {strength}) l)"
+    )
+}
+
+/// Removes rows, which are locked in ascending order first.
+fn clear(table: &str, unique: &[Column], which: &str) -> String {
+    format!(
+        "WITH k AS MATERIALIZED (SELECT {} FROM {table} n WHERE {which} ORDER BY {} FOR UPDATE) \
+         DELETE FROM {table} n USING k WHERE {}",
+        names(unique, "n."),
+        ordered(unique),
+        equal(unique)
+    )
+}
+
+/// The columns as clients order them: texts by their bytes, whatever the database thinks of their letters.
+fn ordered(columns: &[Column]) -> String {
+    let each = columns.iter().map(|column| {
+        let collation = if column.kind == Type::Text { " COLLATE \"C\"" } else { "" };
+        format!("n.{}{collation}", column.name)
+    });
+    each.collect::<Vec<_>>().join(",")
+}
+
+/// The writes that add. A node that is bumped is locked by then.
 fn add(what: Do, record: Record) -> (String, Vec<Type>) {
     match (what, record) {
         (Do::AddLinks, _) => (
@@ -116,27 +155,38 @@ fn add(what: Do, record: Record) -> (String, Vec<Type>) {
             vec![Type::I8s, Type::I4s, Type::I4s],
         ),
         (_, Record::DirStat) => (
-            "UPDATE jfs_dir_stats n SET data_length=n.data_length+k.length,used_space=n.used_space+k.space,\
-             used_inodes=n.used_inodes+k.inodes \
-             FROM unnest($1::int8[],$2::int8[],$3::int8[],$4::int8[]) k(inode,length,space,inodes) \
-             WHERE n.inode=k.inode"
-                .into(),
+            format!(
+                "{} UPDATE jfs_dir_stats n SET data_length=n.data_length+k.length,used_space=n.used_space+k.space,\
+                 used_inodes=n.used_inodes+k.inodes FROM k WHERE n.inode=k.inode",
+                found(
+                    "unnest($1::int8[],$2::int8[],$3::int8[],$4::int8[]) k(inode,length,space,inodes)",
+                    "jfs_dir_stats",
+                    "n.inode=k.inode",
+                    "NO KEY UPDATE"
+                )
+            ),
             vec![Type::I8s; 4],
         ),
         (_, Record::DirQuota) => (
-            "UPDATE jfs_dir_quota n SET used_space=n.used_space+k.space,used_inodes=n.used_inodes+k.inodes \
-             FROM unnest($1::int8[],$2::int8[],$3::int8[]) k(inode,space,inodes) WHERE n.inode=k.inode"
-                .into(),
+            format!(
+                "{} UPDATE jfs_dir_quota n SET used_space=n.used_space+k.space,used_inodes=n.used_inodes+k.inodes \
+                 FROM k WHERE n.inode=k.inode",
+                found(
+                    "unnest($1::int8[],$2::int8[],$3::int8[]) k(inode,space,inodes)",
+                    "jfs_dir_quota",
+                    "n.inode=k.inode",
+                    "NO KEY UPDATE"
+                )
+            ),
             vec![Type::I8s; 3],
         ),
         (_, Record::Quota) => (
             "INSERT INTO jfs_user_group_quota AS n (qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
-             SELECT k.kind,k.of,-1,-1,k.space,k.inodes \
-             FROM unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[]) k(kind,of,space,inodes) \
+             SELECT * FROM unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[],$5::int8[],$6::int8[]) \
              ON CONFLICT(qtype,qkey) DO UPDATE SET used_space=n.used_space+excluded.used_space,\
              used_inodes=n.used_inodes+excluded.used_inodes"
                 .into(),
-            vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s],
+            vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s, Type::I8s, Type::I8s],
         ),
         // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie on.
         _ => (

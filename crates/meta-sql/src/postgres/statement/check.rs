@@ -67,12 +67,11 @@ fn hold(table: &str, columns: &[Column], unique: usize, same: Same, lock: Lock) 
         Lock::Update => "UPDATE",
     };
     let keys = &columns[..unique];
-    if same == Same::Nothing {
-        let (from, types) = given(keys);
-        let row = format!("SELECT 1 one FROM {table} n WHERE {} FOR {strength}", equal(keys));
-        return (format!("SELECT count(n.one) FROM {from} LEFT JOIN LATERAL ({row}) n ON true"), types);
-    }
-    let compared = |column: &&Column| same == Same::All || GUARDED.contains(&column.name.trim_matches('`'));
+    let compared = |column: &&Column| match same {
+        Same::There => false,
+        Same::Guarded => GUARDED.contains(&column.name.trim_matches('`')),
+        Same::All => true,
+    };
     let compared: Vec<&Column> = columns[unique..].iter().filter(compared).collect();
     let mut given_columns: Vec<Column> =
         keys.iter().map(|c| Column { name: c.name, kind: c.kind, null: false }).collect();

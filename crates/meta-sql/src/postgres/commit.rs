@@ -12,13 +12,17 @@
 //!   waits for us. So it is written at its place in the order: insert, upsert, discard and what adds to rows. Only
 //!   rows that must be there (or the flight fails) are locked and checked first, and written together at the end of
 //!   their table.
+//! * Nodes that are bumped have two places. At the first their key is locked, which any number of flights may do at once
+//!   and which keeps those out that remove or replace them; at the second, near the end, they are written. So clients
+//!   that create in one directory meet there for the last moments of their commits only. Whoever waits at the second
+//!   place has the key, and so waits for one at that place as well.
 //! * No table has a second unique key whose values clients choose (numbers of rows come from sequences).
 //! * A listener is told after the commit, in a transaction that holds nothing else.
 //!
 //! So whoever waits at a place in the order holds only what lies before it, and waits for one who holds that place and
 //! waits, if at all, further on: the places ascend along any chain of waiting, and it ends.
 //!
-//! Volume totals, which all commits add to, come last.
+//! What many commits add to comes last: statistics and quotas, bumped nodes, and the volume's totals.
 
 mod gather;
 mod span;
@@ -46,6 +50,7 @@ use crate::{
 };
 
 use gather::Gathered;
+use work::Rows;
 
 /// The order in which tables are written. The number of the commit comes first, for nothing else matters if it is
 /// wrong, and then nodes: what belongs to a node is mostly written by who holds it.
@@ -91,6 +96,8 @@ struct Plan<'c> {
     store: &'c Store,
     flight: Flight<'c>,
     blames: Vec<Blame>,
+    /// What is added to nodes.
+    bumps: Rows<'c>,
 }
 
 impl<'c> Plan<'c> {
@@ -104,9 +111,13 @@ impl Store {
     /// Commits.
     pub(super) fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
         let stored = self.stored_texts(&commit.expects)?;
-        let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new() };
+        let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new(), bumps: Vec::new() };
         let mut gathered = Gathered::new(commit, &stored)?;
         for record in ORDER {
+            if record == Record::Counter && !plan.bumps.is_empty() {
+                let bumps = std::mem::take(&mut plan.bumps);
+                plan.write(Record::Node, Do::Add, bumps);
+            }
             if let Some(work) = gathered.work.remove(&record) {
                 work.plan(record, &mut plan);
             }

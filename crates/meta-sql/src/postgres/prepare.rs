@@ -17,8 +17,8 @@ use super::{
 };
 use crate::schema::{Dialect, TABLES, Table, WRITER};
 
-/// Two clients that make tables at once do so one after the other.
-const ALONE: &str = "SELECT pg_advisory_xact_lock(7238247823)";
+/// Two clients that make tables at once do so one after the other. The lock goes with the connection.
+const ALONE: &str = "SELECT pg_advisory_lock(7238247823)";
 /// Tables, `table.column`s and indexes of the schema in which we make ours.
 const EXISTING: &str = "SELECT c.relname FROM pg_class c WHERE c.relnamespace=current_schema()::regnamespace \
      UNION ALL SELECT c.relname||'.'||a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid=c.oid \
@@ -32,11 +32,9 @@ impl Store {
         if self.missing(&mut wire)?.is_empty() {
             return Ok(());
         }
-        self.simple(&mut wire, "BEGIN")?;
         self.simple(&mut wire, ALONE)?;
-        let mut statements = self.missing(&mut wire)?;
-        statements.push("COMMIT".into());
-        self.simple(&mut wire, &statements.join(";")).map(drop)
+        // Each on its own: one that locked several tables could wait for a client that has one of them, and it for this.
+        self.missing(&mut wire)?.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
     }
 
     /// The statements that make what is missing.

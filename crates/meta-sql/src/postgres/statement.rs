@@ -155,8 +155,6 @@ pub(super) enum Do {
     Step,
     /// The writes that add to what is there.
     Add,
-    /// As [`Do::Add`] for nodes whose times stay.
-    AddLinks,
     /// Numbers given out go on behind those that were given explicitly.
     Renumber,
     /// A page of rows, behind a number.
@@ -210,7 +208,6 @@ fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         | Do::ClearPart
         | Do::Step
         | Do::Add
-        | Do::AddLinks
         | Do::Renumber => change::text(what, record),
         _ => look::text(what, record),
     }

@@ -140,17 +140,16 @@ impl<'c> Gathered<'c> {
         let int = Value::Int;
         match write {
             Write::Bump { ino, nlink, time } => {
-                let mut values = vec![int(ino.0 as i64), int((*nlink).into())];
-                let mut what = Do::AddLinks;
-                if let Some(time) = time {
-                    let (micros, nanos) = time_columns(*time);
-                    values.extend([int(micros), int(nanos)]);
-                    what = Do::Add;
-                }
+                let id = int(ino.0 as i64);
+                let [micros, nanos] = time.map_or([Value::Null, Value::Null], |time| {
+                    let (micros, nanos) = time_columns(time);
+                    [int(micros), int(nanos)]
+                });
                 let key = Key::Node(*ino);
-                let touch = self.touch(Record::Node, values[..1].to_vec(), Lock::Add);
+                let touch = self.touch(Record::Node, vec![id.clone()], Lock::Key);
                 touch.must_exist(&key);
-                touch.changes.push(Change { what, key: Some(key), values });
+                let values = vec![id, int((*nlink).into()), micros, nanos];
+                touch.changes.push(Change { what: Do::Add, key: Some(key), values });
             }
             Write::Count(counter, by) if *counter != Counter::AclMaxId => {
                 let values = vec![Value::Text(counter.name().as_bytes().into()), int(*by)];

@@ -23,10 +23,10 @@ use crate::{codec::Record, values::Value};
 const GUARDED: [usize; 9] = [1, 2, 3, 4, 5, 15, 16, 17, 18];
 
 /// The order of the changes of one row.
-const CHANGES: [Do; 7] = [Do::Step, Do::Delete, Do::Discard, Do::Put, Do::Insert, Do::Add, Do::AddLinks];
+const CHANGES: [Do; 6] = [Do::Step, Do::Delete, Do::Discard, Do::Put, Do::Insert, Do::Add];
 
 /// What a statement takes of each row, and who is to blame if it fails.
-type Rows<'c> = Vec<(Option<Key>, Vec<Value<'c>>)>;
+pub(super) type Rows<'c> = Vec<(Option<Key>, Vec<Value<'c>>)>;
 
 /// What is done with a row.
 pub(super) struct Touch<'c> {
@@ -103,6 +103,9 @@ impl<'c> Work<'c> {
         }
         spans.for_each(|span| run.clear(span));
         run.end();
+        if record == Record::Node {
+            plan.bumps = late.remove(&rank(Do::Add)).unwrap_or_default();
+        }
         for (rank, rows) in late {
             plan.write(record, CHANGES[rank], rows);
         }
@@ -173,7 +176,7 @@ fn given(rows: Vec<Vec<Value<'_>>>) -> Vec<Arg<'_>> {
 
 impl<'c> Plan<'c> {
     /// One statement that does the same with many rows, which are in order.
-    fn write(&mut self, record: Record, what: Do, rows: Rows<'c>) {
+    pub(super) fn write(&mut self, record: Record, what: Do, rows: Rows<'c>) {
         let count = Arg::int(rows.len() as i64);
         let (keys, mut rows): (Vec<Option<Key>>, Vec<_>) = rows.into_iter().unzip();
         let keys: Vec<Key> = keys.into_iter().flatten().collect();
@@ -184,9 +187,7 @@ impl<'c> Plan<'c> {
         let (what, args, blame) = match (what, record) {
             (Do::Hold(..), _) => (what, given(rows), Blame::Named(keys)),
             (Do::Step, _) => (what, rows.into_iter().flatten().map(Arg::One).collect(), Blame::Named(keys)),
-            (Do::Delete | Do::AddLinks, _) | (Do::Add, Record::Node) => {
-                (what, counted(given(rows)), Blame::Spared(keys))
-            }
+            (Do::Delete, _) | (Do::Add, Record::Node) => (what, counted(given(rows)), Blame::Spared(keys)),
             (Do::Discard, _) => (what, given(rows), Blame::None),
             (Do::Insert, _) if rows.len() == 1 => {
                 let only = rows.pop().unwrap_or_default();

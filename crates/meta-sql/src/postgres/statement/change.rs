@@ -76,7 +76,7 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             ),
             vec![Type::I8, Type::I4, Type::I8, Type::I8],
         ),
-        Do::Add | Do::AddLinks => add(what, record),
+        Do::Add => add(record),
         _ => {
             let sequence = format!("pg_get_serial_sequence('{table}','id')");
             (
@@ -117,44 +117,40 @@ fn ordered(columns: &[Column]) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
-/// The writes that add. A node that is bumped is locked by then.
-fn add(what: Do, record: Record) -> (String, Vec<Type>) {
-    match (what, record) {
-        (Do::AddLinks, _) => (
+/// The writes that add. A bumped node whose times stay has no time.
+fn add(record: Record) -> (String, Vec<Type>) {
+    match record {
+        Record::Node => (
             format!(
-                "WITH u AS (UPDATE jfs_node n SET nlink=greatest(n.nlink+k.by,0) \
-                 FROM unnest($1::int4[],$2::int8[],$3::int4[]) k(at,inode,by) WHERE n.inode=k.inode RETURNING k.at) \
-                 SELECT ('{MARK}'||coalesce(string_agg(u.at::text,','),''))::int4 FROM u HAVING count(*)<>$4"
-            ),
-            vec![Type::I4s, Type::I8s, Type::I4s, Type::I8],
-        ),
-        (_, Record::Node) => (
-            format!(
-                "WITH u AS (UPDATE jfs_node n SET nlink=greatest(n.nlink+k.by,0),\
+                "{},u AS (UPDATE jfs_node n SET nlink=greatest(n.nlink+k.by,0),\
                  mtimensec=CASE WHEN (n.mtime,n.mtimensec)<(k.t,k.ns) THEN k.ns ELSE n.mtimensec END,\
                  mtime=greatest(n.mtime,k.t),\
                  ctimensec=CASE WHEN (n.ctime,n.ctimensec)<(k.t,k.ns) THEN k.ns ELSE n.ctimensec END,\
-                 ctime=greatest(n.ctime,k.t) \
-                 FROM unnest($1::int4[],$2::int8[],$3::int4[],$4::int8[],$5::int4[]) k(at,inode,by,t,ns) \
-                 WHERE n.inode=k.inode RETURNING k.at) \
-                 SELECT ('{MARK}'||coalesce(string_agg(u.at::text,','),''))::int4 FROM u HAVING count(*)<>$6"
+                 ctime=greatest(n.ctime,k.t) FROM k WHERE n.inode=k.inode RETURNING k.at) \
+                 SELECT ('{MARK}'||coalesce(string_agg(u.at::text,','),''))::int4 FROM u HAVING count(*)<>$6",
+                found(
+                    "unnest($1::int4[],$2::int8[],$3::int4[],$4::int8[],$5::int4[]) k(at,inode,by,t,ns)",
+                    "jfs_node",
+                    "n.inode=k.inode",
+                    "NO KEY UPDATE"
+                )
             ),
             vec![Type::I4s, Type::I8s, Type::I4s, Type::I8s, Type::I4s, Type::I8],
         ),
-        (_, Record::Counter) => (
+        Record::Counter => (
             "INSERT INTO jfs_counter AS n (name,value) SELECT * FROM unnest($1::text[],$2::int8[]) \
              ON CONFLICT(name) DO UPDATE SET value=n.value+excluded.value"
                 .into(),
             vec![Type::Texts, Type::I8s],
         ),
-        (_, Record::SliceRef) => (
+        Record::SliceRef => (
             "INSERT INTO jfs_chunk_ref AS n (chunkid,size,refs) \
              SELECT * FROM unnest($1::int8[],$2::int4[],$3::int4[]) \
              ON CONFLICT(chunkid) DO UPDATE SET refs=n.refs+excluded.refs-1"
                 .into(),
             vec![Type::I8s, Type::I4s, Type::I4s],
         ),
-        (_, Record::DirStat) => (
+        Record::DirStat => (
             format!(
                 "{} UPDATE jfs_dir_stats n SET data_length=n.data_length+k.length,used_space=n.used_space+k.space,\
                  used_inodes=n.used_inodes+k.inodes FROM k WHERE n.inode=k.inode",
@@ -167,7 +163,7 @@ fn add(what: Do, record: Record) -> (String, Vec<Type>) {
             ),
             vec![Type::I8s; 4],
         ),
-        (_, Record::DirQuota) => (
+        Record::DirQuota => (
             format!(
                 "{} UPDATE jfs_dir_quota n SET used_space=n.used_space+k.space,used_inodes=n.used_inodes+k.inodes \
                  FROM k WHERE n.inode=k.inode",
@@ -180,7 +176,7 @@ fn add(what: Do, record: Record) -> (String, Vec<Type>) {
             ),
             vec![Type::I8s; 3],
         ),
-        (_, Record::Quota) => (
+        Record::Quota => (
             "INSERT INTO jfs_user_group_quota AS n (qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
              SELECT * FROM unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[],$5::int8[],$6::int8[]) \
              ON CONFLICT(qtype,qkey) DO UPDATE SET used_space=n.used_space+excluded.used_space,\

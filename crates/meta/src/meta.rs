@@ -178,7 +178,7 @@ impl Meta {
             batcher,
             options,
             inodes: IdPool::new(Counter::NextInode, 1024),
-            slices: IdPool::new(Counter::NextChunk, 4096),
+            slices: IdPool::new(Counter::NextChunk, 1 << 14),
             waiters,
             read_only,
         };

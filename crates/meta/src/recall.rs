@@ -1,4 +1,4 @@
-//! What this client saw last of nodes and entries, so that a change need not read before it commits.
+//! What this client saw last of nodes, entries and extended attributes, so that a change need not read before it commits.
 //!
 //! Nothing here is believed: what an operation takes from it becomes an expectation of its commit, and if that fails
 //! the operation runs again on what the engine says. So it is only used with engines that compare at the commit, never
@@ -20,6 +20,8 @@ use crate::{
 const SHARDS: usize = 16;
 /// Most records of one part; at about 200 bytes each all parts take some 13 MiB.
 const SHARD_RECORDS: usize = 4096;
+/// Longest value of an extended attribute that is kept, bytes.
+const SMALL_VALUE: usize = 64;
 /// How long a record is used after the engine told it.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -45,7 +47,7 @@ impl Recall {
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
         let ino = match key {
-            Key::Node(ino) | Key::Entry(ino, _) => ino.0,
+            Key::Node(ino) | Key::Entry(ino, _) | Key::Xattr(ino, _) => ino.0,
             _ => 0,
         };
         &self.shards[(ino as usize) % SHARDS]
@@ -56,10 +58,16 @@ impl Recall {
     }
 
     fn set(&self, key: Key, row: Option<Row>) {
-        if !matches!(key, Key::Node(_) | Key::Entry(..)) {
+        if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
             return;
         }
         let mut shard = self.shard(&key).lock();
+        if let Some(Row::Xattr(_, _, value)) = &row
+            && value.len() > SMALL_VALUE
+        {
+            shard.remove(&key);
+            return;
+        }
         // Room for the new by dropping all: the next operations read again, once.
         if shard.len() >= SHARD_RECORDS && !shard.contains_key(&key) {
             shard.clear();
@@ -124,6 +132,9 @@ impl Recall {
         match read {
             Read::Get(key @ Key::Node(_), hold) if *hold > Hold::None => {
                 self.get(key)?.row.map(|row| Found::Row(Some(row)))
+            }
+            Read::Get(key @ Key::Xattr(..), hold) if *hold > Hold::None => {
+                self.get(key).map(|seen| Found::Row(seen.row))
             }
             // An operation that asks for an entry without holding it is about to insert it: the commit sees whether
             // it may.

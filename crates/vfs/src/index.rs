@@ -31,6 +31,8 @@ pub struct MetaIndex {
     pub(crate) known: Known,
     counts: Mutex<FxHashMap<(Ino, u32), Count>>,
     unused: OnceLock<Unused>,
+    /// Nobody interrupts the data path.
+    never: Interrupt,
 }
 
 /// How many records a chunk has, as far as this client knows.
@@ -44,7 +46,7 @@ impl MetaIndex {
     /// An index over `meta`.
     pub fn new(meta: Arc<Meta>) -> Arc<Self> {
         let (known, counts) = (Known::default(), Mutex::default());
-        Arc::new(Self { meta, known, counts, unused: OnceLock::new() })
+        Arc::new(Self { meta, known, counts, unused: OnceLock::new(), never: Interrupt::never() })
     }
 
     /// Says what becomes of slices without references; until then they stay on record for the hourly cleaning.
@@ -92,7 +94,7 @@ impl ChunkIndex for MetaIndex {
     }
 
     fn new_slice_id(&self) -> FsResult<u64> {
-        self.meta.new_slice(&Interrupt::never())
+        self.meta.new_slice(&self.never)
     }
 
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {

@@ -172,6 +172,17 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     let slices = vec![Slice::whole(0, 5, 100)];
     let write = Write { ino: Ino(20), index: 0, slices, mtime: Time { sec: 1_700_000_001, nsec: 0 } };
     counting.assert_trips("write-commit", 0, 1, || meta.run(write, &never).unwrap());
+    let name = Name::new(b"user.x").unwrap();
+    let set = |value: usize, mode| {
+        let value = bytes::Bytes::from(vec![b'v'; value]);
+        SetXattr { ino: Ino(20), name: name.clone(), value, mode, caller: Caller::client() }
+    };
+    let remove = || RemoveXattr { ino: Ino(20), name: name.clone(), caller: Caller::client() };
+    counting.assert_trips("first setxattr", 1, 1, || meta.run(set(1, XattrMode::Any), &never).unwrap());
+    counting.assert_trips("setxattr", 0, 1, || meta.run(set(2, XattrMode::Replace), &never).unwrap());
+    counting.assert_trips("removexattr", 0, 1, || meta.run(remove(), &never).unwrap());
+    counting.assert_trips("setxattr", 0, 1, || meta.run(set(5000, XattrMode::Create), &never).unwrap());
+    counting.assert_trips("removexattr of a long value", 1, 1, || meta.run(remove(), &never).unwrap());
     let unlink = Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() };
     counting.assert_trips("unlink", 0, 1, || meta.run(unlink, &never).unwrap());
     // Another client changes what this one remembers: the commit notices, and the change is made on what is.
@@ -180,6 +191,14 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     other.run(create(10, "g", 30, FileType::File), &never).unwrap();
     let taken = meta.run(create(10, "g", 21, FileType::File), &never);
     assert_eq!(taken.unwrap_err(), FsError::Exists);
+    let on_g = |op: SetXattr| SetXattr { ino: Ino(30), ..op };
+    meta.run(on_g(set(1, XattrMode::Create)), &never).unwrap();
+    other.run(RemoveXattr { ino: Ino(30), ..remove() }, &never).unwrap();
+    let gone = meta.run(on_g(set(2, XattrMode::Replace)), &never);
+    assert_eq!(gone.unwrap_err(), FsError::NoData);
+    other.run(on_g(set(3, XattrMode::Create)), &never).unwrap();
+    let made = meta.run(on_g(set(4, XattrMode::Create)), &never);
+    assert_eq!(made.unwrap_err(), FsError::Exists);
     let changes = Changes { mode: Some(0o500), ..Changes::default() };
     other.run(SetAttr { ino: Ino(10), changes, caller: Caller::client() }, &never).unwrap();
     let made = meta.run(create(10, "h", 22, FileType::File), &never).unwrap();

@@ -109,8 +109,13 @@ enum Order {
         /// A program that mounts a file system in memory on its argument: what FUSE alone can do
         #[arg(long)]
         floor: Option<PathBuf>,
-        #[arg(long, value_delimiter = ',', default_values = ["redis", "sqlite"])]
-        engines: Vec<Engine>,
+        /// What prints JuiceFS' figures of operations on metadata, as `go test -bench` does: a file, or a command that is
+        /// told a volume and a time by its environment
+        #[arg(long, env = "JUICEFS_META_BENCH", value_name = "FILE or COMMAND")]
+        juicefs_meta: Option<String>,
+        /// Engines to measure on [default: those that each row names]
+        #[arg(long, value_delimiter = ',')]
+        engines: Option<Vec<Engine>>,
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         #[arg(long, default_value_t = 1)]
@@ -215,12 +220,34 @@ fn run(order: Order) -> anyhow::Result<()> {
                     .with_context(|| format!("formatted by {}", programs[0].display()))?;
             }
         }
-        Order::Bench { rows, program, juicefs, floor, engines, rounds, seed, quick, files, write } => {
+        Order::Bench {
+            rows,
+            program,
+            juicefs,
+            juicefs_meta,
+            floor,
+            engines,
+            rounds,
+            seed,
+            quick,
+            files,
+            write,
+        } => {
             let (sluice, within) = program.paths()?;
             let mut sizes = if quick { bench::Sizes::QUICK } else { bench::Sizes::FULL };
             sizes.flat = files.unwrap_or(sizes.flat).next_multiple_of(100);
-            let plan =
-                bench::Plan { sluice, juicefs, floor, within, engines, words: rows, rounds, seed, sizes };
+            let plan = bench::Plan {
+                sluice,
+                juicefs,
+                juicefs_meta,
+                floor,
+                within,
+                engines,
+                words: rows,
+                rounds,
+                seed,
+                sizes,
+            };
             bench::run(&plan, write.as_deref())?;
         }
         Order::CrashWriter { folder, seed } => {

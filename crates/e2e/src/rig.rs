@@ -5,10 +5,10 @@
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
-use sluice_testkit::server::{Mariadb, MariadbOptions, Postgres, PostgresOptions, Tikv, TikvOptions};
+use sluice_testkit::server::{Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Tikv, TikvOptions};
 use std::{
     fs::File,
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -56,7 +56,7 @@ enum Server {
     Process(Child),
     Postgres(#[allow(dead_code, reason = "kept until the volume goes")] Postgres),
     Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
-    Mariadb(#[allow(dead_code, reason = "kept until the volume goes")] Mariadb),
+    Mariadb(Mariadb),
 }
 
 impl Drop for Server {
@@ -71,8 +71,9 @@ impl Drop for Server {
 /// A formatted volume.
 #[derive(Debug)]
 pub struct Volume {
-    // Dropped in this order: mounts are gone by then, then the server, then the files.
+    // Dropped in this order: mounts are gone by then, then the proxy, the server, the files.
     mounts: Vec<Mount>,
+    proxy: Option<Proxy>,
     server: Option<Server>,
     folder: TempDir,
     program: PathBuf,
@@ -90,32 +91,57 @@ struct Mount {
 impl Volume {
     /// Formats a volume in a folder of its own below `within`; `options` are further flags of `format`.
     pub fn new(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        Self::started(program, engine, within)?.0.format(options)
+    }
+
+    /// The same on a server that is only reached through a proxy.
+    ///
+    /// # Errors
+    /// When the engine is not one server.
+    pub fn behind_proxy(
+        program: &Path,
+        engine: Engine,
+        within: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
+        let (mut volume, server) = Self::started(program, engine, within)?;
+        let server = server.with_context(|| format!("no proxy fits in front of {engine:?}"))?;
+        let proxy = Proxy::start(server)?;
+        volume.meta = volume.meta.replace(&server.to_string(), &proxy.addr().to_string());
+        volume.proxy = Some(proxy);
+        volume.format(options)
+    }
+
+    /// An engine without a volume, and the address of its server if it is one that clients speak to.
+    fn started(program: &Path, engine: Engine, within: &Path) -> anyhow::Result<(Self, Option<SocketAddr>)> {
         let folder = Self::folder(program, within)?;
-        let (server, meta) = match engine {
-            Engine::Sqlite => (None, format!("sqlite3://{}", folder.path().join("meta.db").display())),
+        let (server, meta, addr) = match engine {
+            Engine::Sqlite => (None, format!("sqlite3://{}", folder.path().join("meta.db").display()), None),
             Engine::Redis => {
                 let (server, port) = redis(folder.path())?;
-                (Some(server), format!("redis://127.0.0.1:{port}/1"))
+                let addr = (Ipv4Addr::LOCALHOST, port).into();
+                (Some(server), format!("redis://{addr}/1"), Some(addr))
             }
             Engine::Postgres => {
                 let server =
                     Postgres::start(&PostgresOptions { durable: true, ..PostgresOptions::default() })?;
-                let meta = server.url(&server.database()?);
-                (Some(Server::Postgres(server)), meta)
+                let (meta, addr) = (server.url(&server.database()?), server.addr());
+                (Some(Server::Postgres(server)), meta, Some(addr))
             }
             Engine::Tikv => {
                 let server = Tikv::start(TikvOptions { region_size: 64 << 20, ..TikvOptions::default() })?;
                 let meta = server.url("e2e");
-                (Some(Server::Tikv(server)), meta)
+                (Some(Server::Tikv(server)), meta, None)
             }
             Engine::Mariadb => {
                 let options = MariadbOptions { durable: true, ..MariadbOptions::default() };
                 let server = Mariadb::start(&options)?;
-                let meta = server.url(&server.database()?);
-                (Some(Server::Mariadb(server)), meta)
+                let (meta, addr) = (server.url(&server.database()?), server.addr());
+                (Some(Server::Mariadb(server)), meta, Some(addr))
             }
         };
-        Self { mounts: Vec::new(), server, folder, program: program.to_owned(), meta }.format(options)
+        let (mounts, proxy, program) = (Vec::new(), None, program.to_owned());
+        Ok((Self { mounts, proxy, server, folder, program, meta }, addr))
     }
 
     /// Formats a volume in the database at `meta`, which the caller keeps alive.
@@ -125,7 +151,7 @@ impl Volume {
     pub fn at(program: &Path, meta: &str, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let folder = Self::folder(program, within)?;
         let (program, meta) = (program.to_owned(), meta.to_owned());
-        Self { mounts: Vec::new(), server: None, folder, program, meta }.format(options)
+        Self { mounts: Vec::new(), proxy: None, server: None, folder, program, meta }.format(options)
     }
 
     fn folder(program: &Path, within: &Path) -> anyhow::Result<TempDir> {
@@ -146,6 +172,25 @@ impl Volume {
         arguments.extend([self.meta.as_str(), "e2e-volume"]);
         self.command(&arguments)?;
         Ok(self)
+    }
+
+    /// What stands in front of the server.
+    ///
+    /// # Errors
+    /// When nothing does.
+    pub fn proxy(&self) -> anyhow::Result<&Proxy> {
+        self.proxy.as_ref().context("there is no proxy in front of the server")
+    }
+
+    /// One of the server's own counters.
+    ///
+    /// # Errors
+    /// When it has none of that name, or is no MariaDB.
+    pub fn counter(&self, name: &str) -> anyhow::Result<u64> {
+        match &self.server {
+            Some(Server::Mariadb(server)) => Ok(server.status(name)?),
+            _ => bail!("only MariaDB is asked for its counters"),
+        }
     }
 
     /// A place in the volume's folder.
@@ -300,6 +345,7 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         self.kill();
+        drop(self.proxy.take());
         drop(self.server.take());
     }
 }

@@ -8,21 +8,41 @@ use std::time::{Duration, Instant};
 /// Bytes that mdtest says each file has.
 const WRITE: &str = "8192";
 
+/// The work of a run of mdtest.
+#[derive(Clone, Copy)]
+struct Work {
+    threads: usize,
+    /// Levels below the directory that all files are in otherwise, each of two directories.
+    depth: usize,
+    /// Of each thread in each directory.
+    files: usize,
+    /// Bytes that each file is said to have.
+    write: &'static str,
+}
+
+impl Work {
+    /// Files in one directory.
+    fn flat(threads: usize, files: usize) -> Self {
+        Self { threads, depth: 0, files: files / threads, write: WRITE }
+    }
+}
+
 pub(super) fn many(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     let files = turn.plan.sizes.many;
     if turn.side == Side::Limit {
         return limit::rows(turn, files, 100);
     }
-    Ok(vec![Some(mdtest(turn, &turn.volume()?, ONE_DIRECTORY, 100, files / 100)?)])
+    Ok(vec![Some(mdtest(turn, &turn.volume()?, Work::flat(100, files))?)])
 }
 
-/// Fewer threads, whose files spread over three directories.
-pub(super) fn spread(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
+/// A directory with two others in it, and files without a byte in all three.
+pub(super) fn some(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
         return Ok(vec![None]);
     }
-    let files = turn.plan.sizes.many / 150;
-    Ok(vec![Some(mdtest(turn, &turn.volume()?, ["--depth=1", "--dirs=2"], 50, files)?)])
+    let files = turn.plan.sizes.many / 250;
+    let work = Work { threads: 50, depth: 1, files, write: "0" };
+    Ok(vec![Some(mdtest(turn, &turn.volume()?, work)?)])
 }
 
 pub(super) fn alone(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
@@ -30,22 +50,32 @@ pub(super) fn alone(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
         return limit::rows(turn, files, 1);
     }
-    Ok(vec![Some(mdtest(turn, &turn.volume()?, ONE_DIRECTORY, 1, files)?)])
+    Ok(vec![Some(mdtest(turn, &turn.volume()?, Work::flat(1, files))?)])
 }
 
-/// The shape of a tree that is one directory.
-const ONE_DIRECTORY: [&str; 2] = ["--depth=0", "--dirs=1"];
+/// As [`many`] over 5, 10 and 20 connections; `JuiceFS` has as many as it wants each time.
+pub(super) fn few_connections(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
+    let work = Work::flat(100, turn.plan.sizes.many);
+    match turn.side {
+        Side::Limit => Ok(vec![None; 3]),
+        Side::JuiceFs => Ok(vec![Some(mdtest(turn, &turn.volume()?, work)?); 3]),
+        Side::Sluice => [5, 10, 20]
+            .map(|most| {
+                let mut volume = turn.volume()?;
+                let more = if volume.meta.contains('?') { '&' } else { '?' };
+                volume.meta = format!("{}{more}max_open_conns={most}", volume.meta);
+                mdtest(turn, &volume, work).map(Some)
+            })
+            .into_iter()
+            .collect(),
+    }
+}
 
-/// Makes files, `files` by each thread in each directory; files a second as the program counts them.
-fn mdtest(
-    turn: &Turn,
-    volume: &Volume,
-    shape: [&str; 2],
-    threads: usize,
-    files: usize,
-) -> anyhow::Result<f64> {
-    let (threads, files) = (threads.to_string(), files.to_string());
-    let mut arguments = vec!["mdtest", shape[0], shape[1], "--write", WRITE];
+/// Makes files; files a second as the program counts them.
+fn mdtest(turn: &Turn, volume: &Volume, work: Work) -> anyhow::Result<f64> {
+    let [threads, files, depth] = [work.threads, work.files, work.depth].map(|number| number.to_string());
+    let dirs = (work.depth + 1).to_string();
+    let mut arguments = vec!["mdtest", "--depth", &depth, "--dirs", &dirs, "--write", work.write];
     arguments.extend(["--threads", &threads, "--files", &files]);
     arguments.extend(turn.quiet());
     let cache = volume.path("mdtest-cache").to_string_lossy().into_owned();
@@ -71,7 +101,7 @@ pub(super) fn tree(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     }
     let files = turn.plan.sizes.flat;
     let mut volume = turn.volume()?;
-    mdtest(turn, &volume, ONE_DIRECTORY, 100, files / 100)?;
+    mdtest(turn, &volume, Work::flat(100, files))?;
     let top = turn.mount(&mut volume)?.join("bench/test-dir.0-0");
     let (source, copy) = (top.join("mdtest_tree.0"), top.join("copy"));
     let [source, target] = [&source, &copy].map(|path| path.to_string_lossy().into_owned());

@@ -8,15 +8,20 @@ mod file;
 mod limit;
 mod memory;
 mod metadata;
+mod operations;
 mod place;
 mod small;
 mod stats;
 mod table;
+mod trips;
 
 use crate::rig::{Engine, Volume};
 use anyhow::{Context, ensure};
 use stats::{Measured, Unit};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// What to measure, and how.
 #[derive(Debug)]
@@ -27,10 +32,13 @@ pub struct Plan {
     pub juicefs: Option<PathBuf>,
     /// A program that mounts a file system in memory on its first argument: what FUSE alone can do.
     pub floor: Option<PathBuf>,
+    /// What prints the figures of `JuiceFS`' operations on metadata as `go test -bench` does, all on one engine: a file, or
+    /// a command that is told a volume's URL as `META_URL` and the time for each operation as `BENCH_TIME`.
+    pub juicefs_meta: Option<String>,
     /// Where volumes are made.
     pub within: PathBuf,
-    /// Engines to measure on.
-    pub engines: Vec<Engine>,
+    /// Engines to measure on; those of each row's own choice if it is none.
+    pub engines: Option<Vec<Engine>>,
     /// Rows whose name contains one of these; all if empty.
     pub words: Vec<String>,
     /// Turns of each program in each row.
@@ -56,14 +64,39 @@ pub struct Sizes {
     pub large: usize,
     /// Random reads and random writes of 4 KiB, each.
     pub random: usize,
+    /// Time for each operation on metadata.
+    pub operation: Duration,
+    /// Files created, renamed and unlinked through the mount of a volume that is far away.
+    pub far: usize,
+    /// Files touched and removed through the mount, whose trips are counted.
+    pub counted: usize,
 }
 
 impl Sizes {
     /// What a claim is made from.
-    pub const FULL: Self =
-        Self { many: 10_000, alone: 5_000, flat: 100_000, small: 3_000, large: 1024, random: 10_000 };
+    pub const FULL: Self = Self {
+        many: 10_000,
+        alone: 5_000,
+        flat: 100_000,
+        small: 3_000,
+        large: 1024,
+        random: 10_000,
+        operation: Duration::from_millis(500),
+        far: 200,
+        counted: 1_000,
+    };
     /// To see that all rows run.
-    pub const QUICK: Self = Self { many: 1_000, alone: 200, flat: 1_000, small: 200, large: 32, random: 300 };
+    pub const QUICK: Self = Self {
+        many: 1_000,
+        alone: 200,
+        flat: 1_000,
+        small: 200,
+        large: 32,
+        random: 300,
+        operation: Duration::from_millis(5),
+        far: 10,
+        counted: 50,
+    };
 }
 
 /// One line of the table.
@@ -71,75 +104,196 @@ impl Sizes {
 struct Row {
     name: &'static str,
     unit: Unit,
-    /// How many times as good as `JuiceFS` it has to be, on Redis, SQLite, PostgreSQL and MariaDB; 0 where nothing is
-    /// claimed.
-    targets: [f64; 4],
+    targets: Targets,
+}
+
+/// How many times as good as `JuiceFS` a row has to be; 0 where nothing is claimed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Targets {
+    redis: f64,
+    sqlite: f64,
+    postgres: f64,
+    mariadb: f64,
+    tikv: f64,
 }
 
 /// Rows that one turn measures together: one figure for each, or none where there is no limit to measure.
 struct Group {
     engines: &'static [Engine],
+    /// Those measured on if nobody names engines. If it is none of them, the rows are only measured when somebody names
+    /// engines, or the rows.
+    usual: &'static [Engine],
     rows: &'static [Row],
     turn: fn(&Turn) -> anyhow::Result<Vec<Option<f64>>>,
+    /// Whether `JuiceFS` has a turn.
+    rival: fn(&Plan) -> bool,
 }
 
-const ALL: &[Engine] = &[Engine::Redis, Engine::Sqlite, Engine::Postgres, Engine::Mariadb];
+fn program(plan: &Plan) -> bool {
+    plan.juicefs.is_some()
+}
+
+const ALL: &[Engine] = &[Engine::Redis, Engine::Sqlite, Engine::Postgres, Engine::Mariadb, Engine::Tikv];
+/// Those that are one server.
+const SERVERS: &[Engine] = &[Engine::Redis, Engine::Postgres, Engine::Mariadb];
+const SQL_SERVERS: &[Engine] = &[Engine::Postgres, Engine::Mariadb];
+const LOCAL: &[Engine] = &[Engine::Redis, Engine::Sqlite];
 const FILES: Unit = Unit::Rate("files/s");
 const OPERATIONS: Unit = Unit::Rate("/s");
 const BYTES: Unit = Unit::Rate("MiB/s");
+const SECONDS: Unit = Unit::Cost("s");
+const MEMORY: Unit = Unit::Cost("MiB");
+const COUNT: Unit = Unit::Cost("a file");
+
+const NOTHING: Targets = Targets { redis: 0.0, sqlite: 0.0, postgres: 0.0, mariadb: 0.0, tikv: 0.0 };
+
+/// The same on all engines.
+const fn all(target: f64) -> Targets {
+    Targets { redis: target, sqlite: target, postgres: target, mariadb: target, tikv: target }
+}
+
+/// The same on Redis and SQLite.
+const fn local(target: f64) -> Targets {
+    Targets { redis: target, sqlite: target, ..NOTHING }
+}
 
 const GROUPS: &[Group] = &[
     Group {
         engines: ALL,
-        rows: &[Row { name: "mdtest, 100 threads", unit: FILES, targets: [3.0, 8.0, 6.0, 10.0] }],
+        usual: ALL,
+        rows: &[Row {
+            name: "mdtest, 100 threads",
+            unit: FILES,
+            targets: Targets { redis: 3.0, sqlite: 8.0, postgres: 6.0, mariadb: 10.0, tikv: 2.0 },
+        }],
         turn: metadata::many,
+        rival: program,
     },
     Group {
         engines: ALL,
-        rows: &[Row { name: "mdtest, 50 threads", unit: FILES, targets: [3.0, 0.0, 6.0, 10.0] }],
-        turn: metadata::spread,
+        usual: ALL,
+        rows: &[Row {
+            name: "mdtest, 50 threads",
+            unit: FILES,
+            targets: Targets { redis: 3.0, sqlite: 0.0, postgres: 6.0, mariadb: 10.0, tikv: 2.0 },
+        }],
+        turn: metadata::some,
+        rival: program,
     },
     Group {
         engines: ALL,
-        rows: &[Row { name: "mdtest, 1 thread", unit: FILES, targets: [1.5, 1.5, 1.5, 1.5] }],
+        usual: ALL,
+        rows: &[Row { name: "mdtest, 1 thread", unit: FILES, targets: Targets { tikv: 0.0, ..all(1.5) } }],
         turn: metadata::alone,
+        rival: program,
+    },
+    Group {
+        engines: SQL_SERVERS,
+        usual: &[],
+        rows: &[
+            Row { name: "mdtest, 5 connections", unit: FILES, targets: all(1.0) },
+            Row { name: "mdtest, 10 connections", unit: FILES, targets: all(1.0) },
+            Row { name: "mdtest, 20 connections", unit: FILES, targets: all(1.0) },
+        ],
+        turn: metadata::few_connections,
+        rival: program,
     },
     Group {
         engines: ALL,
+        usual: LOCAL,
         rows: &[
-            Row { name: "clone", unit: Unit::Seconds, targets: [2.0, 4.0, 2.0, 4.0] },
-            Row { name: "rmr", unit: Unit::Seconds, targets: [1.5, 4.0, 2.0, 4.0] },
+            Row {
+                name: "clone",
+                unit: SECONDS,
+                targets: Targets { redis: 2.0, sqlite: 4.0, postgres: 2.0, mariadb: 4.0, tikv: 1.5 },
+            },
+            Row {
+                name: "rmr",
+                unit: SECONDS,
+                targets: Targets { redis: 1.5, sqlite: 4.0, postgres: 2.0, mariadb: 4.0, tikv: 1.5 },
+            },
         ],
         turn: metadata::tree,
+        rival: program,
     },
     Group {
         engines: ALL,
+        usual: LOCAL,
         rows: &[
-            Row { name: "fuse create", unit: OPERATIONS, targets: [1.5, 1.5, 0.0, 0.0] },
-            Row { name: "fuse cold stat", unit: OPERATIONS, targets: [1.5, 1.5, 0.0, 0.0] },
-            Row { name: "fuse unlink", unit: OPERATIONS, targets: [1.5, 1.5, 0.0, 0.0] },
+            Row { name: "fuse create", unit: OPERATIONS, targets: local(1.5) },
+            Row { name: "fuse cold stat", unit: OPERATIONS, targets: local(1.5) },
+            Row { name: "fuse unlink", unit: OPERATIONS, targets: local(1.5) },
         ],
         turn: small::turn,
+        rival: program,
+    },
+    Group {
+        engines: SERVERS,
+        usual: &[],
+        rows: &[
+            Row { name: "create, 1 ms away", unit: OPERATIONS, targets: trips::FAR },
+            Row { name: "rename, 1 ms away", unit: OPERATIONS, targets: trips::FAR },
+            Row { name: "unlink, 1 ms away", unit: OPERATIONS, targets: trips::FAR },
+        ],
+        turn: trips::far,
+        rival: program,
+    },
+    Group {
+        engines: &[Engine::Mariadb],
+        usual: &[],
+        rows: &[
+            Row { name: "round trips of touch", unit: COUNT, targets: all(2.5) },
+            Row { name: "round trips of rm", unit: COUNT, targets: all(2.5) },
+            Row { name: "statements of touch", unit: COUNT, targets: NOTHING },
+            Row { name: "statements of rm", unit: COUNT, targets: NOTHING },
+        ],
+        turn: trips::counted,
+        rival: program,
+    },
+    Group {
+        engines: ALL,
+        usual: &[],
+        rows: &operations::ROWS,
+        turn: operations::turn,
+        rival: operations::rival,
     },
     Group {
         engines: &[Engine::Redis],
+        usual: LOCAL,
         rows: &[
-            Row { name: "sequential write", unit: BYTES, targets: [1.0, 1.0, 0.0, 0.0] },
-            Row { name: "sequential read", unit: BYTES, targets: [1.0, 1.0, 0.0, 0.0] },
-            Row { name: "random read", unit: OPERATIONS, targets: [1.3, 1.3, 0.0, 0.0] },
-            Row { name: "random write", unit: OPERATIONS, targets: [3.0, 3.0, 0.0, 0.0] },
+            Row { name: "sequential write", unit: BYTES, targets: local(1.0) },
+            Row { name: "sequential read", unit: BYTES, targets: local(1.0) },
+            Row { name: "random read", unit: OPERATIONS, targets: local(1.3) },
+            Row { name: "random write", unit: OPERATIONS, targets: local(3.0) },
         ],
         turn: file::turn,
+        rival: program,
     },
     Group {
         engines: &[Engine::Redis],
+        usual: LOCAL,
         rows: &[
-            Row { name: "memory after bench", unit: Unit::Memory, targets: [2.0, 2.0, 0.0, 0.0] },
-            Row { name: "memory at its highest", unit: Unit::Memory, targets: [0.0, 0.0, 0.0, 0.0] },
+            Row { name: "memory after bench", unit: MEMORY, targets: local(2.0) },
+            Row { name: "memory at its highest", unit: MEMORY, targets: NOTHING },
         ],
         turn: memory::turn,
+        rival: program,
     },
 ];
+
+impl Group {
+    /// What of it the plan asks for.
+    fn engines<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = Engine> + use<'p, '_> {
+        let named = plan.engines.as_deref();
+        let chosen = match (named, self.usual) {
+            (None, []) if !plan.words.is_empty() => self.engines,
+            (None, usual) => usual,
+            (Some(named), _) => named,
+        };
+        let engines = self.engines;
+        chosen.iter().copied().filter(|engine| engines.contains(engine))
+    }
+}
 
 /// Who works in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +325,11 @@ impl Turn<'_> {
         Volume::new(self.program(), self.engine, &self.plan.within, &[])
     }
 
+    /// A new volume whose server is only reached through a proxy.
+    fn volume_behind_proxy(&self) -> anyhow::Result<Volume> {
+        Volume::behind_proxy(self.program(), self.engine, &self.plan.within, &[])
+    }
+
     /// What `JuiceFS` needs to be told to work quietly and within the volume's folder: no report, no backup.
     fn quiet(&self) -> &'static [&'static str] {
         if self.side == Side::JuiceFs { &["--no-usage-report", "--backup-meta", "0"] } else { &[] }
@@ -199,7 +358,7 @@ pub fn run(plan: &Plan, docs: Option<&Path>) -> anyhow::Result<()> {
     let mut measured = Vec::new();
     let mut failed = Vec::new();
     for group in GROUPS {
-        for &engine in group.engines.iter().filter(|engine| plan.engines.contains(engine)) {
+        for engine in group.engines(plan) {
             let wanted = |row: &Row| {
                 plan.words.is_empty() || plan.words.iter().any(|word| row.name.contains(word.as_str()))
             };
@@ -237,7 +396,7 @@ fn order() -> Vec<(&'static str, Engine)> {
 
 fn rounds(plan: &Plan, group: &Group, engine: Engine) -> anyhow::Result<Vec<Measured>> {
     let mut sides = vec![Side::Sluice];
-    if plan.juicefs.is_some() {
+    if (group.rival)(plan) {
         sides.push(Side::JuiceFs);
     }
     let mut rows: Vec<Measured> = group.rows.iter().map(|row| Measured::new(*row, engine)).collect();
@@ -264,4 +423,44 @@ fn rounds(plan: &Plan, group: &Group, engine: Engine) -> anyhow::Result<Vec<Meas
 /// How many a second, `count` of them having taken as long as it is since `start`.
 fn rate(count: usize, start: std::time::Instant) -> f64 {
     count as f64 / start.elapsed().as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(engines: Option<&[Engine]>, words: &[&str]) -> Plan {
+        Plan {
+            sluice: PathBuf::new(),
+            juicefs: None,
+            juicefs_meta: None,
+            floor: None,
+            within: PathBuf::new(),
+            engines: engines.map(<[Engine]>::to_vec),
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            rounds: 1,
+            seed: 1,
+            sizes: Sizes::QUICK,
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_usual_are_measured_when_somebody_asks() {
+        let group = |name: &str| {
+            GROUPS.iter().find(|group| group.rows.iter().any(|row| row.name == name)).expect("a row")
+        };
+        let engines = |name, plan: &Plan| group(name).engines(plan).collect::<Vec<_>>();
+        let usual = plan(None, &[]);
+        assert_eq!(engines("mdtest, 1 thread", &usual), ALL);
+        assert_eq!(engines("clone", &usual), LOCAL);
+        assert_eq!(engines("memory after bench", &usual), [Engine::Redis]);
+        assert_eq!(engines("meta mkdir", &usual), []);
+        let rows = plan(None, &["meta", "clone"]);
+        assert_eq!(engines("meta mkdir", &rows), ALL);
+        assert_eq!(engines("clone", &rows), LOCAL);
+        let named = plan(Some(&[Engine::Mariadb, Engine::Sqlite]), &[]);
+        assert_eq!(engines("meta mkdir", &named), [Engine::Mariadb, Engine::Sqlite]);
+        assert_eq!(engines("round trips of rm", &named), [Engine::Mariadb]);
+        assert_eq!(engines("memory after bench", &named), []);
+    }
 }

@@ -10,19 +10,14 @@ use crate::rig::Engine;
 pub(super) enum Unit {
     /// So many a second: more is better.
     Rate(&'static str),
-    /// Less is better.
-    Seconds,
-    /// MiB: less is better.
-    Memory,
+    /// So much of it: less is better.
+    Cost(&'static str),
 }
 
 impl Unit {
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Rate(name) => name,
-            Self::Seconds => "s",
-            Self::Memory => "MiB",
-        }
+        let (Self::Rate(name) | Self::Cost(name)) = self;
+        name
     }
 }
 
@@ -55,7 +50,7 @@ impl Measured {
         let mut ratios: Vec<f64> = pairs
             .map(|(ours, theirs)| match self.row.unit {
                 Unit::Rate(_) => ours / theirs,
-                Unit::Seconds | Unit::Memory => theirs / ours,
+                Unit::Cost(_) => theirs / ours,
             })
             .collect();
         ratios.sort_by(f64::total_cmp);
@@ -69,9 +64,14 @@ impl Measured {
 
     /// What has to be reached, if anything is claimed.
     pub(super) fn target(&self) -> Option<f64> {
-        let at = [Engine::Redis, Engine::Sqlite, Engine::Postgres, Engine::Mariadb];
-        let at = at.iter().position(|of| *of == self.engine)?;
-        let target = self.row.targets[at];
+        let targets = self.row.targets;
+        let target = match self.engine {
+            Engine::Redis => targets.redis,
+            Engine::Sqlite => targets.sqlite,
+            Engine::Postgres => targets.postgres,
+            Engine::Mariadb => targets.mariadb,
+            Engine::Tikv => targets.tikv,
+        };
         (target > 0.0).then_some(target)
     }
 
@@ -145,10 +145,11 @@ fn number(figure: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Targets, *};
 
     fn measured(unit: Unit, sluice: &[f64], juicefs: &[f64]) -> Measured {
-        let row = Row { name: "row", unit, targets: [2.0, 8.0, 0.0, 0.0] };
+        let targets = Targets { redis: 2.0, sqlite: 8.0, ..Targets::default() };
+        let row = Row { name: "row", unit, targets };
         let mut measured = Measured::new(row, Engine::Redis);
         measured.sluice = sluice.to_vec();
         measured.juicefs = juicefs.to_vec();
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(rate.ratio(), Some(3.0));
         assert_eq!(rate.met(), Some(true));
         assert_eq!(rate.cells()[2], "3.00 (2.00 - 10.00)");
-        let time = measured(Unit::Seconds, &[2.0], &[3.0]);
+        let time = measured(Unit::Cost("s"), &[2.0], &[3.0]);
         assert_eq!(time.ratio(), Some(1.5));
         assert_eq!(time.met(), Some(false));
         assert_eq!(time.cells()[3], "2.0, missed");
@@ -175,14 +176,14 @@ mod tests {
 
     #[test]
     fn alone_there_is_no_ratio() {
-        let row = measured(Unit::Memory, &[80.0], &[]);
+        let row = measured(Unit::Cost("MiB"), &[80.0], &[]);
         assert_eq!((row.ratio(), row.met()), (None, None));
         assert_eq!(row.cells(), ["80.0 MiB", "-", "-", "2.0", "-"].map(String::from));
     }
 
     #[test]
     fn an_engine_has_its_own_target() {
-        let row = Measured { engine: Engine::Sqlite, ..measured(Unit::Seconds, &[], &[]) };
+        let row = Measured { engine: Engine::Sqlite, ..measured(Unit::Cost("s"), &[], &[]) };
         assert_eq!(row.target(), Some(8.0));
     }
 

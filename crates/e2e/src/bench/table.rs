@@ -124,12 +124,13 @@ fn cells(line: &str) -> Option<[String; 8]> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Row, Side, Unit},
+        super::{Row, Side, Targets, Unit},
         *,
     };
 
     fn measured(name: &'static str, figure: f64) -> Measured {
-        let mut measured = Measured::new(Row { name, unit: Unit::Seconds, targets: [1.5; 4] }, Engine::Redis);
+        let targets = Targets { redis: 1.5, ..Targets::default() };
+        let mut measured = Measured::new(Row { name, unit: Unit::Cost("s"), targets }, Engine::Redis);
         measured.add(Side::Sluice, Some(figure));
         measured.add(Side::JuiceFs, Some(3.0));
         measured

@@ -3,6 +3,7 @@
 //! Bytes are passed on unchanged or not at all; what the proxy does changes at once for connections that exist.
 
 use std::{
+    fmt,
     io::{self, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -133,6 +134,12 @@ impl Proxy {
     /// Packets to clients that were swallowed.
     pub fn swallowed(&self) -> u64 {
         self.shared.swallowed.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("addr", &self.addr).finish_non_exhaustive()
     }
 }
 

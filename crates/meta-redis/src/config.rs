@@ -1,34 +1,62 @@
 //! What a Redis URL says.
 //!
-//! Options have the names that JuiceFS gives them. The password leaves this module only towards the server: neither
-//! [`Config`]'s debug form nor any error shows it.
+//! Options have the names that JuiceFS gives them, those of go-redis that it passes on, and those that the SQL engines
+//! have. Passwords leave this module only towards the servers: neither [`Config`]'s debug form nor any error shows them.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
-use url::Url;
+use url::form_urlencoded;
 
-/// Where the database is, who we are there, and how long to wait.
+/// Where the database is, who we are there, how long to wait, and how many connections to have.
 #[derive(Clone)]
 pub struct Config {
-    /// The server.
-    pub address: Address,
-    /// Number of the database.
+    /// The servers.
+    pub servers: Servers,
+    /// Number of the database; in a cluster, which has only one, the number that its keys begin with.
     pub db: u32,
     /// User name, if not the default user.
     pub user: Option<String>,
     /// Password.
     pub password: Option<String>,
+    /// Password of the sentinels, which no URL has.
+    pub sentinel_password: Option<String>,
     /// Encryption, if any.
     pub tls: Option<Tls>,
-    /// Deadline for a connection to be made.
+    /// Deadline for a connection to be made, and for a sentinel or another node of a cluster to answer.
     pub dial_timeout: Duration,
     /// Deadline for an answer.
     pub read_timeout: Duration,
     /// Deadline for a request to be sent.
     pub write_timeout: Duration,
-    /// What all keys begin with.
-    pub prefix: Vec<u8>,
+    /// Most connections at once, besides the one that listens.
+    pub max_open: usize,
+    /// Most connections kept while there is nothing to do.
+    pub max_idle: usize,
+    /// How long such a connection is kept.
+    pub max_idle_time: Option<Duration>,
+    /// How long any connection is used.
+    pub max_life_time: Option<Duration>,
+}
+
+/// Most connections unless the URL says otherwise: with one that listens, a thousand clients stay below the 10,000
+/// that a server takes by itself.
+const MAX_OPEN: usize = 8;
+
+/// Which servers there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One server. If it belongs to a cluster, the cluster.
+    One(Address),
+    /// Whichever server these sentinels call the master of the group.
+    Sentinel {
+        /// Name of the group.
+        group: String,
+        /// The sentinels.
+        sentinels: Vec<Address>,
+    },
+    /// The cluster that these nodes belong to.
+    Cluster(Vec<Address>),
 }
 
 /// A server's address.
@@ -40,6 +68,16 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
 /// How a connection is encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
@@ -49,6 +87,8 @@ pub struct Tls {
     pub key_file: Option<PathBuf>,
     /// File with the certificates to trust instead of the system's, PEM.
     pub ca_file: Option<PathBuf>,
+    /// The name in the servers' certificates, if it is not that of their host.
+    pub server_name: Option<String>,
     /// Take any certificate.
     pub insecure: bool,
 }
@@ -65,41 +105,38 @@ impl Config {
     /// # Errors
     /// [`EngineError::Refused`] if it is none.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
-        let url = Url::parse(text).map_err(|error| refused(format!("the URL cannot be read: {error}")))?;
-        let unix = match url.scheme() {
-            "redis" | "rediss" => false,
-            "unix" => true,
-            other => {
-                return Err(refused(format!(
-                    "unknown scheme {other}://; use redis://, rediss:// or unix://"
-                )));
-            }
-        };
-        let address = if unix {
-            let host = url.host_str().unwrap_or_default();
-            Address::Unix(PathBuf::from(format!("{host}{}", decoded(url.path())?)))
+        let (scheme, rest) =
+            text.split_once("://").ok_or_else(|| refused("a URL begins with redis://".into()))?;
+        if !matches!(scheme, "redis" | "rediss" | "unix") {
+            return Err(refused(format!("unknown scheme {scheme}://; use redis://, rediss:// or unix://")));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let some = |text: &str| decoded(text).map(|text| Some(text).filter(|text| !text.is_empty()));
+        let unix = scheme == "unix";
+        let servers = if unix {
+            Servers::One(Address::Unix(PathBuf::from(format!("{hosts}{}", decoded(path)?))))
         } else {
-            let host = url.host_str().filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
-            if host.contains(',') {
-                return Err(refused(
-                    "several hosts (Sentinel, Cluster) are not supported yet; name one server".into(),
-                ));
-            }
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            Address::Tcp(host.into(), url.port().unwrap_or(6379))
+            servers(hosts)?
         };
         let mut config = Self {
-            address,
-            db: if unix { 0 } else { number(url.path().trim_matches('/'))? },
-            user: Some(decoded(url.username())?).filter(|user| !user.is_empty()),
-            password: url.password().map(decoded).transpose()?.filter(|password| !password.is_empty()),
-            tls: (url.scheme() == "rediss").then(Tls::default),
+            servers,
+            db: if unix { 0 } else { database(path.trim_matches('/'))? },
+            user: some(user)?,
+            password: some(password)?,
+            sentinel_password: None,
+            tls: (scheme == "rediss").then(Tls::default),
             dial_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(5),
-            prefix: Vec::new(),
+            max_open: MAX_OPEN,
+            max_idle: usize::MAX,
+            max_idle_time: Some(Duration::from_mins(1)),
+            max_life_time: None,
         };
-        for (name, value) in url.query_pairs() {
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             config.set(&name.replace('_', "-"), &value)?;
         }
         Ok(config)
@@ -109,33 +146,87 @@ impl Config {
         let mut tls = self.tls.take();
         let file = || Some(PathBuf::from(value));
         match (name, &mut tls) {
-            ("db", _) => self.db = number(value)?,
-            ("dial-timeout", _) => self.dial_timeout = duration(name, value)?,
-            ("read-timeout", _) => self.read_timeout = duration(name, value)?,
-            ("write-timeout", _) => self.write_timeout = duration(name, value)?,
+            ("db", _) => self.db = database(value)?,
+            ("dial-timeout", _) => self.dial_timeout = deadline(name, value)?,
+            ("read-timeout", _) => self.read_timeout = deadline(name, value)?,
+            ("write-timeout", _) => self.write_timeout = deadline(name, value)?,
+            ("max-open-conns" | "max-active-conns" | "pool-size", _) => {
+                self.max_open = Some(count(name, value)?).filter(|most| *most > 0).unwrap_or(MAX_OPEN);
+            }
+            ("max-idle-conns", _) => self.max_idle = count(name, value)?,
+            ("max-idle-time" | "conn-max-idle-time" | "idle-timeout", _) => {
+                self.max_idle_time = Some(duration(name, value)?).filter(|time| !time.is_zero());
+            }
+            ("max-life-time" | "conn-max-lifetime" | "max-conn-age", _) => {
+                self.max_life_time = Some(duration(name, value)?).filter(|time| !time.is_zero());
+            }
             ("tls-cert-file", Some(tls)) => tls.cert_file = file(),
             ("tls-key-file", Some(tls)) => tls.key_file = file(),
             ("tls-ca-cert-file", Some(tls)) => tls.ca_file = file(),
-            ("insecure-skip-verify", Some(tls)) => tls.insecure = !matches!(value, "false" | "0"),
+            ("tls-server-name", Some(tls)) => tls.server_name = Some(value.into()),
+            ("insecure-skip-verify" | "skip-verify", Some(tls)) => {
+                tls.insecure = !matches!(value, "false" | "0");
+            }
             // Retries are made by whoever asks, with a patience of their own.
-            ("max-retries" | "min-retry-backoff" | "max-retry-backoff", _) => {}
+            ("max-retries" | "min-retry-backoff" | "max-retry-backoff" | "pool-timeout", _) => {}
+            ("route-read", _) => {
+                tracing::warn!("route-read has no effect: all reads go to the server that takes the writes");
+            }
             _ => tracing::warn!(option = name, "this option of the Redis URL has no effect"),
         }
         self.tls = tls;
         Ok(())
     }
 
-    /// The address for messages, without secrets.
+    /// The URL for messages, without secrets and options.
     pub(crate) fn label(&self) -> String {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
-        match &self.address {
-            Address::Tcp(host, port) if host.contains(':') => {
-                format!("{scheme}://[{host}]:{port}/{}", self.db)
+        let list = |hosts: &[Address]| hosts.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
+        let hosts = match &self.servers {
+            Servers::One(Address::Unix(path)) => {
+                return format!("unix://{}?db={}", path.display(), self.db);
             }
-            Address::Tcp(host, port) => format!("{scheme}://{host}:{port}/{}", self.db),
-            Address::Unix(path) => format!("unix://{}?db={}", path.display(), self.db),
-        }
+            Servers::One(address) => address.to_string(),
+            Servers::Sentinel { group, sentinels } => format!("{group},{}", list(sentinels)),
+            Servers::Cluster(nodes) => list(nodes),
+        };
+        format!("{scheme}://{hosts}/{}", self.db)
     }
+}
+
+/// Reads the hosts of a URL: one, a master's name and its sentinels, or nodes of a cluster.
+fn servers(hosts: &str) -> Result<Servers, EngineError> {
+    let Some((first, rest)) = hosts.split_once(',') else {
+        return Ok(Servers::One(address(hosts, 6379)?));
+    };
+    let list = |hosts: &str, port| -> Result<Vec<_>, _> {
+        hosts.split(',').map(|host| address(host, port)).collect()
+    };
+    // A name without a port before the first comma is that of a group; its sentinels may share the last one's port.
+    if first.contains(':') {
+        return Ok(Servers::Cluster(list(hosts, 6379)?));
+    }
+    if !rest.contains(':') {
+        return Err(refused(
+            "several hosts without a port are neither sentinels nor a cluster: write MASTER,SENTINEL:26379 or \
+             HOST:6379,HOST:6379"
+                .into(),
+        ));
+    }
+    let last = rest.rsplit(',').next().unwrap_or(rest);
+    let port = if let Address::Tcp(_, port) = address(last, 26379)? { port } else { 26379 };
+    Ok(Servers::Sentinel { group: decoded(first)?, sentinels: list(rest, port)? })
+}
+
+fn address(text: &str, port: u16) -> Result<Address, EngineError> {
+    let wrong = || refused(format!("\"{text}\" is no host and port"));
+    let (host, port) = match text.rfind(':').filter(|at| !text[*at..].contains(']')) {
+        Some(at) if at + 1 < text.len() => (&text[..at], text[at + 1..].parse().map_err(|_| wrong())?),
+        Some(at) => (&text[..at], port),
+        None => (text, port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok(Address::Tcp(if host.is_empty() { "127.0.0.1".into() } else { decoded(host)? }, port))
 }
 
 fn refused(reason: String) -> EngineError {
@@ -161,16 +252,30 @@ fn decoded(text: &str) -> Result<String, EngineError> {
     String::from_utf8(bytes).map_err(|_| refused("the URL holds escapes that are no UTF-8".into()))
 }
 
-fn number(text: &str) -> Result<u32, EngineError> {
+fn database(text: &str) -> Result<u32, EngineError> {
     if text.is_empty() {
         return Ok(0);
     }
     text.parse().map_err(|_| refused(format!("\"{text}\" is no number of a database")))
 }
 
+fn count(name: &str, text: &str) -> Result<usize, EngineError> {
+    text.parse().map_err(|_| refused(format!("\"{text}\" is no number for {name}")))
+}
+
+fn deadline(name: &str, text: &str) -> Result<Duration, EngineError> {
+    match duration(name, text)? {
+        Duration::ZERO => Err(refused(format!("{name} may not be 0: every wait has a deadline"))),
+        time => Ok(time),
+    }
+}
+
 /// Reads `30s`, `500ms`, `1m30s`, or a plain number of seconds.
 fn duration(name: &str, text: &str) -> Result<Duration, EngineError> {
     let wrong = || refused(format!("\"{text}\" is no duration for {name}; write 30s or 500ms"));
+    if text.is_empty() {
+        return Err(wrong());
+    }
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
@@ -188,19 +293,23 @@ fn duration(name: &str, text: &str) -> Result<Duration, EngineError> {
         total += Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())?;
         rest = &rest[unit..];
     }
-    if total.is_zero() { Err(wrong()) } else { Ok(total) }
+    Ok(total)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp(host.into(), port)
+    }
+
     #[test]
     fn urls_of_the_three_kinds() {
         let config =
             Config::parse("redis://me:p%40ss@[::1]:7000/3?read-timeout=1m30s&write_timeout=500ms&pool=9")
                 .expect("valid");
-        assert_eq!(config.address, Address::Tcp("::1".into(), 7000));
+        assert_eq!(config.servers, Servers::One(tcp("::1", 7000)));
         assert_eq!(
             (config.db, config.user.as_deref(), config.password.as_deref()),
             (3, Some("me"), Some("p@ss"))
@@ -209,11 +318,60 @@ mod tests {
         assert_eq!(config.write_timeout, Duration::from_millis(500));
         assert!(!format!("{config:?}").contains("p@ss"));
         let config = Config::parse("unix:///run/r.sock?db=2").expect("valid");
-        assert_eq!((config.address, config.db), (Address::Unix("/run/r.sock".into()), 2));
-        let config = Config::parse("rediss://host?tls-ca-cert-file=/ca.pem").expect("valid");
-        assert_eq!(config.tls.and_then(|tls| tls.ca_file), Some("/ca.pem".into()));
-        for bad in ["http://x", "redis://h/x", "redis://h?read-timeout=soon", "redis://a,b/1"] {
+        assert_eq!((config.servers, config.db), (Servers::One(Address::Unix("/run/r.sock".into())), 2));
+        let config = Config::parse("unix://:pw@/run/r.sock").expect("valid");
+        assert_eq!(config.servers, Servers::One(Address::Unix("/run/r.sock".into())));
+        assert_eq!((config.user, config.password.as_deref()), (None, Some("pw")));
+        let config =
+            Config::parse("rediss://host?tls-ca-cert-file=/ca.pem&tls_server_name=x").expect("valid");
+        assert_eq!(config.servers, Servers::One(tcp("host", 6379)));
+        let tls = config.tls.expect("encrypted");
+        assert_eq!((tls.ca_file, tls.server_name.as_deref()), (Some("/ca.pem".into()), Some("x")));
+        for bad in [
+            "http://x",
+            "redis:x",
+            "redis://h/x",
+            "redis://h:port",
+            "redis://h?read-timeout=soon",
+            "redis://h?read-timeout=0",
+            "redis://h?max-open-conns=many",
+            "redis://a,b/1",
+        ] {
             assert!(Config::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sentinels_and_clusters_are_told_apart_as_juicefs_does() {
+        for (url, sentinels, label) in [
+            ("redis://:pw@group,s1,s2:7/3", [("s1", 7), ("s2", 7)], "redis://group,s1:7,s2:7/3"),
+            ("rediss://group,s1:1,s2:", [("s1", 1), ("s2", 26379)], "rediss://group,s1:1,s2:26379/0"),
+            ("redis://group,[::1]:1,s2:5/0", [("::1", 1), ("s2", 5)], "redis://group,[::1]:1,s2:5/0"),
+        ] {
+            let config = Config::parse(url).expect(url);
+            let sentinels = sentinels.map(|(host, port)| tcp(host, port)).to_vec();
+            assert_eq!(config.servers, Servers::Sentinel { group: "group".into(), sentinels }, "{url}");
+            assert_eq!(config.label(), label);
+        }
+        let config = Config::parse("redis://me:pw@h1:7000,[::1]:7001,h3/2").expect("valid");
+        let nodes = vec![tcp("h1", 7000), tcp("::1", 7001), tcp("h3", 6379)];
+        assert_eq!((config.servers, config.db), (Servers::Cluster(nodes), 2));
+    }
+
+    #[test]
+    fn connections_are_limited_by_any_of_their_names() {
+        let config = Config::parse("redis://h").expect("valid");
+        assert_eq!((config.max_open, config.max_idle), (MAX_OPEN, usize::MAX));
+        assert_eq!((config.max_idle_time, config.max_life_time), (Some(Duration::from_mins(1)), None));
+        let config =
+            Config::parse("redis://h?max_open_conns=3&max-idle-conns=2&max_idle_time=9&max-life-time=1h");
+        let config = config.expect("valid");
+        assert_eq!((config.max_open, config.max_idle), (3, 2));
+        assert_eq!(config.max_idle_time, Some(Duration::from_secs(9)));
+        assert_eq!(config.max_life_time, Some(Duration::from_hours(1)));
+        let config = Config::parse("redis://h?pool_size=20&conn_max_idle_time=0&conn_max_lifetime=5m");
+        let config = config.expect("valid");
+        assert_eq!((config.max_open, config.max_idle_time), (20, None));
+        assert_eq!(config.max_life_time, Some(Duration::from_mins(5)));
     }
 }

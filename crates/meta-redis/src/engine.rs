@@ -1,11 +1,13 @@
 //! The engine itself: lanes, transactions, preparation.
 //!
-//! A transaction holds nothing on the server. Its reads are plain reads; its commit compares what it was told to
-//! expect. A lane keeps its connection, so that the thread that leads a batch writes and reads the socket itself.
+//! A transaction holds nothing on the server, not even a connection. Its reads are plain reads; its commit compares
+//! what it was told to expect. The thread that leads a batch writes and reads the socket itself.
 
-use std::sync::Arc;
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
-use parking_lot::Mutex;
 use redis::Value;
 use rustc_hash::FxHashMap;
 use sluice_meta::{
@@ -18,9 +20,10 @@ use sluice_meta::{
 use crate::{
     commit::{Outcome, Plan as CommitPlan},
     config::Config,
-    conn::{Conn, Failure, Pool},
+    hello::About,
     keys::Keys,
     pipeline::Pipeline,
+    pool::Pool,
     read::{MOST_CHUNKS, Plan},
     scan, script,
     watch::Listener,
@@ -32,14 +35,15 @@ const LANES: usize = 3;
 /// Operations in one commit: few enough for a script to end within about 2 ms.
 const BATCH: usize = 200;
 
-/// A volume's metadata in one Redis database.
+/// A volume's metadata in one Redis database, or in one slot of a Redis Cluster.
 ///
 /// [`Engine::sync`] does nothing: how much a power cut can take is decided by the server's `appendonly` and
 /// `appendfsync`.
 pub struct RedisEngine {
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) keys: Keys,
-    lanes: Vec<Mutex<Option<Conn>>>,
+    pool: Arc<Pool>,
+    /// Known once it is known whether the servers are a cluster.
+    keys: OnceLock<Keys>,
+    lanes: usize,
 }
 
 impl RedisEngine {
@@ -56,37 +60,42 @@ impl RedisEngine {
     /// # Errors
     /// [`EngineError::Refused`] if it cannot work, for instance a certificate that cannot be read.
     pub fn with_config(config: Config) -> Result<Self, EngineError> {
-        let keys = Keys::new(&config.prefix, config.db);
-        let pool = Arc::new(Pool::new(config)?);
-        Ok(Self { pool, keys, lanes: (0..LANES).map(|_| Mutex::new(None)).collect() })
+        let lanes = LANES.min(config.max_open);
+        Ok(Self { pool: Arc::new(Pool::new(config)?), keys: OnceLock::new(), lanes })
     }
 
-    fn ask(&self, pipeline: &Pipeline) -> Result<Vec<Value>, EngineError> {
-        let mut conn = None;
-        let answers = self.pool.ask(&mut conn, pipeline);
-        if let Some(conn) = conn {
-            self.pool.give(conn);
+    /// What keys are called.
+    fn keys(&self) -> Result<&Keys, EngineError> {
+        if let Some(keys) = self.keys.get() {
+            return Ok(keys);
         }
-        answers
+        let prefix = if self.pool.is_cluster()? { self.pool.prefix() } else { String::new() };
+        Ok(self.keys.get_or_init(|| Keys::new(prefix.as_bytes(), self.pool.config.db)))
     }
 
-    fn check_server(&self, info: &str) -> Result<(), EngineError> {
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let version = field("redis_version:").unwrap_or("0");
+    fn check_server(&self, about: &About) -> Result<(), EngineError> {
+        let version = about.field("redis_version").unwrap_or("0");
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
         if major < 4 {
             return Err(self.pool.refused(format!("it is Redis {version}; version 4 or newer is needed")));
         }
-        if field("cluster_enabled:") == Some("1") {
-            return Err(self.pool.refused("it is a Redis Cluster, which is not supported yet".into()));
-        }
-        if field("aof_enabled:") == Some("0") {
+        let server = &*self.pool.label;
+        if about.is_replica() {
+            let primary = about.field("master_host").unwrap_or_default();
             tracing::warn!(
-                server = &*self.pool.label,
+                server,
+                primary,
+                "the server is a read-only replica: nothing can be changed through it, and what others change \
+                 comes late; the URL should name the primary, or the sentinels that know it"
+            );
+        }
+        if about.field("aof_enabled") == Some("0") {
+            tracing::warn!(
+                server,
                 "appendonly is off: a crash of the server loses all changes since its last snapshot"
             );
         }
-        if field("maxmemory_policy:").is_some_and(|policy| policy != "noeviction") {
+        if about.field("maxmemory_policy").is_some_and(|policy| policy != "noeviction") {
             self.forbid_eviction();
         }
         Ok(())
@@ -95,7 +104,7 @@ impl RedisEngine {
     fn forbid_eviction(&self) {
         let mut pipeline = Pipeline::default();
         pipeline.command("CONFIG").extend([&b"SET"[..], b"maxmemory-policy", b"noeviction"]);
-        let set = self.ask(&pipeline).map(|mut answers| answers.pop());
+        let set = self.pool.ask(&pipeline).map(|mut answers| answers.pop());
         if !matches!(set, Ok(Some(Value::Okay))) {
             tracing::warn!(
                 server = &*self.pool.label,
@@ -112,41 +121,49 @@ impl Engine for RedisEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: LANES, batch: BATCH, compares: true, notifies: true }
+        Limits { lanes: self.lanes, batch: BATCH, compares: true, notifies: true }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {
+        self.keys()?;
         // By itself: a server drops who sends as much as the scripts before it knows them, without a word.
         let mut info = Pipeline::default();
         info.command("INFO");
-        if let Some(Value::BulkString(info)) =
-            self.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?
-        {
-            self.check_server(&String::from_utf8_lossy(&info))?;
-        }
+        let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?;
+        self.check_server(&About::read(answer))?;
         let mut scripts = Pipeline::default();
         for script in script::ALL {
             let command = scripts.command("SCRIPT");
             command.push(b"LOAD");
             command.push(script.source.as_bytes());
         }
-        self.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.sound(answer).map(drop))
+        self.pool.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.sound(answer).map(drop))
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(RedisTxn { engine: self, lane: usize::from(lane), raw: FxHashMap::default() }))
+    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(RedisTxn { engine: self, raw: FxHashMap::default() }))
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let plan = Plan::new(&self.keys, reads);
-        plan.run(&self.pool, |pipeline| self.ask(pipeline)).map(|answers| answers.found)
+        let plan = Plan::new(self.keys()?, reads);
+        plan.run(&self.pool).map(|answers| answers.found)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        let request = scan::Request::new(&self.keys, scan, from, limit)
-            .ok_or_else(|| self.pool.refused("the cursor is not of this scan".into()))?;
-        let answer = self.ask(request.pipeline())?.pop().unwrap_or(Value::Nil);
-        request.page(&self.pool, &self.keys, self.pool.sound(answer)?)
+        let keys = self.keys()?;
+        // Cursors are good for one process only: behind it the scan begins anew.
+        let request = |process| scan::Request::new(keys, scan, from, limit, process);
+        if request(0).is_none() {
+            return Err(self.pool.refused("the cursor is not of this scan".into()));
+        }
+        let asked = std::cell::Cell::new(0);
+        let (answer, _) = self.pool.ask_by(|process| {
+            asked.set(process);
+            Cow::Owned(request(process).map(scan::Request::into_pipeline).unwrap_or_default())
+        })?;
+        let request = request(asked.get()).ok_or_else(|| self.pool.odd("a scan"))?;
+        let answer = answer.into_iter().next().unwrap_or(Value::Nil);
+        request.page(&self.pool, keys, self.pool.sound(answer)?)
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -154,32 +171,20 @@ impl Engine for RedisEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(Listener::new(self.pool.clone(), &self.keys)?))
+        Ok(Box::new(Listener::new(self.pool.clone(), self.keys()?)?))
     }
 }
 
 struct RedisTxn<'e> {
     engine: &'e RedisEngine,
-    lane: usize,
     /// Records as stored whose text others may have spelled differently, to be compared at the commit.
     raw: FxHashMap<Key, Vec<u8>>,
 }
 
-impl RedisTxn<'_> {
-    /// The lane's connection for a while; a lane that there is none of gets a connection of its own.
-    fn with_lane<T>(&self, work: impl FnOnce(&mut Option<Conn>) -> T) -> T {
-        match self.engine.lanes.get(self.lane) {
-            Some(lane) => work(&mut lane.lock()),
-            None => work(&mut None),
-        }
-    }
-}
-
 impl Txn for RedisTxn<'_> {
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let pool = &self.engine.pool;
-        let plan = Plan::new(&self.engine.keys, reads);
-        let answers = plan.run(pool, |pipeline| self.with_lane(|conn| pool.ask(conn, pipeline)))?;
+        let plan = Plan::new(self.engine.keys()?, reads);
+        let answers = plan.run(&self.engine.pool)?;
         let held = |key: &Key| {
             reads.iter().any(|read| matches!(read, Read::Get(of, hold) if of == key && *hold > Hold::None))
         };
@@ -193,22 +198,8 @@ impl Txn for RedisTxn<'_> {
         if commit.writes.iter().any(vast) {
             return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
         }
-        let plan = CommitPlan::new(&self.engine.keys, commit, &self.raw);
-        let answer = self.with_lane(|held| {
-            let mut conn = match held.take() {
-                Some(conn) => conn,
-                // An idle one may have gone stale, and then the outcome would be in doubt.
-                None => pool.connect()?,
-            };
-            let answer = conn.exchange(plan.pipeline()).map_err(|failure| match failure {
-                Failure::NotSent(reason) => pool.unavailable(reason),
-                Failure::NoAnswer(reason) => {
-                    EngineError::Indeterminate { engine: pool.label.to_string(), reason }
-                }
-            })?;
-            *held = Some(conn);
-            Ok(answer)
-        })?;
+        let plan = CommitPlan::new(self.engine.keys()?, commit, &self.raw);
+        let answer = pool.commit(plan.pipeline())?;
         let answer = pool.sound(answer.into_iter().next().unwrap_or(Value::Nil))?;
         match plan.outcome(&answer) {
             Some(Outcome::Done) => Ok(()),

@@ -1,24 +1,25 @@
 //! Commands that go to the server in one piece.
 //!
 //! Arguments are encoded once, straight into the buffer that is sent. A script is named by its digest; only if the
-//! server does not know it is the same pipeline rendered again with the sources.
+//! server does not know it is the same pipeline rendered again with the sources. In a cluster it declares one key.
 
 use crate::script::Script;
 
 /// Commands to be sent together.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Pipeline {
     commands: Vec<Command>,
 }
 
 /// One command.
+#[derive(Clone)]
 pub(crate) struct Command {
     script: Option<&'static Script>,
     pub(crate) args: Args,
 }
 
 /// Encoded arguments.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Args {
     bytes: Vec<u8>,
     count: usize,
@@ -86,20 +87,38 @@ impl Pipeline {
         self.commands.len()
     }
 
-    /// The bytes to send.
-    pub(crate) fn render(&self, sources: bool) -> Vec<u8> {
+    /// Whether the command at that place is about one key alone.
+    pub(crate) fn is_of_one_key(&self, at: usize) -> bool {
+        let command = &self.commands[at];
+        let several = command.args.bytes.starts_with(b"$4\r\nMGET\r\n") && command.args.count > 2;
+        command.script.is_none() && !several
+    }
+
+    /// The commands at these places, each marked as one that another node sent here.
+    pub(crate) fn asking(&self, places: &[usize]) -> Self {
+        let mut asking = Self::default();
+        for at in places {
+            asking.command("ASKING");
+            asking.commands.push(self.commands[*at].clone());
+        }
+        asking
+    }
+
+    /// The bytes to send; scripts declare the key, if there is one.
+    pub(crate) fn render(&self, sources: bool, key: Option<&[u8]>) -> Vec<u8> {
         let length = |command: &Command| command.args.bytes.len() + 96 + if sources { 16_384 } else { 0 };
         let mut out = Vec::with_capacity(self.commands.iter().map(length).sum());
         for command in &self.commands {
             match command.script {
                 None => header(&mut out, b'*', command.args.count),
                 Some(script) => {
-                    header(&mut out, b'*', command.args.count + 3);
+                    header(&mut out, b'*', command.args.count + 3 + usize::from(key.is_some()));
                     let (name, body) =
                         if sources { ("EVAL", script.source) } else { ("EVALSHA", script.sha()) };
-                    for arg in [name, body, "0"] {
+                    let keys = if key.is_some() { "1" } else { "0" };
+                    for arg in [name, body, keys].map(str::as_bytes).into_iter().chain(key) {
                         header(&mut out, b'$', arg.len());
-                        out.extend_from_slice(arg.as_bytes());
+                        out.extend_from_slice(arg);
                         out.extend_from_slice(b"\r\n");
                     }
                 }

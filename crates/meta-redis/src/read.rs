@@ -13,9 +13,9 @@ use sluice_types::{Ino, Name};
 
 use crate::{
     codec::{Cell, decode, entry, entry_ino},
-    conn::Pool,
     keys::{Keys, Text, number, parse, parse_owner, parse_pair},
     pipeline::{Args, Pipeline},
+    pool::Pool,
     script::{FOLLOW, READ},
 };
 
@@ -164,11 +164,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Asks the server everything.
-    pub(crate) fn run(
-        mut self,
-        pool: &Pool,
-        exchange: impl FnOnce(&Pipeline) -> Result<Vec<Value>, EngineError>,
-    ) -> Result<Answers, EngineError> {
+    pub(crate) fn run(mut self, pool: &Pool) -> Result<Answers, EngineError> {
         let mut follows = Args::default();
         follows.push(&self.keys.word("i"));
         for (dir, names) in &self.follows {
@@ -227,7 +223,7 @@ impl<'r> Plan<'r> {
             return self.finish(pool, Vec::new(), Vec::new(), targets);
         }
         let mut values = Vec::with_capacity(pipeline.len());
-        for value in exchange(&pipeline)? {
+        for value in pool.ask(&pipeline)? {
             values.push(pool.sound(value)?);
         }
         let scripted = if self.answers.is_empty() { Vec::new() } else { array(pool, values.pop())? };

@@ -1,7 +1,8 @@
 //! Pages of large collections.
 //!
 //! All of them go through Redis' own cursors: what is there from the first page to the last is returned at least
-//! once, and may be returned twice while the server resizes a table. Keys are matched exactly, not only by pattern.
+//! once, and may be returned twice while the server resizes a table. A cursor means something to the process that gave
+//! it, and nothing to one that took its place: there the scan begins anew. Keys are matched exactly, not only by pattern.
 
 use redis::Value;
 use sluice_meta::{
@@ -12,9 +13,9 @@ use sluice_types::{Ino, Name};
 
 use crate::{
     codec::decode,
-    conn::Pool,
     keys::{Keys, Text, number, parse, parse_pair},
     pipeline::{Args, Pipeline},
+    pool::Pool,
     read::{array, bytes, damaged, entry_row, node_row, printable, writer_key},
     script::SCAN,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Request {
     scan: Scan,
     /// Which of the three kinds of quotas, or 0.
     part: u8,
+    /// Which process is asked.
+    process: u64,
     pipeline: Pipeline,
 }
 
@@ -31,6 +34,8 @@ pub(crate) struct Request {
 struct Place {
     /// Which of several collections.
     part: u8,
+    /// Which process gave the cursors.
+    process: u64,
     /// Cursor of Redis.
     cursor: Text,
     /// Cursor in the first of `pending`.
@@ -40,19 +45,22 @@ struct Place {
 }
 
 impl Place {
-    fn start(part: u8) -> Self {
-        Self { part, cursor: number(0), inner: number(0), pending: Vec::new() }
+    fn start(part: u8, process: u64) -> Self {
+        Self { part, process, cursor: number(0), inner: number(0), pending: Vec::new() }
     }
 
     fn read(cursor: &Cursor) -> Option<Self> {
         let (part, rest) = cursor.0.split_first()?;
+        let (process, rest) = rest.split_first_chunk()?;
+        let process = u64::from_be_bytes(*process);
         let mut words = rest.split(|byte| *byte == b' ').map(Text::from_slice);
         let (cursor, inner) = (words.next()?, words.next()?);
-        Some(Self { part: *part, cursor, inner, pending: words.collect() })
+        Some(Self { part: *part, process, cursor, inner, pending: words.collect() })
     }
 
     fn cursor(&self) -> Cursor {
         let mut out = vec![self.part];
+        out.extend(self.process.to_be_bytes());
         out.extend_from_slice(&self.cursor);
         for word in std::iter::once(&self.inner).chain(&self.pending) {
             out.push(b' ');
@@ -64,10 +72,18 @@ impl Place {
 
 impl Request {
     /// `None` if the cursor is none of this engine's.
-    pub(crate) fn new(keys: &Keys, scan: Scan, from: Option<&Cursor>, limit: usize) -> Option<Self> {
-        let place = match from {
-            Some(cursor) => Place::read(cursor)?,
-            None => Place::start(0),
+    pub(crate) fn new(
+        keys: &Keys,
+        scan: Scan,
+        from: Option<&Cursor>,
+        limit: usize,
+        process: u64,
+    ) -> Option<Self> {
+        let place = match from.map(Place::read) {
+            Some(None) => return None,
+            Some(Some(place)) if place.process == process => place,
+            Some(Some(place)) => Place::start(place.part, process),
+            None => Place::start(0, process),
         };
         let limit = number(limit.max(1) as u64);
         let native = |command: &str, key: Text| {
@@ -115,17 +131,17 @@ impl Request {
             Scan::DirStats => joined("HSCAN", &keys.dir_stats()),
             Scan::Quotas => joined("HSCAN", &keys.quota(quota_key(place.part, 0)?)),
         };
-        Some(Self { scan, part: place.part, pipeline })
+        Some(Self { scan, part: place.part, process, pipeline })
     }
 
-    pub(crate) fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
+    pub(crate) fn into_pipeline(self) -> Pipeline {
+        self.pipeline
     }
 
     /// Reads the answer.
     pub(crate) fn page(&self, pool: &Pool, keys: &Keys, answer: Value) -> Result<Page, EngineError> {
         let mut parts = array(pool, Some(answer))?.into_iter();
-        let mut place = Place::start(self.part);
+        let mut place = Place::start(self.part, self.process);
         place.cursor = text(pool, parts.next())?;
         let values = array(pool, parts.next())?;
         if let Some(inner) = parts.next() {
@@ -138,7 +154,7 @@ impl Request {
         let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
             Some(place.cursor())
         } else if self.scan == Scan::Quotas && quota_key(self.part + 1, 0).is_some() {
-            Some(Place::start(self.part + 1).cursor())
+            Some(Place::start(self.part + 1, self.process).cursor())
         } else {
             None
         };

@@ -1,17 +1,29 @@
 //! Messages between the clients of a volume.
 //!
 //! The commit script publishes; a listener has a connection of its own. A message may be lost whenever that connection
-//! is: the listener then says that anything may have changed.
+//! is: the listener then says that anything may have changed. In a cluster messages are plain ones, which all nodes pass
+//! on: they are few, older servers have no others, and a listener hears them wherever the volume's slot goes.
 
-use std::{mem::ManuallyDrop, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use redis::Value;
 use sluice_meta::engine::{Change, EngineError, Watch};
 use sluice_types::Ino;
 
 use crate::{
-    conn::Pool,
+    conn::Conn,
+    error::story,
     keys::{Keys, Text, number, parse},
+    pipeline::Pipeline,
+    pool::Pool,
 };
+
+/// A server that was silent for so long is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// The channel of a volume without the number of its database, which channels do not know.
 const CHANNEL: &str = "sluice:changes";
@@ -46,43 +58,75 @@ fn decode(message: &[u8]) -> Change {
 pub(crate) struct Listener {
     pool: Arc<Pool>,
     channel: Text,
-    conn: Option<redis::Connection>,
+    conn: Option<Conn>,
+    /// When the server was last heard.
+    heard: Instant,
+    /// When it was asked whether it is still there, if it has not answered.
+    asked: Option<Instant>,
 }
 
 impl Listener {
     pub(crate) fn new(pool: Arc<Pool>, keys: &Keys) -> Result<Self, EngineError> {
-        let mut listener = Self { pool, channel: channel(keys), conn: None };
-        listener.conn = Some(listener.subscribe()?);
+        let mut listener =
+            Self { pool, channel: channel(keys), conn: None, heard: Instant::now(), asked: None };
+        listener.subscribe()?;
         Ok(listener)
     }
 
-    fn subscribe(&self) -> Result<redis::Connection, EngineError> {
-        let mut conn = self.pool.subscriber()?;
-        let mut messages = ManuallyDrop::new(conn.as_pubsub());
-        let subscribed = messages.subscribe(&*self.channel);
-        subscribed.map_err(|error| self.pool.unavailable(error.to_string()))?;
-        Ok(conn)
+    fn subscribe(&mut self) -> Result<(), EngineError> {
+        self.conn = None;
+        let mut conn = self.pool.connect()?;
+        let mut pipeline = Pipeline::default();
+        pipeline.command("SUBSCRIBE").push(&self.channel);
+        let sent = conn.wire.send(&pipeline.render(false, None)).and_then(|()| conn.wire.receive());
+        self.pool.sound(sent.map_err(|error| self.pool.unavailable(story(&error)))?)?;
+        (self.heard, self.asked) = (Instant::now(), None);
+        self.conn = Some(conn);
+        Ok(())
+    }
+
+    /// The next message, if one comes in time.
+    fn listen(&mut self, timeout: Duration) -> io::Result<Option<Change>> {
+        let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
+        let until = Instant::now() + timeout;
+        loop {
+            let now = Instant::now();
+            let patience = self.pool.config.read_timeout;
+            match self.asked {
+                Some(asked) if now - asked > patience => return Err(io::ErrorKind::TimedOut.into()),
+                None if now - self.heard > SILENCE => {
+                    let mut ping = Pipeline::default();
+                    ping.command("PING");
+                    conn.wire.send(&ping.render(false, None))?;
+                    self.asked = Some(now);
+                }
+                _ => {}
+            }
+            let left = until.saturating_duration_since(now);
+            if !conn.wire.wait(left.min(SILENCE).min(patience))? {
+                if now >= until {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let answer = conn.wire.receive()?;
+            (self.heard, self.asked) = (Instant::now(), None);
+            if let Value::Array(words) = answer
+                && let [Value::BulkString(kind), _, Value::BulkString(message)] = &words[..]
+                && kind == b"message"
+            {
+                return Ok(Some(decode(message)));
+            }
+        }
     }
 }
 
 impl Watch for Listener {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
-        let Some(conn) = &mut self.conn else {
-            self.conn = Some(self.subscribe()?);
-            return Ok(vec![Change::Any]);
-        };
-        // Dropping it would end the subscription.
-        let mut messages = ManuallyDrop::new(conn.as_pubsub());
-        let wait = Some(timeout.max(Duration::from_millis(1)));
-        let received = messages.set_read_timeout(wait).and_then(|()| messages.get_message());
-        match received {
-            Ok(message) => Ok(vec![decode(message.get_payload_bytes())]),
-            Err(error) if error.is_timeout() => Ok(Vec::new()),
-            Err(_) => {
-                self.conn = None;
-                self.conn = Some(self.subscribe()?);
-                Ok(vec![Change::Any])
-            }
+        match self.listen(timeout) {
+            Ok(change) => Ok(change.into_iter().collect()),
+            // Nobody knows what was said meanwhile.
+            Err(_) => self.subscribe().map(|()| vec![Change::Any]),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A plain socket to a server: commands out, answers in.
+//! A socket to a server, encrypted or not: commands out, answers in.
 //!
 //! An answer that usually comes within [`NEAR`] is waited for by asking the socket again and again, in between giving
 //! way to whoever else wants to run: to sleep until it comes and be woken costs more than such an answer takes. What
@@ -16,9 +16,14 @@ use std::{
 };
 
 use redis::Value;
-use rustix::{io::Errno, net::RecvFlags};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::RecvFlags,
+};
+use rustls::{ClientConnection, StreamOwned};
 
-use crate::config::{Address, Config};
+use crate::{config::Address, tls::Encryption};
 
 /// Servers that answer within this time are near.
 const NEAR: Duration = Duration::from_micros(200);
@@ -31,7 +36,26 @@ const DEEPEST: u32 = 8;
 
 enum Socket {
     Tcp(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     Unix(UnixStream),
+}
+
+impl Socket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Tls(session) => session.sock.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(buffer),
+            Self::Tls(session) => session.read(buffer),
+            Self::Unix(socket) => socket.read(buffer),
+        }
+    }
 }
 
 /// A connection on which answers are read as they come.
@@ -48,11 +72,15 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Connects to the configured address, one resolved address after the other.
-    pub(crate) fn connect(config: &Config) -> io::Result<Self> {
-        let socket = match &config.address {
-            Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
-            Address::Tcp(host, port) => Socket::Tcp(tcp(host, *port, config.dial_timeout)?),
+    /// Connects to an address, one resolved address after the other. Until told otherwise no wait is longer than `dial`.
+    pub(crate) fn connect(address: &Address, tls: Option<&Encryption>, dial: Duration) -> io::Result<Self> {
+        let socket = match (address, tls) {
+            (Address::Unix(path), _) => Socket::Unix(UnixStream::connect(path)?),
+            (Address::Tcp(host, port), None) => Socket::Tcp(tcp(host, *port, dial)?),
+            (Address::Tcp(host, port), Some(encryption)) => {
+                let session = encryption.session(host)?;
+                Socket::Tls(Box::new(StreamOwned::new(session, tcp(host, *port, dial)?)))
+            }
         };
         let mut wire = Self {
             socket,
@@ -62,22 +90,22 @@ impl Wire {
             usual: Duration::from_micros(50),
             asked: None,
         };
-        wire.deadlines(config.dial_timeout, config.dial_timeout)?;
+        wire.deadlines(dial, dial)?;
         Ok(wire)
     }
 
     /// Sets how long to wait for an answer and for a request to be taken.
     pub(crate) fn deadlines(&mut self, read: Duration, write: Duration) -> io::Result<()> {
-        match &self.socket {
-            Socket::Tcp(socket) => {
-                socket.set_read_timeout(Some(read))?;
-                socket.set_write_timeout(Some(write))
-            }
+        let socket = match &self.socket {
             Socket::Unix(socket) => {
                 socket.set_read_timeout(Some(read))?;
-                socket.set_write_timeout(Some(write))
+                return socket.set_write_timeout(Some(write));
             }
-        }
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(session) => &session.sock,
+        };
+        socket.set_read_timeout(Some(read))?;
+        socket.set_write_timeout(Some(write))
     }
 
     /// Sends a request.
@@ -85,7 +113,34 @@ impl Wire {
         self.asked = Some(Instant::now());
         match &mut self.socket {
             Socket::Tcp(socket) => socket.write_all(request),
+            Socket::Tls(session) => session.write_all(request).and_then(|()| session.flush()),
             Socket::Unix(socket) => socket.write_all(request),
+        }
+    }
+
+    /// Whether the server closed it or said something that nobody asked for: it is not to be used any more.
+    pub(crate) fn is_stale(&self) -> bool {
+        let mut byte = [0];
+        let peeked = rustix::net::recv(self.socket.fd(), &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        self.start < self.end || !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    /// Waits up to `timeout` until there is something to [`Self::receive`], or the connection has ended.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        if self.start < self.end {
+            return Ok(true);
+        }
+        if let Socket::Tls(session) = &mut self.socket {
+            // What was decrypted already does not show on the socket.
+            if session.conn.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0) {
+                return Ok(true);
+            }
+        }
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::from_borrowed_fd(self.socket.fd(), PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -163,10 +218,7 @@ impl Wire {
         self.end = 0;
         let received = match self.spin()? {
             Some(received) => received,
-            None => match &mut self.socket {
-                Socket::Tcp(socket) => socket.read(&mut self.input)?,
-                Socket::Unix(socket) => socket.read(&mut self.input)?,
-            },
+            None => self.socket.read(&mut self.input)?,
         };
         if received == 0 {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
@@ -180,11 +232,10 @@ impl Wire {
 
     /// Asks the socket until bytes come, if they usually come soon, but not for longer than is worth it.
     fn spin(&mut self) -> io::Result<Option<usize>> {
-        let Some(asked) = self.asked.filter(|_| self.usual < NEAR) else { return Ok(None) };
-        let fd = match &self.socket {
-            Socket::Tcp(socket) => socket.as_fd(),
-            Socket::Unix(socket) => socket.as_fd(),
-        };
+        // Encrypted bytes are not the answer yet.
+        let plain = !matches!(self.socket, Socket::Tls(_));
+        let Some(asked) = self.asked.filter(|_| plain && self.usual < NEAR) else { return Ok(None) };
+        let fd = self.socket.fd();
         loop {
             if let Some(received) = try_receive(fd, &mut self.input)? {
                 return Ok(Some(received));

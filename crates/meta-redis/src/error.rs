@@ -1,0 +1,172 @@
+//! What errors mean: to the caller, and to the connection on which they came.
+//!
+//! What must stay true: every error of a server means that the command did nothing.
+
+use std::io;
+
+use redis::{ServerError, Value};
+use sluice_meta::engine::EngineError;
+
+use crate::{config::Address, pool::Pool};
+
+/// Errors of a server that is not, or no longer, the one to ask: the same command elsewhere, or later, will do.
+const UNFIT: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED"];
+
+/// Where a node of a cluster sends us.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// The slot is that node's now. `None`: at the host that said so.
+    Moved(Option<String>, u16),
+    /// This key is that node's already.
+    Ask(Option<String>, u16),
+}
+
+impl Redirect {
+    /// Reads an answer.
+    pub(crate) fn of(answer: &Value) -> Option<Self> {
+        let Value::ServerError(error) = answer else { return None };
+        let (host, port) = error.details()?.rsplit(' ').next()?.rsplit_once(':')?;
+        let host = Some(host.to_owned()).filter(|host| !host.is_empty());
+        match error.code() {
+            "MOVED" => Some(Self::Moved(host, port.parse().ok()?)),
+            "ASK" => Some(Self::Ask(host, port.parse().ok()?)),
+            _ => None,
+        }
+    }
+}
+
+/// The address that a server names, which may leave out its own host.
+pub(crate) fn named(host: Option<String>, port: u16, by: &Address) -> Address {
+    match (host, by) {
+        (Some(host), _) => Address::Tcp(host, port),
+        (None, Address::Tcp(host, _)) => Address::Tcp(host.clone(), port),
+        (None, Address::Unix(_)) => Address::Tcp("127.0.0.1".into(), port),
+    }
+}
+
+/// The code of an error; in scripts, servers before Redis 7 hide it behind one of their own.
+fn code(error: &ServerError) -> &str {
+    let details = error.details().unwrap_or_default();
+    let inner = ["READONLY", "OOM", "MISCONF", "NOREPLICAS"].into_iter();
+    match error.code() {
+        "ERR" if details.contains("non local key") => "TRYAGAIN",
+        "ERR" if details.starts_with("max number of clients") => "FULL",
+        "ERR" => inner.into_iter().find(|code| details.contains(&format!(": -{code} "))).unwrap_or("ERR"),
+        code => code,
+    }
+}
+
+/// Whether a server says that it is not the one to ask.
+pub(crate) fn is_unfit(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if UNFIT.contains(&code(error)))
+}
+
+/// What happened on a socket.
+pub(crate) fn story(error: &io::Error) -> String {
+    match error.kind() {
+        // A socket's deadline shows as either.
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer within the deadline".into(),
+        _ => error.to_string(),
+    }
+}
+
+impl Pool {
+    pub(crate) fn unavailable(&self, reason: String) -> EngineError {
+        EngineError::Unavailable { engine: self.label.to_string(), reason }
+    }
+
+    pub(crate) fn indeterminate(&self, reason: String) -> EngineError {
+        EngineError::Indeterminate { engine: self.label.to_string(), reason }
+    }
+
+    pub(crate) fn refused(&self, reason: String) -> EngineError {
+        EngineError::Refused { engine: self.label.to_string(), reason }
+    }
+
+    pub(crate) fn corrupt(&self, record: impl Into<String>, reason: impl Into<String>) -> EngineError {
+        let engine = self.label.to_string();
+        EngineError::Corrupt { engine, record: record.into(), reason: reason.into() }
+    }
+
+    /// What an error of the server means: nothing was done.
+    pub(crate) fn judge(&self, error: &ServerError) -> EngineError {
+        let details = error.details().unwrap_or_default();
+        let advice = match code(error) {
+            "DAMAGED" if !details.contains("non local key") => {
+                let (record, reason) = details.split_once(' ').unwrap_or((details, "wrong type"));
+                return self.corrupt(record, reason);
+            }
+            "WRONGTYPE" => return self.corrupt("(a key)", details),
+            "LOADING" => "it is still loading its data",
+            "READONLY" => {
+                "it is a read-only replica; the URL must name the primary, or the sentinels that know it"
+            }
+            "MASTERDOWN" => "it is a replica and its primary is down",
+            "CLUSTERDOWN" => "its cluster is down; see CLUSTER INFO on its nodes",
+            "MOVED" => "its cluster has just moved the volume to another node",
+            "TRYAGAIN" | "ASK" | "DAMAGED" => {
+                "its cluster is moving the volume to another node, which has to end first"
+            }
+            "BUSY" => "another script keeps it busy",
+            "MISCONF" => "it cannot save its data to disk and takes no writes; see its log",
+            "OOM" => "its memory is full (maxmemory); give it more",
+            "NOREPLICAS" => "too few replicas are connected (min-replicas-to-write)",
+            "FULL" => {
+                "it has too many connections; raise its maxclients or lower max_open_conns of the clients"
+            }
+            "NOAUTH" | "WRONGPASS" => {
+                return self.refused("the server refuses the user name or password".into());
+            }
+            "NOPERM" => return self.refused(format!("the user lacks a permission: {details}")),
+            code => return self.refused(format!("{code} {details}")),
+        };
+        self.unavailable(advice.into())
+    }
+
+    /// The answer, if it is no error.
+    pub(crate) fn sound(&self, answer: Value) -> Result<Value, EngineError> {
+        if let Value::ServerError(error) = &answer { Err(self.judge(error)) } else { Ok(answer) }
+    }
+
+    /// An answer that is not of the shape it should have.
+    pub(crate) fn odd(&self, what: &str) -> EngineError {
+        self.refused(format!("its answer to {what} is of an unknown form; is it Redis 4 or newer?"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> Value {
+        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an answer")
+    }
+
+    #[test]
+    fn redirections_name_a_node_or_the_same_host() {
+        let moved = Redirect::of(&error("MOVED 3999 10.0.0.1:6381"));
+        assert_eq!(moved, Some(Redirect::Moved(Some("10.0.0.1".into()), 6381)));
+        assert_eq!(Redirect::of(&error("ASK 3999 ::1:6381")), Some(Redirect::Ask(Some("::1".into()), 6381)));
+        assert_eq!(Redirect::of(&error("MOVED 3999 :6381")), Some(Redirect::Moved(None, 6381)));
+        for other in ["ERR 1 a:2", "MOVED 1 a:b", "MOVED"] {
+            assert_eq!(Redirect::of(&error(other)), None, "{other}");
+        }
+        let by = Address::Tcp("h".into(), 1);
+        assert_eq!(named(None, 7, &by), Address::Tcp("h".into(), 7));
+    }
+
+    #[test]
+    fn a_server_that_is_not_the_one_to_ask_says_so_in_scripts_too() {
+        for line in [
+            "READONLY You can't write against a read only replica. script: x, on @user_script:1.",
+            "ERR Error running script (call to f_x): @user_script:1: -READONLY You can't write against it.",
+            "LOADING Redis is loading the dataset in memory",
+            "MOVED 1 h:2",
+        ] {
+            assert!(is_unfit(&error(line)), "{line}");
+        }
+        for line in ["ASK 1 h:2", "ERR no such thing", "OOM command not allowed", "DAMAGED i1 READONLY"] {
+            assert!(!is_unfit(&error(line)), "{line}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Where the server is that takes the volume's writes: what sentinels and nodes of a cluster say.
+//!
+//! What must stay true: what they say is only believed until a server contradicts it, each has a deadline for its
+//! answer, and one that is wrong or silent is not the first to be asked again.
+
+use parking_lot::Mutex;
+use redis::Value;
+use sluice_meta::engine::EngineError;
+
+use crate::{
+    config::{Address, Servers},
+    error::{named, story},
+    pipeline::Pipeline,
+    pool::Pool,
+};
+
+/// Most nodes of a cluster that are kept in mind.
+const MOST_NODES: usize = 64;
+
+/// Finds the server.
+pub(crate) struct Finder {
+    /// The group of the sentinels.
+    group: Option<String>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Where it is, as far as is known.
+    found: Option<Address>,
+    /// Who may know, the one to ask first in front.
+    know: Vec<Address>,
+}
+
+impl Finder {
+    /// A finder, and whether the servers are a cluster, if that is known.
+    pub(crate) fn new(servers: &Servers) -> (Self, Option<bool>) {
+        let (group, know, clustered) = match servers {
+            Servers::One(address) => (None, vec![address.clone()], None),
+            Servers::Sentinel { group, sentinels } => (Some(group.clone()), sentinels.clone(), Some(false)),
+            Servers::Cluster(nodes) => (None, nodes.clone(), Some(true)),
+        };
+        (Self { group, state: Mutex::new(State { found: None, know }) }, clustered)
+    }
+
+    /// A server contradicted, or broke off: it may be another one's turn, and whoever said so may be wrong.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state.lock();
+        if state.found.take().is_some() && state.know.len() > 1 {
+            state.know.rotate_left(1);
+        }
+    }
+
+    /// A node of a cluster sent us there.
+    pub(crate) fn found(&self, address: Address) {
+        self.state.lock().found = Some(address);
+    }
+
+    /// The server to connect to.
+    pub(crate) fn locate(&self, pool: &Pool) -> Result<Address, EngineError> {
+        let (found, know) = {
+            let state = self.state.lock();
+            (state.found.clone(), state.know.clone())
+        };
+        // Sentinels change their minds without anybody noticing.
+        if let (Some(found), None) = (found, &self.group) {
+            return Ok(found);
+        }
+        if self.group.is_none() && pool.clustered.get() != Some(&true) {
+            return know.first().cloned().ok_or_else(|| pool.refused("the URL names no server".into()));
+        }
+        let mut stories = Vec::new();
+        for who in know {
+            let said = match &self.group {
+                Some(group) => ask_sentinel(pool, &who, group).map(|address| (address, Vec::new())),
+                None => ask_node(pool, &who),
+            };
+            match said {
+                Ok((address, nodes)) => {
+                    self.learn(&who, &address, nodes);
+                    return Ok(address);
+                }
+                Err(story) => stories.push(format!("{who}: {story}")),
+            }
+        }
+        let who =
+            if self.group.is_some() { "no sentinel knows the master" } else { "no node knows the cluster" };
+        Err(pool.unavailable(format!("{who} ({})", stories.join("; "))))
+    }
+
+    /// Takes note of what `who` said.
+    fn learn(&self, who: &Address, address: &Address, nodes: Vec<Address>) {
+        let mut state = self.state.lock();
+        state.found = Some(address.clone());
+        for node in nodes {
+            if state.know.len() < MOST_NODES && !state.know.contains(&node) {
+                state.know.push(node);
+            }
+        }
+        if let Some(at) = state.know.iter().position(|known| known == who) {
+            state.know.rotate_left(at);
+        }
+    }
+}
+
+/// Asks a sentinel for the master of its group.
+fn ask_sentinel(pool: &Pool, sentinel: &Address, group: &str) -> Result<Address, String> {
+    let mut pipeline = Pipeline::default();
+    if let Some(password) = &pool.config.sentinel_password {
+        pipeline.command("AUTH").push(password.as_bytes());
+    }
+    pipeline.command("SENTINEL").extend([&b"get-master-addr-by-name"[..], group.as_bytes()]);
+    match pool.talk(sentinel, &pipeline)?.pop() {
+        Some(Value::Array(parts)) => {
+            let mut parts = parts.into_iter().map(text);
+            let (host, port) = (parts.next().flatten(), parts.next().flatten());
+            let port = port.and_then(|port| port.parse().ok());
+            host.zip(port).map(|(host, port)| Address::Tcp(host, port)).ok_or_else(|| "not an address".into())
+        }
+        Some(Value::Nil) => Err(format!("it watches no master called {group}")),
+        Some(Value::ServerError(error)) if matches!(error.code(), "NOAUTH" | "WRONGPASS") => {
+            Err("it wants a password, or another one: set SENTINEL_PASSWORD".into())
+        }
+        Some(Value::ServerError(error)) => Err(format!("{} (is it a sentinel?)", error.code())),
+        _ => Err("its answer is of an unknown form".into()),
+    }
+}
+
+/// Asks a node of a cluster for the owner of the volume's slot, and for the other nodes.
+fn ask_node(pool: &Pool, node: &Address) -> Result<(Address, Vec<Address>), String> {
+    let mut pipeline = Pipeline::default();
+    pool.authenticate(&mut pipeline);
+    pipeline.command("CLUSTER").extend([&b"KEYSLOT"[..], &pool.slot_key()]);
+    pipeline.command("CLUSTER").push(b"SLOTS");
+    let mut answers = pool.talk(node, &pipeline)?;
+    let (Some(slots), Some(slot)) = (answers.pop(), answers.pop()) else {
+        return Err("it did not answer".into());
+    };
+    match (slot, slots) {
+        (Value::Int(slot), Value::Array(ranges)) => {
+            let (mut owner, mut nodes) = (None, Vec::new());
+            for range in ranges {
+                let Value::Array(range) = range else { continue };
+                let mut range = range.into_iter();
+                let (Some(Value::Int(first)), Some(Value::Int(last))) = (range.next(), range.next()) else {
+                    continue;
+                };
+                let mut here = range.filter_map(|server| address(server, node)).collect::<Vec<_>>();
+                if (first..=last).contains(&slot) {
+                    owner = here.first().cloned();
+                }
+                nodes.append(&mut here);
+            }
+            owner.map(|owner| (owner, nodes)).ok_or_else(|| format!("no node has slot {slot}"))
+        }
+        (Value::ServerError(error), _) => Err(match error.code() {
+            "NOAUTH" | "WRONGPASS" => "it refuses the user name or password".into(),
+            "ERR" => "it belongs to no cluster".into(),
+            code => code.into(),
+        }),
+        _ => Err("its answer is of an unknown form".into()),
+    }
+}
+
+/// The address of a server in a list of slots, as `by` says it.
+fn address(server: Value, by: &Address) -> Option<Address> {
+    let Value::Array(parts) = server else { return None };
+    let mut parts = parts.into_iter();
+    let host = parts.next().and_then(text).filter(|host| !host.is_empty() && host != "?");
+    match parts.next() {
+        Some(Value::Int(port)) => Some(named(host, u16::try_from(port).ok()?, by)),
+        _ => None,
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+impl Pool {
+    /// Asks somebody something on a connection of its own.
+    fn talk(&self, whom: &Address, pipeline: &Pipeline) -> Result<Vec<Value>, String> {
+        self.dial(whom)
+            .and_then(|mut wire| {
+                wire.send(&pipeline.render(false, None))?;
+                (0..pipeline.len()).map(|_| wire.receive()).collect()
+            })
+            .map_err(|error| story(&error))
+    }
+}

@@ -4,7 +4,7 @@ use std::{env, fs, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use sluice_meta::{engine::Engine, mem::MemEngine};
-use sluice_meta_redis::RedisEngine;
+use sluice_meta_redis::{Config as RedisConfig, RedisEngine};
 use sluice_meta_sql::{MysqlEngine, PostgresEngine, SqliteEngine};
 use sluice_meta_tikv::TikvEngine;
 
@@ -20,7 +20,7 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
     let scheme = url.split("://").next().unwrap_or_default();
     let engine: Arc<dyn Engine> = match scheme {
         "sqlite3" => Arc::new(SqliteEngine::open(&absolute(&url)?)?),
-        "redis" | "rediss" | "unix" => Arc::new(RedisEngine::open(&with_password(&url)?)?),
+        "redis" | "rediss" | "unix" => Arc::new(RedisEngine::with_config(redis(&url)?)?),
         "postgres" | "postgresql" => Arc::new(PostgresEngine::open(&with_password(&url)?)?),
         "mysql" => Arc::new(MysqlEngine::open(&url, password_from_environment()?)?),
         "tikv" => Arc::new(TikvEngine::open(&url)?),
@@ -30,6 +30,13 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
         ),
     };
     Ok(engine)
+}
+
+/// What a Redis URL says, with the passwords that the environment gives.
+fn redis(url: &str) -> Result<RedisConfig> {
+    let mut config = RedisConfig::parse(&with_password(url)?)?;
+    config.sentinel_password = env::var("SENTINEL_PASSWORD").ok().filter(|password| !password.is_empty());
+    Ok(config)
 }
 
 /// The URL with an absolute path, so that it means the same wherever the process goes.

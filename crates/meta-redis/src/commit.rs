@@ -88,8 +88,9 @@ impl<'c> Plan<'c> {
         Self { commit, pipeline: Pipeline::of_script(&COMMIT, args), spans }
     }
 
-    pub(crate) fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
+    /// What to send.
+    pub(crate) fn take_pipeline(&mut self) -> Pipeline {
+        std::mem::take(&mut self.pipeline)
     }
 
     /// Reads the script's answer; `None` if it is none.

@@ -37,6 +37,8 @@ pub struct Config {
     pub max_idle_time: Option<Duration>,
     /// How long any connection is used.
     pub max_life_time: Option<Duration>,
+    /// How many replicas must have a commit before it is acknowledged.
+    pub wait_replicas: u32,
 }
 
 /// Most connections unless the URL says otherwise: with one that listens, a thousand clients stay below the 10,000
@@ -135,6 +137,7 @@ impl Config {
             max_idle: usize::MAX,
             max_idle_time: Some(Duration::from_mins(1)),
             max_life_time: None,
+            wait_replicas: 0,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             config.set(&name.replace('_', "-"), &value)?;
@@ -159,6 +162,10 @@ impl Config {
             }
             ("max-life-time" | "conn-max-lifetime" | "max-conn-age", _) => {
                 self.max_life_time = Some(duration(name, value)?).filter(|time| !time.is_zero());
+            }
+            ("wait-replicas", _) => {
+                let wrong = || refused(format!("\"{value}\" is no number for {name}"));
+                self.wait_replicas = value.parse().map_err(|_| wrong())?;
             }
             ("tls-cert-file", Some(tls)) => tls.cert_file = file(),
             ("tls-key-file", Some(tls)) => tls.key_file = file(),

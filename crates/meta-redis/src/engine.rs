@@ -131,6 +131,17 @@ impl Engine for RedisEngine {
         info.command("INFO");
         let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?;
         self.check_server(&About::read(answer))?;
+        if self.pool.config.wait_replicas > 0 {
+            let mut wait = Pipeline::default();
+            self.pool.wait(&mut wait);
+            for answer in self.pool.ask(&wait)? {
+                let have = self.pool.sound(answer)?;
+                if !matches!(have, Value::Int(have) if have >= i64::from(self.pool.config.wait_replicas)) {
+                    let reason = "fewer replicas are connected than wait-replicas wants";
+                    return Err(self.pool.unavailable(reason.into()));
+                }
+            }
+        }
         let mut scripts = Pipeline::default();
         for script in script::ALL {
             let command = scripts.command("SCRIPT");
@@ -198,9 +209,8 @@ impl Txn for RedisTxn<'_> {
         if commit.writes.iter().any(vast) {
             return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
         }
-        let plan = CommitPlan::new(self.engine.keys()?, commit, &self.raw);
-        let answer = pool.commit(plan.pipeline())?;
-        let answer = pool.sound(answer.into_iter().next().unwrap_or(Value::Nil))?;
+        let mut plan = CommitPlan::new(self.engine.keys()?, commit, &self.raw);
+        let answer = pool.sound(pool.commit(plan.take_pipeline())?)?;
         match plan.outcome(&answer) {
             Some(Outcome::Done) => Ok(()),
             Some(Outcome::Failed(keys)) => Err(EngineError::Conflict(keys)),

@@ -70,13 +70,10 @@ impl Pool {
 
     /// Whether the servers are a cluster; asks if nobody did before.
     pub(crate) fn is_cluster(&self) -> Result<bool, EngineError> {
-        match self.clustered.get() {
-            Some(clustered) => Ok(*clustered),
-            None => {
-                self.take()?;
-                self.clustered.get().copied().ok_or_else(|| self.odd("INFO"))
-            }
+        if self.clustered.get().is_none() {
+            self.take()?;
         }
+        self.clustered.get().copied().ok_or_else(|| self.odd("INFO"))
     }
 
     /// Asks what may be asked twice: a connection that went stale is replaced.
@@ -108,17 +105,36 @@ impl Pool {
         }
     }
 
-    /// Commits what must not be done twice.
-    pub(crate) fn commit(&self, pipeline: &Pipeline) -> Result<Vec<Value>, EngineError> {
+    /// Commits, by one command, what must not be done twice.
+    pub(crate) fn commit(&self, mut pipeline: Pipeline) -> Result<Value, EngineError> {
+        let replicas = self.config.wait_replicas;
+        if replicas > 0 {
+            self.wait(&mut pipeline);
+        }
         let mut redirects = 0;
         loop {
             let mut lent = self.take()?;
             let Some(conn) = &mut lent.conn else { continue };
             let used = conn.used;
-            match conn.exchange(pipeline) {
+            match conn.exchange(&pipeline) {
                 // Who sends us elsewhere has done nothing.
                 Ok(answers) if self.is_elsewhere(conn, &answers) && redirects < REDIRECTS => redirects += 1,
-                Ok(answers) => return Ok(answers),
+                Ok(answers) => {
+                    let mut answers = answers.into_iter();
+                    let answer = answers.next().unwrap_or(Value::Nil);
+                    let done = !matches!(answer, Value::ServerError(_));
+                    match answers.next() {
+                        Some(Value::Int(have)) if have >= i64::from(replicas) => {}
+                        // Also of a conflict: that is what a commit met which the replicas may not have.
+                        Some(_) if done => {
+                            self.forget();
+                            let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
+                            return Err(self.indeterminate(reason));
+                        }
+                        _ => {}
+                    }
+                    return Ok(answer);
+                }
                 Err(Failure::NotSent(_)) if used => self.forget(),
                 Err(Failure::NotSent(reason)) => {
                     self.forget();
@@ -130,6 +146,16 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// Adds the command that answers how many replicas have all that was done before it, as soon as they are as many as
+    /// there should be.
+    pub(crate) fn wait(&self, pipeline: &mut Pipeline) {
+        // It has to answer before we give up.
+        let patience = u64::try_from(self.config.read_timeout.as_millis() * 3 / 4).unwrap_or(u64::MAX);
+        let wait = pipeline.command("WAIT");
+        wait.push_number(u64::from(self.config.wait_replicas));
+        wait.push_number(patience.max(1));
     }
 
     /// Whether the volume is on another node now, which is then the one to ask. A connection to a server that is not,

@@ -6,6 +6,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,8 @@ pub struct RedisOptions {
     /// Whether every write reaches the disk before its answer (`appendonly yes`, `appendfsync always`), so that
     /// nothing is lost when the server is killed.
     pub durable: bool,
+    /// Whether it takes encrypted connections only, over TCP: see [`Redis::authority`].
+    pub tls: bool,
     /// Further lines of configuration, each `NAME VALUE`.
     pub config: Vec<String>,
 }
@@ -53,11 +56,20 @@ impl Redis {
 
     /// Starts a server.
     pub fn start(options: RedisOptions) -> io::Result<Self> {
+        Self::start_as(options, &[])
+    }
+
+    /// Starts a server with arguments of its own.
+    pub(super) fn start_as(options: RedisOptions, arguments: &[&str]) -> io::Result<Self> {
         if !Self::is_installed() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "redis-server is not installed: make setup"));
         }
         let dir = TempDir::with_prefix("redis-")?;
-        let command = ["redis-server".into(), dir.path().join("redis.conf").into_os_string()];
+        let mut command = vec!["redis-server".into(), dir.path().join("redis.conf").into_os_string()];
+        command.extend(arguments.iter().map(Into::into));
+        if options.tls {
+            make_certificates(dir.path())?;
+        }
         let keeper = Keeper::new(&dir.path().join("redis.log"), dir.path(), &command)?;
         let mut server = Self { keeper, port: 0, options, dir };
         // Somebody else may take the free port before the server does.
@@ -73,14 +85,18 @@ impl Redis {
     }
 
     fn run(&mut self) -> io::Result<()> {
+        let port = if self.options.tls { "port 0\ntls-port" } else { "port" };
         let mut config = format!(
-            "port {}\nbind 127.0.0.1\nprotected-mode no\nunixsocket {}\nunixsocketperm 700\ndir {}\nsave \"\"\n",
+            "{port} {}\nbind 127.0.0.1\nprotected-mode no\nunixsocket {}\nunixsocketperm 700\ndir {}\nsave \"\"\n",
             self.port,
             self.socket().display(),
             self.dir.path().display(),
         );
         if self.options.durable {
             config.push_str("appendonly yes\nappendfsync always\n");
+        }
+        if self.options.tls {
+            config.push_str(TLS);
         }
         for line in &self.options.config {
             config.push_str(line);
@@ -112,6 +128,11 @@ impl Redis {
         self.dir.path().join("redis.log")
     }
 
+    /// File with the authority that signed the certificate of a server with `tls`, for `localhost` and `127.0.0.1`.
+    pub fn authority(&self) -> PathBuf {
+        self.dir.path().join("ca.pem")
+    }
+
     /// Path of the unix socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("redis.sock")
@@ -124,7 +145,8 @@ impl Redis {
 
     /// URL of database `db` over TCP.
     pub fn url(&self, db: u8) -> String {
-        format!("redis://{}/{db}", self.addr())
+        let scheme = if self.options.tls { "rediss" } else { "redis" };
+        format!("{scheme}://{}/{db}", self.addr())
     }
 
     /// URL of database `db` over the unix socket.
@@ -142,6 +164,19 @@ impl Redis {
         self.keeper.pid()
     }
 
+    /// A line of its INFO, if it answers.
+    pub fn info(&self, name: &str) -> Option<String> {
+        let info = String::from_utf8(self.command(&["INFO", "everything"]).ok()?).ok()?;
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(of, _)| *of == name).map(|(_, value)| value.trim().to_owned())
+    }
+
+    /// Stops (`-STOP`) the process, or lets it go on (`-CONT`).
+    pub fn signal(&self, signal: &str) -> io::Result<()> {
+        let pid = self.pid().ok_or(io::ErrorKind::NotFound)?;
+        Command::new("kill").args([signal, &pid.to_string()]).status().map(drop)
+    }
+
     /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the protocol has them.
     pub fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
         self.command_in(0, words)
@@ -157,6 +192,11 @@ impl Redis {
         ask(&mut stream, words)
     }
 
+    /// Lets it go with this process, its files too, even if it is never dropped: for what all tests of a process share.
+    pub fn outlive_tests(&mut self) -> io::Result<()> {
+        self.keeper.adopt()
+    }
+
     /// Ends the process at once, as a crash does (SIGKILL).
     pub fn kill(&mut self) {
         self.keeper.kill();
@@ -167,6 +207,38 @@ impl Redis {
         self.kill();
         self.run()
     }
+}
+
+/// What a server with `tls` is told: servers of one test trust each other.
+const TLS: &str = "tls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cert-file ca.pem\ntls-auth-clients no\n\
+                   tls-replication yes\ntls-cluster yes\n";
+
+/// Names and contents.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// An authority, the same for all servers of this process, and a certificate of a server that it signed.
+fn make_certificates(dir: &Path) -> io::Result<()> {
+    static MADE: OnceLock<Result<Files, String>> = OnceLock::new();
+    let made = MADE.get_or_init(|| sign(dir).map_err(|error| error.to_string()));
+    let files = made.as_ref().map_err(|error| io::Error::other(error.clone()))?;
+    files.iter().try_for_each(|(name, content)| std::fs::write(dir.join(name), content))
+}
+
+fn sign(dir: &Path) -> io::Result<Files> {
+    let openssl = |words: &str| {
+        let done = Command::new("openssl").args(words.split(' ')).current_dir(dir).output()?;
+        let failed = || io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned());
+        done.status.success().then_some(()).ok_or_else(failed)
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30";
+    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority"))?;
+    openssl(&format!("req -new {key} -keyout server.key -out server.csr -subj /CN=localhost"))?;
+    std::fs::write(dir.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")?;
+    openssl(
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out server.pem",
+    )?;
+    let read = |name: &'static str| std::fs::read(dir.join(name)).map(|content| (name, content));
+    ["ca.pem", "server.pem", "server.key"].into_iter().map(read).collect()
 }
 
 fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Vec<u8>> {
@@ -180,7 +252,20 @@ fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; 64 * 1024];
     let length = stream.read(&mut answer)?;
     answer.truncate(length);
+    // A long text comes in several pieces.
+    if let Some(announced) = announced(&answer) {
+        let mut rest = vec![0; announced.saturating_sub(length)];
+        stream.read_exact(&mut rest)?;
+        answer.extend(rest);
+    }
     Ok(answer)
+}
+
+/// How long an answer that is one text is as a whole.
+fn announced(answer: &[u8]) -> Option<usize> {
+    let line = answer.strip_prefix(b"$")?.split(|byte| *byte == b'\r').next()?;
+    let length: usize = std::str::from_utf8(line).ok()?.parse().ok()?;
+    Some(1 + line.len() + 2 + length + 2)
 }
 
 impl Drop for Redis {

@@ -32,8 +32,9 @@ use read::Plan;
 use tables::Tables;
 use watch::MysqlWatch;
 
-/// Commits under way at once: while one waits for the disk others are made.
-const LANES: usize = 4;
+/// Commits under way at once: while one waits for the disk another is made. More only make smaller ones of the same
+/// work.
+const LANES: usize = 2;
 
 /// Operations in one commit.
 const BATCH: usize = 256;

@@ -169,6 +169,28 @@ impl Place {
         self.push(out, at, value);
     }
 
+    /// What gives one column of several rows, each named by its first column, a number of its own.
+    pub(super) fn assign_by_key(
+        &self,
+        out: &mut String,
+        at: usize,
+        rows: impl Iterator<Item = (i64, i64)> + Clone,
+    ) {
+        let mut values = rows.clone().map(|(_, value)| value);
+        let first = values.next().unwrap_or_default();
+        if values.all(|value| value == first) {
+            return self.assign(out, at, &Value::Int(first));
+        }
+        let _ = write!(out, "{}=CASE {}", self.fields[at].name, self.fields[0].name);
+        for (key, value) in rows {
+            out.push_str(" WHEN ");
+            push_int(out, key);
+            out.push_str(" THEN ");
+            self.push(out, at, &Value::Int(value));
+        }
+        out.push_str(" END");
+    }
+
     fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
         match value {
             Value::Null => out.push_str("NULL"),

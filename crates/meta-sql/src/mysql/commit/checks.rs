@@ -74,7 +74,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The condition that a row is one of these, in these columns.
+    /// The condition that a row is one of these, in these columns. Columns that hold the same in all of them, as most
+    /// do, are compared once.
     fn among<'r>(
         &self,
         record: Record,
@@ -82,32 +83,43 @@ impl Builder<'_> {
         rows: impl Iterator<Item = &'r Row>,
     ) -> Option<String> {
         let place = self.tables.of(record);
-        let mut condition = String::new();
-        for row in rows {
-            let Some((_, mut values)) = row_values(row) else { continue };
-            if let Some(raw) = self.raw.get(&row.key())
-                && spells(raw, row)
-                && let Some(last) = values.last_mut()
-            {
-                // JSON that others wrote says the same in other words.
-                *last = match last {
-                    Value::Text(_) => Value::Text(Cow::Borrowed(raw)),
-                    _ => Value::Bytes(Cow::Borrowed(raw)),
-                };
-            }
-            if condition.is_empty() {
-                place.exact_columns(&mut condition, columns);
-                condition.push_str(" IN (");
-            } else {
+        let rows: Vec<Vec<Value<'_>>> = rows.filter_map(|row| self.as_stored(row)).collect();
+        let (first, others) = rows.split_first()?;
+        let (alike, apart): (Vec<usize>, Vec<usize>) =
+            columns.iter().partition(|at| others.iter().all(|row| row[**at] == first[**at]));
+        let mut condition = "(".to_owned();
+        if !alike.is_empty() {
+            place.exact_columns(&mut condition, &alike);
+            condition.push('=');
+            place.exact(&mut condition, &alike, first);
+        }
+        for (number, row) in rows.iter().enumerate().filter(|_| !apart.is_empty()) {
+            if number > 0 {
                 condition.push(',');
+            } else {
+                condition.push_str(if alike.is_empty() { "" } else { " AND " });
+                place.exact_columns(&mut condition, &apart);
+                condition.push_str(" IN (");
             }
-            place.exact(&mut condition, columns, &values);
+            place.exact(&mut condition, &apart, row);
         }
-        if condition.is_empty() {
-            return None;
-        }
-        condition.push(')');
+        condition.push_str(if apart.is_empty() { ")" } else { "))" });
         Some(condition)
+    }
+
+    /// The values of a row as they are stored: JSON that others wrote says the same in other words.
+    fn as_stored<'r>(&'r self, row: &'r Row) -> Option<Vec<Value<'r>>> {
+        let (_, mut values) = row_values(row)?;
+        if let Some(raw) = self.raw.get(&row.key())
+            && spells(raw, row)
+            && let Some(last) = values.last_mut()
+        {
+            *last = match last {
+                Value::Text(_) => Value::Text(Cow::Borrowed(raw)),
+                _ => Value::Bytes(Cow::Borrowed(raw)),
+            };
+        }
+        Some(values)
     }
 
     /// A record that is counted from others.

@@ -16,10 +16,18 @@ use super::{
     checks::MANY,
     writes::{FEW, Rows, raised},
 };
-use crate::{codec::Record, values::row_values};
+use crate::{
+    codec::Record,
+    values::{NODE_COLUMNS, node_values, row_values},
+};
+
+/// The columns of a node.
+type NodeValues = [i64; NODE_COLUMNS];
 
 /// Rows that are updated by a statement each. From then on one that compares them and one that stores them cost less.
 const EACH: usize = 4;
+/// Rows in one statement that gives each values of its own: the server looks for each among all of them.
+const WIDE: usize = 64;
 
 /// What becomes of rows of one record.
 #[derive(Clone, Copy, Default)]
@@ -45,6 +53,7 @@ impl Builder<'_> {
         if let Some(held) = held
             && (self.delete_held(record, held, changes)
                 || self.bump_held(record, held, changes)
+                || self.put_nodes(record, held, changes)
                 || self.put_held(record, held, changes))
         {
             return;
@@ -92,6 +101,62 @@ impl Builder<'_> {
         self.condition(&mut statement, record, &rows);
         self.flight.push_met(statement, rows.len());
         true
+    }
+
+    /// All are nodes and are replaced: only columns that change are written.
+    fn put_nodes(&mut self, record: Record, held: &HeldRows<'_>, changes: Changes<'_, '_>) -> bool {
+        let Some(puts) = changes.puts else { return false };
+        let alone = changes.deletes() == 0 && changes.bumps.is_empty() && puts.len() == held.len();
+        if record != Record::Node || !alone || puts.len() < 2 {
+            return false;
+        }
+        let mut rows = Vec::new();
+        for ((key, held), (put_key, put)) in held.iter().zip(puts) {
+            let Some((old, Hold::Lock)) = held.expect else { return false };
+            if let (Row::Node(_, old), Row::Node(ino, new)) = (old, *put)
+                && key == put_key
+            {
+                rows.push(((key, held), node_values(*ino, old), node_values(*ino, new)));
+            } else {
+                return false;
+            }
+        }
+        let mut statements = Vec::new();
+        for rows in rows.chunks(WIDE) {
+            let mut statement = format!("UPDATE {} SET ", self.tables.of(record).indexed);
+            if !self.assign_each(&mut statement, &rows.iter().map(|(_, old, new)| (old, new))) {
+                return false;
+            }
+            statement.push_str(" WHERE ");
+            let run: Vec<(&Key, &Held<'_>)> = rows.iter().map(|(held, ..)| *held).collect();
+            self.condition(&mut statement, record, &run);
+            statements.push((statement, run.len()));
+        }
+        for (statement, rows) in statements {
+            self.flight.push_met(statement, rows);
+        }
+        true
+    }
+
+    /// Gives nodes the columns in which any of them changes; whether there are any.
+    fn assign_each<'v>(
+        &self,
+        out: &mut String,
+        rows: &(impl Iterator<Item = (&'v NodeValues, &'v NodeValues)> + Clone),
+    ) -> bool {
+        let place = self.tables.of(Record::Node);
+        let mut any = false;
+        for at in place.unique..NODE_COLUMNS {
+            if rows.clone().all(|(old, new)| old[at] == new[at]) {
+                continue;
+            }
+            if any {
+                out.push(',');
+            }
+            any = true;
+            place.assign_by_key(out, at, rows.clone().map(|(_, new)| (new[0], new[at])));
+        }
+        any
     }
 
     /// All are replaced, and they are few.

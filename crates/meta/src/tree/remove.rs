@@ -75,11 +75,14 @@ impl Remover<'_> {
                 if entry.kind == FileType::Dir {
                     self.remove_dir(&at, entry.ino)?;
                 } else {
-                    files.push(Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() });
+                    files.push((entry.ino, at));
                 }
             }
+            // As they were made: what was written together lies together.
+            files.sort_unstable_by_key(|(ino, _)| *ino);
+            let unlink = |(_, at)| Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() };
             let count = files.len() as u64;
-            for removed in self.meta.run_all(files, self.interrupt) {
+            for removed in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {
                 match removed {
                     Ok(_) | Err(FsError::NotFound) => {}
                     Err(error) => return Err(error),

@@ -45,6 +45,8 @@ pub(super) struct Conn {
     pub(super) sound: bool,
     /// Whether an exchange succeeded on it before.
     pub(super) used: bool,
+    /// Marks of the last flight that nobody waited for: whom it told is nothing to its caller.
+    owed: usize,
 }
 
 impl Conn {
@@ -58,12 +60,26 @@ impl Conn {
             idle: now,
             sound: true,
             used: false,
+            owed: 0,
         }
     }
 
     /// Whether the server has closed it meanwhile.
     pub(super) fn is_stale(&self) -> bool {
-        self.wire.is_stale()
+        self.owed == 0 && self.wire.is_stale()
+    }
+
+    /// Waits for what is left of the last flight, which has long arrived on a connection that was not used at once.
+    fn settle(&mut self, until: Instant) -> io::Result<()> {
+        if self.owed == 0 {
+            return Ok(());
+        }
+        while self.owed > 0 {
+            if let Message::ReadyForQuery(_) = self.wire.receive(until)? {
+                self.owed -= 1;
+            }
+        }
+        if self.wire.is_stale() { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 
     /// Sends a flight and takes the answers to its statements.
@@ -74,6 +90,8 @@ impl Conn {
         options: &Options,
     ) -> Result<Vec<Answer>, Failure> {
         self.sound = false;
+        let until = Instant::now() + options.read_timeout;
+        self.settle(until).map_err(|error| Failure::NotSent(story(&error)))?;
         self.output.clear();
         let prepares = match flight.encode(self.prepared.as_ref(), &mut self.output) {
             Ok(prepares) => prepares,
@@ -82,7 +100,6 @@ impl Conn {
                 return Err(Failure::Unfit(reason));
             }
         };
-        let until = Instant::now() + options.read_timeout;
         self.wire.send(&self.output, kind, until).map_err(|error| Failure::NotSent(story(&error)))?;
         let answers = self.answers(flight, &prepares, until)?;
         self.used = true;
@@ -103,11 +120,12 @@ impl Conn {
         let mut answers: Vec<Answer> = Vec::with_capacity(flight.len());
         let mut rows = Vec::new();
         let mut prepares = prepares.iter();
-        let (mut failed, mut marks) = (None, 0);
-        while marks < flight.marks() {
+        let mut failed = None;
+        self.owed = flight.marks();
+        while self.owed == flight.marks() {
             let message = self.wire.receive(until).map_err(|error| match &failed {
                 // It says good-bye before it goes.
-                Some(Failure::Server(_, error)) if marks == 0 => Failure::NoAnswer(error.message.clone()),
+                Some(Failure::Server(_, error)) => Failure::NoAnswer(error.message.clone()),
                 _ => Failure::NoAnswer(story(&error)),
             })?;
             match message {
@@ -116,17 +134,17 @@ impl Conn {
                         prepared.insert(*id);
                     }
                 }
-                Message::DataRow(body) if marks == 0 => {
+                Message::DataRow(body) => {
                     let row = RawRow::read(&body).map_err(|error| Failure::NoAnswer(story(&error)))?;
                     rows.push(row);
                 }
-                Message::CommandComplete(_) | Message::EmptyQueryResponse if marks == 0 => {
+                Message::CommandComplete(_) | Message::EmptyQueryResponse => {
                     answers.push(Answer { rows: std::mem::take(&mut rows) });
                 }
-                Message::ErrorResponse(body) if marks == 0 && failed.is_none() => {
+                Message::ErrorResponse(body) if failed.is_none() => {
                     failed = Some(Failure::Server(answers.len(), ServerError::read(&body)));
                 }
-                Message::ReadyForQuery(_) => marks += 1,
+                Message::ReadyForQuery(_) => self.owed -= 1,
                 _ => {}
             }
         }

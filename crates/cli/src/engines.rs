@@ -3,10 +3,12 @@
 use std::{env, fs, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail};
-use sluice_meta::{engine::Engine, mem::MemEngine};
+use sluice_meta::{ClientCache, engine::Engine, mem::MemEngine};
 use sluice_meta_redis::{Config as RedisConfig, RedisEngine};
 use sluice_meta_sql::{MysqlEngine, PostgresEngine, SqliteEngine};
 use sluice_meta_tikv::TikvEngine;
+
+use crate::sizes;
 
 /// Opens the engine that `url` names. A password may come from the environment instead of the URL.
 pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
@@ -17,6 +19,7 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
     }
     // As JuiceFS does it: no scheme at all means Redis.
     let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
+    let (url, _) = split_client_cache(&url)?;
     let scheme = url.split("://").next().unwrap_or_default();
     let engine: Arc<dyn Engine> = match scheme {
         "sqlite3" => Arc::new(SqliteEngine::open(&absolute(&url)?)?),
@@ -37,6 +40,34 @@ fn redis(url: &str) -> Result<RedisConfig> {
     let mut config = RedisConfig::parse(&with_password(url)?)?;
     config.sentinel_password = env::var("SENTINEL_PASSWORD").ok().filter(|password| !password.is_empty());
     Ok(config)
+}
+
+/// What `url` says of the cache of a mount: see [`ClientCache`].
+pub(crate) fn client_cache(url: &str) -> Result<Option<ClientCache>> {
+    Ok(split_client_cache(url)?.1)
+}
+
+/// The URL without the options that no engine knows, and what they say. Named as JuiceFS names them, hyphens or underscores:
+/// `client-cache` (anything but `false` turns it on), `client-cache-size`, `client-cache-expire`, `client-cache-preload`.
+fn split_client_cache(url: &str) -> Result<(String, Option<ClientCache>)> {
+    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), None)) };
+    let (mut on, mut cache, mut rest) = (false, ClientCache::default(), Vec::new());
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let wrong = |what: &str| format!("{name}={value} in the metadata URL: {what}");
+        let number = || value.parse::<usize>().with_context(|| wrong("it takes a number of entries"));
+        match name.replace('_', "-").as_str() {
+            "client-cache" => on = value != "false",
+            "client-cache-size" => cache.size = number()?,
+            "client-cache-preload" => cache.preload = number()?,
+            "client-cache-expire" => {
+                cache.expire = sizes::duration(value).map_err(|why| anyhow::anyhow!(wrong(&why)))?;
+            }
+            _ => rest.push(pair),
+        }
+    }
+    let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+    Ok((url, on.then_some(cache)))
 }
 
 /// The URL with an absolute path, so that it means the same wherever the process goes.
@@ -72,4 +103,29 @@ fn password_from_environment() -> Result<Option<String>> {
         .or_else(|_| env::var("REDIS_PASSWORD"))
         .ok()
         .filter(|password| !password.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_cache_is_named_in_the_url_and_no_engine_sees_it() {
+        let split = |url: &str| split_client_cache(url).expect("valid");
+        assert_eq!(split("redis://h/1"), ("redis://h/1".into(), None));
+        assert_eq!(split("redis://h/1?client-cache=false&a=b"), ("redis://h/1?a=b".into(), None));
+        assert_eq!(
+            split("redis://h/1?client-cache=true"),
+            ("redis://h/1".into(), Some(ClientCache::default()))
+        );
+        let url = "mysql://u@(h)/d?x=1&client_cache&client-cache-size=7&client-cache-expire=2m&y&client-cache-preload=3";
+        let cache = ClientCache { size: 7, expire: Duration::from_mins(2), preload: 3 };
+        assert_eq!(split(url), ("mysql://u@(h)/d?x=1&y".into(), Some(cache)));
+        for wrong in ["client-cache-size=many", "client-cache-expire=soon", "client-cache-preload=-1"] {
+            let error = split_client_cache(&format!("redis://h/1?{wrong}")).expect_err(wrong);
+            assert!(format!("{error:#}").contains(wrong), "{error:#}");
+        }
+    }
 }

@@ -15,7 +15,9 @@ use std::{
 
 use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
-use sluice_vfs::{Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry};
+use sluice_vfs::{
+    Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
+};
 
 use self::told::Told;
 use crate::{
@@ -54,14 +56,23 @@ impl VolumeFs {
         Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default() })
     }
 
-    /// Has the kernel told of names that go without it: to be called once the volume is mounted.
+    /// Has the kernel told of what changes without it: to be called once the volume is mounted.
     pub fn notify(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
-        self.vfs.on_removed(move |dir, name| {
-            let dir = if dir == root { ROOT } else { dir.0 };
-            if let Err(why) = notifier.inval_entry(dir, OsStr::from_bytes(name)) {
-                tracing::debug!("the kernel could not be told of a removed name: {why}");
+        let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
+        self.vfs.on_stale(move |change| {
+            let told = match change {
+                Change::Entry(dir, name) => notifier.inval_entry(number(*dir), OsStr::from_bytes(name)),
+                // Pages stay: whoever opens the file next drops them if its content changed.
+                Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
+                // What was known of these comes spelt out beside them; the rest expires.
+                Change::Names(_) | Change::Any | Change::Lock(_) => Ok(()),
+            };
+            if let Err(why) = told
+                && why.raw_os_error() != Some(libc::ENOENT)
+            {
+                tracing::debug!("the kernel could not be told of a change: {why}");
             }
         });
     }

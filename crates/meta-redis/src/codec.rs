@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use sluice_meta::schema::{
     AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, Row, Session, VolumeFormat, decode_attr,
-    decode_plocks, decode_replaced, decode_slices, encode_attr, encode_plocks, encode_replaced,
-    encode_slices,
+    decode_changes, decode_plocks, decode_replaced, decode_slices, encode_attr, encode_changes,
+    encode_plocks, encode_replaced, encode_slices,
 };
 use sluice_types::Ino;
 use smallvec::{SmallVec, smallvec};
@@ -65,6 +65,9 @@ impl Keys {
             Key::Flock(ino, owner) => Cell::Field(self.flocks(*ino), owner_field(*owner)),
             Key::Plock(ino, owner) => Cell::Field(self.plocks(*ino), owner_field(*owner)),
             Key::Writer(writer, lane) => Cell::Field(self.writers(), pair(*writer, b':', u64::from(*lane))),
+            Key::Changes(writer, lane, slot) => {
+                Cell::Field(self.news(*writer), pair(u64::from(*lane), b':', u64::from(*slot)))
+            }
             Key::Chunk(ino, index) => Cell::List(self.chunk(*ino, *index)),
             Key::DelFile(ino, length) => Cell::Score(self.word("delfiles"), pair(ino.0, b':', *length)),
             Key::Detached(ino) => Cell::Score(self.word("detachedNodes"), number(ino.0)),
@@ -109,6 +112,7 @@ pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
         Row::Flock(_, _, kind) => Some(vec![kind.code()]),
         Row::Plock(_, _, ranges) => Some(encode_plocks(ranges)),
         Row::Writer(_, _, n) => Some(number(*n).to_vec()),
+        Row::Changes(_, _, _, n, changes) => Some([&n.to_be_bytes()[..], &encode_changes(changes)].concat()),
         Row::DirStat(_, stat) => return [stat.space, stat.inodes, stat.length].map(|n| Some(text(n))).into(),
         Row::Quota(_, quota) => {
             let limits = [quota.max_space.to_be_bytes(), quota.max_inodes.to_be_bytes()].concat();
@@ -203,6 +207,10 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
         Key::Detached(ino) => Row::Detached(*ino, score(&first)?),
         Key::Writer(writer, lane) => {
             Row::Writer(*writer, *lane, crate::keys::parse(&first).ok_or("no decimal number")?)
+        }
+        Key::Changes(writer, lane, slot) => {
+            let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
+            Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
         }
     }))
 }

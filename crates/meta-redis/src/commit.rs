@@ -18,6 +18,7 @@ use crate::{
     keys::{Keys, Text, number, signed},
     pipeline::{Args, Pipeline},
     script::COMMIT,
+    watch,
 };
 
 /// Most arguments of one operation: the script cannot unpack more than 8000.
@@ -216,6 +217,10 @@ impl Builder<'_> {
         let mut bumps = writes::bumps_of(commit);
         for (at, write) in commit.writes.iter().enumerate() {
             self.write(write, Mark::Write(at), &held, &mut bumps);
+        }
+        if let Some(told) = commit.told() {
+            let channel = watch::channel(self.keys);
+            self.item(Phase::Last, "pb", Some(&channel), &[&told.encode()], Mark::Step);
         }
         self.add_up();
         for (ino, (nlink, time, at)) in bumps {

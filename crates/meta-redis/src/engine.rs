@@ -12,7 +12,8 @@ use redis::Value;
 use rustc_hash::FxHashMap;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Hold, Limits, List, Page, Read, Scan, Txn, Watch, Write,
+        Commit, Cursor, Engine, EngineError, Found, Hold, Limits, List, News, Page, Read, Scan, Txn, Watch,
+        Write,
     },
     schema::Key,
 };
@@ -121,7 +122,7 @@ impl Engine for RedisEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: self.lanes, batch: BATCH, compares: true, notifies: true }
+        Limits { lanes: self.lanes, batch: BATCH, compares: true, news: News::Messages }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

@@ -12,6 +12,8 @@ pub(crate) type Text = SmallVec<[u8; 40]>;
 
 /// Hash of Sluice's own writer records. JuiceFS neither scans nor touches it.
 const WRITERS: &str = "sluice:writers";
+/// What the last commits of a process changed, under its session id.
+const NEWS: &str = "sluice:news:";
 
 /// Spells keys under a prefix.
 #[derive(Clone, Debug)]
@@ -92,6 +94,10 @@ impl Keys {
 
     pub(crate) fn sustained(&self, sid: u64) -> Text {
         self.numbered("session", sid)
+    }
+
+    pub(crate) fn news(&self, writer: u64) -> Text {
+        self.numbered(NEWS, writer)
     }
 
     pub(crate) fn writers(&self) -> Text {

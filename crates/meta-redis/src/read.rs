@@ -135,6 +135,7 @@ impl<'r> Plan<'r> {
             List::Flocks(ino) => ("HGETALL", keys.flocks(ino)),
             List::Plocks(ino) => ("HGETALL", keys.plocks(ino)),
             List::Lanes(_) => ("HGETALL", keys.writers()),
+            List::Changes(writer) => ("HGETALL", keys.news(writer)),
             List::Sustained(sid) => ("SMEMBERS", keys.sustained(sid)),
             List::LocksOf(sid) => {
                 let mut session = number(sid);
@@ -365,6 +366,9 @@ impl<'r> Plan<'r> {
                     Some(Key::Writer(of, lane)) if of == *writer => Some(Key::Writer(of, lane)),
                     _ => continue,
                 },
+                List::Changes(writer) => parse_pair(first, b':').and_then(|(lane, slot)| {
+                    Some(Key::Changes(*writer, lane.try_into().ok()?, slot.try_into().ok()?))
+                }),
             };
             let Some(key) = key else {
                 return Err(pool.corrupt(format!("{list:?}"), "a field that is none of the volume format"));

@@ -11,13 +11,15 @@ use std::{
 };
 
 use redis::Value;
-use sluice_meta::engine::{Change, EngineError, Watch};
-use sluice_types::Ino;
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Told,
+};
 
 use crate::{
     conn::Conn,
     error::story,
-    keys::{Keys, Text, number, parse},
+    keys::{Keys, Text, number},
     pipeline::Pipeline,
     pool::Pool,
 };
@@ -34,24 +36,6 @@ pub(crate) fn channel(keys: &Keys) -> Text {
     channel.push(b':');
     channel.extend_from_slice(&number(u64::from(keys.db())));
     channel
-}
-
-/// The message about a change.
-pub(crate) fn encode(change: Change) -> Text {
-    match change {
-        Change::Any => Text::from_slice(b"any"),
-        Change::Lock(ino) => {
-            let mut text = Text::from_slice(b"lock ");
-            text.extend_from_slice(&number(ino.0));
-            text
-        }
-    }
-}
-
-/// What a message says; whatever a newer client means by it, something changed.
-fn decode(message: &[u8]) -> Change {
-    let ino = message.strip_prefix(b"lock ").and_then(parse);
-    ino.map_or(Change::Any, |ino| Change::Lock(Ino(ino)))
 }
 
 /// A subscription.
@@ -86,7 +70,7 @@ impl Listener {
     }
 
     /// The next message, if one comes in time.
-    fn listen(&mut self, timeout: Duration) -> io::Result<Option<Change>> {
+    fn listen(&mut self, timeout: Duration) -> io::Result<Option<Told>> {
         let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
         let until = Instant::now() + timeout;
         loop {
@@ -115,18 +99,18 @@ impl Listener {
                 && let [Value::BulkString(kind), _, Value::BulkString(message)] = &words[..]
                 && kind == b"message"
             {
-                return Ok(Some(decode(message)));
+                return Ok(Some(Told::decode(message)));
             }
         }
     }
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         match self.listen(timeout) {
-            Ok(change) => Ok(change.into_iter().collect()),
+            Ok(told) => Ok(told.into_iter().collect()),
             // Nobody knows what was said meanwhile.
-            Err(_) => self.subscribe().map(|()| vec![Change::Any]),
+            Err(_) => self.subscribe().map(|()| vec![Told::anything()]),
         }
     }
 }

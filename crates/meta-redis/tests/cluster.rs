@@ -12,8 +12,8 @@ use std::{
 
 use redis::Commands;
 use sluice_meta::{
-    engine::{Change, Commit, Engine, EngineError, Found, Hold, Read, Scan, Write},
-    schema::{Key, Row},
+    engine::{Commit, Engine, EngineError, Found, Hold, Read, Scan, Write},
+    schema::{Change, Key, Row, Told},
 };
 use sluice_meta_redis::RedisEngine;
 use sluice_testkit::server::{RedisCluster, RedisOptions};
@@ -96,13 +96,13 @@ fn messages_reach_listeners_of_the_same_volume() {
             return changes;
         }
     };
-    assert_eq!(next(), [Change::Lock(Ino(7))]);
+    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino(7))])]);
     for node in &CLUSTER.nodes {
         node.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("up");
     }
-    assert_eq!(next(), [Change::Any]);
+    assert_eq!(next(), [Told::anything()]);
     tell(&engine, 8);
-    assert_eq!(next(), [Change::Lock(Ino(8))]);
+    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino(8))])]);
 }
 
 #[test]
@@ -134,7 +134,10 @@ fn encrypted_with_a_password() {
     assert_eq!(get(&engine, 2).expect("up"), Some(dir(2)));
     let mut watch = engine.watch().expect("listens");
     commit(&engine, vec![Write::Tell(Change::Lock(Ino(9)))]).expect("up");
-    assert_eq!(watch.next(Duration::from_secs(20)).expect("up"), [Change::Lock(Ino(9))]);
+    assert_eq!(
+        watch.next(Duration::from_secs(20)).expect("up"),
+        [Told::anonymous(vec![Change::Lock(Ino(9))])]
+    );
     let other = format!("rediss://jane:correct-horse@{hosts}");
     let outcome = RedisEngine::open(&other).expect("valid").prepare();
     assert!(

@@ -7,8 +7,8 @@ use std::{process::Command, time::Duration};
 use redis::Commands;
 use server::Server;
 use sluice_meta::{
-    engine::{Change, Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
-    schema::{Counter, Key, Row},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
+    schema::{Change, Counter, Key, Row, Told},
 };
 use sluice_meta_redis::{Config, RedisEngine};
 use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
@@ -174,11 +174,11 @@ fn a_listener_that_lost_its_connection_says_that_anything_may_have_changed() {
             return changes;
         }
     };
-    assert_eq!(next(), [Change::Lock(Ino::TRASH)], "databases do not hear each other");
+    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino::TRASH)])], "databases do not hear each other");
     server.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("up");
-    assert_eq!(next(), [Change::Any]);
+    assert_eq!(next(), [Told::anything()]);
     tell(&engine, 8);
-    assert_eq!(next(), [Change::Lock(Ino(8))]);
+    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino(8))])]);
 }
 
 /// Operations of several thousand arguments are split.

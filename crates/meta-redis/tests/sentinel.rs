@@ -11,8 +11,8 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Change, Commit, Engine, EngineError, Found, Hold, Read, Write},
-    schema::{Key, Row},
+    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    schema::{Change, Key, Row, Told},
 };
 use sluice_meta_redis::{Config, RedisEngine};
 use sluice_testkit::server::{RedisOptions, RedisSentinel};
@@ -105,9 +105,13 @@ fn a_master_that_dies_under_load_is_replaced() {
     });
     let lost = load::lost(&store, &made);
     assert!(lost.iter().all(std::ops::Range::is_empty), "lost: {lost:?} of {made:?}");
-    while !watch.next(Duration::from_secs(20)).expect("up").contains(&Change::Any) {}
+    while !watch.next(Duration::from_secs(20)).expect("up").contains(&Told::anything()) {}
     commit(&engine, vec![Write::Tell(Change::Lock(Ino(9)))]).expect("up");
-    while !watch.next(Duration::from_secs(20)).expect("up").contains(&Change::Lock(Ino(9))) {}
+    while !watch
+        .next(Duration::from_secs(20))
+        .expect("up")
+        .contains(&Told::anonymous(vec![Change::Lock(Ino(9))]))
+    {}
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use sluice_meta::schema::{
     AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, SessionInfo,
-    VolumeFormat, decode_plocks, decode_replaced, decode_slices,
+    VolumeFormat, decode_changes, decode_plocks, decode_replaced, decode_slices,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
@@ -51,6 +51,7 @@ pub(crate) enum Record {
     Plock,
     Detached,
     Writer,
+    Changes,
 }
 
 /// Columns of a record in the order in which [`decode`] takes them: those of its unique key first, then those that its
@@ -80,6 +81,7 @@ macro_rules! columns {
     (Plock) => { "inode,sid,owner,records" };
     (Detached) => { "inode,added" };
     (Writer) => { "writer,lane,n" };
+    (Changes) => { "writer,lane,slot,n,changes" };
 }
 pub(crate) use columns;
 
@@ -106,7 +108,7 @@ pub(crate) struct Shape {
 
 impl Record {
     /// All of them, each at the place of its number.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Setting,
         Self::Counter,
         Self::Node,
@@ -128,6 +130,7 @@ impl Record {
         Self::Plock,
         Self::Detached,
         Self::Writer,
+        Self::Changes,
     ];
 
     /// Where its rows are. Parents are counted from the entries.
@@ -159,6 +162,7 @@ impl Record {
             Self::Plock => shape!("jfs_plock", Plock, 3, 3),
             Self::Detached => shape!("jfs_detached_node", Detached, 1, 1),
             Self::Writer => shape!("sluice_writer", Writer, 2, 2),
+            Self::Changes => shape!("sluice_changes", Changes, 3, 3),
         }
     }
 }
@@ -276,6 +280,13 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
         }
         Record::Detached => Row::Detached(row.ino(0)?, row.int(1)?),
         Record::Writer => Row::Writer(row.id(0)?, row.int(1)? as u16, row.id(2)?),
+        Record::Changes => Row::Changes(
+            row.id(0)?,
+            row.int(1)? as u16,
+            row.int(2)? as u16,
+            row.id(3)?,
+            decode_changes(row.bytes(4)?),
+        ),
     })
 }
 
@@ -344,7 +355,7 @@ fn read_quota_key<C: Columns>(row: &Shifted<'_, C>) -> Result<QuotaKey, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{TABLES, Table, WRITER};
+    use crate::schema::{OWN, TABLES, Table};
 
     #[test]
     fn shapes_fit_the_tables() {
@@ -358,7 +369,7 @@ mod tests {
                 shape.table == format!("jfs_{}", table.name)
                     || shape.table == format!("sluice_{}", table.name)
             };
-            let table = TABLES.iter().chain([&WRITER]).find(is_its).expect("a table");
+            let table = TABLES.iter().chain(&OWN).find(is_its).expect("a table");
             let ours: Vec<&str> = shape.columns.split(',').map(|column| column.trim_matches('`')).collect();
             let theirs: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
             let numbered = theirs[0] == "id" && ours[0] != "id";

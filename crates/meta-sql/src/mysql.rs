@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch},
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch},
     schema::Key,
 };
 
@@ -71,7 +71,7 @@ impl Engine for MysqlEngine {
     fn limits(&self) -> Limits {
         // Reads want connections too.
         let lanes = LANES.min(self.0.pool.options.max_open / 2).max(1);
-        Limits { lanes, batch: BATCH, compares: true, notifies: false }
+        Limits { lanes, batch: BATCH, compares: true, news: News::Silence }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

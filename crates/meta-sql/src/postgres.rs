@@ -21,7 +21,9 @@ mod wire;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta::engine::{
+    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch,
+};
 
 use options::Options;
 use pool::Pool;
@@ -65,7 +67,7 @@ impl Engine for PostgresEngine {
     fn limits(&self) -> Limits {
         // Reads outside transactions need connections too.
         let lanes = (self.0.pool.options.max_open / 2).clamp(1, LANES);
-        Limits { lanes, batch: BATCH, compares: true, notifies: true }
+        Limits { lanes, batch: BATCH, compares: true, news: News::Messages }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

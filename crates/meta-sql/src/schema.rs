@@ -192,6 +192,16 @@ pub(crate) const TABLES: [Table; 21] = [
 /// Sluice's own table: the last commit of each lane of each process.
 pub(crate) const WRITER: Table = keyed("writer", &["writer", "lane"], &[i8("writer"), i4("lane"), i8("n")]);
 
+/// Our own tables.
+pub(crate) const OWN: [Table; 2] = [
+    WRITER,
+    keyed(
+        "changes",
+        &["writer", "lane", "slot"],
+        &[i8("writer"), i4("lane"), i4("slot"), i8("n"), bytes("changes")],
+    ),
+];
+
 impl Table {
     /// The statement that makes the table.
     pub(crate) fn create(&self, dialect: Dialect, prefix: &str) -> String {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use sluice_meta::{
-    engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch},
+    engine::{Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch},
     schema::Key,
 };
 
@@ -55,7 +55,7 @@ impl Engine for SqliteEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: 1, batch: BATCH, compares: true, notifies: false }
+        Limits { lanes: 1, batch: BATCH, compares: true, news: News::Bell }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use sluice_meta::schema::{
-    AclRule, Counter, Key, Quota, QuotaKey, Row, Session, encode_plocks, encode_replaced, encode_slices,
+    AclRule, Counter, Key, Quota, QuotaKey, Row, Session, encode_changes, encode_plocks, encode_replaced,
+    encode_slices,
 };
 use sluice_types::{Attr, Ino, Time};
 
@@ -77,6 +78,9 @@ pub(crate) fn key_values(key: &Key) -> Option<(Record, Vec<Value<'_>>)> {
         Key::Plock(ino, owner) => (Record::Plock, vec![id(ino.0), id(owner.sid), id(owner.owner)]),
         Key::Detached(ino) => (Record::Detached, vec![id(ino.0)]),
         Key::Writer(writer, lane) => (Record::Writer, vec![id(*writer), int((*lane).into())]),
+        Key::Changes(writer, lane, slot) => {
+            (Record::Changes, vec![id(*writer), int((*lane).into()), int((*slot).into())])
+        }
     })
 }
 
@@ -128,6 +132,10 @@ pub(crate) fn row_values(row: &Row) -> Option<(Record, Vec<Value<'_>>)> {
         }
         Row::Detached(ino, time) => (Record::Detached, vec![id(ino.0), int(*time)]),
         Row::Writer(writer, lane, n) => (Record::Writer, vec![id(*writer), int((*lane).into()), id(*n)]),
+        Row::Changes(writer, lane, slot, n, changes) => {
+            let key = [id(*writer), int((*lane).into()), int((*slot).into())];
+            (Record::Changes, key.into_iter().chain([id(*n), owned(encode_changes(changes))]).collect())
+        }
     })
 }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Change, Commit, Engine, EngineError, Found, Hold, Read, Write},
-    schema::{Counter, Key, Row},
+    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    schema::{Counter, Key, Row, Told},
 };
 use sluice_meta_sql::SqliteEngine;
 use support::{commit, fresh, get, open, url};
@@ -126,7 +126,7 @@ fn a_watch_hears_others_and_not_ourselves() {
         increment(&engine).expect("our own");
         assert_eq!(watch.next(Duration::ZERO).expect("next"), []);
         increment(&other).expect("another's");
-        assert_eq!(watch.next(Duration::from_mins(1)).expect("next"), [Change::Any]);
+        assert_eq!(watch.next(Duration::from_mins(1)).expect("next"), [Told::anything()]);
         assert_eq!(watch.next(Duration::from_millis(30)).expect("next"), [], "told once");
     }
 }

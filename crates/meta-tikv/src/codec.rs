@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, VolumeFormat, decode_attr, decode_replaced,
-    decode_slices, encode_attr, encode_replaced, encode_slices,
+    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, VolumeFormat, decode_attr, decode_changes,
+    decode_replaced, decode_slices, encode_attr, encode_changes, encode_replaced, encode_slices,
 };
 
 use crate::{
@@ -46,6 +46,7 @@ pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         }
         Row::Sustained(..) => Some(MARK.to_vec()),
         Row::Writer(_, _, n) => Some(Lane { n: *n, ..Lane::default() }.encode()),
+        Row::Changes(_, _, _, n, changes) => Some([&n.to_be_bytes()[..], &encode_changes(changes)].concat()),
         Row::Flock(..) | Row::Plock(..) => None,
     };
     (first, None)
@@ -104,6 +105,10 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         }
         Key::Sustained(sid, ino) => Row::Sustained(*sid, *ino),
         Key::Writer(writer, lane) => Row::Writer(*writer, *lane, Lane::decode(first)?.n),
+        Key::Changes(writer, lane, slot) => {
+            let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
+            Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
+        }
         Key::Flock(ino, owner) => {
             let mut held = decode_flocks(first)?.into_iter();
             return Ok(held.find(|(of, _)| of == owner).map(|(_, kind)| Row::Flock(*ino, *owner, kind)));

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch, Write,
+    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch, Write,
 };
 
 use crate::{
@@ -72,7 +72,7 @@ impl Engine for TikvEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: self.store.lanes(), batch: BATCH, compares: true, notifies: true }
+        Limits { lanes: self.store.lanes(), batch: BATCH, compares: true, news: News::Silence }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

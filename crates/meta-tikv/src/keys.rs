@@ -52,6 +52,8 @@ pub(crate) struct Keys(Raw);
 
 /// Sluice's own records: under the letter that the format leaves to extensions.
 const WRITERS: &[u8] = b"XSW";
+/// What the last commits of each lane changed.
+const NEWS: &[u8] = b"XSN";
 /// Keys that change whenever somebody tells something.
 const CHANGES: &[u8] = b"XSC";
 /// How many of these there are, so that few tell the same one at once.
@@ -163,6 +165,10 @@ impl Keys {
         self.under(&[WRITERS, &writer.to_be_bytes()])
     }
 
+    pub(crate) fn changes(&self, writer: WriterId) -> Span {
+        self.under(&[NEWS, &writer.to_be_bytes()])
+    }
+
     /// The key that somebody changes who tells something.
     pub(crate) fn bell(&self, at: u8) -> Raw {
         self.of(&[CHANGES, &[at % BELLS]])
@@ -200,6 +206,9 @@ impl Keys {
             Key::Plock(ino, _) => self.plocks(*ino),
             Key::Detached(ino) => self.of(&[b"N", &le(*ino)]),
             Key::Writer(writer, lane) => self.of(&[WRITERS, &writer.to_be_bytes(), &lane.to_be_bytes()]),
+            Key::Changes(writer, lane, slot) => {
+                self.of(&[NEWS, &writer.to_be_bytes(), &lane.to_be_bytes(), &slot.to_be_bytes()])
+            }
         };
         Cells { first, second }
     }
@@ -214,6 +223,12 @@ impl Keys {
             let (writer, lane) = rest.split_first_chunk::<8>()?;
             let lane = u16::from_be_bytes(lane.try_into().ok()?);
             return Some(Place::Record(Key::Writer(u64::from_be_bytes(*writer), lane)));
+        }
+        if let Some(rest) = key.strip_prefix(NEWS) {
+            let (writer, rest) = rest.split_first_chunk::<8>()?;
+            let (lane, slot) = rest.split_first_chunk::<2>()?;
+            let (lane, slot) = (u16::from_be_bytes(*lane), u16::from_be_bytes(slot.try_into().ok()?));
+            return Some(Place::Record(Key::Changes(u64::from_be_bytes(*writer), lane, slot)));
         }
         let (letter, rest) = key.split_first()?;
         Some(Place::Record(match letter {
@@ -338,6 +353,7 @@ mod tests {
             Key::Sustained(16, Ino(17)),
             Key::Detached(Ino(18)),
             Key::Writer(19, 20),
+            Key::Changes(19, 20, 21),
         ];
         for key in all {
             assert_eq!(keys.place(&keys.cells(&key).first), Some(Place::Record(key)));

@@ -65,6 +65,7 @@ pub(crate) fn spans(store: &Store, list: List) -> Vec<Span> {
         List::Chunks(ino, from, to) => vec![keys.chunks(ino, from, to)],
         List::Sustained(sid) => vec![keys.sustained(sid)],
         List::Lanes(writer) => vec![keys.lanes(writer)],
+        List::Changes(writer) => vec![keys.changes(writer)],
         // Nothing lists the locks of a session: those of all files are looked through, as JuiceFS does.
         List::LocksOf(_) => vec![keys.word(b"F"), keys.word(b"P")],
         List::Flocks(_) | List::Plocks(_) => Vec::new(),

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sluice_meta::engine::{Change, EngineError, Watch};
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Told,
+};
 
 use crate::{
     keys::{BELLS, Raw},
@@ -53,13 +56,13 @@ fn bells(store: &Store) -> Result<Vec<Pair>, EngineError> {
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
             let now = bells(&self.store)?;
             if now != self.heard {
                 self.heard = now;
-                return Ok(vec![Change::Any]);
+                return Ok(vec![Told::anything()]);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

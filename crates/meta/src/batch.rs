@@ -27,7 +27,7 @@ pub use ticket::Interrupt;
 use ticket::{AnyTicket, Job, Ticket, Turn};
 
 use crate::{
-    engine::{Engine, EngineError},
+    engine::{Engine, EngineError, News},
     env::Env,
     op::{Lane, Op},
     schema::WriterId,
@@ -44,6 +44,7 @@ pub struct Batcher {
     /// Number of the last commit of each lane.
     steps: Box<[AtomicU64]>,
     batch: usize,
+    news: News,
     patience: Duration,
     sched: Mutex<Sched>,
     /// Held while a lane finds out that this client was taken for dead, so that all lanes count it once.
@@ -75,6 +76,7 @@ impl Batcher {
             writer,
             steps: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             batch: limits.batch.max(1),
+            news: limits.news,
             patience,
             sched: Mutex::new(Sched::new(lanes)),
             fence: Mutex::default(),

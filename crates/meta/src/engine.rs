@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sluice_types::{Ino, Name, Slice, Time};
 
-use crate::schema::{Counter, DirStat, Entry, Key, LockOwner, QuotaKey, Row, WriterId};
+use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, QuotaKey, Row, Told, WriterId};
 
 /// How firmly a read is held until the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +74,8 @@ pub enum List {
     LocksOf(u64),
     /// Lanes of a committing process.
     Lanes(WriterId),
+    /// What the last commits of a process changed. Only cleared as a whole, never read as a whole.
+    Changes(WriterId),
 }
 
 impl List {
@@ -90,7 +92,8 @@ impl List {
                 Self::LocksOf(sid),
                 Key::Flock(_, LockOwner { sid: of, .. }) | Key::Plock(_, LockOwner { sid: of, .. }),
             )
-            | (Self::Lanes(sid), Key::Writer(of, _)) => sid == of,
+            | (Self::Lanes(sid), Key::Writer(of, _))
+            | (Self::Changes(sid), Key::Changes(of, ..)) => sid == of,
             _ => false,
         }
     }
@@ -183,17 +186,20 @@ pub enum Write {
     Charge(QuotaKey, i64, i64),
     /// Appends records to a chunk, which starts empty.
     Append(Ino, u32, Vec<Slice>),
-    /// Tells the other clients after the commit; no effect where the engine has no messages.
+    /// Tells the other clients after the commit, see [`Commit::told`]; no effect where the engine has no messages.
     Tell(Change),
 }
 
-/// What one client tells the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// A lock on this file was released or weakened: waiters should try again.
-    Lock(Ino),
-    /// Anything may have changed: the engine noticed a commit but not which.
-    Any,
+impl Write {
+    /// The single record that it makes, replaces, removes or bumps, if it is one of these.
+    pub fn key(&self) -> Option<Key> {
+        match self {
+            Self::Insert(row) | Self::Put(row) => Some(row.key()),
+            Self::Delete(key) | Self::Discard(key) => Some(key.clone()),
+            Self::Bump { ino, .. } => Some(Key::Node(*ino)),
+            _ => None,
+        }
+    }
 }
 
 /// The identity of a commit: it takes the record of lane `lane` of process `writer` from number `from` to number `to`,
@@ -220,6 +226,22 @@ pub struct Commit {
     /// What changes. No key is written twice, but for the adding writes of different kinds, and that what is cleared
     /// may be written again: a [`Write::Clear`] stands before all others and takes effect before them.
     pub writes: Vec<Write>,
+}
+
+impl Commit {
+    /// The message that an engine with messages sends once this is committed: every commit with a number, be it that
+    /// nothing changed which others cache, and whatever tells something.
+    pub fn told(&self) -> Option<Told> {
+        let changes: Vec<Change> = self
+            .writes
+            .iter()
+            .filter_map(|write| if let Write::Tell(change) = write { Some(change.clone()) } else { None })
+            .collect();
+        match self.step {
+            Some(Step { writer, lane, to, .. }) => Some(Told { writer, lane, n: to, changes }),
+            None => (!changes.is_empty()).then(|| Told::anonymous(changes)),
+        }
+    }
 }
 
 /// A collection too large for one answer, read page by page.
@@ -298,8 +320,19 @@ pub struct Limits {
     /// Whether a commit validates expectations that were not read in its transaction, so that reads may come from
     /// a cache.
     pub compares: bool,
-    /// Whether messages of other clients arrive by themselves ([`Engine::watch`] does not poll).
-    pub notifies: bool,
+    /// How clients learn what others committed.
+    pub news: News,
+}
+
+/// How clients learn what others committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// [`Engine::watch`] hears [`Commit::told`] of every commit, or that something was missed.
+    Messages,
+    /// [`Engine::watch`] hears that somebody else committed. What it was stands in the records.
+    Bell,
+    /// [`Engine::watch`] hears what is told of locks, or that something was. All else is found by looking at the records.
+    Silence,
 }
 
 /// A database that keeps a volume's metadata.
@@ -341,8 +374,8 @@ pub trait Txn {
 
 /// A listener for changes made by others.
 pub trait Watch: Send {
-    /// Waits up to `timeout` for changes; empty if there were none.
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError>;
+    /// Waits up to `timeout` for what is told; empty if nothing was. [`Told::anything`] stands for what was missed.
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError>;
 }
 
 /// Why the engine did not do it. Each says what the caller must do.

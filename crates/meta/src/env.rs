@@ -32,8 +32,10 @@ pub struct Env {
     quotas: RwLock<FxHashMap<QuotaKey, Quota>>,
     /// The hour directory of the trash in use: its name and inode.
     trash_hour: Mutex<Option<(String, Ino)>>,
-    /// Records as last seen, if the engine can tell at the commit whether they are still so.
+    /// Records as last seen.
     pub(crate) recall: Option<Recall>,
+    /// Whether changes may start from them: the engine can tell at the commit whether they are still so.
+    pub(crate) starts_from_recall: bool,
 }
 
 impl Env {
@@ -51,6 +53,7 @@ impl Env {
             quotas: RwLock::default(),
             trash_hour: Mutex::default(),
             recall: None,
+            starts_from_recall: false,
         }
     }
 

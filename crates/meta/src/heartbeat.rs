@@ -146,7 +146,8 @@ impl Meta {
         if self.sid() != 0 {
             // The last commit cannot remove the record that every commit must find: that one goes by itself.
             self.end_session(self.sid(), None, true)?;
-            let writes = vec![crate::engine::Write::Clear(crate::engine::List::Lanes(self.sid()))];
+            let lists = [crate::engine::List::Lanes(self.sid()), crate::engine::List::Changes(self.sid())];
+            let writes = lists.map(crate::engine::Write::Clear).to_vec();
             let commit = crate::engine::Commit { writes, ..Default::default() };
             let lane = self.engine.limits().lanes.saturating_sub(1) as u16;
             self.patiently(&Interrupt::never(), || self.engine.begin(lane)?.commit(&commit))?;
@@ -191,7 +192,7 @@ impl Meta {
 }
 
 /// All records of a scan that is known to be short.
-fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
+pub(crate) fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
     let mut rows = Vec::new();
     let mut from = None;
     loop {

@@ -4,11 +4,13 @@
 //! group commit that every operation goes through. This crate knows nothing of object storage, FUSE or any particular
 //! database.
 
+mod announce;
 pub mod batch;
 pub mod check;
 mod deletion;
 pub mod engine;
 mod env;
+mod follow;
 mod heartbeat;
 mod ids;
 pub mod mem;
@@ -25,6 +27,7 @@ mod waiters;
 pub use batch::Interrupt;
 pub use deletion::BlockSink;
 pub use env::Env;
+pub use follow::{ClientCache, OnChange};
 pub use heartbeat::Ended;
 pub use meta::{Meta, OpenError, Options};
 pub use view::{Stop, View};

@@ -3,17 +3,21 @@
 //! Each record of a read is looked up by itself, and other threads are invited in between; a commit validates what it
 //! is told to expect and nothing else. An operation that forgot a guard fails here as it would on a real database.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex};
 use sluice_types::{Ino, Name};
 
 use crate::{
     engine::{
-        Change, Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Page, Read, Scan, Txn,
-        Watch, Write, still_holds,
+        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, News, Page, Read, Scan, Txn, Watch,
+        Write, still_holds,
     },
-    schema::{Counter, Key, Row},
+    schema::{Counter, Key, Row, Told},
 };
 
 /// The in-memory engine. Clones share the records.
@@ -23,9 +27,20 @@ pub struct MemEngine(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     rows: Mutex<BTreeMap<Key, Row>>,
-    told: Mutex<Vec<Change>>,
+    told: Mutex<Messages>,
     bell: Condvar,
 }
+
+/// The last messages.
+#[derive(Default)]
+struct Messages {
+    last: VecDeque<Told>,
+    /// How many there were.
+    sent: usize,
+}
+
+/// Messages kept for listeners that are slow.
+const MESSAGES: usize = 4096;
 
 impl MemEngine {
     /// An empty volume.
@@ -101,7 +116,7 @@ impl Engine for MemEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: 4, batch: 256, compares: true, notifies: true }
+        Limits { lanes: 4, batch: 256, compares: true, news: News::Messages }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {
@@ -152,7 +167,7 @@ impl Engine for MemEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        let seen = self.0.told.lock().len();
+        let seen = self.0.told.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))
     }
 }
@@ -174,17 +189,17 @@ impl Txn for MemTxn<'_> {
         if let Some(step) = commit.step {
             rows.insert(Key::Writer(step.writer, step.lane), Row::Writer(step.writer, step.lane, step.to));
         }
-        let mut told = Vec::new();
         for write in &commit.writes {
-            if let Write::Tell(change) = write {
-                told.push(*change);
-            } else {
-                apply(&mut rows, write);
-            }
+            apply(&mut rows, write);
         }
         drop(rows);
-        if !told.is_empty() {
-            self.0.0.told.lock().extend(told);
+        if let Some(told) = commit.told() {
+            let mut messages = self.0.0.told.lock();
+            messages.sent += 1;
+            messages.last.push_back(told);
+            if messages.last.len() > MESSAGES {
+                messages.last.pop_front();
+            }
             self.0.0.bell.notify_all();
         }
         Ok(())
@@ -295,13 +310,15 @@ struct MemWatch {
 }
 
 impl Watch for MemWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
-        let mut told = self.engine.0.told.lock();
-        if told.len() == self.seen {
-            self.engine.0.bell.wait_for(&mut told, timeout);
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+        let mut messages = self.engine.0.told.lock();
+        if messages.sent == self.seen {
+            self.engine.0.bell.wait_for(&mut messages, timeout);
         }
-        let news = told[self.seen..].to_vec();
-        self.seen = told.len();
+        let new = messages.sent - self.seen;
+        self.seen = messages.sent;
+        let Some(known) = messages.last.len().checked_sub(new) else { return Ok(vec![Told::anything()]) };
+        let news = messages.last.range(known..).cloned().collect();
         Ok(news)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     batch::{Batcher, Interrupt, PATIENCE},
     engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Page, Read, Scan, Write},
     env::Env,
+    follow::ClientCache,
     ids::IdPool,
     op::Op,
     recall::Recall,
@@ -41,6 +42,9 @@ pub struct Options {
     /// Whether changes may start from what this client saw last, and so save a trip. Only engines that compare at
     /// the commit make use of it.
     pub recall: bool,
+    /// Whether lookups and attributes are answered from what is remembered, while [`Meta::follow`] hears what others
+    /// change.
+    pub client_cache: Option<ClientCache>,
     /// Where the time is read.
     pub clock: Arc<dyn Clock>,
 }
@@ -53,6 +57,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(12),
             patience: PATIENCE,
             recall: true,
+            client_cache: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -168,7 +173,9 @@ impl Meta {
             register(engine.as_ref(), &options)?
         };
         let mut env = Env::new(sid, options.clock.clone(), format);
-        env.recall = (options.recall && engine.limits().compares).then(Recall::new);
+        let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
+        env.recall = (options.recall || records > 0).then(|| Recall::new(records));
+        env.starts_from_recall = options.recall && engine.limits().compares;
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         let waiters = Waiters::new(engine.clone());
@@ -219,8 +226,23 @@ impl Meta {
         })
     }
 
+    /// Runs an operation that only looks, on what is remembered if that may be believed: for whoever asks the same again
+    /// and again. Opening a file is not such a case.
+    pub fn look<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        self.ask_or(op, interrupt, |reads| self.env.recall.as_ref()?.believed(reads))
+    }
+
     /// Runs an operation that only looks. It needs no lane and no commit.
     pub fn ask<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        self.ask_or(op, interrupt, |_| None)
+    }
+
+    fn ask_or<O: Op>(
+        &self,
+        op: &O,
+        interrupt: &Interrupt,
+        known: impl Fn(&[Read]) -> Option<Vec<Found>>,
+    ) -> FsResult<O::Out> {
         let mut batch = Batch::new(&self.env);
         loop {
             let mut view = View::new(&batch);
@@ -229,9 +251,14 @@ impl Meta {
                 Err(Stop::Fail(error)) => return Err(error),
                 Err(Stop::More(reads)) => reads,
             };
+            if let Some(found) = known(&reads) {
+                batch.learn(reads, found);
+                continue;
+            }
+            let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
             let found = self.patiently(interrupt, || self.engine.read(&reads))?;
             if let Some(recall) = &self.env.recall {
-                recall.learn(&reads, &found);
+                recall.learn(&reads, &found, moment);
             }
             batch.learn(reads, found);
             let doubts = batch.doubts();
@@ -253,6 +280,17 @@ impl Meta {
         interrupt: &Interrupt,
     ) -> FsResult<Page> {
         self.patiently(interrupt, || self.engine.scan(scan, from, limit))
+    }
+
+    /// Remembers up to `most` entries of the root.
+    pub(crate) fn preload(&self, most: usize) {
+        let Some(recall) = &self.env.recall else { return };
+        let moment = recall.moment();
+        let scan = Scan::Entries { dir: Ino::ROOT, nodes: true };
+        match self.engine.scan(scan, None, most) {
+            Ok(page) => recall.learn_rows(page.rows, moment),
+            Err(error) => tracing::warn!(%error, "the root was not read in advance"),
+        }
     }
 
     /// Calls `each` with the records of every page of a collection. Fails if any of them cannot be read.

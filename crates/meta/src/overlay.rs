@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino, Name, Slice, Time};
 
 use crate::{
-    engine::{Change, List, Write},
-    schema::{Counter, DirStat, Key, QuotaKey, Row},
+    engine::{List, Write},
+    schema::{Change, Counter, DirStat, Key, QuotaKey, Row},
 };
 
 /// What will become of one record.
@@ -153,6 +153,7 @@ impl Overlay {
             List::Plocks(ino) => (Key::Plock(ino, LOWEST), Key::Plock(next(ino), LOWEST)),
             List::Sustained(sid) => (Key::Sustained(sid, Ino(0)), Key::Sustained(sid + 1, Ino(0))),
             List::Lanes(writer) => (Key::Writer(writer, 0), Key::Writer(writer + 1, 0)),
+            List::Changes(writer) => (Key::Changes(writer, 0, 0), Key::Changes(writer + 1, 0, 0)),
             // Spans two kinds of records; only read by operations that run alone.
             List::LocksOf(_) => (Key::Setting, Key::Setting),
         };

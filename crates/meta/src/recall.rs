@@ -1,11 +1,18 @@
-//! What this client saw last of nodes, entries and extended attributes, so that a change need not read before it commits.
+//! What this client saw last of nodes, entries and extended attributes.
 //!
-//! Nothing here is believed: what an operation takes from it becomes an expectation of its commit, and if that fails
-//! the operation runs again on what the engine says. So it is only used with engines that compare at the commit, never
-//! for an operation that only looks, and a stale record costs one trip. Records older than what the kernel caches are
-//! not used at all: attributes of a directory go back to the kernel, and its times and links are not compared.
+//! Changes start from it, so that they need not read before they commit: what an operation takes from here becomes an
+//! expectation of its commit, and if that fails the operation runs again on what the engine says. So that is only done
+//! with engines that compare at the commit, and a stale record costs one trip. Records older than what the kernel caches
+//! are not used for it: attributes of a directory go back to the kernel, and its times and links are not compared.
+//!
+//! Looks believe it, if the mount asked for that, while somebody follows what other clients change ([`Recall::trust`]).
+//! What must stay true: an answer that was asked for before a change became known here never replaces what is known
+//! since. So whoever asks takes the [`Recall::moment`] before.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -13,24 +20,40 @@ use sluice_types::Ino;
 
 use crate::{
     engine::{Found, Hold, Read, Write},
-    schema::{Key, Row},
+    schema::{Change, Key, Row},
 };
 
-/// Parts, each with a lock of its own.
+/// Parts, each with a lock of its own. The entries of a directory lie in one.
 const SHARDS: usize = 16;
-/// Most records of one part; at about 200 bytes each all parts take some 13 MiB.
-const SHARD_RECORDS: usize = 4096;
+/// Fewest records of one generation of a part; at about 200 bytes each all parts take some 13 MiB at most.
+const GENERATION: usize = 2048;
 /// Longest value of an extended attribute that is kept, bytes.
 const SMALL_VALUE: usize = 64;
-/// How long a record is used after the engine told it.
+/// How long changes start from a record after the engine told it.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Records as last seen.
 pub(crate) struct Recall {
     shards: [Mutex<Shard>; SHARDS],
+    /// Most records of one generation of a part.
+    generation: usize,
+    /// Changes that became known here.
+    changes: AtomicU64,
+    began: Instant,
+    /// Until when looks may believe what is here, in milliseconds since the beginning.
+    trusted: AtomicU64,
+    /// How old it may be then, in milliseconds.
+    age: AtomicU64,
 }
 
-type Shard = FxHashMap<Key, Seen>;
+/// Two generations: when the young are too many they become the old ones, and the old ones are dropped.
+#[derive(Default)]
+struct Shard {
+    young: FxHashMap<Key, Seen>,
+    old: FxHashMap<Key, Seen>,
+    /// The last change that became known of any of its records.
+    changed: u64,
+}
 
 /// What was seen of one record.
 #[derive(Clone)]
@@ -40,9 +63,70 @@ struct Seen {
     row: Option<Row>,
 }
 
+/// Whether that is worth to be remembered. Not that a node is missing: nobody tells that one was made.
+fn kept(key: &Key, row: Option<&Row>) -> bool {
+    match (key, row) {
+        (Key::Node(_), row) => row.is_some(),
+        (Key::Xattr(..), Some(Row::Xattr(_, _, value))) => value.len() <= SMALL_VALUE,
+        (Key::Entry(..) | Key::Xattr(..), _) => true,
+        _ => false,
+    }
+}
+
+impl Shard {
+    fn get(&mut self, key: &Key, generation: usize) -> Option<&mut Seen> {
+        if !self.young.contains_key(key) {
+            let seen = self.old.remove(key)?;
+            self.put(key.clone(), seen, generation);
+        }
+        self.young.get_mut(key)
+    }
+
+    fn put(&mut self, key: Key, seen: Seen, generation: usize) {
+        if self.young.len() >= generation && !self.young.contains_key(&key) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.old.remove(&key);
+        self.young.insert(key, seen);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        self.young.remove(key);
+        self.old.remove(key);
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.young.keys().chain(self.old.keys())
+    }
+}
+
 impl Recall {
-    pub(crate) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()) }
+    /// Room for at least `records`.
+    pub(crate) fn new(records: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            generation: records.div_ceil(SHARDS).max(GENERATION),
+            changes: AtomicU64::new(0),
+            began: Instant::now(),
+            trusted: AtomicU64::new(0),
+            age: AtomicU64::new(0),
+        }
+    }
+
+    /// Looks may believe what is not older than `age`, for as long as `span` from now on.
+    pub(crate) fn trust(&self, span: Duration, age: Duration) {
+        self.age.store(age.as_millis() as u64, Ordering::Relaxed);
+        self.trusted.store((self.began.elapsed() + span).as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Looks believe nothing any more.
+    pub(crate) fn distrust(&self) {
+        self.trusted.store(0, Ordering::Relaxed);
+    }
+
+    /// To be taken before the engine is asked.
+    pub(crate) fn moment(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
@@ -53,46 +137,48 @@ impl Recall {
         &self.shards[(ino as usize) % SHARDS]
     }
 
-    fn get(&self, key: &Key) -> Option<Seen> {
-        self.shard(key).lock().get(key).filter(|seen| seen.at.elapsed() < FRESH).cloned()
+    fn get(&self, key: &Key, age: Duration) -> Option<Seen> {
+        let mut shard = self.shard(key).lock();
+        shard.get(key, self.generation).filter(|seen| seen.at.elapsed() < age).cloned()
     }
 
-    fn set(&self, key: Key, row: Option<Row>) {
-        if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
+    /// Takes in what the engine said when asked at `moment`.
+    fn learn_one(&self, key: Key, row: Option<Row>, moment: u64) {
+        if !kept(&key, row.as_ref()) {
             return;
         }
         let mut shard = self.shard(&key).lock();
-        if let Some(Row::Xattr(_, _, value)) = &row
-            && value.len() > SMALL_VALUE
-        {
-            shard.remove(&key);
-            return;
+        if shard.changed <= moment {
+            shard.put(key, Seen { at: Instant::now(), row }, self.generation);
         }
-        // Room for the new by dropping all: the next operations read again, once.
-        if shard.len() >= SHARD_RECORDS && !shard.contains_key(&key) {
-            shard.clear();
-        }
-        shard.insert(key, Seen { at: Instant::now(), row });
+    }
+
+    /// A change of that record became known.
+    fn changed<T>(&self, key: &Key, with: impl FnOnce(&mut Shard) -> T) -> T {
+        let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut shard = self.shard(key).lock();
+        shard.changed = shard.changed.max(now);
+        with(&mut shard)
     }
 
     /// Forgets what turned out to be stale.
     pub(crate) fn forget(&self, keys: &[Key]) {
         for key in keys {
-            self.shard(key).lock().remove(key);
+            self.changed(key, |shard| shard.remove(key));
         }
     }
 
-    /// Takes in the answers of a trip.
-    pub(crate) fn learn(&self, reads: &[Read], found: &[Found]) {
+    /// Takes in the answers of a trip that began at `moment`.
+    pub(crate) fn learn(&self, reads: &[Read], found: &[Found], moment: u64) {
         for (read, found) in reads.iter().zip(found) {
             match (read, found) {
-                (Read::Get(key, _), Found::Row(row)) => self.set(key.clone(), row.clone()),
+                (Read::Get(key, _), Found::Row(row)) => self.learn_one(key.clone(), row.clone(), moment),
                 (Read::Follow(dir, name, _), Found::Rows(rows)) => {
                     for row in rows {
-                        self.set(row.key(), Some(row.clone()));
+                        self.learn_one(row.key(), Some(row.clone()), moment);
                     }
                     if rows.is_empty() {
-                        self.set(Key::Entry(*dir, name.clone()), None);
+                        self.learn_one(Key::Entry(*dir, name.clone()), None, moment);
                     }
                 }
                 _ => {}
@@ -100,30 +186,106 @@ impl Recall {
         }
     }
 
-    /// Takes in what a commit changed.
+    /// Takes in a page of entries and their nodes that was asked for at `moment`.
+    pub(crate) fn learn_rows(&self, rows: Vec<Row>, moment: u64) {
+        for row in rows {
+            self.learn_one(row.key(), Some(row), moment);
+        }
+    }
+
+    /// Takes in what a commit of this client changed.
     pub(crate) fn committed(&self, writes: &[Write]) {
         for write in writes {
             match write {
-                Write::Insert(row) | Write::Put(row) => self.set(row.key(), Some(row.clone())),
-                Write::Delete(key) | Write::Discard(key) => self.set(key.clone(), None),
-                Write::Bump { ino, nlink, time } => {
-                    let key = Key::Node(*ino);
-                    if let Some(Seen { row: Some(Row::Node(_, attr)), .. }) =
-                        self.shard(&key).lock().get_mut(&key)
-                    {
-                        attr.nlink = attr.nlink.saturating_add_signed(*nlink);
-                        if let Some(time) = *time {
-                            attr.mtime = attr.mtime.max(time);
-                            attr.ctime = attr.ctime.max(time);
-                        }
-                    }
-                }
+                Write::Insert(row) | Write::Put(row) => self.replaced(&row.key(), Some(row)),
+                Write::Delete(key) | Write::Discard(key) => self.replaced(key, None),
+                Write::Bump { ino, nlink, time } => self.bumped(&Key::Node(*ino), *nlink, *time),
                 _ => {}
             }
         }
     }
 
-    /// Answers to all of `reads`, if there are any.
+    fn replaced(&self, key: &Key, row: Option<&Row>) {
+        if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
+            return;
+        }
+        self.changed(key, |shard| {
+            if kept(key, row) {
+                let seen = Seen { at: Instant::now(), row: row.cloned() };
+                shard.put(key.clone(), seen, self.generation);
+            } else {
+                shard.remove(key);
+            }
+        });
+    }
+
+    fn bumped(&self, key: &Key, nlink: i32, time: Option<sluice_types::Time>) {
+        self.changed(key, |shard| {
+            if let Some(Seen { row: Some(Row::Node(_, attr)), .. }) = shard.get(key, self.generation) {
+                attr.nlink = attr.nlink.saturating_add_signed(nlink);
+                if let Some(time) = time {
+                    attr.mtime = attr.mtime.max(time);
+                    attr.ctime = attr.ctime.max(time);
+                }
+            }
+        });
+    }
+
+    /// Forgets what another client changed. Answers the changes with those spelt out that were known here.
+    pub(crate) fn hear(&self, changes: &[Change]) -> Vec<Change> {
+        let mut heard = Vec::with_capacity(changes.len());
+        for change in changes {
+            match change {
+                Change::Node(ino) => self.forget(&[Key::Node(*ino)]),
+                Change::Entry(dir, name) => self.forget(&[Key::Entry(*dir, name.clone())]),
+                Change::Names(dir) => heard.extend(self.drop_where(
+                    &self.shards[(dir.0 as usize) % SHARDS],
+                    |key| matches!(key, Key::Entry(of, _) if of == dir),
+                )),
+                Change::Any => {
+                    heard.extend(self.shards.iter().flat_map(|shard| self.drop_where(shard, |_| true)));
+                }
+                Change::Lock(_) => {}
+            }
+            heard.push(change.clone());
+        }
+        heard
+    }
+
+    fn drop_where(&self, shard: &Mutex<Shard>, drops: impl Fn(&Key) -> bool) -> Vec<Change> {
+        let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut shard = shard.lock();
+        shard.changed = shard.changed.max(now);
+        let keys: Vec<Key> = shard.keys().filter(|key| drops(key)).cloned().collect();
+        let dropped = keys.into_iter().filter_map(|key| {
+            shard.remove(&key);
+            match key {
+                Key::Node(ino) => Some(Change::Node(ino)),
+                Key::Entry(dir, name) => Some(Change::Entry(dir, name)),
+                _ => None,
+            }
+        });
+        dropped.collect()
+    }
+
+    /// Answers for an operation that only looks, if there are answers to all of `reads` that may be believed.
+    pub(crate) fn believed(&self, reads: &[Read]) -> Option<Vec<Found>> {
+        if self.began.elapsed().as_millis() as u64 >= self.trusted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let age = Duration::from_millis(self.age.load(Ordering::Relaxed));
+        reads.iter().map(|read| self.believed_one(read, age)).collect()
+    }
+
+    fn believed_one(&self, read: &Read, age: Duration) -> Option<Found> {
+        match read {
+            Read::Get(key @ Key::Node(_), Hold::None) => Some(Found::Row(self.get(key, age)?.row)),
+            Read::Follow(dir, name, Hold::None) => self.follow(*dir, name, age),
+            _ => None,
+        }
+    }
+
+    /// Answers for an operation whose commit checks them, if there are answers to all of `reads`.
     pub(crate) fn answer(&self, reads: &[Read]) -> Option<Vec<Found>> {
         reads.iter().map(|read| self.answer_one(read)).collect()
     }
@@ -131,27 +293,127 @@ impl Recall {
     fn answer_one(&self, read: &Read) -> Option<Found> {
         match read {
             Read::Get(key @ Key::Node(_), hold) if *hold > Hold::None => {
-                self.get(key)?.row.map(|row| Found::Row(Some(row)))
+                self.get(key, FRESH)?.row.map(|row| Found::Row(Some(row)))
             }
             Read::Get(key @ Key::Xattr(..), hold) if *hold > Hold::None => {
-                self.get(key).map(|seen| Found::Row(seen.row))
+                self.get(key, FRESH).map(|seen| Found::Row(seen.row))
             }
             // An operation that asks for an entry without holding it is about to insert it: the commit sees whether
             // it may.
             Read::Get(key @ Key::Entry(..), Hold::None) => {
-                Some(Found::Row(self.get(key).and_then(|seen| seen.row)))
+                Some(Found::Row(self.get(key, FRESH).and_then(|seen| seen.row)))
             }
-            Read::Follow(dir, name, hold) if *hold > Hold::None => {
-                let entry = self.get(&Key::Entry(*dir, name.clone()))?.row;
-                let Some(Row::Entry(_, _, to)) = &entry else { return Some(Found::Rows(Vec::new())) };
-                let node = self.node(to.ino)?;
-                Some(Found::Rows(entry.into_iter().chain([node]).collect()))
-            }
+            Read::Follow(dir, name, hold) if *hold > Hold::None => self.follow(*dir, name, FRESH),
             _ => None,
         }
     }
 
-    fn node(&self, ino: Ino) -> Option<Row> {
-        self.get(&Key::Node(ino))?.row
+    fn follow(&self, dir: Ino, name: &sluice_types::Name, age: Duration) -> Option<Found> {
+        let entry = self.get(&Key::Entry(dir, name.clone()), age)?.row;
+        let Some(Row::Entry(_, _, to)) = &entry else { return Some(Found::Rows(Vec::new())) };
+        let node = self.get(&Key::Node(to.ino), age)?.row?;
+        Some(Found::Rows(entry.into_iter().chain([node]).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_types::{Attr, FileType, Name, Time};
+
+    use super::*;
+    use crate::schema::Entry;
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).expect("a name")
+    }
+
+    fn node(ino: u64, mode: u16) -> Row {
+        Row::Node(Ino(ino), Attr::new(FileType::File, mode, 0, 0, Ino::ROOT, Time::default()))
+    }
+
+    fn entry(dir: u64, text: &str, ino: u64) -> Row {
+        Row::Entry(Ino(dir), name(text), Entry { kind: FileType::File, ino: Ino(ino) })
+    }
+
+    fn look(dir: u64, text: &str) -> [Read; 1] {
+        [Read::Follow(Ino(dir), name(text), Hold::None)]
+    }
+
+    fn trusting() -> Recall {
+        let recall = Recall::new(0);
+        recall.trust(Duration::from_hours(1), Duration::from_hours(1));
+        recall
+    }
+
+    #[test]
+    fn answers_from_before_a_change_are_not_kept() {
+        let recall = trusting();
+        let moment = recall.moment();
+        recall.hear(&[Change::Node(Ino(5))]);
+        recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o600)])], moment);
+        assert_eq!(recall.believed(&look(1, "a")), None, "the node may be another by now");
+        recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])], recall.moment());
+        assert_eq!(
+            recall.believed(&look(1, "a")),
+            Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])])
+        );
+        let moment = recall.moment();
+        recall.committed(&[Write::Put(node(5, 0o400))]);
+        recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])], moment);
+        assert_eq!(
+            recall.believed(&look(1, "a")),
+            Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o400)])])
+        );
+    }
+
+    #[test]
+    fn what_others_change_goes_alone() {
+        let recall = trusting();
+        let known = || {
+            recall.learn_rows(
+                vec![entry(1, "a", 5), node(5, 0), entry(1, "b", 6), node(6, 0)],
+                recall.moment(),
+            );
+        };
+        known();
+        assert_eq!(recall.hear(&[Change::Entry(Ino(1), name("a"))]), [Change::Entry(Ino(1), name("a"))]);
+        assert_eq!(recall.believed(&look(1, "a")), None);
+        assert!(recall.believed(&look(1, "b")).is_some());
+        known();
+        let heard = recall.hear(&[Change::Names(Ino(1))]);
+        assert_eq!(heard.len(), 3, "both names and their directory: {heard:?}");
+        assert!(recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]).is_some());
+        known();
+        assert_eq!(recall.hear(&[Change::Any]).len(), 5);
+        assert_eq!(recall.believed(&look(1, "b")), None);
+        assert_eq!(recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]), None);
+    }
+
+    #[test]
+    fn nothing_is_believed_without_trust() {
+        let recall = trusting();
+        recall.learn_rows(vec![entry(1, "a", 5), node(5, 0)], recall.moment());
+        recall.learn(&look(1, "none"), &[Found::Rows(Vec::new())], recall.moment());
+        assert_eq!(recall.believed(&look(1, "none")), Some(vec![Found::Rows(Vec::new())]));
+        recall.trust(Duration::from_hours(1), Duration::ZERO);
+        assert_eq!(recall.believed(&look(1, "a")), None, "too old");
+        recall.trust(Duration::from_hours(1), Duration::from_hours(1));
+        assert!(recall.believed(&look(1, "a")).is_some());
+        recall.distrust();
+        assert_eq!(recall.believed(&look(1, "a")), None);
+    }
+
+    #[test]
+    fn the_old_go_first_and_what_is_used_stays() {
+        let recall = trusting();
+        let most = 16 * 2 * GENERATION as u64;
+        recall.learn_rows(vec![node(0, 0)], recall.moment());
+        for ino in 1..=2 * most {
+            recall.learn_rows(vec![node(ino, 0)], recall.moment());
+            assert!(recall.believed(&[Read::Get(Key::Node(Ino(0)), Hold::None)]).is_some(), "{ino}");
+        }
+        let kept = (0..=2 * most)
+            .filter(|ino| recall.believed(&[Read::Get(Key::Node(Ino(*ino)), Hold::None)]).is_some());
+        assert!((most / 4..=most).contains(&(kept.count() as u64)));
     }
 }

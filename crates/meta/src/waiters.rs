@@ -15,7 +15,8 @@ use sluice_types::Ino;
 
 use crate::{
     batch::Interrupt,
-    engine::{Change, Engine},
+    engine::Engine,
+    schema::{Change, Told},
 };
 
 /// Threads that wait for locks of files.
@@ -71,11 +72,12 @@ impl Waiters {
     }
 
     /// Wakes those who wait for locks on `ino`, or all.
-    fn wake(inner: &Inner, changes: &[Change]) {
+    fn wake(inner: &Inner, told: &[Told]) {
         let waiting = inner.waiting.lock();
-        let any = changes.contains(&Change::Any);
+        let tells = |change: Change| told.iter().any(|told| told.changes.contains(&change));
+        let any = tells(Change::Any);
         for (ino, bells) in &waiting.by_file {
-            if any || changes.contains(&Change::Lock(*ino)) {
+            if any || tells(Change::Lock(*ino)) {
                 for (_, bell) in bells {
                     bell.0.set();
                 }
@@ -127,7 +129,7 @@ fn listen(inner: Weak<Inner>) -> bool {
         };
         while let Some(inner) = inner.upgrade() {
             match watch.next(LISTEN) {
-                Ok(changes) => Waiters::wake(&inner, &changes),
+                Ok(told) => Waiters::wake(&inner, &told),
                 Err(error) => {
                     tracing::warn!(%error, "cannot listen for released locks; waiters look by themselves");
                     inner.waiting.lock().listening = false;

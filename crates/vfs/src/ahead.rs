@@ -74,6 +74,16 @@ impl Ahead {
         watched.asked == STREAK && now >= watched.not_before
     }
 
+    /// Another client changed names of a directory.
+    pub(crate) fn forget(&self, dir: Ino) {
+        self.0.lock().remove(&dir);
+    }
+
+    /// Anything may have changed.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// Keeps a page, if it is the whole directory.
     fn keep(&self, dir: Ino, page: Option<Page>) {
         if let Some(watched) = self.0.lock().get_mut(&dir) {

@@ -38,7 +38,7 @@ pub struct VolumeSize {
 }
 
 impl Vfs {
-    /// Looks a name up. One trip, none for internal files.
+    /// Looks a name up. One trip, none for internal files and for what is remembered and may be believed.
     pub fn lookup(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<Entry> {
         if let Some(entry) = self.lookup_internal(dir, name, interrupt)? {
             return Ok(entry);
@@ -49,7 +49,7 @@ impl Vfs {
             return Ok(entry);
         }
         let moment = self.known().moment();
-        let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
+        let (ino, attr) = self.meta.look(&Lookup(at.clone()), interrupt)?;
         if attr.is_dir() {
             self.hints.put(dir, &at.name, ino);
         }
@@ -69,7 +69,7 @@ impl Vfs {
             return Ok(recent);
         }
         let moment = self.known().moment();
-        match self.meta.ask(&GetAttr(ino), interrupt) {
+        match self.meta.look(&GetAttr(ino), interrupt) {
             Ok(attr) => {
                 let shown = self.shown(ino, attr, moment);
                 self.known().note(ino);

@@ -156,6 +156,15 @@ impl Known {
         changes.last.insert(ino, now);
     }
 
+    /// Another client changed `ino`: what is known of it is asked for again.
+    pub(crate) fn changed_elsewhere(&self, ino: Ino) {
+        self.note(ino);
+        if let Some(file) = self.file(ino) {
+            let _order = file.order.lock();
+            file.state().attr = None;
+        }
+    }
+
     /// Runs an operation that changes attributes of `ino`, and learns what they are now.
     pub(crate) fn change<T, E>(
         &self,

@@ -24,6 +24,7 @@ mod observe;
 mod open;
 mod recent;
 mod records;
+mod stale;
 mod stats;
 mod vfs;
 mod xattr;
@@ -37,6 +38,7 @@ pub use locks::Plock;
 pub use names::NewNode;
 pub use observe::{OpKind, describe_attr, describe_entry};
 pub use open::Opened;
+pub use sluice_meta::schema::Change;
 /// Words of the metadata crate that stand in calls of a [`Vfs`].
 pub use sluice_meta::{
     Ended, Interrupt,

@@ -79,6 +79,11 @@ impl RecentDirs {
         known.attr.map(|attr| (attr, left))
     }
 
+    /// Any may have changed.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// It was removed, or changed in a way that answers no attributes.
     pub(crate) fn drop(&self, dir: Ino) {
         self.0.lock().remove(&dir);

@@ -23,6 +23,7 @@ use crate::{
     known::{File, Known},
     observe::Observed,
     recent::{Gone, Hints, RecentDirs},
+    stale::OnStale,
 };
 
 /// A name that was looked up or made.
@@ -54,11 +55,8 @@ pub struct Vfs {
     pub(crate) jobs: Jobs,
     pub(crate) observed: Observed,
     pub(crate) since: Instant,
-    removed: OnceLock<OnRemoved>,
+    pub(crate) stale: OnceLock<OnStale>,
 }
-
-/// Told of names (directory, name) that went without the kernel having asked for it.
-type OnRemoved = Box<dyn Fn(Ino, &[u8]) + Send + Sync>;
 
 impl Vfs {
     /// Joins the metadata behind `index` and the data store that was opened with it, and starts the background work.
@@ -83,7 +81,7 @@ impl Vfs {
             jobs,
             observed: Observed::default(),
             since: Instant::now(),
-            removed: OnceLock::new(),
+            stale: OnceLock::new(),
         })
     }
 
@@ -95,18 +93,6 @@ impl Vfs {
     /// The data path underneath.
     pub fn data(&self) -> &DataStore {
         &self.data
-    }
-
-    /// Has `told` called for names that are removed through `.control`, so that the kernel can be made to forget them.
-    /// It is called from a thread that no request needs. Only the first call counts.
-    pub fn on_removed(&self, told: impl Fn(Ino, &[u8]) + Send + Sync + 'static) {
-        let _ = self.removed.set(Box::new(told));
-    }
-
-    pub(crate) fn tell_removed(&self, dir: Ino, name: &[u8]) {
-        if let Some(told) = self.removed.get() {
-            told(dir, name);
-        }
     }
 
     /// The settings.

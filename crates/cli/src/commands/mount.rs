@@ -105,6 +105,7 @@ impl Mount {
             read_only: self.is_read_only(),
             info: volume::session_info(&mountpoint.display().to_string()),
             heartbeat: self.meta.heartbeat,
+            client_cache: engines::client_cache(&self.meta_url)?,
             ..Options::default()
         };
         let meta = Meta::open(engine, options)?;

@@ -12,7 +12,6 @@ use super::{Builder, Mark, Phase, checks::lenient};
 use crate::{
     codec::{Cell, encode},
     keys::{Keys, Text, number, quota_field, signed},
-    watch,
 };
 
 /// What is added to nodes: links, lower bound of the times, place of the first write.
@@ -48,7 +47,7 @@ impl Builder<'_> {
             Write::Discard(key) => self.delete(key, false, mark),
             Write::Clear(list) => self.clear(*list, mark),
             // All of a node together, behind the others.
-            Write::Bump { .. } => {}
+            Write::Bump { .. } | Write::Tell(_) => {}
             Write::Count(counter, by) => {
                 self.item(Phase::Write, "ci", None, &[&keys.counter(*counter), &signed(*by)], mark);
             }
@@ -78,10 +77,6 @@ impl Builder<'_> {
             Write::Append(ino, index, slices) => {
                 let list = keys.chunk(*ino, *index);
                 self.item(Phase::Write, "lp", None, &[&list, &encode_slices(slices)], mark);
-            }
-            Write::Tell(change) => {
-                let channel = watch::channel(keys);
-                self.item(Phase::Last, "pb", Some(&channel), &[&watch::encode(*change)], mark);
             }
         }
     }
@@ -262,6 +257,7 @@ impl Builder<'_> {
                 fields.push(b':');
                 under("xf", [&keys.writers(), &fields, &[]], 2);
             }
+            List::Changes(writer) => self.item(Phase::Clear, "sr", None, &[&keys.news(writer)], mark),
             List::Xattrs(ino) | List::Parents(ino) => {
                 self.item(Phase::Clear, "sr", None, &[&whole(ino)], mark);
             }

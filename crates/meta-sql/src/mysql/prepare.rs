@@ -10,7 +10,7 @@ use sluice_meta::engine::EngineError;
 use super::pool::Pool;
 use crate::{
     codec::Columns,
-    schema::{Dialect, TABLES, Table, WRITER},
+    schema::{Dialect, OWN, TABLES, Table},
 };
 
 /// Whatever the server's defaults: transactions, and names of attributes that differ if any byte does.
@@ -23,7 +23,7 @@ pub(super) fn prepare(pool: &Pool) -> Result<(), EngineError> {
     let wanted: Vec<(String, &Table)> = TABLES
         .iter()
         .map(|table| (naming.prefix(), table))
-        .chain(std::iter::once((naming.own_prefix(), &WRITER)))
+        .chain(OWN.iter().map(|table| (naming.own_prefix(), table)))
         .collect();
     for statement in missing(pool, &wanted)? {
         if let Err(error) = run(pool, &statement) {

@@ -161,6 +161,9 @@ impl<'r> Plan<'r> {
             List::Lanes(writer) => {
                 self.part(tables, at, Record::Writer, &format!("writer={}", writer as i64));
             }
+            List::Changes(writer) => {
+                self.part(tables, at, Record::Changes, &format!("writer={}", writer as i64));
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::{
     codec::Record,
     naming::Naming,
-    schema::{Column, Kind, TABLES, Table, WRITER},
+    schema::{Column, Kind, OWN, TABLES, Table},
     values::Value,
 };
 
@@ -58,7 +58,7 @@ impl Place {
     fn new(record: Record, naming: &Naming) -> Self {
         let shape = record.shape();
         let bare = shape.table.trim_start_matches("jfs_").trim_start_matches("sluice_");
-        let table = TABLES.iter().chain([&WRITER]).find(|table| table.name == bare);
+        let table = TABLES.iter().chain(&OWN).find(|table| table.name == bare);
         let of = |name: &&'static str| {
             let column =
                 table.and_then(|table| table.columns.iter().find(|c| c.name == name.trim_matches('`')));

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sluice_meta::engine::{Change, EngineError, Watch};
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Told,
+};
 
 use super::{Inner, tables::push_text};
 use crate::codec::{Columns, Record};
@@ -32,13 +35,13 @@ impl MysqlWatch {
 }
 
 impl Watch for MysqlWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
             let told = told(&self.engine)?;
             if told != self.told {
                 self.told = told;
-                return Ok(vec![Change::Any]);
+                return Ok(vec![Told::anything()]);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

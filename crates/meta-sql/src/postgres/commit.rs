@@ -32,7 +32,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Change, Commit, EngineError, Expect, Found, Hold, List, Read, Write, still_holds},
+    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, still_holds},
     schema::{Key, Row, encode_plocks},
 };
 
@@ -54,7 +54,7 @@ use work::Rows;
 
 /// The order in which tables are written. The number of the commit comes first, for nothing else matters if it is
 /// wrong, and then nodes: what belongs to a node is mostly written by who holds it.
-const ORDER: [Record; 20] = [
+const ORDER: [Record; 21] = [
     Record::Writer,
     Record::Node,
     Record::Entry,
@@ -70,6 +70,7 @@ const ORDER: [Record; 20] = [
     Record::Plock,
     Record::Detached,
     Record::Session,
+    Record::Changes,
     Record::Setting,
     Record::DirStat,
     Record::DirQuota,
@@ -131,13 +132,8 @@ impl Store {
                 _ => {}
             }
         }
-        let told: Vec<Change> = commit
-            .writes
-            .iter()
-            .filter_map(|write| if let Write::Tell(change) = write { Some(*change) } else { None })
-            .collect();
-        if !told.is_empty() {
-            plan.flight.tell(notify(&self.channel, &told));
+        if let Some(told) = commit.told() {
+            plan.flight.tell(notify(&self.channel, &told, &self.pool.options.naming));
         }
         if plan.flight.is_empty() {
             return Ok(());

@@ -15,7 +15,7 @@ use super::{
     error::ServerError,
     wire::{Kind, Wire},
 };
-use crate::schema::{Dialect, TABLES, Table, WRITER};
+use crate::schema::{Dialect, OWN, TABLES, Table};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the connection.
 const ALONE: &str = "SELECT pg_advisory_lock(7238247823)";
@@ -42,7 +42,7 @@ impl Store {
         let existing = self.simple(wire, EXISTING)?;
         let naming = &self.pool.options.naming;
         let wanted = TABLES.iter().map(|table| (naming.prefix(), table));
-        let own = std::iter::once((naming.own_prefix(), &WRITER));
+        let own = OWN.iter().map(|table| (naming.own_prefix(), table));
         Ok(wanted.chain(own).flat_map(|(prefix, table)| lacking(&existing, &prefix, table)).collect())
     }
 

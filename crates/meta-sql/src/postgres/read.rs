@@ -199,6 +199,7 @@ fn listed(list: List) -> Vec<(Record, bool, i64)> {
         List::Sustained(sid) => vec![(Record::Sustained, false, sid as i64)],
         List::LocksOf(sid) => vec![(Record::Flock, true, sid as i64), (Record::Plock, true, sid as i64)],
         List::Lanes(writer) => vec![(Record::Writer, false, writer as i64)],
+        List::Changes(writer) => vec![(Record::Changes, false, writer as i64)],
     }
 }
 

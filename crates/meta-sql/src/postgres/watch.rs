@@ -11,8 +11,12 @@ use std::{
 
 use bytes::BytesMut;
 use postgres_protocol::message::{backend::Message, frontend};
-use sluice_meta::engine::{Change, EngineError, Watch};
-use sluice_types::Ino;
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Told,
+};
+
+use crate::naming::Naming;
 
 use super::{
     conn::story,
@@ -28,19 +32,24 @@ pub(super) fn channel(options: &Options) -> String {
     format!("{}changes:{schema}", options.naming.own_prefix())
 }
 
-/// The statement that tells of changes.
-pub(super) fn notify(channel: &str, changes: &[Change]) -> String {
-    let each = changes.iter().map(|change| match change {
-        Change::Lock(ino) => format!("NOTIFY \"{channel}\",'lock {}';", ino.0),
-        Change::Any => format!("NOTIFY \"{channel}\",'any';"),
-    });
-    each.collect()
+/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks first. Messages are
+/// texts of less than 8,000 bytes: twice the bytes of ours.
+pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
+    let message = hex::encode(told.encode());
+    let Told { writer, lane, n, .. } = told;
+    if *writer == 0 {
+        return format!("NOTIFY \"{channel}\",'{message}'");
+    }
+    let (writers, writer, n) = (naming.sql("sluice_writer"), *writer as i64, *n as i64);
+    format!(
+        "SELECT pg_notify('{}','{message}') FROM {writers} WHERE writer={writer} AND lane={lane} AND n={n}",
+        channel.replace('\'', "''")
+    )
 }
 
-/// What a message says; whatever a newer client means by it, something changed.
-fn decode(message: &str) -> Change {
-    let ino = message.strip_prefix("lock ").and_then(|ino| ino.parse().ok());
-    ino.map_or(Change::Any, |ino| Change::Lock(Ino(ino)))
+/// What a message says.
+fn decode(message: &str) -> Told {
+    hex::decode(message).map_or_else(|_| Told::anything(), |bytes| Told::decode(&bytes))
 }
 
 /// A subscription.
@@ -76,23 +85,23 @@ impl Listener {
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         let until = Instant::now() + timeout.max(Duration::from_millis(1));
         let Some(wire) = &mut self.wire else {
             self.wire = Some(self.subscribe()?);
-            return Ok(vec![Change::Any]);
+            return Ok(vec![Told::anything()]);
         };
         loop {
             match wire.receive(until) {
                 Ok(Message::NotificationResponse(body)) => {
-                    return Ok(vec![body.message().map_or(Change::Any, decode)]);
+                    return Ok(vec![body.message().map_or_else(|_| Told::anything(), decode)]);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(Vec::new()),
                 Err(_) => {
                     self.wire = None;
                     self.wire = Some(self.subscribe()?);
-                    return Ok(vec![Change::Any]);
+                    return Ok(vec![Told::anything()]);
                 }
             }
         }

@@ -8,14 +8,14 @@ use rusqlite::{Connection, TransactionBehavior};
 use sluice_meta::engine::EngineError;
 
 use super::options::Options;
-use crate::schema::{Dialect, TABLES, Table, WRITER};
+use crate::schema::{Dialect, OWN, TABLES, Table};
 
 /// Brings the database up to the schema.
 pub(super) fn prepare(connection: &mut Connection, options: &Options) -> Result<(), EngineError> {
     let wanted: Vec<(String, &Table)> = TABLES
         .iter()
         .map(|table| (options.naming.prefix(), table))
-        .chain(std::iter::once((options.naming.own_prefix(), &WRITER)))
+        .chain(OWN.iter().map(|table| (options.naming.own_prefix(), table)))
         .collect();
     let failed = |error| options.failed(&error);
     // Most volumes lack nothing, and then the write lock is not needed.

@@ -194,6 +194,10 @@ impl Reader<'_> {
                 select!(Writer, "FROM sluice_writer WHERE writer=?1 AND lane=?2"),
                 [*writer as i64, i64::from(*lane)],
             ),
+            Key::Changes(writer, lane, slot) => self.one(
+                select!(Changes, "FROM sluice_changes WHERE writer=?1 AND lane=?2 AND slot=?3"),
+                [*writer as i64, i64::from(*lane), i64::from(*slot)],
+            ),
         }
     }
 
@@ -263,6 +267,9 @@ impl Reader<'_> {
             }
             List::Lanes(writer) => {
                 self.many(select!(Writer, "FROM sluice_writer WHERE writer=?1"), [writer as i64])
+            }
+            List::Changes(writer) => {
+                self.many(select!(Changes, "FROM sluice_changes WHERE writer=?1"), [writer as i64])
             }
         }
     }

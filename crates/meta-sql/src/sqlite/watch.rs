@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sluice_meta::engine::{Change, EngineError, Watch};
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Told,
+};
 
 use super::connect::Db;
 
@@ -28,7 +31,7 @@ impl SqliteWatch {
 }
 
 impl Watch for SqliteWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
             // A commit under way is not waited for: there will be a next look.
@@ -36,7 +39,7 @@ impl Watch for SqliteWatch {
                 && version != self.version
             {
                 self.version = version;
-                return Ok(vec![Change::Any]);
+                return Ok(vec![Told::anything()]);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Change, Commit, Engine, EngineError, Expect, Found, Hold, List, Read, Step, Write},
-    schema::{Counter, DirStat, Entry, Key, LockOwner, Quota, QuotaKey, Row, Session},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, List, Read, Step, Write},
+    schema::{Change, Counter, DirStat, Entry, Key, LockOwner, Quota, QuotaKey, Row, Session},
 };
 use sluice_meta_sql::PostgresEngine;
 use sluice_testkit::{

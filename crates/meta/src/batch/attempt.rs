@@ -17,6 +17,7 @@ use super::{
     ticket::{AnyTicket, Ran},
 };
 use crate::{
+    announce::announce,
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
     op::Lane,
     recall::Recall,
@@ -58,6 +59,7 @@ impl Batcher {
     /// conflict before.
     pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>], again: bool) -> Result<(), Failed> {
         if let Some(recall) = &self.env.recall
+            && self.env.starts_from_recall
             && !again
         {
             match self.attempt_on(lane, group, Some(recall), again) {
@@ -107,14 +109,18 @@ impl Batcher {
         }
         let from = self.step(lane).load(Ordering::Relaxed);
         let step = Step { writer: self.writer, lane, from, to: from + 1 };
-        let Some(commit) = batch.into_commit(step) else {
+        let Some(mut commit) = batch.into_commit(step) else {
             // Without a commit nothing would check what was recalled.
             return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
+        announce(&mut commit, self.news);
         match txn.commit(&commit) {
             Ok(()) => self.committed(&commit, step),
             Err(EngineError::Indeterminate { reason, .. }) => {
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
+                if let Some(recall) = &self.env.recall {
+                    recall.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
+                }
                 return self.settle(&commit, step, group);
             }
             Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
@@ -133,9 +139,10 @@ impl Batcher {
 
     /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
     fn fetch(&self, txn: &mut dyn Txn, batch: &mut Batch<'_>, reads: Vec<Read>) -> Result<(), EngineError> {
+        let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
         let found = txn.read(&reads)?;
         if let Some(recall) = &self.env.recall {
-            recall.learn(&reads, &found);
+            recall.learn(&reads, &found, moment);
         }
         batch.learn(reads, found);
         let doubts = batch.doubts();
@@ -352,12 +359,7 @@ impl Touched {
     }
 
     fn writes(&mut self, at: usize, writes: &[Write]) {
-        self.0[at].extend(writes.iter().filter_map(|write| match write {
-            Write::Insert(row) | Write::Put(row) => Some(row.key()),
-            Write::Delete(key) => Some(key.clone()),
-            Write::Bump { ino, .. } => Some(Key::Node(*ino)),
-            _ => None,
-        }));
+        self.0[at].extend(writes.iter().filter_map(Write::key));
     }
 
     /// Finds whose fault a failure is.

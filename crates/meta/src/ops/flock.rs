@@ -5,9 +5,9 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Change, Hold, List, Read, Write},
+    engine::{Hold, List, Read, Write},
     op::{Lane, Lanes, Op},
-    schema::{FlockKind, Key, LockOwner, Row},
+    schema::{Change, FlockKind, Key, LockOwner, Row},
     view::{Stop, View},
 };
 

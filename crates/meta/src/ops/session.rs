@@ -4,9 +4,9 @@ use sluice_types::Ino;
 use smallvec::smallvec;
 
 use crate::{
-    engine::{Change, Hold, List, Read, Write},
+    engine::{Hold, List, Read, Write},
     op::{Lane, Lanes, Op},
-    schema::{Key, Row, Session},
+    schema::{Change, Key, Row, Session},
     view::{Stop, View},
 };
 
@@ -113,6 +113,7 @@ impl Op for DropSession {
         view.write(Write::Discard(key));
         if !self.keep_writer {
             view.write(Write::Clear(List::Lanes(self.sid)));
+            view.write(Write::Clear(List::Changes(self.sid)));
         }
         Ok(true)
     }

@@ -13,6 +13,7 @@ mod format;
 mod lock;
 mod node;
 mod session;
+mod told;
 mod usage;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ pub use format::{FormatError, Tier, TrashDays, VolumeFormat};
 pub use lock::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
 pub use node::{decode_attr, encode_attr};
 pub use session::{Session, SessionInfo};
+pub use told::{Change, Told, decode_changes, encode_changes};
 pub use usage::{DirStat, Quota, QuotaKey};
 
 /// Identity of a process that commits: its session id. Whoever cleans up after a dead session removes its writer
@@ -76,7 +78,13 @@ pub enum Key {
     Detached(Ino),
     /// Sluice's own: the last commit of one lane of one process.
     Writer(WriterId, u16),
+    /// Sluice's own: what one of the last [`RING`] commits of a lane of a process changed, by its number modulo that.
+    /// Written where the engine has no messages.
+    Changes(WriterId, u16, u16),
 }
+
+/// Commits of a lane whose changes are kept.
+pub const RING: u64 = 1024;
 
 /// A record: its key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +117,8 @@ pub enum Row {
     Detached(Ino, i64),
     /// Number of the last commit, 0 before the first.
     Writer(WriterId, u16, u64),
+    /// Number of the commit, and what it changed.
+    Changes(WriterId, u16, u16, u64, Vec<Change>),
 }
 
 impl Row {
@@ -135,6 +145,7 @@ impl Row {
             Self::Plock(ino, owner, _) => Key::Plock(*ino, *owner),
             Self::Detached(ino, _) => Key::Detached(*ino),
             Self::Writer(id, lane, _) => Key::Writer(*id, *lane),
+            Self::Changes(id, lane, slot, ..) => Key::Changes(*id, *lane, *slot),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use sluice_meta::{
-    engine::{Change, Commit, Expect, Found, Hold, List, Read, Write},
-    schema::{Key, Row},
+    engine::{Commit, Expect, Found, Hold, List, News, Read, Step, Write},
+    schema::{Change, Key, Row, Told},
 };
-use sluice_types::{Attr, Ino};
+use sluice_types::{Attr, Ino, Name};
 
 use super::{
     Factory,
@@ -140,13 +140,45 @@ pub fn what_is_told_arrives(factory: &Factory<'_>) {
     let until = Instant::now() + PATIENCE;
     loop {
         let heard = watch.next(Duration::from_millis(50)).expect("listen");
-        if heard.contains(&Change::Lock(Ino(5))) || heard.contains(&Change::Any) {
+        let changes: Vec<&Change> = heard.iter().flat_map(|told| &told.changes).collect();
+        if changes.contains(&&Change::Lock(Ino(5))) || changes.contains(&&Change::Any) {
             break;
         }
-        if !store.engine.limits().notifies {
+        // It need not hear itself.
+        if store.engine.limits().news == News::Bell {
             break;
         }
         assert!(Instant::now() < until, "the message never arrived");
     }
     store.assert_row(&node(5), Some(&file_row(5)));
+}
+
+/// Where there are messages every numbered commit sends one, in the order of the numbers, whatever it tells; one that
+/// fails sends none.
+pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
+    let store = Store::with(factory, vec![Row::Writer(12, 1, 0)]);
+    if store.engine.limits().news != News::Messages {
+        return;
+    }
+    let mut watch = store.engine.watch().expect("watch");
+    let long = vec![b'x'; 255];
+    let change = |n: u64| match n {
+        1 => vec![],
+        2 => vec![Change::Node(Ino(5)), Change::Entry(Ino(7), Name::new(&long).expect("a name"))],
+        _ => (0..n).map(|at| Change::Entry(Ino(at), name("é"))).collect(),
+    };
+    let sent: Vec<Told> = (1..=5).map(|n| Told { writer: 12, lane: 1, n, changes: change(n) }).collect();
+    for told in &sent {
+        let step = |from| Some(Step { writer: 12, lane: 1, from, to: told.n });
+        let mut writes = vec![Write::Put(file_row(100 + told.n))];
+        writes.extend(told.changes.iter().cloned().map(Write::Tell));
+        let commit = |from| Commit { step: step(from), expects: vec![], writes: writes.clone() };
+        store.engine.begin(1).expect("begin").commit(&commit(told.n + 3)).expect_err("the wrong number");
+        store.engine.begin(1).expect("begin").commit(&commit(told.n - 1)).expect("commit");
+    }
+    let (mut heard, until) = (Vec::new(), Instant::now() + PATIENCE);
+    while heard.len() < sent.len() && Instant::now() < until {
+        heard.extend(watch.next(Duration::from_millis(50)).expect("listen"));
+    }
+    assert_eq!(heard, sent);
 }

@@ -5,13 +5,13 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclEntry, AclRule, Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row,
-    Session, SessionInfo, Tier, UNSET, VolumeFormat,
+    AclEntry, AclRule, Change, Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota,
+    QuotaKey, Row, Session, SessionInfo, Tier, UNSET, VolumeFormat,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Slice, Time};
 
 /// How many kinds of records there are.
-pub const KINDS: usize = 20;
+pub const KINDS: usize = 21;
 
 /// The place of a record's kind in the order of the schema.
 pub fn ordinal(row: &Row) -> usize {
@@ -36,6 +36,7 @@ pub fn ordinal(row: &Row) -> usize {
         Row::Plock(..) => 17,
         Row::Detached(..) => 18,
         Row::Writer(..) => 19,
+        Row::Changes(..) => 20,
     }
 }
 
@@ -213,6 +214,10 @@ fn bookkeeping() -> Vec<Sample> {
         pair(Row::Sustained(40, Ino(341)), Row::Sustained(40, Ino(341))),
         pair(Row::Detached(Ino(350), 1_700_000_000), Row::Detached(Ino(350), 1_700_000_009)),
         pair(Row::Writer(40, 3, 0), Row::Writer(40, 3, u64::from(u32::MAX) + 7)),
+        pair(
+            Row::Changes(40, 3, 9, 9, vec![]),
+            Row::Changes(40, 3, 9, u64::from(u32::MAX) + 7, vec![Change::Node(Ino(1)), Change::Any]),
+        ),
     ];
     for key in [QuotaKey::Dir(Ino(6)), QuotaKey::User(6), QuotaKey::Group(6)] {
         all.push(pair(Row::Quota(key, quota(1)), Row::Quota(key, quota(2))));

@@ -13,6 +13,7 @@
 pub mod against_model;
 pub mod dir_quotas;
 pub mod files;
+pub mod following;
 pub mod locks;
 pub mod owners;
 mod play;
@@ -122,6 +123,9 @@ macro_rules! for_each_operations_case {
             files::write_against_unlink_leaks_no_slice,
             files::chunks_behind_the_end_are_deleted,
             files::writes_of_two_clients_all_show,
+            following::what_others_change_is_seen,
+            following::who_comes_and_goes_is_noticed,
+            following::own_changes_and_questions_are_never_stale,
             locks::two_clients_never_hold_a_flock_both,
             locks::two_clients_never_hold_a_record_lock_both,
             dir_quotas::usage_of_a_tree_follows_every_change,

@@ -20,6 +20,8 @@ pub struct Trips {
     pub reads: u64,
     /// Questions in those reads.
     pub questions: u64,
+    /// Those of them that follow a name.
+    pub follows: u64,
     /// Commits, whatever came of them.
     pub commits: u64,
     /// Writes in those commits.
@@ -47,6 +49,7 @@ impl Sub for Trips {
             begins: self.begins - before.begins,
             reads: self.reads - before.reads,
             questions: self.questions - before.questions,
+            follows: self.follows - before.follows,
             commits: self.commits - before.commits,
             writes: self.writes - before.writes,
             conflicts: self.conflicts - before.conflicts,
@@ -67,11 +70,20 @@ struct Counters {
     begins: AtomicU64,
     reads: AtomicU64,
     questions: AtomicU64,
+    follows: AtomicU64,
     commits: AtomicU64,
     writes: AtomicU64,
     conflicts: AtomicU64,
     pages: AtomicU64,
     syncs: AtomicU64,
+}
+
+impl Counters {
+    fn asked(&self, reads: &[Read]) {
+        add(&self.reads, 1);
+        add(&self.questions, reads.len());
+        add(&self.follows, reads.iter().filter(|read| matches!(read, Read::Follow(..))).count());
+    }
 }
 
 fn add(counter: &AtomicU64, by: usize) {
@@ -99,6 +111,7 @@ impl Counting {
             begins: get(&c.begins),
             reads: get(&c.reads),
             questions: get(&c.questions),
+            follows: get(&c.follows),
             commits: get(&c.commits),
             writes: get(&c.writes),
             conflicts: get(&c.conflicts),
@@ -142,8 +155,7 @@ impl Engine for Counting {
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        add(&self.counters.reads, 1);
-        add(&self.counters.questions, reads.len());
+        self.counters.asked(reads);
         self.inner.read(reads)
     }
 
@@ -169,8 +181,7 @@ struct CountingTxn<'e> {
 
 impl Txn for CountingTxn<'_> {
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        add(&self.counters.reads, 1);
-        add(&self.counters.questions, reads.len());
+        self.counters.asked(reads);
         self.inner.read(reads)
     }
 

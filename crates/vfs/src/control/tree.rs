@@ -9,7 +9,7 @@ use sluice_meta::{
     engine::Scan,
     op::At,
     ops::{chunks::ReadChunks, getattr::GetAttr},
-    schema::Row,
+    schema::{Change, Row},
     tree::{CloneTree, Summary, SummaryNode},
 };
 use sluice_types::{CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, Slice};
@@ -35,7 +35,7 @@ impl Vfs {
                     .meta
                     .remove_tree(&at, skip_trash, caller, interrupt, &|count| progress.add(count, 0));
                 self.after_trees(at.dir);
-                self.tell_removed(at.dir, &at.name);
+                self.tell_stale(&Change::Entry(at.dir, at.name));
                 removed.map(|()| Answer::Done)
             }
             Request::Info { ino, recursive, raw, text } => {

@@ -210,6 +210,7 @@ pub(super) fn cleared(list: List) -> Option<(Record, String)> {
             (Record::Chunk, format!("inode={} AND indx>={from} AND indx<{to}", ino.0 as i64))
         }
         List::Lanes(writer) => (Record::Writer, format!("writer={}", writer as i64)),
+        List::Changes(writer) => (Record::Changes, format!("writer={}", writer as i64)),
         List::Parents(_) | List::Sustained(_) | List::LocksOf(_) => return None,
     })
 }

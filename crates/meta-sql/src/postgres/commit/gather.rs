@@ -129,6 +129,7 @@ impl<'c> Gathered<'c> {
             List::Flocks(ino) => (Record::Flock, Span::all(ino.0)),
             List::Plocks(ino) => (Record::Plock, Span::all(ino.0)),
             List::Lanes(writer) => (Record::Writer, Span::all(writer)),
+            List::Changes(writer) => (Record::Changes, Span::all(writer)),
             // Parents are counted from the entries; the others are never cleared.
             _ => return,
         };

@@ -5,7 +5,7 @@
 use super::{MARK, Type};
 use crate::{
     codec::Record,
-    schema::{Kind, TABLES, Table, WRITER},
+    schema::{Kind, OWN, TABLES, Table},
 };
 
 /// A column of a record.
@@ -30,11 +30,8 @@ impl Column {
 /// The columns of a record.
 pub(super) fn described(record: Record) -> Vec<Column> {
     let shape = record.shape();
-    let is_its = |table: &&Table| {
-        shape.table.strip_prefix("jfs_") == Some(table.name)
-            || shape.table == "sluice_writer" && table.name == "writer"
-    };
-    let table = TABLES.iter().chain([&WRITER]).find(is_its);
+    let called = |prefix| move |table: &&Table| shape.table.strip_prefix(prefix) == Some(table.name);
+    let table = TABLES.iter().find(called("jfs_")).or_else(|| OWN.iter().find(called("sluice_")));
     shape
         .columns
         .split(',')

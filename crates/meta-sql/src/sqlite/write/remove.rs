@@ -69,6 +69,10 @@ impl Writing<'_> {
                 "DELETE FROM sluice_writer WHERE writer=?1 AND lane=?2",
                 [*writer as i64, i64::from(*lane)],
             )?,
+            Key::Changes(writer, lane, slot) => self.run(
+                "DELETE FROM sluice_changes WHERE writer=?1 AND lane=?2 AND slot=?3",
+                [*writer as i64, i64::from(*lane), i64::from(*slot)],
+            )?,
         };
         Ok(changed > 0)
     }
@@ -85,6 +89,7 @@ impl Writing<'_> {
                 [id(ino), i64::from(from), i64::from(to)],
             ),
             List::Lanes(writer) => self.run("DELETE FROM sluice_writer WHERE writer=?1", [writer as i64]),
+            List::Changes(writer) => self.run("DELETE FROM sluice_changes WHERE writer=?1", [writer as i64]),
             List::Sustained(_) | List::LocksOf(_) => {
                 Err(self.reader.options.refused(format!("{list:?} cannot be cleared")))
             }

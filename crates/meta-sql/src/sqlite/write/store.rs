@@ -6,7 +6,9 @@
 use rusqlite::params;
 use sluice_meta::{
     engine::EngineError,
-    schema::{AclRule, Counter, Quota, QuotaKey, Row, encode_plocks, encode_replaced, encode_slices},
+    schema::{
+        AclRule, Counter, Quota, QuotaKey, Row, encode_changes, encode_plocks, encode_replaced, encode_slices,
+    },
 };
 
 use super::{
@@ -202,6 +204,20 @@ impl Writing<'_> {
                 "sluice_writer(writer,lane,n) VALUES(?1,?2,?3)",
                 "(writer,lane) DO UPDATE SET n=excluded.n",
                 [*writer as i64, i64::from(*lane), *n as i64]
+            ),
+            Row::Changes(writer, lane, slot, n, changes) => store!(
+                self,
+                put,
+                row,
+                "sluice_changes(writer,lane,slot,n,changes) VALUES(?1,?2,?3,?4,?5)",
+                "(writer,lane,slot) DO UPDATE SET n=excluded.n,changes=excluded.changes",
+                params![
+                    *writer as i64,
+                    i64::from(*lane),
+                    i64::from(*slot),
+                    *n as i64,
+                    encode_changes(changes)
+                ]
             ),
             other => Err(self.reader.options.refused(format!("{:?} has no table", other.key()))),
         }

@@ -1,0 +1,40 @@
+//! What a commit tells the other clients: which records that they may have cached it changed.
+//!
+//! What must stay true: it is derived from the writes alone, so that no operation can forget it.
+
+use crate::{
+    engine::{Commit, News, Write},
+    schema::{Change, Key, RING, Row},
+};
+
+/// Adds to a numbered commit what it tells: as messages, or where there are none as a record.
+pub(crate) fn announce(commit: &mut Commit, news: News) {
+    let Some(step) = commit.step else { return };
+    let changes: Vec<Change> = commit.writes.iter().filter_map(change).collect();
+    if news == News::Messages {
+        commit.writes.extend(changes.into_iter().map(Write::Tell));
+    } else {
+        let row = Row::Changes(step.writer, step.lane, slot(step.to), step.to, changes);
+        commit.writes.push(Write::Put(row));
+    }
+}
+
+/// Where the changes of a lane's `n`-th commit are kept.
+pub(crate) fn slot(n: u64) -> u16 {
+    (n % RING) as u16
+}
+
+fn change(write: &Write) -> Option<Change> {
+    Some(match write {
+        Write::Insert(Row::Entry(dir, name, _))
+        | Write::Put(Row::Entry(dir, name, _))
+        | Write::Delete(Key::Entry(dir, name))
+        | Write::Discard(Key::Entry(dir, name)) => Change::Entry(*dir, name.clone()),
+        // Nobody has cached what is new; that it was missing is not cached.
+        Write::Put(Row::Node(ino, _))
+        | Write::Delete(Key::Node(ino))
+        | Write::Discard(Key::Node(ino))
+        | Write::Bump { ino, .. } => Change::Node(*ino),
+        _ => return None,
+    })
+}

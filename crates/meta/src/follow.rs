@@ -1,0 +1,298 @@
+//! Following what other clients change, so that what this one remembers may be believed.
+//!
+//! Every commit of a Sluice client takes a number in its lane ([`Row::Writer`]), and what it changed goes out under that
+//! number: as a message, or as a record where the engine has no messages. So a follower that saw a number sees whether
+//! it missed one, and then drops everything it believed. What must stay true: nothing is believed unless the numbers were
+//! compared a short time ago; a client that is cut off stops believing by itself.
+
+use std::{
+    sync::{Arc, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::{
+    announce::slot,
+    engine::{Engine, EngineError, Found, Hold, News, Read, Scan, Watch},
+    heartbeat::scan_all,
+    meta::Meta,
+    schema::{Change, Counter, Key, RING, Row, Told, WriterId},
+};
+
+/// What a mount remembers of others' files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientCache {
+    /// Attributes, and as many entries.
+    pub size: usize,
+    /// How long something is believed that nobody said was changed.
+    pub expire: Duration,
+    /// Entries of the root that are read at once when the cache begins.
+    pub preload: usize,
+}
+
+impl Default for ClientCache {
+    /// As JuiceFS has it.
+    fn default() -> Self {
+        Self { size: 12_800, expire: Duration::from_mins(1), preload: 0 }
+    }
+}
+
+/// How long the numbers, once compared, let everything be believed.
+const TRUST: Duration = Duration::from_secs(5);
+/// Between two comparisons where messages tell of changes.
+const COMPARE: Duration = Duration::from_secs(2);
+/// Between two comparisons where only they tell. Others' changes are to be seen within a second.
+const POLL: Duration = Duration::from_millis(300);
+/// How long something is believed beside a JuiceFS client, which tells nothing.
+const BESIDE_JUICEFS: Duration = Duration::from_secs(1);
+/// How long one wait for messages lasts.
+const LISTEN: Duration = Duration::from_millis(200);
+/// Pause after a failure.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Records asked for at once.
+const READS: usize = 256;
+
+/// Told of what others changed, after it was forgotten here.
+pub type OnChange = Box<dyn Fn(&[Change]) + Send + Sync>;
+
+impl Meta {
+    /// Begins to follow other clients, if the volume was opened with a [`ClientCache`]: lookups and attributes are then
+    /// answered from what is remembered. `told` is called with each change, from a thread that no request needs.
+    pub fn follow(self: &Arc<Self>, told: OnChange) {
+        let (Some(cache), Some(_)) = (self.options.client_cache, &self.env.recall) else { return };
+        let meta = Arc::downgrade(self);
+        let begun = thread::Builder::new().name("changes".into()).spawn(move || follow(&meta, cache, &told));
+        if let Err(error) = begun {
+            tracing::warn!(%error, "no thread to follow other clients with; the client cache stays off");
+        }
+    }
+}
+
+/// Follows as long as the volume is open, which this does not keep open.
+fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
+    let Some(env) = meta.upgrade().map(|meta| meta.env.clone()) else { return };
+    let Some(recall) = &env.recall else { return };
+    let mut follower: Option<Follower> = None;
+    let mut complained = false;
+    while meta.strong_count() > 0 {
+        let begun = follower.is_none();
+        let heard = match &mut follower {
+            Some(follower) => follower.next(),
+            None => {
+                match meta.upgrade().map(|meta| Follower::new(meta.engine.clone(), env.sid, cache.expire)) {
+                    Some(Ok(new)) => {
+                        follower = Some(new);
+                        Ok(vec![Change::Any])
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => return,
+                }
+            }
+        };
+        match heard {
+            Ok(changes) => {
+                complained = false;
+                if !changes.is_empty() {
+                    told(&recall.hear(&changes));
+                }
+                if let Some(age) = follower.as_mut().and_then(Follower::compared) {
+                    recall.trust(TRUST, age);
+                }
+                if begun
+                    && cache.preload > 0
+                    && let Some(meta) = meta.upgrade()
+                {
+                    meta.preload(cache.preload);
+                }
+            }
+            Err(error) => {
+                recall.distrust();
+                follower = None;
+                if !std::mem::replace(&mut complained, true) {
+                    tracing::warn!(%error, "cannot follow other clients; the client cache is off until it can");
+                }
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// The number of the last commit of each lane.
+type Numbers = FxHashMap<(WriterId, u16), u64>;
+
+/// What was heard of the others.
+struct Follower {
+    engine: Arc<dyn Engine>,
+    news: News,
+    own: WriterId,
+    watch: Box<dyn Watch>,
+    /// The last commits heard of.
+    heard: Numbers,
+    /// The numbers that the engine held at the last comparison.
+    stood: Numbers,
+    /// The last session id that was given out by then.
+    sessions: i64,
+    next: Instant,
+    expire: Duration,
+    /// Set by a comparison: how old what is remembered may be.
+    compared: Option<Duration>,
+}
+
+impl Follower {
+    fn new(engine: Arc<dyn Engine>, own: WriterId, expire: Duration) -> Result<Self, EngineError> {
+        // Listening begins first: what is committed between the two is heard of twice.
+        let watch = engine.watch()?;
+        let news = engine.limits().news;
+        let mut follower = Self {
+            engine,
+            news,
+            own,
+            watch,
+            heard: FxHashMap::default(),
+            stood: FxHashMap::default(),
+            sessions: 0,
+            next: Instant::now(),
+            expire,
+            compared: None,
+        };
+        follower.heard = follower.compare()?.0;
+        follower.stood.clone_from(&follower.heard);
+        Ok(follower)
+    }
+
+    /// Whether the numbers were compared since this was asked last, and how old what is remembered may be.
+    fn compared(&mut self) -> Option<Duration> {
+        self.compared.take()
+    }
+
+    /// What others changed since the last call. Waits a moment for it.
+    fn next(&mut self) -> Result<Vec<Change>, EngineError> {
+        let wait = self.next.saturating_duration_since(Instant::now());
+        let mut changes = Vec::new();
+        match self.news {
+            News::Messages => {
+                for told in self.watch.next(wait.min(LISTEN))? {
+                    self.take_in(told, &mut changes);
+                }
+                if Instant::now() >= self.next && self.missed()? {
+                    changes.push(Change::Any);
+                }
+            }
+            News::Bell => {
+                let rang = !self.watch.next(wait.min(LISTEN))?.is_empty();
+                if rang || Instant::now() >= self.next {
+                    self.look_up(&mut changes)?;
+                }
+                if rang && self.compared.is_some_and(|age| age < self.expire) {
+                    // It may have been a JuiceFS client.
+                    changes.push(Change::Any);
+                }
+            }
+            News::Silence => {
+                thread::sleep(wait.min(POLL));
+                if Instant::now() >= self.next {
+                    self.look_up(&mut changes)?;
+                }
+            }
+        }
+        if changes.contains(&Change::Any) {
+            changes = vec![Change::Any];
+        }
+        Ok(changes)
+    }
+
+    /// Takes in a message.
+    fn take_in(&mut self, told: Told, changes: &mut Vec<Change>) {
+        if told.writer == self.own && self.own != 0 {
+            return;
+        }
+        if told.writer != 0 {
+            let before = self.heard.entry((told.writer, told.lane)).or_default();
+            if told.n <= *before {
+                return;
+            }
+            if told.n > *before + 1 {
+                changes.push(Change::Any);
+            }
+            *before = told.n;
+        }
+        changes.extend(told.changes);
+    }
+
+    /// Whether commits happened, by the last comparison, that no message told of.
+    fn missed(&mut self) -> Result<bool, EngineError> {
+        let (stand, gone) = self.compare()?;
+        let heard = &mut self.heard;
+        let behind = self.stood.iter().any(|(lane, n)| heard.get(lane).copied().unwrap_or(0) < *n);
+        if behind {
+            // What is on its way was heard of by this, too.
+            heard.extend(stand.iter().map(|(lane, n)| (*lane, *n)));
+        }
+        heard.retain(|lane, _| stand.contains_key(lane));
+        self.stood = stand;
+        Ok(behind || gone)
+    }
+
+    /// Reads what the commits since the last comparison changed.
+    fn look_up(&mut self, changes: &mut Vec<Change>) -> Result<(), EngineError> {
+        let (stand, gone) = self.compare()?;
+        let mut wanted = Vec::new();
+        let mut missed = gone;
+        for ((writer, lane), n) in &stand {
+            let before = self.heard.get(&(*writer, *lane)).copied().unwrap_or(0);
+            if n.saturating_sub(before) >= RING {
+                missed = true;
+            } else {
+                wanted.extend((before + 1..=*n).map(|n| (*writer, *lane, n)));
+            }
+        }
+        self.heard = stand;
+        for part in wanted.chunks(READS) {
+            let get = |(writer, lane, n): &(WriterId, u16, u64)| {
+                Read::Get(Key::Changes(*writer, *lane, slot(*n)), Hold::None)
+            };
+            let reads: Vec<Read> = part.iter().map(get).collect();
+            for (found, (_, _, wanted)) in self.engine.read(&reads)?.into_iter().zip(part) {
+                match found {
+                    Found::Row(Some(Row::Changes(_, _, _, n, told))) if n == *wanted => changes.extend(told),
+                    _ => missed = true,
+                }
+            }
+        }
+        if missed {
+            changes.push(Change::Any);
+        }
+        Ok(())
+    }
+
+    /// The numbers of all lanes of others as they stand, and whether there were lanes that cannot be followed: of a
+    /// session that ended, or that came and went.
+    fn compare(&mut self) -> Result<(Numbers, bool), EngineError> {
+        // Who registers after this is seen next time.
+        let last = match self.engine.read(&[Read::Get(Key::Counter(Counter::NextSession), Hold::None)])?.pop()
+        {
+            Some(Found::Row(Some(Row::Counter(_, last)))) => last,
+            _ => 0,
+        };
+        let rows = scan_all(self.engine.as_ref(), Scan::Writers)?;
+        let lanes = rows.into_iter().filter_map(|row| match row {
+            Row::Writer(writer, lane, n) if writer != self.own => Some(((writer, lane), n)),
+            _ => None,
+        });
+        let stand: Numbers = lanes.collect();
+        let writers: FxHashSet<WriterId> = stand.keys().map(|(writer, _)| *writer).collect();
+        let others = scan_all(self.engine.as_ref(), Scan::Sessions)?
+            .into_iter()
+            .any(|row| matches!(row, Row::Session(sid, _) if sid != self.own && !writers.contains(&sid)));
+        let known = self.heard.keys().chain(self.stood.keys());
+        let came_and_went = (self.sessions + 1..=last)
+            .any(|sid| sid as WriterId != self.own && !writers.contains(&(sid as WriterId)));
+        let gone = known.into_iter().any(|lane| !stand.contains_key(lane)) || came_and_went;
+        self.sessions = self.sessions.max(last);
+        self.next = Instant::now() + if self.news == News::Silence { POLL } else { COMPARE };
+        self.compared = Some(if others { self.expire.min(BESIDE_JUICEFS) } else { self.expire });
+        Ok((stand, gone))
+    }
+}

@@ -1,0 +1,57 @@
+//! What another client changed, or what changed without the kernel having asked for it.
+//!
+//! What must stay true: this client forgets first, the kernel is told after that; else the kernel's next question would
+//! be answered with what is stale. Nothing here runs on a thread that a request needs.
+
+use std::sync::Arc;
+
+use sluice_meta::schema::Change;
+
+use crate::vfs::Vfs;
+
+/// Told of what the kernel may still believe.
+pub(crate) type OnStale = Box<dyn Fn(&Change) + Send + Sync>;
+
+impl Vfs {
+    /// Has `told` called for what changed without the kernel having asked for it: names that are removed through
+    /// `.control`, and what other clients change while this one follows them ([`Meta::follow`](sluice_meta::Meta)).
+    /// It is called from a thread that no request needs. Only the first call counts.
+    pub fn on_stale(self: &Arc<Self>, told: impl Fn(&Change) + Send + Sync + 'static) {
+        if self.stale.set(Box::new(told)).is_err() {
+            return;
+        }
+        let vfs = Arc::downgrade(self);
+        self.meta.follow(Box::new(move |changes| {
+            if let Some(vfs) = vfs.upgrade() {
+                for change in changes {
+                    vfs.changed_elsewhere(change);
+                }
+            }
+        }));
+    }
+
+    pub(crate) fn tell_stale(&self, change: &Change) {
+        if let Some(told) = self.stale.get() {
+            told(change);
+        }
+    }
+
+    /// Forgets what another client changed.
+    fn changed_elsewhere(&self, change: &Change) {
+        match change {
+            Change::Node(ino) => {
+                self.dirs.drop(*ino);
+                self.known().changed_elsewhere(*ino);
+            }
+            Change::Entry(dir, _) | Change::Names(dir) => self.ahead.forget(*dir),
+            Change::Any => {
+                self.dirs.clear();
+                self.ahead.clear();
+                self.known().forget_names();
+                self.known().open_inos().into_iter().for_each(|ino| self.known().changed_elsewhere(ino));
+            }
+            Change::Lock(_) => return,
+        }
+        self.tell_stale(change);
+    }
+}

@@ -5,7 +5,10 @@
 
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
-use sluice_testkit::server::{Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, Tikv, TikvOptions};
+use sluice_testkit::server::{
+    Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, RedisCluster, RedisOptions, RedisSentinel,
+    Tikv, TikvOptions,
+};
 use std::{
     fs::File,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -42,6 +45,10 @@ pub enum Engine {
     Sqlite,
     /// A Redis of the rig's own, `appendonly yes`.
     Redis,
+    /// A Redis Cluster of the rig's own, three masters.
+    RedisCluster,
+    /// A Redis master of the rig's own with a replica and three sentinels.
+    RedisSentinel,
     /// A PostgreSQL of the rig's own, as durable as servers are.
     Postgres,
     /// A placement driver and a TiKV service of the rig's own.
@@ -54,6 +61,8 @@ pub enum Engine {
 #[derive(Debug)]
 enum Server {
     Process(Child),
+    RedisCluster(#[allow(dead_code, reason = "kept until the volume goes")] RedisCluster),
+    RedisSentinel(#[allow(dead_code, reason = "kept until the volume goes")] RedisSentinel),
     Postgres(#[allow(dead_code, reason = "kept until the volume goes")] Postgres),
     Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
     Mariadb(Mariadb),
@@ -121,6 +130,18 @@ impl Volume {
                 let (server, port) = redis(folder.path())?;
                 let addr = (Ipv4Addr::LOCALHOST, port).into();
                 (Some(server), format!("redis://{addr}/1"), Some(addr))
+            }
+            Engine::RedisCluster => {
+                let options = RedisOptions { durable: true, ..RedisOptions::default() };
+                let server = RedisCluster::start(false, &options)?;
+                let meta = server.url(1);
+                (Some(Server::RedisCluster(server)), meta, None)
+            }
+            Engine::RedisSentinel => {
+                let options = RedisOptions { durable: true, ..RedisOptions::default() };
+                let server = RedisSentinel::start(&options)?;
+                let meta = server.url(1);
+                (Some(Server::RedisSentinel(server)), meta, None)
             }
             Engine::Postgres => {
                 let server =

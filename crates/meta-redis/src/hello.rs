@@ -76,13 +76,15 @@ impl Pool {
         let mut wire = self.dial(address).map_err(failed)?;
         let mut hello = Pipeline::default();
         self.authenticate(&mut hello);
-        if self.clustered.get() == Some(&false) {
+        // Somebody else may learn it meanwhile.
+        let known = self.clustered.get().copied();
+        if known == Some(false) {
             self.select(&mut hello);
         }
         hello.command("INFO");
         let about = self.greet(&mut wire, &hello, failed)?;
         let clustered = about.field("cluster_enabled") == Some("1");
-        if self.clustered.get().is_none() && !clustered {
+        if known.is_none() && !clustered {
             let mut choice = Pipeline::default();
             self.select(&mut choice);
             self.greet(&mut wire, &choice, failed)?;

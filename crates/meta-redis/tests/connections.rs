@@ -7,7 +7,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_redis::RedisEngine;
@@ -59,6 +59,26 @@ fn many_threads_share_as_many_connections_as_the_url_allows() {
         });
     });
     assert!(made <= 2, "{made} connections");
+}
+
+#[test]
+fn threads_that_connect_at_once_are_all_in_their_database() {
+    let server = redis().expect("a server");
+    let url = server.url(3);
+    commit(&RedisEngine::open(&url).expect("valid")).expect("up");
+    for _ in 0..20 {
+        let engine = RedisEngine::open(&url).expect("valid");
+        let together = std::sync::Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    together.wait();
+                    let found = engine.read(&[Read::Get(Key::Node(Ino(1)), Hold::None)]).expect("up");
+                    assert!(matches!(&found[..], [Found::Row(Some(_))]), "{found:?}");
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Measured {
     pub(super) fn target(&self) -> Option<f64> {
         let targets = self.row.targets;
         let target = match self.engine {
-            Engine::Redis => targets.redis,
+            Engine::Redis | Engine::RedisCluster | Engine::RedisSentinel => targets.redis,
             Engine::Sqlite => targets.sqlite,
             Engine::Postgres => targets.postgres,
             Engine::Mariadb => targets.mariadb,

@@ -18,6 +18,8 @@ pub(super) fn name(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "SQLite",
         Engine::Redis => "Redis",
+        Engine::RedisCluster => "Redis Cluster",
+        Engine::RedisSentinel => "Redis Sentinel",
         Engine::Postgres => "PostgreSQL",
         Engine::Tikv => "TiKV",
         Engine::Mariadb => "MariaDB",

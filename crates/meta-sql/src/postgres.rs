@@ -31,8 +31,8 @@ use statement::Catalog;
 
 /// Operations in one commit.
 const BATCH: usize = 256;
-/// Most commits at once. While one waits for the disk the next gathers what comes; more would wait for it all the same,
-/// for each adds to the totals of the volume, and would hold fewer operations each (8 lanes: half the rate of 2).
+/// Most commits at once. While one waits for the disk the next gathers what comes; more would hold fewer operations each
+/// (8 lanes: half the rate of 2, measured when commits held their locks until they were on disk).
 const LANES: usize = 2;
 
 /// A volume's metadata in a PostgreSQL database.

@@ -138,6 +138,10 @@ impl Store {
         if plan.flight.is_empty() {
             return Ok(());
         }
+        if self.pool.flushes() {
+            plan.flight.flush_after(self.catalog.get(Do::Softly, Record::Setting));
+            plan.blames.insert(0, Blame::None);
+        }
         match self.pool.commit(&plan.flight) {
             Ok(_) => Ok(()),
             Err(Failed::Engine(error)) => Err(error),

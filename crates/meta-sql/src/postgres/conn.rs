@@ -26,6 +26,8 @@ pub(super) enum Failure {
     NotSent(String),
     /// The flight was sent, the answer did not come.
     NoAnswer(String),
+    /// It was committed, and the server cannot say whether it is safe.
+    NotFlushed(String),
     /// The server refused the statement at that place; nothing was done.
     Server(usize, ServerError),
     /// The flight cannot be said in the server's language.
@@ -93,14 +95,17 @@ impl Conn {
         let until = Instant::now() + options.read_timeout;
         self.settle(until).map_err(|error| Failure::NotSent(story(&error)))?;
         self.output.clear();
-        let prepares = match flight.encode(self.prepared.as_ref(), &mut self.output) {
-            Ok(prepares) => prepares,
+        let (prepares, whole) = match flight.encode(self.prepared.as_ref(), &mut self.output) {
+            Ok(encoded) => encoded,
             Err(reason) => {
                 self.sound = true;
                 return Err(Failure::Unfit(reason));
             }
         };
-        self.wire.send(&self.output, kind, until).map_err(|error| Failure::NotSent(story(&error)))?;
+        self.wire.send(&self.output, kind, until).map_err(|error| {
+            let gone = self.wire.sent() >= whole;
+            if gone { Failure::NoAnswer(story(&error)) } else { Failure::NotSent(story(&error)) }
+        })?;
         let answers = self.answers(flight, &prepares, until)?;
         self.used = true;
         if self.output.capacity() > 1 << 20 {
@@ -122,7 +127,9 @@ impl Conn {
         let mut prepares = prepares.iter();
         let mut failed = None;
         self.owed = flight.marks();
-        while self.owed == flight.marks() {
+        // What is committed must be safe as well; whom it is told nobody waits for.
+        while self.owed > flight.told_marks() {
+            let first = self.owed == flight.marks();
             let message = self.wire.receive(until).map_err(|error| match &failed {
                 // It says good-bye before it goes.
                 Some(Failure::Server(_, error)) => Failure::NoAnswer(error.message.clone()),
@@ -134,15 +141,18 @@ impl Conn {
                         prepared.insert(*id);
                     }
                 }
-                Message::DataRow(body) => {
+                Message::DataRow(body) if first => {
                     let row = RawRow::read(&body).map_err(|error| Failure::NoAnswer(story(&error)))?;
                     rows.push(row);
                 }
-                Message::CommandComplete(_) | Message::EmptyQueryResponse => {
+                Message::CommandComplete(_) | Message::EmptyQueryResponse if first => {
                     answers.push(Answer { rows: std::mem::take(&mut rows) });
                 }
-                Message::ErrorResponse(body) if failed.is_none() => {
+                Message::ErrorResponse(body) if first && failed.is_none() => {
                     failed = Some(Failure::Server(answers.len(), ServerError::read(&body)));
+                }
+                Message::ErrorResponse(body) if failed.is_none() => {
+                    failed = Some(Failure::NotFlushed(ServerError::read(&body).message));
                 }
                 Message::ReadyForQuery(_) => self.owed -= 1,
                 _ => {}

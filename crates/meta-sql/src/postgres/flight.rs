@@ -3,7 +3,12 @@
 //! The server runs what it is sent up to the mark that ends a flight as one transaction: it commits at the mark, and an
 //! error skips the rest and undoes everything. So a flight needs neither BEGIN nor COMMIT, and costs one trip however
 //! many statements it has, those included that are prepared on the way. What must stay true: the mark is the last of
-//! a flight, so that a flight that was not sent whole is never committed.
+//! the transaction, so that one that was not sent whole is never committed.
+//!
+//! While a commit waits for the disk it holds its locks, and all that add to the same rows would wait for one disk after
+//! the other. So the transaction of a change commits without that wait, and a second one behind it, which locks nothing,
+//! waits: the log is written in order, and until it is there nobody is told that the change is done. What others saw
+//! of it by then a crash may take back, like any commit whose answer did not come.
 
 use std::sync::Arc;
 
@@ -22,9 +27,14 @@ use crate::{codec::Columns, values::Value};
 #[derive(Default)]
 pub(super) struct Flight<'v> {
     steps: Vec<(Arc<Statement>, Vec<Arg<'v>>)>,
+    /// Whether the commit itself waits for no disk, but what is done after it does.
+    flushes: bool,
     /// Told to listeners after the commit, in a transaction of its own: while one that tells commits, others wait.
     tell: Option<String>,
 }
+
+/// Commits something, and so waits until all that was committed before is as safe as the session wants it.
+const FLUSH: &str = "SELECT pg_logical_emit_message(true,'sluice',''::text)";
 
 /// A parameter.
 pub(super) enum Arg<'v> {
@@ -62,6 +72,17 @@ impl<'v> Flight<'v> {
         self.steps.len() - 1
     }
 
+    /// Has the commit wait for the disk only when its locks are released. `softly` is the statement that says so.
+    pub(super) fn flush_after(&mut self, softly: Arc<Statement>) {
+        self.steps.insert(0, (softly, Vec::new()));
+        self.flushes = true;
+    }
+
+    /// How many of its marks come behind what its caller must wait for.
+    pub(super) fn told_marks(&self) -> usize {
+        usize::from(self.tell.is_some())
+    }
+
     /// Tells the listeners after the commit.
     pub(super) fn tell(&mut self, statement: String) {
         self.tell = Some(statement);
@@ -77,16 +98,16 @@ impl<'v> Flight<'v> {
 
     /// How many marks it has.
     pub(super) fn marks(&self) -> usize {
-        1 + usize::from(self.tell.is_some())
+        1 + usize::from(self.flushes) + usize::from(self.tell.is_some())
     }
 
-    /// The flight as it goes out on a connection, and the statements that it prepares, in order. `prepared` are those
-    /// prepared already; `None` prepares each anew for its one use.
+    /// The flight as it goes out on a connection, the statements that it prepares, in order, and the length of what is
+    /// a transaction. `prepared` are those prepared already; `None` prepares each anew for its one use.
     pub(super) fn encode(
         &self,
         prepared: Option<&FxHashSet<u32>>,
         out: &mut BytesMut,
-    ) -> Result<Vec<u32>, String> {
+    ) -> Result<(Vec<u32>, usize), String> {
         let mut prepares = Vec::new();
         for (statement, args) in &self.steps {
             let name = if prepared.is_some() { &*statement.name } else { "" };
@@ -107,12 +128,11 @@ impl<'v> Flight<'v> {
             frontend::execute("", 0, out).map_err(|error| error.to_string())?;
         }
         frontend::sync(out);
-        if let Some(tell) = &self.tell {
-            // It need not reach the disk: what it tells of has.
-            let tell = format!("SET LOCAL synchronous_commit=off;{tell}");
-            frontend::query(&tell, out).map_err(|error| error.to_string())?;
+        let whole = out.len();
+        for text in self.flushes.then_some(FLUSH).into_iter().chain(self.tell.as_deref()) {
+            frontend::query(text, out).map_err(|error| error.to_string())?;
         }
-        Ok(prepares)
+        Ok((prepares, whole))
     }
 }
 

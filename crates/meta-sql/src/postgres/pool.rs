@@ -3,7 +3,10 @@
 //! What must stay true: there are never more than the URL allows, nobody waits for one for ever, and one that failed or
 //! that the server has closed is not handed out.
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use parking_lot::{Condvar, Mutex};
 use sluice_meta::engine::EngineError;
@@ -21,6 +24,8 @@ pub(super) struct Pool {
     pub(super) options: Options,
     state: Mutex<State>,
     returned: Condvar,
+    /// Whether the server cannot flush what was committed before.
+    blunt: AtomicBool,
 }
 
 #[derive(Default)]
@@ -38,7 +43,7 @@ struct Lent<'p> {
 
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
-        Self { options, state: Mutex::default(), returned: Condvar::new() }
+        Self { options, state: Mutex::default(), returned: Condvar::new(), blunt: AtomicBool::new(false) }
     }
 
     /// A new connection, not one of the pool's.
@@ -115,15 +120,25 @@ impl Pool {
                     self.forget();
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
+                Err(Failure::NotFlushed(reason)) => {
+                    tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
+                    self.blunt.store(true, Ordering::Relaxed);
+                    return Err(Failed::Engine(self.options.indeterminate(reason)));
+                }
                 answered => return answered.map_err(|failure| self.failed(failure)),
             }
         }
     }
 
+    /// Whether commits may leave it to a flush behind them to be safe.
+    pub(super) fn flushes(&self) -> bool {
+        !self.blunt.load(Ordering::Relaxed)
+    }
+
     fn failed(&self, failure: Failure) -> Failed {
         match failure {
             Failure::Server(at, error) => Failed::Statement(at, error),
-            Failure::NotSent(reason) | Failure::NoAnswer(reason) => {
+            Failure::NotSent(reason) | Failure::NoAnswer(reason) | Failure::NotFlushed(reason) => {
                 Failed::Engine(self.options.unavailable(reason))
             }
             Failure::Unfit(reason) => Failed::Engine(self.options.refused(reason)),

@@ -155,6 +155,8 @@ pub(super) enum Do {
     Step,
     /// The writes that add to what is there.
     Add,
+    /// The commit of this transaction does not wait for the disk.
+    Softly,
     /// Numbers given out go on behind those that were given explicitly.
     Renumber,
     /// A page of rows, behind a number.
@@ -208,6 +210,7 @@ fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         | Do::ClearPart
         | Do::Step
         | Do::Add
+        | Do::Softly
         | Do::Renumber => change::text(what, record),
         _ => look::text(what, record),
     }

@@ -96,6 +96,8 @@ pub(super) struct Wire {
     usual: [Duration; 2],
     /// What was asked last and when, until the first byte of its answer.
     asked: Option<(Kind, Instant)>,
+    /// Bytes of the last request that may be on their way.
+    sent: usize,
 }
 
 impl Wire {
@@ -107,6 +109,7 @@ impl Wire {
             chunk: vec![0; CHUNK].into(),
             usual: [NEAR / 2; 2],
             asked: None,
+            sent: 0,
         }
     }
 
@@ -133,6 +136,7 @@ impl Wire {
     /// Sends a request whole.
     pub(super) fn send(&mut self, request: &[u8], kind: Kind, until: Instant) -> io::Result<()> {
         self.asked = Some((kind, Instant::now()));
+        self.sent = 0;
         let mut rest = request;
         if let Some(tls) = &mut self.tls {
             tls.writer().write_all(rest)?;
@@ -145,8 +149,12 @@ impl Wire {
                 _ => return Ok(()),
             };
             match sent {
-                Ok(sent) if self.tls.is_none() => rest = &rest[sent..],
-                Ok(_) => {}
+                Ok(sent) if self.tls.is_none() => {
+                    rest = &rest[sent..];
+                    self.sent += sent;
+                }
+                // What is in which encrypted byte is not known.
+                Ok(_) => self.sent = request.len(),
                 Err(error) if would_block(&error) => {
                     self.socket.wait(true, until)?;
                     self.take()?;
@@ -154,6 +162,11 @@ impl Wire {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// How much of the last request the server can have seen.
+    pub(super) const fn sent(&self) -> usize {
+        self.sent
     }
 
     /// The next message.

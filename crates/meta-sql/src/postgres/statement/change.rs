@@ -77,6 +77,8 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             vec![Type::I8, Type::I4, Type::I8, Type::I8],
         ),
         Do::Add => add(record),
+        // As SET LOCAL, which warns of transactions that begin by themselves.
+        Do::Softly => ("SELECT set_config('synchronous_commit','off',true)".into(), Vec::new()),
         _ => {
             let sequence = format!("pg_get_serial_sequence('{table}','id')");
             (

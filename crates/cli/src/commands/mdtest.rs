@@ -7,8 +7,12 @@ use std::{process::ExitCode, thread, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use sluice_meta::{Interrupt, Meta, op::At, ops::write::Write};
-use sluice_types::{CHUNK_SIZE, Clock, FileType, FsResult, Ino, Name, Rng, Slice, SystemClock};
+use sluice_meta::{
+    Interrupt, Meta,
+    op::At,
+    ops::{lookup::Lookup, write::Write},
+};
+use sluice_types::{CHUNK_SIZE, Clock, FileType, FsError, FsResult, Ino, Name, Rng, Slice, SystemClock};
 
 use crate::{
     progress::Progress,
@@ -39,6 +43,9 @@ pub(crate) struct Mdtest {
     /// Bytes written to each file
     #[arg(long, default_value_t = 0)]
     write: u64,
+    /// Number of the first thread, which is part of the names: processes with different ones may fill one tree together
+    #[arg(long, value_name = "N")]
+    first_thread: Option<usize>,
 }
 
 impl Mdtest {
@@ -52,16 +59,17 @@ impl Mdtest {
     fn measure(&self, meta: &Meta) -> Result<ExitCode> {
         let start = Instant::now();
         let top = directory(meta, &self.path).with_context(|| format!("cannot make {}", self.path))?;
-        let top =
-            make_dir(meta, top, "test-dir.0-0").context("the test has been run in this directory before")?;
-        let root = make_dir(meta, top, "mdtest_tree.0")?;
+        let top = self
+            .make_dir(meta, top, "test-dir.0-0")
+            .context("the test has been run in this directory before")?;
+        let root = self.make_dir(meta, top, "mdtest_tree.0")?;
         let mut dirs = vec![root];
         let mut level = vec![root];
         for _ in 0..self.depth {
             let mut next = Vec::new();
             for dir in level {
                 for i in 0..self.dirs {
-                    next.push(make_dir(meta, dir, &format!("mdtest_tree.{i}"))?);
+                    next.push(self.make_dir(meta, dir, &format!("mdtest_tree.{i}"))?);
                 }
             }
             dirs.extend_from_slice(&next);
@@ -74,6 +82,7 @@ impl Mdtest {
         let progress = Progress::new("create file", Some(total));
         let failed = thread::scope(|scope| {
             let workers: Vec<_> = (0..self.threads)
+                .map(|thread| self.first_thread.unwrap_or_default() + thread)
                 .map(|thread| {
                     let (dirs, progress) = (&dirs, &progress);
                     scope.spawn(move || self.create_files(meta, thread, dirs, progress))
@@ -88,6 +97,16 @@ impl Mdtest {
             Some(error) => Err(error).context("not all files could be created"),
             None => Ok(ExitCode::SUCCESS),
         }
+    }
+
+    /// Makes a directory. One tree may be made by many.
+    fn make_dir(&self, meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
+        let made = make_dir(meta, dir, name);
+        if self.first_thread.is_some() && matches!(made, Err(FsError::Exists)) {
+            let lookup = Lookup(At::new(dir, Name::new(name.as_bytes())?));
+            return Ok(meta.ask(&lookup, &Interrupt::never())?.0);
+        }
+        made
     }
 
     fn create_files(&self, meta: &Meta, thread: usize, dirs: &[Ino], progress: &Progress) -> FsResult<()> {

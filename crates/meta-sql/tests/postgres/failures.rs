@@ -123,6 +123,40 @@ fn a_server_that_comes_back_is_used_again() {
 }
 
 #[test]
+fn what_was_acknowledged_survives_a_crash() {
+    let mut server = Postgres::start(&PostgresOptions::default()).expect("a server");
+    let database = server.database().expect("a database");
+    let engine = open(&server.unix_url(&database));
+    for round in 1..=3 {
+        let inos = round * 10..round * 10 + 5;
+        for ino in inos.clone() {
+            commit(&engine, vec![Write::Insert(dir(ino))]).expect("up");
+        }
+        server.kill();
+        server.restart().expect("again");
+        for ino in inos {
+            assert_eq!(get(&engine, Key::Node(Ino(ino))).expect("up"), Some(dir(ino)), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_flush_on_request_waits_with_each_commit() {
+    let server = server::postgres().expect("a server");
+    let database = server.database().expect("a database");
+    open(&server.unix_url(&database));
+    let lesser = "CREATE ROLE lesser LOGIN PASSWORD 'p@ss:w/rd'; \
+                  GRANT ALL ON ALL TABLES IN SCHEMA public TO lesser; \
+                  REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean,text,text) FROM PUBLIC";
+    server.sql_in(&database, lesser).expect("a role");
+    let engine = open(&server.url(&database).replace("sluice:", "lesser:"));
+    let first = commit(&engine, vec![Write::Insert(dir(1))]);
+    assert!(matches!(&first, Err(EngineError::Indeterminate { .. })), "{first:?}");
+    commit(&engine, vec![Write::Insert(dir(2))]).expect("as any server does");
+    assert_eq!(get(&engine, Key::Node(Ino(1))).expect("up"), Some(dir(1)));
+}
+
+#[test]
 fn a_lost_answer_to_a_commit_is_in_doubt() {
     let server = server::postgres().expect("a server");
     let database = server.database().expect("a database");

@@ -274,7 +274,7 @@ impl Builder<'_> {
             USAGE.contains(record) || matches!(record, Record::Node | Record::Entry | Record::Counter)
         };
         let cleared = sorted.clears.iter().filter_map(|list| writes::cleared(*list));
-        let cleared: BTreeSet<Record> = cleared.map(|(record, _)| record).collect();
+        let cleared: BTreeSet<Record> = cleared.map(|(record, ..)| record).collect();
         let records: BTreeSet<Record> = sorted
             .held
             .keys()
@@ -311,7 +311,7 @@ impl Builder<'_> {
     fn whole(&mut self, record: Record, sorted: &Sorted<'_>) {
         // What is cleared may be among what is compared, and may be made again.
         let clears =
-            sorted.clears.iter().any(|list| writes::cleared(*list).is_some_and(|(of, _)| of == record));
+            sorted.clears.iter().any(|list| writes::cleared(*list).is_some_and(|(of, ..)| of == record));
         if clears {
             self.hold(record, sorted.held.get(&record));
             self.clear(record, &sorted.clears);

@@ -17,7 +17,7 @@ use super::{
     error::is_missing_table,
     options::Options,
     pool::{Failed, Pool},
-    tables::{Tables, push_bytes},
+    tables::{Tables, push_bytes, push_int},
 };
 use crate::{
     codec::{Columns, Damage, ENTRY_COLUMNS, Record, columns, decode},
@@ -45,9 +45,14 @@ enum Ask<'r> {
     LastAcl,
     /// Part of the answer to the read at this place.
     Part(usize, Record),
+    /// Collections of several inodes.
+    Members(Members),
     /// Names, the answer to the read at this place.
     Names(usize),
 }
+
+/// Collections of one kind: the record, and of chunks from which to which.
+type Members = (Record, u32, u32);
 
 /// What was found.
 pub(super) struct Answered {
@@ -77,6 +82,7 @@ impl<'r> Plan<'r> {
         let mut plan = Self { reads, statements: Vec::new() };
         let mut keys: BTreeMap<Record, Vec<&'r Key>> = BTreeMap::new();
         let mut follows: Vec<(Ino, &'r Name)> = Vec::new();
+        let mut members: BTreeMap<Members, Vec<i64>> = BTreeMap::new();
         for (at, read) in reads.iter().enumerate() {
             match read {
                 Read::Get(key, _) => plan.get(tables, at, key, &mut keys),
@@ -88,12 +94,20 @@ impl<'r> Plan<'r> {
                     );
                     plan.statements.push((text, Ask::Names(at)));
                 }
-                Read::All(list, _) => plan.list(tables, at, *list),
+                Read::All(list, _) => match members_of(*list) {
+                    Some((kind, ino)) => members.entry(kind).or_default().push(ino.0 as i64),
+                    None => plan.list(tables, at, *list),
+                },
             }
         }
         for (record, keys) in keys {
             for keys in keys.chunks(MANY) {
                 plan.statements.push((select_by_keys(tables, record, keys), Ask::Rows(record)));
+            }
+        }
+        for (kind, inodes) in members {
+            for inodes in inodes.chunks(MANY) {
+                plan.statements.push((select_members(tables, kind, inodes), Ask::Members(kind)));
             }
         }
         follows.sort_unstable();
@@ -143,16 +157,13 @@ impl<'r> Plan<'r> {
         let of = |ino: Ino| format!("inode={}", ino.0 as i64);
         let by = |sid: u64| format!("sid={}", sid as i64);
         match list {
-            List::Xattrs(ino) => self.part(tables, at, Record::Xattr, &of(ino)),
             List::Parents(ino) => {
                 self.part(tables, at, Record::Parents, &(of(ino) + " GROUP BY inode,parent"));
             }
             List::Flocks(ino) => self.part(tables, at, Record::Flock, &of(ino)),
             List::Plocks(ino) => self.part(tables, at, Record::Plock, &of(ino)),
-            List::Chunks(ino, from, to) => {
-                let range = format!("{} AND indx>={from} AND indx<{to} ORDER BY indx", of(ino));
-                self.part(tables, at, Record::Chunk, &range);
-            }
+            // Asked for together with those of other inodes.
+            List::Xattrs(_) | List::Chunks(..) => {}
             List::Sustained(sid) => self.part(tables, at, Record::Sustained, &by(sid)),
             List::LocksOf(sid) => {
                 self.part(tables, at, Record::Flock, &by(sid));
@@ -203,6 +214,7 @@ impl<'r> Plan<'r> {
         let mut followed: FxHashMap<(Ino, Name), Vec<Row>> = FxHashMap::default();
         let mut parts: FxHashMap<usize, Vec<Row>> = FxHashMap::default();
         let mut names: FxHashMap<usize, Vec<Name>> = FxHashMap::default();
+        let mut members: FxHashMap<(Members, Ino), Vec<Row>> = FxHashMap::default();
         let mut raw = Vec::new();
         if answers.len() != self.statements.len() {
             return Err(options.refused("its answers do not fit the questions"));
@@ -239,6 +251,12 @@ impl<'r> Plan<'r> {
                     Ask::Part(at, record) => {
                         parts.entry(*at).or_default().push(decode(*record, row, 0).map_err(damaged)?);
                     }
+                    Ask::Members(kind) => {
+                        let member = decode(kind.0, row, 0).map_err(damaged)?;
+                        if let Row::Xattr(ino, ..) | Row::Chunk(ino, ..) = &member {
+                            members.entry((*kind, *ino)).or_default().push(member);
+                        }
+                    }
                     Ask::Names(at) => {
                         let number = |reason| damaged(Damage { record: "edge".into(), reason });
                         let name = Name::stored(row.bytes(0).map_err(number)?);
@@ -254,10 +272,39 @@ impl<'r> Plan<'r> {
                 Found::Rows(followed.get(&(*dir, name.clone())).cloned().unwrap_or_default())
             }
             Read::Names { .. } => Found::Names(names.remove(&at).unwrap_or_default()),
-            Read::All(..) => Found::Rows(parts.remove(&at).unwrap_or_default()),
+            Read::All(list, _) => Found::Rows(match members_of(*list) {
+                Some(key) => members.get(&key).cloned().unwrap_or_default(),
+                None => parts.remove(&at).unwrap_or_default(),
+            }),
         });
         Ok(Answered { found: found.collect(), raw })
     }
+}
+
+/// The kind of a collection that is asked for together with those of other inodes, and whose it is.
+const fn members_of(list: List) -> Option<(Members, Ino)> {
+    match list {
+        List::Xattrs(ino) => Some(((Record::Xattr, 0, 0), ino)),
+        List::Chunks(ino, from, to) => Some(((Record::Chunk, from, to), ino)),
+        _ => None,
+    }
+}
+
+/// Selects collections of these inodes.
+fn select_members(tables: &Tables, (record, from, to): Members, inodes: &[i64]) -> String {
+    let place = tables.of(record);
+    let mut text = format!("SELECT {} FROM {} WHERE inode IN (", place.columns, place.table);
+    for (at, ino) in inodes.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        push_int(&mut text, *ino);
+    }
+    text.push(')');
+    if record == Record::Chunk {
+        let _ = write!(text, " AND indx>={from} AND indx<{to} ORDER BY inode,indx");
+    }
+    text
 }
 
 /// Selects the records of these keys.

@@ -94,11 +94,29 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes whole collections of this record.
+    /// Removes whole collections of this record, those that are alike together.
     pub(super) fn clear(&mut self, record: Record, lists: &[List]) {
-        for condition in lists.iter().filter_map(|list| cleared(*list)).filter(|(of, _)| *of == record) {
-            let table = &self.tables.of(record).table;
-            self.flight.push(format!("DELETE FROM {table} WHERE {}", condition.1));
+        let mut alike: BTreeMap<String, Vec<(&str, i64)>> = BTreeMap::new();
+        for list in lists {
+            if let Some((of, owner, rest)) = cleared(*list)
+                && of == record
+            {
+                alike.entry(rest).or_default().push(owner);
+            }
+        }
+        for (rest, mut owners) in alike {
+            owners.sort_unstable();
+            for owners in owners.chunks(MANY) {
+                let mut statement =
+                    format!("DELETE FROM {} WHERE {} IN (", self.tables.of(record).table, owners[0].0);
+                for (at, (_, owner)) in owners.iter().enumerate() {
+                    if at > 0 {
+                        statement.push(',');
+                    }
+                    push_int(&mut statement, *owner);
+                }
+                self.flight.push(statement + ")" + &rest);
+            }
         }
     }
 
@@ -200,17 +218,17 @@ impl Builder<'_> {
     }
 }
 
-/// The record of a collection, and the condition that it is in it. Parents are counted from the entries.
-pub(super) fn cleared(list: List) -> Option<(Record, String)> {
+/// The record of a collection, whose it is, and what else tells that a record is in it. Parents are counted from the
+/// entries.
+pub(super) fn cleared(list: List) -> Option<(Record, (&'static str, i64), String)> {
+    let of = |ino: Ino| ("inode", ino.0 as i64);
     Some(match list {
-        List::Xattrs(ino) => (Record::Xattr, format!("inode={}", ino.0 as i64)),
-        List::Flocks(ino) => (Record::Flock, format!("inode={}", ino.0 as i64)),
-        List::Plocks(ino) => (Record::Plock, format!("inode={}", ino.0 as i64)),
-        List::Chunks(ino, from, to) => {
-            (Record::Chunk, format!("inode={} AND indx>={from} AND indx<{to}", ino.0 as i64))
-        }
-        List::Lanes(writer) => (Record::Writer, format!("writer={}", writer as i64)),
-        List::Changes(writer) => (Record::Changes, format!("writer={}", writer as i64)),
+        List::Xattrs(ino) => (Record::Xattr, of(ino), String::new()),
+        List::Flocks(ino) => (Record::Flock, of(ino), String::new()),
+        List::Plocks(ino) => (Record::Plock, of(ino), String::new()),
+        List::Chunks(ino, from, to) => (Record::Chunk, of(ino), format!(" AND indx>={from} AND indx<{to}")),
+        List::Lanes(writer) => (Record::Writer, ("writer", writer as i64), String::new()),
+        List::Changes(writer) => (Record::Changes, ("writer", writer as i64), String::new()),
         List::Parents(_) | List::Sustained(_) | List::LocksOf(_) => return None,
     })
 }

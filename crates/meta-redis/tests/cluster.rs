@@ -1,5 +1,6 @@
 //! The engine on a Redis Cluster: three masters, the volume in one slot.
 
+mod calls;
 mod load;
 
 use std::{
@@ -10,14 +11,15 @@ use std::{
     time::Duration,
 };
 
+use calls::{commit, dir, get, open};
 use redis::Commands;
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Scan, Write},
+    engine::{Engine, EngineError, Found, Hold, Read, Scan, Write},
     schema::{Change, Key, Row, Told},
 };
 use sluice_meta_redis::RedisEngine;
 use sluice_testkit::server::{RedisCluster, RedisOptions};
-use sluice_types::{Attr, FileType, Ino, Name, Time};
+use sluice_types::{FileType, Ino, Name};
 
 /// The cluster of all tests that do not change it; each has a volume of its own.
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| {
@@ -31,33 +33,12 @@ fn volume() -> u32 {
     LAST.fetch_add(1, Ordering::SeqCst) + 1
 }
 
-fn open(url: &str) -> RedisEngine {
-    let engine = RedisEngine::open(url).expect("a valid URL");
-    engine.prepare().expect("the cluster is up");
-    engine
-}
-
 fn fresh() -> Arc<dyn Engine> {
     Arc::new(open(&CLUSTER.url(volume())))
 }
 
 mod conformance {
     sluice_testkit::conformance_tests!(super::fresh);
-}
-
-fn dir(ino: u64) -> Row {
-    Row::Node(Ino(ino), Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time { sec: 5, nsec: 6 }))
-}
-
-fn commit(engine: &RedisEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
-}
-
-fn get(engine: &RedisEngine, ino: u64) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(Key::Node(Ino(ino)), Hold::None)])?.pop() {
-        Some(Found::Row(row)) => Ok(row),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

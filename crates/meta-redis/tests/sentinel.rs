@@ -1,5 +1,6 @@
 //! The engine on a master that sentinels watch over.
 
+mod calls;
 mod load;
 
 use std::{
@@ -10,13 +11,14 @@ use std::{
     time::Duration,
 };
 
+use calls::{commit, dir, get, open};
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
-    schema::{Change, Key, Row, Told},
+    engine::{Engine, EngineError, Write},
+    schema::{Change, Told},
 };
 use sluice_meta_redis::{Config, RedisEngine};
 use sluice_testkit::server::{RedisOptions, RedisSentinel};
-use sluice_types::{Attr, FileType, Ino, Time};
+use sluice_types::Ino;
 
 /// The group of all tests that do not change it; each has a database of its own.
 static GROUP: LazyLock<RedisSentinel> = LazyLock::new(|| {
@@ -26,12 +28,6 @@ static GROUP: LazyLock<RedisSentinel> = LazyLock::new(|| {
     group
 });
 
-fn open(url: &str) -> RedisEngine {
-    let engine = RedisEngine::open(url).expect("a valid URL");
-    engine.prepare().expect("the master is up");
-    engine
-}
-
 fn fresh() -> Arc<dyn Engine> {
     static LAST: AtomicU32 = AtomicU32::new(0);
     Arc::new(open(&GROUP.url(LAST.fetch_add(1, Ordering::SeqCst))))
@@ -39,21 +35,6 @@ fn fresh() -> Arc<dyn Engine> {
 
 mod conformance {
     sluice_testkit::conformance_tests!(super::fresh);
-}
-
-fn dir(ino: u64) -> Row {
-    Row::Node(Ino(ino), Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time { sec: 5, nsec: 6 }))
-}
-
-fn commit(engine: &RedisEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
-}
-
-fn get(engine: &RedisEngine, ino: u64) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(Key::Node(Ino(ino)), Hold::None)])?.pop() {
-        Some(Found::Row(row)) => Ok(row),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

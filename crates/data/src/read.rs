@@ -22,7 +22,7 @@ use crate::{
 /// Resolved chunks that a reader remembers.
 const REMEMBERED: usize = 4;
 /// How often a read is begun anew because compactions take its blocks away.
-const MAX_TRIES: u32 = 32;
+const MAX_TRIES: usize = 32;
 /// A read of less than a block's size divided by this does not fetch the whole block by itself.
 const SMALL_SHARE: u32 = 4;
 
@@ -84,23 +84,27 @@ impl FileReader {
     fn read_chunk(&self, index: u32, from: u32, to: u32, out: &mut Vec<Bytes>) -> FsResult<()> {
         let blocks = &self.context.blocks;
         let begin = out.len();
-        let mut tries = 0;
+        let mut missing: Vec<String> = Vec::new();
         loop {
-            tries += 1;
-            let (mut cover, records) = self.cover(index, from, to)?;
+            let mut cover = self.cover(index, from, to)?;
             fetch_together(blocks, cover.pieces());
-            match cover.assemble(out, |part| blocks.read(part.block, part.from..part.from + part.len)) {
-                Ok(()) => return Ok(()),
-                // A compaction may have replaced the slice. Only if it has not is the block really missing.
-                Err(error @ ObjectError::NotFound { .. }) => {
-                    let now = self.context.index.slices(self.ino, index, true)?;
-                    if records.is_none_or(|records| records == now) || tries == MAX_TRIES {
-                        return Err(self.failed(&error));
-                    }
-                    out.truncate(begin);
-                }
-                Err(error) => return Err(self.failed(&error)),
+            let error =
+                match cover.assemble(out, |part| blocks.read(part.block, part.from..part.from + part.len)) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error,
+                };
+            let ObjectError::NotFound { key, .. } = &error else { return Err(self.failed(&error)) };
+            // A compaction may have replaced the slice, be it one whose commit this client has not yet taken note of.
+            // Whoever still names the block after that has lost it.
+            if missing.contains(key) || missing.len() == MAX_TRIES {
+                return Err(self.failed(&error));
             }
+            missing.push(key.clone());
+            out.truncate(begin);
+            if let Some(writer) = self.context.flusher.find(self.ino) {
+                writer.settle_frozen();
+            }
+            self.context.index.slices(self.ino, index, true)?;
         }
     }
 
@@ -114,16 +118,15 @@ impl FileReader {
         FsError::io(format_args!("inode {} cannot be read: {error}{advice}", self.ino))
     }
 
-    /// Finds out where the bytes of a range are, and answers the records if they had to be asked for.
-    fn cover(&self, index: u32, from: u32, to: u32) -> FsResult<(Cover, Option<Arc<[Slice]>>)> {
-        let (mut cover, mut records) = (Cover::new(from, to), None);
+    /// Finds out where the bytes of a range are.
+    fn cover(&self, index: u32, from: u32, to: u32) -> FsResult<Cover> {
+        let mut cover = Cover::new(from, to);
         // First what is not committed: once it is gone from here, the records show it.
         if let Some(writer) = self.context.flusher.find(self.ino) {
             writer.show(index, &mut cover);
         }
         if let Some((from, to)) = cover.span() {
-            let Resolved { shown, records: asked, .. } = self.resolve(index)?;
-            records = Some(asked);
+            let Resolved { shown, .. } = self.resolve(index)?;
             let first = shown.partition_point(|piece| piece.end() <= from);
             for piece in shown[first..].iter().take_while(|piece| piece.pos < to) {
                 cover.fill(piece.pos, piece.end(), |from, to, found| {
@@ -131,7 +134,7 @@ impl FileReader {
                 });
             }
         }
-        Ok((cover, records))
+        Ok(cover)
     }
 
     fn resolve(&self, index: u32) -> FsResult<Resolved> {

@@ -223,6 +223,31 @@ fn readers_never_fail_while_chunks_are_compacted() {
 }
 
 #[test]
+fn a_slice_is_read_that_was_compacted_before_its_commit_was_known_here() {
+    let volume = Volume::default();
+    let config = DataConfig { flush_idle: Duration::from_millis(1), auto_compact: false, ..small(BLOCK) };
+    let data = volume.open(&config);
+    let writer = data.writer(INO);
+    writer.write(0, &[1; 100], now()).unwrap();
+    writer.flush().unwrap();
+    let held = volume.index.hold_answers.lock();
+    writer.write(100, &[2; 100], now()).unwrap();
+    eventually("the second write is in the records", || volume.index.records().len() == 2);
+    assert!(data.compact(INO, 0).unwrap());
+    for (id, size) in volume.index.garbage() {
+        data.delete_slice(id, size).unwrap();
+    }
+    let gets = volume.store.faults.gets.load(Ordering::Relaxed);
+    let read = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_all(&data, INO, 100, 100, 200));
+        eventually("the read looks for the block", || volume.store.faults.gets.load(Ordering::Relaxed) > gets);
+        drop(held);
+        reading.join().unwrap()
+    });
+    assert_eq!(read.unwrap(), [2; 100]);
+}
+
+#[test]
 fn many_records_are_compacted_as_they_come() {
     let volume = Volume::default();
     let data = volume.open(&small(BLOCK));

@@ -243,6 +243,12 @@ impl FileWriter {
         self.context.blocks.staging().map_or(Ok(()), |staging| staging.sync().map_err(FsError::io))
     }
 
+    /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it failed.
+    pub(crate) fn settle_frozen(self: &Arc<Self>) {
+        let target = self.state.lock().frozen;
+        self.settle(target);
+    }
+
     /// Prepares the file for being cut to `length`: drops unflushed data behind it where that is possible, and
     /// flushes the rest. Until the metadata is cut nobody may write to the file.
     pub fn truncate(self: &Arc<Self>, length: u64) -> FsResult<()> {

@@ -35,6 +35,8 @@ pub struct MemIndex {
     next: AtomicU64,
     /// The next commit answers this.
     pub refuse: Mutex<Option<FsError>>,
+    /// Commits are done and answer only once this is free.
+    pub hold_answers: Mutex<()>,
     pub commits: AtomicU64,
 }
 
@@ -111,7 +113,10 @@ impl ChunkIndex for MemIndex {
         let length = state.lengths.entry(ino).or_default();
         *length = (*length).max(end);
         state.mtimes.insert(ino, mtime);
-        Ok(append(&mut state, ino, index, records))
+        let count = append(&mut state, ino, index, records);
+        drop(state);
+        drop(self.hold_answers.lock());
+        Ok(count)
     }
 
     fn replace(&self, ino: Ino, index: u32, old: &[Slice], keep: usize, new: Slice) -> FsResult<bool> {

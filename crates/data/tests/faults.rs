@@ -240,7 +240,9 @@ fn a_slice_is_read_that_was_compacted_before_its_commit_was_known_here() {
     let gets = volume.store.faults.gets.load(Ordering::Relaxed);
     let read = std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_all(&data, INO, 100, 100, 200));
-        eventually("the read looks for the block", || volume.store.faults.gets.load(Ordering::Relaxed) > gets);
+        eventually("the read looks for the block", || {
+            volume.store.faults.gets.load(Ordering::Relaxed) > gets
+        });
         drop(held);
         reading.join().unwrap()
     });

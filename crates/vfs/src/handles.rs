@@ -30,6 +30,8 @@ pub(crate) struct FileHandle {
     pub(crate) writer: Option<Arc<FileWriter>>,
     /// Locks taken through it.
     pub(crate) held: Held,
+    /// Whether `execve(2)` opened it: it is closed when the program ends.
+    pub(crate) runs: bool,
 }
 
 /// All handles of a mount.

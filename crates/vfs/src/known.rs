@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -54,6 +54,8 @@ pub(crate) struct File {
     state: Mutex<State>,
     /// Owners of POSIX locks, each with the handles through which it locked.
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
+    /// Handles by which programs run.
+    pub(crate) running: AtomicU32,
 }
 
 struct State {
@@ -222,6 +224,7 @@ impl File {
             order: Mutex::default(),
             state: Mutex::new(state),
             plocks: Mutex::default(),
+            running: AtomicU32::new(0),
         })
     }
 

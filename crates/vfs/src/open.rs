@@ -3,7 +3,7 @@
 //! What must stay true: a file counts as open here from before the trip that opens it until after its last close, and
 //! every open of a file asks the engine, so that it sees what others closed.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use sluice_data::FileWriter;
 use sluice_meta::{
@@ -157,6 +157,10 @@ impl Vfs {
             }
         }
         self.check_open(caller, interrupt, file.ino, &attr, flags)?;
+        // The kernel refuses writers of a running program by itself, but looks at this combination only after the cut.
+        if cuts && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
+            return Err(FsError::TextBusy);
+        }
         if cuts { self.cut(caller, interrupt, file, 0, false) } else { Ok(attr) }
     }
 
@@ -225,7 +229,9 @@ impl Vfs {
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let no_flush = !writes && file.plocks.lock().is_empty();
         let writer = writes.then(|| self.data.writer(ino));
-        let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default() };
+        let runs = flags & FMODE_EXEC != 0;
+        file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
+        let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
         let length = attr.length.max(self.data.dirty_end(ino));
         Opened { fh, keep_cache, no_flush, direct: false, length }
@@ -279,6 +285,7 @@ impl Vfs {
             self.release_flock(ino, owner);
         }
         self.release_plocks_of(&handle.file, fh);
+        handle.file.running.fetch_sub(u32::from(handle.runs), Ordering::Relaxed);
         drop(handle);
         self.leave(ino);
         flushed

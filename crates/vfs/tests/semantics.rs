@@ -181,6 +181,21 @@ fn an_open_sees_what_another_client_closed() {
 }
 
 #[test]
+fn a_running_program_is_not_cut() {
+    const FMODE_EXEC: i32 = 0x20;
+    let volume = Volume::new();
+    let client = volume.mount();
+    let ino = client.put(ROOT, "program", b"code");
+    let running = client.open(ino, FMODE_EXEC).unwrap();
+    assert_eq!(client.open(ino, libc::O_RDONLY | libc::O_TRUNC), Err(FsError::TextBusy));
+    assert_eq!(client.get(ino), b"code");
+    client.close(running.fh).unwrap();
+    let cut = client.open(ino, libc::O_RDONLY | libc::O_TRUNC).unwrap();
+    client.close(cut.fh).unwrap();
+    assert_eq!(client.get(ino), b"");
+}
+
+#[test]
 fn writers_of_two_clients_lose_nothing() {
     let volume = Volume::new();
     let (one, two) = (volume.mount(), volume.mount());

@@ -12,8 +12,7 @@ use server::Server;
 use sluice_meta::{
     engine::{Commit, Engine, Found, Hold, List, Read, Scan, Write},
     schema::{
-        Counter, DirStat, Entry, FlockKind, Key, LockOwner, Quota, QuotaKey, Row, Session, SessionInfo,
-        VolumeFormat,
+        Counter, DirStat, Entry, FlockKind, Key, LockOwner, Quota, QuotaKey, Row, Session, VolumeFormat,
     },
 };
 use sluice_meta_redis::RedisEngine;
@@ -270,7 +269,7 @@ fn the_bytes_of_what_we_write() {
             Write::Insert(Row::Counter(Counter::NextInode, 1025)),
             Write::Count(Counter::NextChunk, 4096),
             Write::Append(Ino(5), 3, vec![Slice::whole(0, 4, 13), Slice::hole(13, 1)]),
-            Write::Insert(Row::Session(9, Session { expire: 60, info: Some(SessionInfo::default()) })),
+            Write::Insert(Row::Session(9, Session { expire: 60, info: Some(Box::default()) })),
         ],
     );
     let vector = "0011a40000000000000000000000006553f100075bcd15000000005f5e10003ade68b1000000006b01ec0232f6a95100000001000000000000000d00000000000000000000000200";

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, SessionInfo,
-    VolumeFormat, decode_changes, decode_plocks, decode_replaced, decode_slices,
+    AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, VolumeFormat,
+    decode_changes, decode_plocks, decode_replaced, decode_slices,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
@@ -261,7 +261,7 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
         Record::Session => Row::Session(
             row.id(0)?,
             // A record that is not written yet or damaged is a session without a description.
-            Session { expire: row.int(1)?, info: serde_json::from_slice::<SessionInfo>(row.bytes(2)?).ok() },
+            Session { expire: row.int(1)?, info: serde_json::from_slice(row.bytes(2)?).ok() },
         ),
         Record::Sustained => Row::Sustained(row.id(0)?, row.ino(1)?),
         Record::Flock => {

@@ -72,7 +72,7 @@ fn every_row() -> Vec<Row> {
         Row::Quota(QuotaKey::Dir(Ino(1)), quota),
         Row::Quota(QuotaKey::User(u32::MAX), quota),
         Row::Quota(QuotaKey::Group(0), quota),
-        Row::Session(9, Session { expire: 5, info: Some(info) }),
+        Row::Session(9, Session { expire: 5, info: Some(info.into()) }),
         Row::Session(10, Session { expire: 6, info: None }),
         Row::Sustained(9, Ino(2)),
         Row::Flock(Ino(2), owner, FlockKind::Write),

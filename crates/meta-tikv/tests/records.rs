@@ -197,7 +197,7 @@ fn keys_and_values_are_those_of_the_format() {
         Row::DelSlices(0x0102, 3, vec![(4, 5)]),
         Row::DirStat(Ino(0x0102), DirStat { length: 1, space: 2, inodes: 3 }),
         Row::Quota(QuotaKey::User(7), quota),
-        Row::Session(9, Session { expire: 5, info: Some(info) }),
+        Row::Session(9, Session { expire: 5, info: Some(info.into()) }),
         Row::Sustained(9, Ino(0x0102)),
         Row::Flock(Ino(0x0102), owner(1), FlockKind::Write),
         Row::Flock(Ino(0x0102), owner(2), FlockKind::Read),

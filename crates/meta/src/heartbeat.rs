@@ -61,7 +61,7 @@ impl Meta {
         }
         let now = self.env.clock.now().sec;
         let heartbeat = self.options.heartbeat.as_secs().max(1) as i64;
-        let session = Session { expire: now + 5 * heartbeat, info: Some(self.options.info.clone()) };
+        let session = Session { expire: now + 5 * heartbeat, info: Some(self.options.info.clone().into()) };
         if !self.run(PutSession { sid: self.sid(), session }, &never)? {
             // Other programs of the format remove the session and its locks, and leave our writer records.
             tracing::error!(sid = self.sid(), "this client was taken for dead; its locks are lost");

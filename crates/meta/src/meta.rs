@@ -471,7 +471,7 @@ fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> 
         let last = if let Some(Row::Counter(_, last)) = before { last } else { 0 };
         let sid = last as u64 + 1;
         let expire = options.clock.now().sec + 5 * options.heartbeat.as_secs().max(1) as i64;
-        let session = Session { expire, info: Some(options.info.clone()) };
+        let session = Session { expire, info: Some(options.info.clone().into()) };
         let mut commit = Commit::default();
         commit.expects.push(match before {
             Some(row) => Expect::Row(row, Hold::Lock),

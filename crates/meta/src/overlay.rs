@@ -3,11 +3,14 @@
 //! Writes fold as they arrive: ten creates in one directory are one bump of its mtime, a create followed by an unlink
 //! is nothing at all. What remains is what the engine commits.
 
-use std::collections::BTreeMap;
+mod group;
+
+use std::collections::{BTreeMap, hash_map::Entry as Slot};
 
 use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino, Name, Slice, Time};
 
+use self::group::Group;
 use crate::{
     engine::{List, Write},
     schema::{Change, Counter, DirStat, Key, QuotaKey, Row},
@@ -71,7 +74,9 @@ impl Bump {
 /// The folded writes of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    rows: BTreeMap<Key, Pending>,
+    rows: FxHashMap<Key, Pending>,
+    /// Keys of `rows` that lie in collections.
+    members: FxHashMap<Group, Vec<Key>>,
     bumps: FxHashMap<Ino, Bump>,
     appends: BTreeMap<(Ino, u32), Vec<Slice>>,
     counts: FxHashMap<Counter, i64>,
@@ -80,7 +85,7 @@ pub(crate) struct Overlay {
     links: FxHashMap<(Ino, Ino), i64>,
     uses: FxHashMap<Ino, DirStat>,
     charges: FxHashMap<QuotaKey, (i64, i64)>,
-    clears: Vec<List>,
+    clears: FxHashMap<Option<Group>, Vec<List>>,
     tells: Vec<Change>,
 }
 
@@ -133,41 +138,48 @@ impl Overlay {
 
     /// Whether exactly this collection is to be removed.
     pub(crate) fn is_cleared(&self, list: &List) -> bool {
-        self.clears.contains(list)
+        self.clears.get(&Group::of_list(list)).is_some_and(|lists| lists.contains(list))
     }
 
     /// Whether a record is removed with a whole collection.
     pub(crate) fn in_cleared(&self, key: &Key) -> bool {
-        self.clears.iter().any(|list| list.contains(key))
+        let Some(group) = Group::of(key) else { return false };
+        let has =
+            |group| self.clears.get(&group).is_some_and(|lists| lists.iter().any(|list| list.contains(key)));
+        !self.clears.is_empty() && (has(Some(group)) || has(None))
     }
 
-    /// Pending records whose keys lie in a collection.
+    /// Pending records whose keys lie in a collection. Nothing of one that spans kinds of records: only operations that
+    /// run alone ask for such.
     pub(crate) fn in_list(&self, list: &List) -> impl Iterator<Item = (&Key, &Pending)> {
-        let (first, last) = match *list {
-            List::Xattrs(ino) => {
-                (Key::Xattr(ino, Name::stored(&[])), Key::Xattr(next(ino), Name::stored(&[])))
-            }
-            List::Parents(ino) => (Key::Parents(ino, Ino(0)), Key::Parents(next(ino), Ino(0))),
-            List::Chunks(ino, from, to) => (Key::Chunk(ino, from), Key::Chunk(ino, to)),
-            List::Flocks(ino) => (Key::Flock(ino, LOWEST), Key::Flock(next(ino), LOWEST)),
-            List::Plocks(ino) => (Key::Plock(ino, LOWEST), Key::Plock(next(ino), LOWEST)),
-            List::Sustained(sid) => (Key::Sustained(sid, Ino(0)), Key::Sustained(sid + 1, Ino(0))),
-            List::Lanes(writer) => (Key::Writer(writer, 0), Key::Writer(writer + 1, 0)),
-            List::Changes(writer) => (Key::Changes(writer, 0, 0), Key::Changes(writer + 1, 0, 0)),
-            // Spans two kinds of records; only read by operations that run alone.
-            List::LocksOf(_) => (Key::Setting, Key::Setting),
-        };
-        self.rows.range(first..last)
+        self.in_group(Group::of_list(list)).filter(|(key, _)| list.contains(key))
+    }
+
+    fn in_group(&self, group: Option<Group>) -> impl Iterator<Item = (&Key, &Pending)> {
+        let members = group.and_then(|group| self.members.get(&group));
+        members.into_iter().flatten().filter_map(|key| self.rows.get_key_value(key))
     }
 
     /// Names in `dir` that will appear (`true`) or vanish (`false`).
     pub(crate) fn names(&self, dir: Ino) -> impl Iterator<Item = (&Name, bool)> {
-        let (first, last) = (Key::Entry(dir, Name::stored(&[])), Key::Entry(next(dir), Name::stored(&[])));
-        self.rows.range(first..last).filter_map(|(key, pending)| match (key, pending) {
+        self.in_group(Some(Group::Entries(dir))).filter_map(|(key, pending)| match (key, pending) {
             (_, Pending::Gone) => None,
             (Key::Entry(_, name), pending) => Some((name, pending.row().is_some())),
             _ => None,
         })
+    }
+
+    /// Decides what becomes of a record.
+    fn set(&mut self, key: Key, pending: Pending) {
+        match self.rows.entry(key) {
+            Slot::Occupied(mut slot) => drop(slot.insert(pending)),
+            Slot::Vacant(slot) => {
+                if let Some(group) = Group::of(slot.key()) {
+                    self.members.entry(group).or_default().push(slot.key().clone());
+                }
+                slot.insert(pending);
+            }
+        }
     }
 
     /// Folds one more write in. `existed` tells whether the engine holds a record of that key.
@@ -181,7 +193,7 @@ impl Overlay {
                     _ if self.in_cleared(&key) => Pending::Put(row),
                     _ => Pending::Insert(row),
                 };
-                self.rows.insert(key, pending);
+                self.set(key, pending);
             }
             Write::Put(row) => {
                 let key = row.key();
@@ -192,7 +204,7 @@ impl Overlay {
                     }
                     _ => Pending::Put(row),
                 };
-                self.rows.insert(key, pending);
+                self.set(key, pending);
             }
             Write::Delete(key) => {
                 let added = self.absorb(&key);
@@ -203,7 +215,7 @@ impl Overlay {
                     _ if existed(&key) => Pending::Delete,
                     _ => Pending::Discard,
                 };
-                self.rows.insert(key, pending);
+                self.set(key, pending);
             }
             Write::Discard(key) => {
                 self.absorb(&key);
@@ -212,7 +224,7 @@ impl Overlay {
                     Some(Pending::Delete) => Pending::Delete,
                     _ => Pending::Discard,
                 };
-                self.rows.insert(key, pending);
+                self.set(key, pending);
             }
             Write::Clear(list) => self.clear(list),
             Write::Bump { ino, nlink, time } => {
@@ -304,7 +316,7 @@ impl Overlay {
     fn clear(&mut self, list: List) {
         let keys: Vec<Key> = self.in_list(&list).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.rows.insert(key, Pending::Gone);
+            self.set(key, Pending::Gone);
         }
         match list {
             List::Parents(ino) => self.links.retain(|(child, _), _| *child != ino),
@@ -313,21 +325,34 @@ impl Overlay {
             }
             _ => {}
         }
-        if !self.clears.contains(&list) {
-            self.clears.push(list);
+        let lists = self.clears.entry(Group::of_list(&list)).or_default();
+        if !lists.contains(&list) {
+            lists.push(list);
         }
     }
 
-    /// What to commit, removals of whole collections first.
+    /// What to commit, removals of whole collections first, then records in the order of their keys.
     pub(crate) fn into_writes(self) -> Vec<Write> {
-        let mut writes: Vec<Write> = self.clears.into_iter().map(Write::Clear).collect();
-        writes.extend(self.rows.into_iter().filter_map(|(key, pending)| match pending {
-            Pending::Insert(row) => Some(Write::Insert(row)),
-            Pending::Put(row) => Some(Write::Put(row)),
-            Pending::Delete => Some(Write::Delete(key)),
-            Pending::Discard => Some(Write::Discard(key)),
-            Pending::Gone => None,
-        }));
+        let mut lists: Vec<List> = self.clears.into_values().flatten().collect();
+        lists.sort_unstable();
+        let mut writes: Vec<Write> = lists.into_iter().map(Write::Clear).collect();
+        // Records are large: their places are sorted, not they.
+        let mut rows: Vec<Option<(Key, Pending)>> = self.rows.into_iter().map(Some).collect();
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_unstable_by(|one, other| {
+            let key = |at: usize| rows[at].as_ref().map(|(key, _)| key);
+            key(*one).cmp(&key(*other))
+        });
+        writes.reserve(rows.len());
+        for (key, pending) in order.into_iter().filter_map(|at| rows[at].take()) {
+            match pending {
+                Pending::Insert(row) => writes.push(Write::Insert(row)),
+                Pending::Put(row) => writes.push(Write::Put(row)),
+                Pending::Delete => writes.push(Write::Delete(key)),
+                Pending::Discard => writes.push(Write::Discard(key)),
+                Pending::Gone => {}
+            }
+        }
         writes.extend(self.bumps.into_iter().map(|(ino, b)| Write::Bump {
             ino,
             nlink: b.nlink,
@@ -347,12 +372,6 @@ impl Overlay {
         writes.extend(self.tells.into_iter().map(Write::Tell));
         writes
     }
-}
-
-const LOWEST: crate::schema::LockOwner = crate::schema::LockOwner { sid: 0, owner: 0 };
-
-fn next(ino: Ino) -> Ino {
-    Ino(ino.0 + 1)
 }
 
 #[cfg(test)]

@@ -29,6 +29,9 @@ const SHARDS: usize = 16;
 const GENERATION: usize = 2048;
 /// Longest value of an extended attribute that is kept, bytes.
 const SMALL_VALUE: usize = 64;
+/// Most questions of one trip, or writes of one commit, that are all remembered: those who work on thousands of records
+/// at a time seldom come back to them, and would drive out what others use. Of larger ones only what is here is kept true.
+const FEW: usize = 512;
 /// How long changes start from a record after the engine told it.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -88,6 +91,10 @@ impl Shard {
         }
         self.old.remove(&key);
         self.young.insert(key, seen);
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.young.contains_key(key) || self.old.contains_key(key)
     }
 
     fn remove(&mut self, key: &Key) {
@@ -170,6 +177,9 @@ impl Recall {
 
     /// Takes in the answers of a trip that began at `moment`.
     pub(crate) fn learn(&self, reads: &[Read], found: &[Found], moment: u64) {
+        if reads.len() > FEW {
+            return;
+        }
         for (read, found) in reads.iter().zip(found) {
             match (read, found) {
                 (Read::Get(key, _), Found::Row(row)) => self.learn_one(key.clone(), row.clone(), moment),
@@ -195,22 +205,24 @@ impl Recall {
 
     /// Takes in what a commit of this client changed.
     pub(crate) fn committed(&self, writes: &[Write]) {
+        let few = writes.len() <= FEW;
         for write in writes {
             match write {
-                Write::Insert(row) | Write::Put(row) => self.replaced(&row.key(), Some(row)),
-                Write::Delete(key) | Write::Discard(key) => self.replaced(key, None),
+                Write::Insert(row) | Write::Put(row) => self.replaced(&row.key(), Some(row), few),
+                Write::Delete(key) | Write::Discard(key) => self.replaced(key, None, few),
                 Write::Bump { ino, nlink, time } => self.bumped(&Key::Node(*ino), *nlink, *time),
                 _ => {}
             }
         }
     }
 
-    fn replaced(&self, key: &Key, row: Option<&Row>) {
+    /// A commit of this client replaced a record, which is remembered if `keep` says so, or if it was before.
+    fn replaced(&self, key: &Key, row: Option<&Row>, keep: bool) {
         if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
             return;
         }
         self.changed(key, |shard| {
-            if kept(key, row) {
+            if kept(key, row) && (keep || shard.has(key)) {
                 let seen = Seen { at: Instant::now(), row: row.cloned() };
                 shard.put(key.clone(), seen, self.generation);
             } else {

@@ -70,6 +70,8 @@ impl<'e> Batch<'e> {
 
     /// Takes in the answers of one trip.
     pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
+        // Most questions are for an entry and its node.
+        self.rows.reserve(2 * reads.len());
         for (read, found) in reads.into_iter().zip(found) {
             match (read, found) {
                 (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),

@@ -4,12 +4,13 @@
 //! is known nothing else is tried.
 
 use std::{
+    hash::{BuildHasher as _, Hash},
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use sluice_types::FsError;
 
 use super::{
@@ -81,7 +82,7 @@ impl Batcher {
         let mut txn = self.engine.begin(lane)?;
         let mut batch = Batch::new(&self.env);
         batch.again = again;
-        let mut touched = Touched(vec![Vec::new(); group.len()]);
+        let mut touched = Touched::default();
         let mut open: Vec<usize> = (0..group.len()).collect();
         let mut recalled = false;
         for trip in 0.. {
@@ -315,7 +316,9 @@ fn decide(
     touched: &mut Touched,
 ) -> Round {
     let mut failed = false;
-    let mut wanted: FxHashSet<Read> = FxHashSet::default();
+    // In the order of the operations: they come in an order that makes sense to the engine. Should two questions have one
+    // hash, the other is asked on the next trip.
+    let (mut wanted, mut asked) = (Vec::new(), FxHashSet::default());
     let mut waiting: FxHashSet<Lane> = FxHashSet::default();
     open.retain(|&at| {
         let ticket = &group[at];
@@ -325,7 +328,7 @@ fn decide(
         match ran {
             Ran::More(reads) => {
                 touched.reads(at, &reads);
-                wanted.extend(reads);
+                wanted.extend(reads.into_iter().filter(|read| asked.insert(hash(read))));
             }
             // Those that share a lane with one still waiting keep their order.
             _ if ticket.lanes.iter().any(|lane| waiting.contains(lane)) => {}
@@ -342,30 +345,40 @@ fn decide(
         waiting.extend(ticket.lanes.iter().copied());
         true
     });
-    Round { reads: wanted.into_iter().collect(), failed }
+    Round { reads: wanted, failed }
 }
 
-/// Which records each operation of a batch depends on.
-struct Touched(Vec<Vec<Key>>);
+/// Which records each operation of a batch depends on: places in the batch and hashes of keys. Two keys of one hash cost
+/// an innocent operation a turn alone, no more.
+#[derive(Default)]
+struct Touched(Vec<(usize, u64)>);
 
 impl Touched {
     fn reads(&mut self, at: usize, reads: &[Read]) {
-        self.0[at].extend(reads.iter().filter_map(|read| match read {
-            Read::Get(key, hold) if *hold > Hold::None => Some(key.clone()),
-            Read::Follow(dir, name, hold) if *hold > Hold::None => Some(Key::Entry(*dir, name.clone())),
-            Read::Names { dir, .. } => Some(Key::Node(*dir)),
-            _ => None,
+        self.0.extend(reads.iter().filter_map(|read| {
+            let key = match read {
+                Read::Get(key, hold) if *hold > Hold::None => hash(key),
+                Read::Follow(dir, name, hold) if *hold > Hold::None => hash(&Key::Entry(*dir, name.clone())),
+                Read::Names { dir, .. } => hash(&Key::Node(*dir)),
+                _ => return None,
+            };
+            Some((at, key))
         }));
     }
 
     fn writes(&mut self, at: usize, writes: &[Write]) {
-        self.0[at].extend(writes.iter().filter_map(Write::key));
+        self.0.extend(writes.iter().filter_map(Write::key).map(|key| (at, hash(&key))));
     }
 
     /// Finds whose fault a failure is.
     fn blame(&self, error: EngineError) -> Failed {
         let EngineError::Conflict(keys) = error else { return error.into() };
-        let guilty = |held: &Vec<Key>| held.iter().any(|key| keys.contains(key));
-        Failed::Again { culprits: (0..self.0.len()).filter(|at| guilty(&self.0[*at])).collect() }
+        let broken: FxHashSet<u64> = keys.iter().map(hash).collect();
+        let guilty = self.0.iter().filter(|(_, key)| broken.contains(key));
+        Failed::Again { culprits: guilty.map(|(at, _)| *at).collect() }
     }
+}
+
+fn hash(thing: &impl Hash) -> u64 {
+    FxBuildHasher.hash_one(thing)
 }

@@ -8,7 +8,7 @@ pub struct Session {
     /// Unix seconds after which the session counts as dead and anybody cleans up after it.
     pub expire: i64,
     /// Who it is; absent if the record is damaged or not written yet.
-    pub info: Option<SessionInfo>,
+    pub info: Option<Box<SessionInfo>>,
 }
 
 /// Who a session is. JSON members as in the volume format.

@@ -210,7 +210,7 @@ fn bookkeeping() -> Vec<Sample> {
         pair(Row::Setting(setting("one").into()), Row::Setting(setting("other").into())),
         pair(Row::Acl(1, rule.clone()), Row::Acl(1, plain)),
         pair(Row::DirStat(Ino(330), stat(5)), Row::DirStat(Ino(330), stat(0))),
-        pair(session(1_700_000_060, Some(info.clone())), session(1_700_000_120, Some(info))),
+        pair(session(1_700_000_060, Some(info.clone().into())), session(1_700_000_120, Some(info.into()))),
         pair(Row::Sustained(40, Ino(341)), Row::Sustained(40, Ino(341))),
         pair(Row::Detached(Ino(350), 1_700_000_000), Row::Detached(Ino(350), 1_700_000_009)),
         pair(Row::Writer(40, 3, 0), Row::Writer(40, 3, u64::from(u32::MAX) + 7)),

@@ -12,6 +12,7 @@ mod options;
 mod prepare;
 mod read;
 mod scan;
+mod statements;
 mod txn;
 mod watch;
 mod write;
@@ -27,6 +28,7 @@ use sluice_meta::{
 use connect::Db;
 use options::Options;
 use read::Reader;
+use statements::Statements;
 use txn::SqliteTxn;
 use watch::SqliteWatch;
 
@@ -74,7 +76,8 @@ impl Engine for SqliteEngine {
             return Ok(vec![Found::Row(None)]);
         }
         self.0.with_reader(|connection| {
-            let reader = Reader { connection, options: &self.0.options };
+            let statements = Statements::new(connection, &self.0.options);
+            let reader = Reader::new(&statements);
             match reads {
                 [read] => Ok(vec![reader.answer(read)?]),
                 // One snapshot costs less than many.
@@ -84,8 +87,9 @@ impl Engine for SqliteEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0
-            .with_reader(|connection| Reader { connection, options: &self.0.options }.page(scan, from, limit))
+        self.0.with_reader(|connection| {
+            Reader::new(&Statements::new(connection, &self.0.options)).page(scan, from, limit)
+        })
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -98,16 +102,16 @@ impl Engine for SqliteEngine {
 }
 
 fn in_snapshot<T>(
-    reader: Reader<'_>,
+    reader: Reader<'_, '_>,
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
     let run = |connection: &Connection, sql| {
         let mut statement = connection.prepare_cached(sql)?;
         statement.execute([]).map(drop)
     };
-    run(reader.connection, "BEGIN").map_err(|error| reader.options.failed(&error))?;
+    run(reader.statements.connection, "BEGIN").map_err(|error| reader.options.failed(&error))?;
     // A connection whose work failed is closed, and its snapshot with it.
     let done = work()?;
-    run(reader.connection, "COMMIT").map_err(|error| reader.options.failed(&error))?;
+    run(reader.statements.connection, "COMMIT").map_err(|error| reader.options.failed(&error))?;
     Ok(done)
 }

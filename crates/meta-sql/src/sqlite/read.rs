@@ -3,14 +3,14 @@
 //! What must stay true: an answer says what the tables hold and decides nothing. Parents are not stored in SQL; they
 //! are counted from the entries that name the inode.
 
-use rusqlite::{Connection, Params, params, types::ValueRef};
+use rusqlite::{CachedStatement, Params, params, types::ValueRef};
 use sluice_meta::{
     engine::{EngineError, Found, List, Read},
     schema::{Counter, Key, QuotaKey, Row},
 };
 use sluice_types::{Ino, Name};
 
-use super::{error::is_missing_table, options::Options};
+use super::{error::is_missing_table, options::Options, statements::Statements};
 use crate::{
     codec::{Columns, Damage, ENTRY_COLUMNS, Record, columns, decode},
     values::quota_columns,
@@ -61,8 +61,8 @@ impl Columns for Columned<'_, '_> {
 
 /// Reads on one connection.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'c> {
-    pub(super) connection: &'c Connection,
+pub(super) struct Reader<'s, 'c> {
+    pub(super) statements: &'s Statements<'c>,
     pub(super) options: &'c Options,
 }
 
@@ -71,17 +71,25 @@ pub(super) fn text_or_bytes(name: &[u8]) -> ValueRef<'_> {
     if std::str::from_utf8(name).is_ok() { ValueRef::Text(name) } else { ValueRef::Blob(name) }
 }
 
-impl Reader<'_> {
+impl<'s, 'c> Reader<'s, 'c> {
+    pub(super) fn new(statements: &'s Statements<'c>) -> Self {
+        Self { statements, options: statements.options }
+    }
+
     /// Answers to several reads.
     pub(super) fn answers(self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let xattrs = |read: &Read| matches!(read, Read::All(List::Xattrs(_), _));
-        // Most volumes have no extended attributes at all: that is found out once.
-        let many = reads.iter().filter(|read| xattrs(read)).count() >= 4;
-        let none = many && self.number("SELECT 1 FROM jfs_xattr LIMIT 1", [])?.is_none();
+        let none = self.without_xattrs(reads.iter().filter(|read| xattrs(read)).count())?;
         reads
             .iter()
             .map(|read| if none && xattrs(read) { Ok(Found::Rows(Vec::new())) } else { self.answer(read) })
             .collect()
+    }
+
+    /// Whether there are no extended attributes at all, as in most volumes. Asked only for `count` questions that it would
+    /// save, if they are more than it costs.
+    pub(super) fn without_xattrs(self, count: usize) -> Result<bool, EngineError> {
+        Ok(count >= 4 && self.number("SELECT 1 FROM jfs_xattr LIMIT 1", [])?.is_none())
     }
 
     pub(super) fn answer(self, read: &Read) -> Result<Found, EngineError> {
@@ -101,12 +109,14 @@ impl Reader<'_> {
         mut take: impl FnMut(Columned<'_, '_>) -> Result<(), Damage>,
     ) -> Result<(), EngineError> {
         let failed = |error| self.options.failed(&error);
-        let mut statement = self.connection.prepare_cached(&self.options.naming.sql(sql)).map_err(failed)?;
-        let mut rows = statement.query(params).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            take(Columned(row)).map_err(|damage| self.options.damaged(damage))?;
-        }
-        Ok(())
+        let read = |statement: &mut CachedStatement<'_>| {
+            let mut rows = statement.query(params).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                take(Columned(row)).map_err(|damage| self.options.damaged(damage))?;
+            }
+            Ok(())
+        };
+        self.statements.with(sql, read).map_err(failed)?
     }
 
     pub(super) fn many(
@@ -204,7 +214,7 @@ impl Reader<'_> {
     /// The settings; none in a database that is no volume yet, so that the caller can say so.
     fn setting(self) -> Result<Option<Row>, EngineError> {
         let (record, sql) = select!(Setting, "FROM jfs_setting WHERE name='format'");
-        match self.connection.prepare_cached(&self.options.naming.sql(sql)) {
+        match self.statements.with(sql, |_| ()) {
             Err(error) if is_missing_table(&error) => Ok(None),
             _ => self.one((record, sql), []),
         }

@@ -38,7 +38,7 @@ macro_rules! paged {
     };
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     pub(super) fn page(self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
         let numbered = match scan {

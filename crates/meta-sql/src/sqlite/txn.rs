@@ -13,6 +13,7 @@ use sluice_meta::{
 use super::{
     connect::{Db, Writer},
     read::Reader,
+    statements::Statements,
     write::Writing,
 };
 
@@ -59,8 +60,9 @@ impl<'e> SqliteTxn<'e> {
 impl Txn for SqliteTxn<'_> {
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let options = &self.db.options;
-        let reader = Reader { connection: self.hold()?, options };
-        let found = reader.answers(reads)?;
+        let statements = Statements::new(self.hold()?, options);
+        let found = Reader::new(&statements).answers(reads)?;
+        drop(statements);
         for (read, found) in reads.iter().zip(&found) {
             self.note(read, found);
         }
@@ -70,7 +72,8 @@ impl Txn for SqliteTxn<'_> {
     fn commit(mut self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
         self.hold()?;
         let Some(writer) = &self.writer else { return Ok(()) };
-        let reader = Reader { connection: writer, options: &self.db.options };
+        let statements = Statements::new(writer, &self.db.options);
+        let reader = Reader::new(&statements);
         let mut broken = Vec::new();
         for expect in &commit.expects {
             if !holds(reader, &self.seen, expect, commit)? {
@@ -107,7 +110,7 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 
 /// Whether an expectation holds. What was read under the lock is not asked for again.
 fn holds(
-    reader: Reader<'_>,
+    reader: Reader<'_, '_>,
     seen: &FxHashMap<Key, Option<Row>>,
     expect: &Expect,
     commit: &Commit,

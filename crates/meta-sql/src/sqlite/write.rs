@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{CachedStatement, Params, ToSql, params};
 use sluice_meta::{
-    engine::{EngineError, Step, Write},
+    engine::{EngineError, List, Step, Write},
     schema::{Counter, Key, Row, encode_slices},
 };
 use sluice_types::{Ino, Slice, Time};
@@ -59,8 +59,8 @@ fn insert_text(table: &str, columns: &str, count: usize, rows: usize) -> String 
 }
 
 /// What is written inside one transaction.
-pub(super) struct Writing<'c> {
-    reader: Reader<'c>,
+pub(super) struct Writing<'s, 'c> {
+    reader: Reader<'s, 'c>,
 }
 
 /// New rows that wait to be inserted together.
@@ -74,8 +74,8 @@ struct Gathered<'w> {
     refers: Vec<Row>,
 }
 
-impl<'c> Writing<'c> {
-    pub(super) fn new(reader: Reader<'c>) -> Self {
+impl<'s, 'c> Writing<'s, 'c> {
+    pub(super) fn new(reader: Reader<'s, 'c>) -> Self {
         Self { reader }
     }
 
@@ -91,6 +91,8 @@ impl<'c> Writing<'c> {
     /// Applies all of `writes`.
     pub(super) fn apply_all(&self, writes: &[Write]) -> Result<(), EngineError> {
         let mut new = Gathered::default();
+        let xattrs = |write: &Write| matches!(write, Write::Clear(List::Xattrs(_)));
+        let no_xattrs = self.reader.without_xattrs(writes.iter().filter(|write| xattrs(write)).count())?;
         for write in writes {
             if !matches!(write, Write::Insert(_) | Write::Refer(..)) && !new.refers.is_empty() {
                 self.flush(&mut new)?;
@@ -107,6 +109,8 @@ impl<'c> Writing<'c> {
                 Write::Put(row) => self.store(row, true)?,
                 Write::Delete(key) => must(self.remove(key)?, || key.clone())?,
                 Write::Discard(key) => drop(self.remove(key)?),
+                // Removals of collections come before anything that fills them.
+                write if no_xattrs && xattrs(write) => {}
                 Write::Clear(list) => self.clear(*list)?,
                 Write::Tell(_) => {}
                 adding => {
@@ -170,16 +174,14 @@ impl<'c> Writing<'c> {
             .map(|group| (&bulk.many, &group[..]))
             .chain(rest.chunks(1).map(|group| (&bulk.one, group)));
         for (text, group) in groups {
-            let failed = |error| self.reader.options.failed(&error);
-            let mut statement = self
-                .reader
-                .connection
-                .prepare_cached(&self.reader.options.naming.sql(text))
-                .map_err(failed)?;
-            let mut values = Values { statement: &mut statement, bound: 0 };
-            group.iter().try_for_each(|row| bind(&mut values, row)).map_err(failed)?;
-            debug_assert_eq!(values.bound, group.len() * bulk.columns);
-            statement.raw_execute().map_err(|error| self.met(&error, group))?;
+            let insert = |statement: &mut CachedStatement<'_>| {
+                let mut values = Values { statement, bound: 0 };
+                group.iter().try_for_each(|row| bind(&mut values, row))?;
+                debug_assert_eq!(values.bound, group.len() * bulk.columns);
+                statement.raw_execute()
+            };
+            let inserted = self.reader.statements.with(text, insert).flatten();
+            inserted.map_err(|error| self.met(&error, group))?;
         }
         Ok(())
     }
@@ -201,7 +203,7 @@ impl<'c> Writing<'c> {
     }
 
     fn try_run(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
-        self.reader.connection.prepare_cached(&self.reader.options.naming.sql(sql))?.execute(params)
+        self.reader.statements.with(sql, |statement| statement.execute(params)).flatten()
     }
 
     fn insert_one(&self, sql: &'static str, params: impl Params, row: &Row) -> Result<(), EngineError> {

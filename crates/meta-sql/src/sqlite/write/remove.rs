@@ -14,7 +14,7 @@ use super::{
 };
 use crate::values::quota_columns;
 
-impl Writing<'_> {
+impl Writing<'_, '_> {
     /// Removes a record; whether there was one.
     pub(super) fn remove(&self, key: &Key) -> Result<bool, EngineError> {
         let changed = match key {

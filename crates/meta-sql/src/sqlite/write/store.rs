@@ -28,7 +28,7 @@ macro_rules! store {
     };
 }
 
-impl Writing<'_> {
+impl Writing<'_, '_> {
     /// Inserts a row, or replaces it if `put`.
     pub(super) fn store(&self, row: &Row, put: bool) -> Result<(), EngineError> {
         match row {

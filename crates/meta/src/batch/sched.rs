@@ -14,6 +14,7 @@ pub(super) struct Sched {
     queue: VecDeque<Arc<AnyTicket>>,
     busy: FxHashSet<Lane>,
     free: Vec<u16>,
+    lanes: u16,
     /// The thread that was told to run the next batch and has not begun yet.
     next: Option<Arc<Turn>>,
 }
@@ -30,6 +31,7 @@ impl Sched {
             queue: VecDeque::new(),
             busy: FxHashSet::default(),
             free: (0..lanes).rev().collect(),
+            lanes,
             next: None,
         }
     }
@@ -44,6 +46,12 @@ impl Sched {
 
     pub(super) fn queued(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Operations that wait, for a thread that holds a lane and may wait for more; `None` if a batch is running in another:
+    /// then those that wait now are those that it left, and the others do not come before it ends.
+    pub(super) fn company(&self) -> Option<usize> {
+        (self.free.len() + 1 >= usize::from(self.lanes)).then_some(self.queue.len())
     }
 
     /// Takes the operations of a thread that no batch has taken yet out of the queue.

@@ -1,0 +1,97 @@
+//! Threads that were answered together come back together, a moment later.
+//!
+//! Who runs the next batch at once finds the first few of them, and pays for a whole commit; if it lets them arrive, one
+//! commit serves them all. What must stay true: who waits for company waits for less than the commit takes, and not
+//! again if nobody came; who is alone never waits.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::ticket::AnyTicket;
+
+/// Longest wait: a disk that is slow to commit is no reason to keep the processor busy.
+const LONGEST: Duration = Duration::from_micros(500);
+
+/// What the last batch says about the next.
+#[derive(Default)]
+pub(super) struct Herd {
+    /// Threads whose operations it ran.
+    threads: AtomicUsize,
+    /// How long it took, in nanoseconds.
+    took: AtomicU64,
+}
+
+impl Herd {
+    /// A batch of these is over.
+    pub(super) fn answered(&self, tickets: &[Arc<AnyTicket>], took: Duration) {
+        let more = tickets.windows(2).filter(|pair| !Arc::ptr_eq(&pair[0].turn, &pair[1].turn)).count();
+        self.threads.store(more + 1, Ordering::Relaxed);
+        self.took.store(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Lets other threads run until half as many operations wait as threads were answered last, if that is soon and
+    /// `waiting` can tell.
+    pub(super) fn wait(&self, waiting: impl Fn() -> Option<usize>) {
+        let wanted = self.threads.load(Ordering::Relaxed) / 2;
+        let enough = || waiting().is_none_or(|count| count >= wanted);
+        if wanted < 2 || enough() {
+            return;
+        }
+        let until = Instant::now() + LONGEST.min(Duration::from_nanos(self.took.load(Ordering::Relaxed)) / 4);
+        while Instant::now() < until {
+            thread::yield_now();
+            if enough() {
+                return;
+            }
+        }
+        self.threads.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn herd(threads: usize, took: Duration) -> Herd {
+        Herd { threads: threads.into(), took: AtomicU64::new(took.as_nanos() as u64) }
+    }
+
+    #[test]
+    fn who_is_alone_or_has_company_does_not_wait() {
+        for (threads, waiting) in [(0, Some(1)), (1, Some(1)), (3, Some(1)), (100, Some(50)), (100, None)] {
+            let asked = Cell::new(0);
+            herd(threads, Duration::from_hours(1)).wait(|| {
+                asked.set(asked.get() + 1);
+                waiting
+            });
+            assert!(asked.get() <= 1, "{threads} {waiting:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_ends_when_half_of_them_are_back() {
+        let waiting = Cell::new(0);
+        herd(100, Duration::from_hours(1)).wait(|| Some(waiting.replace(waiting.get() + 1)));
+        assert!(waiting.get() <= 51);
+    }
+
+    #[test]
+    fn nobody_waits_twice_for_those_who_did_not_come() {
+        let herd = herd(100, Duration::from_millis(1));
+        herd.wait(|| Some(1));
+        let asked = Cell::new(false);
+        herd.wait(|| {
+            asked.set(true);
+            Some(1)
+        });
+        assert!(!asked.get());
+    }
+}

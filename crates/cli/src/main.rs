@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use sluice_meta::{OpenError, engine::EngineError};
 
-/// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas.
+/// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas (`.cargo/config.toml`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -75,6 +75,9 @@ enum Order {
     /// Break a server that mounts need, under load
     Outage {
         case: outage::Case,
+        /// Where the metadata is, for a partition; the others break Redis
+        #[arg(long, default_value = "redis")]
+        engine: Engine,
         #[command(flatten)]
         program: Program,
         #[arg(long, default_value_t = 8)]
@@ -209,9 +212,9 @@ fn run(order: Order) -> anyhow::Result<()> {
             let mount = if writeback { vec!["--writeback".to_owned()] } else { Vec::new() };
             crash::run(&crash::Plan { program, engine, within, death, mount, rounds, writers, seed })?;
         }
-        Order::Outage { case, program, rounds, writers, seed } => {
+        Order::Outage { case, engine, program, rounds, writers, seed } => {
             let (program, within) = program.paths()?;
-            outage::run(&outage::Plan { case, program, within, writers, rounds, seed })?;
+            outage::run(&outage::Plan { case, engine, program, within, writers, rounds, seed })?;
         }
         Order::Together { engine, program, juicefs, seed, operations } => {
             let (program, within) = program.paths()?;

@@ -6,10 +6,11 @@
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use sluice_testkit::server::{
-    Mariadb, MariadbOptions, Postgres, PostgresOptions, Proxy, RedisCluster, RedisOptions, RedisSentinel,
-    Tikv, TikvOptions,
+    Mariadb, MariadbOptions, Namespace, Postgres, PostgresOptions, Proxy, RedisCluster, RedisOptions,
+    RedisSentinel, Tikv, TikvOptions,
 };
 use std::{
+    ffi::OsString,
     fs::File,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
@@ -83,6 +84,7 @@ pub struct Volume {
     // Dropped in this order: mounts are gone by then, then the proxy, the server, the files.
     mounts: Vec<Mount>,
     proxy: Option<Proxy>,
+    namespace: Option<Namespace>,
     server: Option<Server>,
     folder: TempDir,
     program: PathBuf,
@@ -118,6 +120,19 @@ impl Volume {
         let proxy = Proxy::start(server)?;
         volume.meta = volume.meta.replace(&server.to_string(), &proxy.addr().to_string());
         volume.proxy = Some(proxy);
+        volume.format(options)
+    }
+
+    /// The same on a server that some mounts reach from here, and others ([`Self::mount_apart`]) from a network of their own.
+    ///
+    /// # Errors
+    /// When the engine is not one server, or this process may not make networks.
+    pub fn divided(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        let (mut volume, server) = Self::started(program, engine, within)?;
+        let server = server.with_context(|| format!("no proxy fits in front of {engine:?}"))?;
+        let namespace = Namespace::new()?;
+        volume.proxy = Some(Proxy::start_at(namespace.here(), server)?);
+        volume.namespace = Some(namespace);
         volume.format(options)
     }
 
@@ -161,8 +176,8 @@ impl Volume {
                 (Some(Server::Mariadb(server)), meta, Some(addr))
             }
         };
-        let (mounts, proxy, program) = (Vec::new(), None, program.to_owned());
-        Ok((Self { mounts, proxy, server, folder, program, meta }, addr))
+        let (mounts, program) = (Vec::new(), program.to_owned());
+        Ok((Self { mounts, proxy: None, namespace: None, server, folder, program, meta }, addr))
     }
 
     /// Formats a volume in the database at `meta`, which the caller keeps alive.
@@ -172,7 +187,8 @@ impl Volume {
     pub fn at(program: &Path, meta: &str, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let folder = Self::folder(program, within)?;
         let (program, meta) = (program.to_owned(), meta.to_owned());
-        Self { mounts: Vec::new(), proxy: None, server: None, folder, program, meta }.format(options)
+        Self { mounts: Vec::new(), proxy: None, namespace: None, server: None, folder, program, meta }
+            .format(options)
     }
 
     fn folder(program: &Path, within: &Path) -> anyhow::Result<TempDir> {
@@ -201,6 +217,14 @@ impl Volume {
     /// When nothing does.
     pub fn proxy(&self) -> anyhow::Result<&Proxy> {
         self.proxy.as_ref().context("there is no proxy in front of the server")
+    }
+
+    /// The network of those that are apart.
+    ///
+    /// # Errors
+    /// When nobody is.
+    pub fn namespace(&self) -> anyhow::Result<&Namespace> {
+        self.namespace.as_ref().context("all mounts are in one network")
     }
 
     /// One of the server's own counters.
@@ -244,18 +268,49 @@ impl Volume {
         self.mount_as(&program, options)
     }
 
+    /// Mounts it once more, in the other network of a divided volume.
+    ///
+    /// # Errors
+    /// When there is none, or the mount does not come.
+    pub fn mount_apart(&mut self, options: &[&str]) -> anyhow::Result<PathBuf> {
+        let server = match &self.server {
+            Some(Server::Postgres(server)) => server.addr().to_string(),
+            Some(Server::Mariadb(server)) => server.addr().to_string(),
+            _ => self.meta.split('/').nth(2).context("no server in the URL")?.to_owned(),
+        };
+        let there = self.meta.replace(&server, &self.proxy()?.addr().to_string());
+        let program = self.program.clone();
+        let mut command = self.namespace()?.enter();
+        command.push(program.clone().into());
+        self.mount_of(&command, &there, &program, &[&["--enable-xattr"], options].concat())
+    }
+
     fn mount_as(&mut self, program: &Path, options: &[&str]) -> anyhow::Result<PathBuf> {
+        let meta = self.meta.clone();
+        self.mount_of(&[program.into()], &meta, program, options)
+    }
+
+    /// Mounts the volume at `meta` by `command`, the words that run `program`.
+    fn mount_of(
+        &mut self,
+        command: &[OsString],
+        meta: &str,
+        program: &Path,
+        options: &[&str],
+    ) -> anyhow::Result<PathBuf> {
         use std::os::unix::process::CommandExt;
+        let (first, words) = command.split_first().context("no program")?;
         let number = self.mounts.len();
         let point = self.path(&format!("mnt{number}"));
         std::fs::create_dir_all(&point)?;
         let log = File::options().append(true).create(true).open(self.path("mount.log"))?;
         let cache = self.path(&format!("cache{number}"));
-        let mut process = Command::new(program)
+        let mut process = Command::new(first)
+            .args(words)
             .args(["mount", "--cache-dir"])
             .arg(&cache)
             .args(options)
-            .arg(&self.meta)
+            .arg(meta)
             .arg(&point)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -367,6 +422,7 @@ impl Drop for Volume {
     fn drop(&mut self) {
         self.kill();
         drop(self.proxy.take());
+        drop(self.namespace.take());
         drop(self.server.take());
     }
 }

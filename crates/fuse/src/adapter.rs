@@ -89,6 +89,16 @@ impl VolumeFs {
         }
     }
 
+    /// Has the kernel forget the pages of a file: it has put some where they do not belong. It holds them until the request
+    /// is answered, so another thread tells it.
+    fn forget_pages(&self, ino: u64) {
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let tell = move || notifier.inval_inode(ino, 0, 0);
+        if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
+            tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
+        }
+    }
+
     /// What to ask the kernel for.
     pub fn features(&self) -> Features {
         let features = Features::DEFAULT.with(Features::DONT_MASK).with(Features::HANDLE_KILLPRIV_V2);

@@ -197,8 +197,10 @@ impl Follower {
                 }
             }
         }
+        // What is told by name stays beside it: the kernel may remember what this client does not.
         if changes.contains(&Change::Any) {
-            changes = vec![Change::Any];
+            changes.retain(|change| *change != Change::Any);
+            changes.push(Change::Any);
         }
         Ok(changes)
     }

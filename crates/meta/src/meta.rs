@@ -326,7 +326,7 @@ impl Meta {
     }
 
     /// As [`Self::each_page`]; while `work` runs on one page the next is fetched and prepared, and begun before the last
-    /// operations of this one have come back. Worth its threads where pages are large and work on them is many trips.
+    /// operations of this one have come back. A collection of a single page takes no thread.
     pub(crate) fn each_page_ahead<P: Send>(
         &self,
         scan: Scan,
@@ -345,6 +345,9 @@ impl Meta {
                 let page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?.sound();
                 let Page { rows, next, .. } = page.map_err(FsError::io)?;
                 let prepared = prepare(rows)?;
+                if next.is_none() && running.is_none() {
+                    return work(prepared);
+                }
                 if let Some(before) = running.replace(scope.spawn(move || work(prepared))) {
                     finish(before)?;
                 }

@@ -87,6 +87,14 @@ impl Vfs {
         Ok(data.len() as u32)
     }
 
+    /// Where what an application appends belongs: at `offset`, where the kernel saw the end of the file, or behind all that
+    /// is known here. The kernel may not have taken in yet what another client appended before the file was opened.
+    pub fn append_at(&self, Place { fh, offset }: Place) -> u64 {
+        let Ok(Handle::File(handle)) = self.handles.get(fh) else { return offset };
+        let known = handle.file.attr().map_or(0, |attr| attr.length);
+        offset.max(known).max(self.data.dirty_end(handle.file.ino))
+    }
+
     /// Fails if the volume is full, before data is taken that could not be stored.
     fn admit(&self, file: &File, end: u64) -> FsResult<()> {
         let capacity = self.meta.env().format().capacity;

@@ -181,6 +181,27 @@ fn an_open_sees_what_another_client_closed() {
 }
 
 #[test]
+fn what_is_appended_goes_behind_what_another_client_appended_before_the_open() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "log", b"first");
+    let before = one.open(ino, libc::O_WRONLY | libc::O_APPEND).unwrap();
+    let other = two.open(ino, libc::O_WRONLY | libc::O_APPEND).unwrap();
+    two.write(other.fh, 5, b" second").unwrap();
+    two.close(other.fh).unwrap();
+    let opened = one.open(ino, libc::O_WRONLY | libc::O_APPEND).unwrap();
+    // The kernel still believes that the file has five bytes, through whichever handle.
+    for handle in [opened, before] {
+        let end = one.vfs.append_at(Place { fh: handle.fh, offset: 5 });
+        one.write(handle.fh, end, b" third").unwrap();
+    }
+    one.close(opened.fh).unwrap();
+    one.close(before.fh).unwrap();
+    assert_eq!(two.get(ino), b"first second third third");
+    assert_eq!(one.vfs.append_at(Place { fh: before.fh, offset: 7 }), 7, "a handle that is gone");
+}
+
+#[test]
 fn a_running_program_is_not_cut() {
     const FMODE_EXEC: i32 = 0x20;
     let volume = Volume::new();

@@ -104,7 +104,9 @@ impl Config {
         let changed = self.change(&meta, &old, &new);
         meta.close()?;
         changed?;
-        show_changes(&old, &new);
+        for change in changes(&old, &new) {
+            println!("{change}");
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -273,17 +275,17 @@ impl Config {
     }
 }
 
-/// Prints each member that is different now.
-fn show_changes(old: &VolumeFormat, new: &VolumeFormat) {
+/// Each member that is different now, as `name: old -> new`.
+pub(super) fn changes(old: &VolumeFormat, new: &VolumeFormat) -> Vec<String> {
     let members = |format: &VolumeFormat| serde_json::to_value(format.masked()).unwrap_or_default();
     let (before, after) = (members(old), members(new));
     let empty = serde_json::Map::new();
     let names = before.as_object().unwrap_or(&empty).keys().chain(after.as_object().unwrap_or(&empty).keys());
-    let mut seen = Vec::new();
+    let (mut seen, mut changes) = (Vec::new(), Vec::new());
     for name in names {
         let (from, to) = (&before[name.as_str()], &after[name.as_str()]);
         if from != to && !seen.contains(&name) {
-            println!("{name}: {from} -> {to}");
+            changes.push(format!("{name}: {from} -> {to}"));
             seen.push(name);
         }
     }
@@ -292,7 +294,8 @@ fn show_changes(old: &VolumeFormat, new: &VolumeFormat) {
         ("SessionToken", &old.session_token, &new.session_token),
     ] {
         if from != to && !seen.iter().any(|seen| *seen == name) {
-            println!("{name}: changed");
+            changes.push(format!("{name}: changed"));
         }
     }
+    changes
 }

@@ -12,7 +12,7 @@ use sluice_meta::{
 };
 use sluice_types::{Clock, SystemClock};
 
-use super::config::Config;
+use super::config::{Config, changes};
 use crate::{engines, sizes, volume};
 
 /// Make a volume
@@ -80,6 +80,23 @@ pub(crate) struct Format {
     no_update: bool,
 }
 
+/// Whoever formats a volume that exists may not know that it does.
+fn tell_changes(existing: &VolumeFormat, format: &VolumeFormat) {
+    let changes = changes(existing, format);
+    if !changes.is_empty() {
+        tracing::warn!("volume {} exists already; changed are {}", existing.name, changes.join(", "));
+    }
+    if (&existing.storage, &existing.bucket) != (&format.storage, &format.bucket) {
+        tracing::warn!(
+            "objects are looked for in {} {} now; those of the volume must be moved there from {} {}",
+            format.storage,
+            format.bucket,
+            existing.storage,
+            existing.bucket
+        );
+    }
+}
+
 impl Format {
     pub(crate) fn run(self) -> Result<ExitCode> {
         check_name(&self.name)?;
@@ -95,6 +112,9 @@ impl Format {
         };
         self.probe(&format, existing.is_none())?;
         Meta::format(engine.as_ref(), &format, SystemClock.now())?;
+        if let Some(existing) = &existing {
+            tell_changes(existing, &format);
+        }
         println!("{}", format.masked().to_json());
         tracing::info!("volume {} is ready", format.name);
         Ok(ExitCode::SUCCESS)

@@ -1,12 +1,13 @@
 //! Outages under load: the server of the metadata dies, answers are lost, the object store fails. Applications see a
 //! delay, never an error; afterwards all is there once, and `fsck` is clean.
 
+mod partition;
 mod redis;
 mod store;
 mod work;
 mod writer;
 
-use crate::rig::Volume;
+use crate::rig::{Engine, Volume};
 use anyhow::Context;
 use std::path::PathBuf;
 use work::Outcome;
@@ -18,6 +19,8 @@ pub enum Case {
     Restarts,
     /// Answers of Redis do not arrive, connections break, packets vanish.
     Answers,
+    /// One of two mounts is cut off from the engine for longer than its session lives.
+    Partition,
     /// The object store answers errors for half a minute, and loses answers for a while.
     Store,
 }
@@ -27,6 +30,8 @@ pub enum Case {
 pub struct Plan {
     /// What breaks.
     pub case: Case,
+    /// On which engine; only a partition has the choice.
+    pub engine: Engine,
     /// The program that formats, mounts and checks.
     pub program: PathBuf,
     /// A folder to work in.
@@ -47,6 +52,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let ran = match plan.case {
         Case::Restarts => redis::restarts(plan),
         Case::Answers => redis::answers(plan),
+        Case::Partition => partition::run(plan),
         Case::Store => store::errors(plan),
     };
     ran.with_context(|| format!("seed {}", plan.seed))

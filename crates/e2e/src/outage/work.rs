@@ -93,6 +93,29 @@ impl Crew {
         })
     }
 
+    /// Waits until the writers in mount `point` of `points` have waited `delay` for one answer.
+    ///
+    /// # Errors
+    /// When a writer met a fault, or work goes on there as if nothing were broken.
+    pub(super) fn stuck_at(&mut self, point: usize, points: usize, delay: Duration) -> anyhow::Result<()> {
+        let (progress, delay) = (Arc::clone(&self.progress), delay.as_millis() as u64);
+        self.until("those in one mount to wait", || {
+            let mut there = progress.since.iter().skip(point).step_by(points);
+            there.all(|since| progress.now() > since.load(Ordering::SeqCst) + delay)
+        })
+    }
+
+    /// Waits until every writer has begun another step.
+    ///
+    /// # Errors
+    /// When a writer met a fault, or one does not go on.
+    pub(super) fn everybody(&mut self) -> anyhow::Result<()> {
+        let (progress, now) = (Arc::clone(&self.progress), self.progress.now());
+        self.until("everybody to go on", || {
+            progress.since.iter().all(|since| since.load(Ordering::SeqCst) > now)
+        })
+    }
+
     /// Waits for `condition` while all writers work.
     pub(super) fn until(&mut self, what: &str, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
         let mut fell = None;

@@ -179,12 +179,12 @@ fn a_commit_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_re
         return;
     }
     let behind = behind();
-    let url = behind.url.replace("read-timeout=200ms", "read-timeout=20s");
+    let url = behind.url.replace("read-timeout=200ms", "read-timeout=2m");
     let one = behind.volume.mount_with(&url, &Mount::default());
     let two = behind.volume.mount();
     // Numbers are fetched beforehand, so that the only commit is that of the directory.
     one.mkdir(ROOT, "before").unwrap();
-    behind.proxy.set(Behaviour { answer_delay: Duration::from_secs(2), ..Behaviour::default() });
+    behind.proxy.set(Behaviour { answer_delay: Duration::from_mins(1), ..Behaviour::default() });
     std::thread::scope(|scope| {
         let making = scope.spawn(|| one.mkdir(ROOT, "d"));
         let engine = engine(&behind.volume.url);

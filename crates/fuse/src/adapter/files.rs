@@ -145,13 +145,20 @@ impl VolumeFs {
     }
 
     pub(super) fn write_file(&self, req: &Request<'_>, ino: u64, write: &Write<'_>) -> Result<u32> {
-        let Write { fh, offset, data, kill_suid_gid, .. } = *write;
+        let Write { fh, offset, data, kill_suid_gid, flags, cached, .. } = *write;
+        let mut place = Place { fh, offset };
+        if flags & libc::O_APPEND != 0 && !cached {
+            place.offset = self.vfs.append_at(place);
+        }
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            self.vfs.write(caller, interrupt, Place { fh, offset }, data, kill_suid_gid)
+            self.vfs.write(caller, interrupt, place, data, kill_suid_gid)
         };
         let written =
             self.run(req, OpKind::Write, run, args(format_args!("{ino},{},{offset},{fh}", data.len())))?;
         self.told.wrote(ino, offset + u64::from(written));
+        if place.offset != offset {
+            self.forget_pages(ino);
+        }
         Ok(written)
     }
 

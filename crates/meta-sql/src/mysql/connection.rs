@@ -42,6 +42,8 @@ pub(super) type Answers = Vec<Vec<Row>>;
 const FAREWELL: Duration = Duration::from_millis(200);
 /// Seconds the server may make a statement wait for a lock: less than we wait for an answer.
 const LOCK_WAIT: u64 = 10;
+/// Seconds after which the server undoes a transaction whose client says nothing.
+const IDLE_TRANSACTION: u64 = 30;
 
 /// A connection to the server.
 pub(super) struct Connection {
@@ -99,10 +101,12 @@ impl Connection {
     /// Sets all of the session, once.
     fn set_up(&mut self, options: &Options) -> Result<(), EngineError> {
         let wait = LOCK_WAIT.min(options.read_timeout.as_secs()).max(1);
+        // What comes in `/*M!` is for MariaDB alone: a client that is cut off does not keep for ever what it locked.
         let mut text = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
              SET NAMES utf8mb4;\
-             SET autocommit=1,innodb_lock_wait_timeout={wait},time_zone='+00:00'"
+             SET autocommit=1,innodb_lock_wait_timeout={wait},time_zone='+00:00'\
+             /*M!100300 ,idle_transaction_timeout={IDLE_TRANSACTION} */"
         );
         for (name, value) in &options.variables {
             let _ = write!(text, ",{name}={value}");

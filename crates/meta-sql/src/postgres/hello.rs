@@ -53,7 +53,8 @@ impl From<io::Error> for NoConnection {
 /// when it planned, and keep to that plan when the table has grown.
 const SERVE: &str = "SET default_transaction_isolation='read committed';SET plan_cache_mode=force_generic_plan;\
      SET enable_seqscan=off;SET enable_hashjoin=off;SET enable_mergejoin=off;SET enable_bitmapscan=off;SET jit=off;\
-     SET statement_timeout='25s';SET lock_timeout='10s';SET client_min_messages=error;SHOW transaction_read_only";
+     SET statement_timeout='25s';SET lock_timeout='10s';SET client_min_messages=error;\
+     SET idle_in_transaction_session_timeout='30s';SHOW transaction_read_only";
 
 /// Connects to the first host that answers and takes us.
 pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {

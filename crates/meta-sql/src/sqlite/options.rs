@@ -71,7 +71,7 @@ impl Options {
             "table_prefix" => {
                 self.naming = Naming::new(value)?;
             }
-            _ => tracing::debug!(name, "an option of the URL has no effect"),
+            _ => tracing::warn!(name, "an option of the URL has no effect"),
         }
         Ok(())
     }

@@ -33,6 +33,9 @@ impl Meta {
     }
 }
 
+/// A node, and the name that it has.
+type Named = (Ino, At);
+
 struct Remover<'a> {
     meta: &'a Meta,
     skip_trash: bool,
@@ -67,29 +70,34 @@ impl Remover<'_> {
 
     /// Removes the content of a directory.
     fn empty(&self, dir: Ino) -> FsResult<()> {
-        self.meta.each_page(Scan::Entries { dir, nodes: false }, self.interrupt, |rows| {
-            let mut files = Vec::new();
+        let sort = |rows: Vec<Row>| {
+            let (mut dirs, mut files) = (Vec::new(), Vec::new());
             for row in rows {
                 let Row::Entry(_, name, entry) = row else { continue };
-                let at = At::new(dir, name);
-                if entry.kind == FileType::Dir {
-                    self.remove_dir(&at, entry.ino)?;
-                } else {
-                    files.push((entry.ino, at));
-                }
+                let named = (entry.ino, At::new(dir, name));
+                if entry.kind == FileType::Dir { dirs.push(named) } else { files.push(named) }
             }
             // As they were made: what was written together lies together.
             files.sort_unstable_by_key(|(ino, _)| *ino);
-            let unlink = |(_, at)| Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() };
-            let count = files.len() as u64;
-            for removed in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {
-                match removed {
-                    Ok(_) | Err(FsError::NotFound) => {}
-                    Err(error) => return Err(error),
-                }
+            Ok((dirs, files))
+        };
+        let remove = |(dirs, files): (Vec<Named>, Vec<Named>)| {
+            dirs.iter().try_for_each(|(ino, at)| self.remove_dir(at, *ino))?;
+            self.remove_files(files)
+        };
+        self.meta.each_page_ahead(Scan::Entries { dir, nodes: false }, self.interrupt, sort, remove)
+    }
+
+    fn remove_files(&self, files: Vec<Named>) -> FsResult<()> {
+        let unlink = |(_, at)| Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() };
+        let count = files.len() as u64;
+        for removed in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {
+            match removed {
+                Ok(_) | Err(FsError::NotFound) => {}
+                Err(error) => return Err(error),
             }
-            (self.progress)(count);
-            Ok(())
-        })
+        }
+        (self.progress)(count);
+        Ok(())
     }
 }

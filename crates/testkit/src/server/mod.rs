@@ -2,6 +2,7 @@
 
 mod keeper;
 pub mod mariadb;
+mod namespace;
 pub mod postgres;
 mod proxy;
 mod redis;
@@ -12,6 +13,7 @@ pub mod s3;
 mod tikv;
 
 pub use mariadb::{Mariadb, MariadbOptions, mariadb};
+pub use namespace::Namespace;
 pub use postgres::{Postgres, PostgresOptions, postgres};
 pub use proxy::{Behaviour, Proxy};
 pub use redis::{Redis, RedisOptions, redis};

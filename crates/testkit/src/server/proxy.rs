@@ -19,9 +19,9 @@ use parking_lot::{Condvar, Mutex};
 /// What happens to traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Waits before each packet to the server is passed on.
+    /// Waits before each packet to the server is passed on, unless this is changed meanwhile.
     pub request_delay: Duration,
-    /// Waits before each packet to the client is passed on.
+    /// Waits before each packet to the client is passed on, unless this is changed meanwhile.
     pub answer_delay: Duration,
     /// Requests arrive, answers are swallowed: a commit happens and nobody learns it.
     pub drop_answers: bool,
@@ -57,7 +57,12 @@ pub struct Proxy {
 impl Proxy {
     /// Listens on a free port of the loopback address and passes everything on to `target`.
     pub fn start(target: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Self::start_at(Ipv4Addr::LOCALHOST, target)
+    }
+
+    /// The same on another address of this machine.
+    pub fn start_at(address: Ipv4Addr, target: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((address, 0))?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
@@ -201,9 +206,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: &Shared, turns: &AtomicU
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let behaviour = shared.wait_while_partitioned();
         let delay = if upward { behaviour.request_delay } else { behaviour.answer_delay };
-        if !delay.is_zero() {
-            thread::sleep(delay);
-        }
+        shared.hold(delay, behaviour);
         if !upward && shared.is_to_be_cut() {
             shared.swallowed.fetch_add(1, Ordering::SeqCst);
             break;
@@ -239,5 +242,15 @@ impl Shared {
             self.changed.wait(&mut behaviour);
         }
         *behaviour
+    }
+
+    /// Waits for `delay`, or until the proxy is told to behave otherwise than `before`.
+    fn hold(&self, delay: Duration, before: Behaviour) {
+        if delay.is_zero() {
+            return;
+        }
+        let same = |behaviour: &mut Behaviour| *behaviour == before && !self.closed.load(Ordering::SeqCst);
+        let mut behaviour = self.behaviour.lock();
+        self.changed.wait_while_for(&mut behaviour, same, delay);
     }
 }

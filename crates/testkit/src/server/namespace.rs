@@ -1,0 +1,85 @@
+//! A network of its own for one client, and the cable to it, which can be pulled.
+//!
+//! Needs root and `ip` (iproute2). What must stay true: nothing of it outlives the test, whose end removes the namespace
+//! and with it both ends of the cable.
+
+use std::{
+    ffi::OsString,
+    io,
+    net::Ipv4Addr,
+    process::{Command, Stdio},
+};
+
+/// Addresses for tests of networks: RFC 2544. Each namespace takes four of the 2^16 of 198.18.0.0/16.
+const NETWORK: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+
+/// A network namespace with a cable to this one.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    cable: String,
+    here: Ipv4Addr,
+}
+
+impl Namespace {
+    /// Makes it, named after this process.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn new() -> io::Result<Self> {
+        let number = std::process::id() % (1 << 14);
+        let (name, cable) = (format!("sluice-{number}"), format!("sluice-{number}"));
+        let [here, there] = [1, 2].map(|host| Ipv4Addr::from(NETWORK + number * 4 + host));
+        ip(&["netns", "add", &name])?;
+        let namespace = Self { name, cable, here };
+        let Self { name, cable, .. } = &namespace;
+        ip(&["link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name])?;
+        ip(&["address", "add", &format!("{here}/30"), "dev", cable])?;
+        ip(&["link", "set", cable, "up"])?;
+        ip(&["-n", name, "address", "add", &format!("{there}/30"), "dev", "eth0"])?;
+        ip(&["-n", name, "link", "set", "eth0", "up"])?;
+        Ok(namespace)
+    }
+
+    /// The address at which those in the namespace reach this side.
+    pub fn here(&self) -> Ipv4Addr {
+        self.here
+    }
+
+    /// What to put before a command so that it runs in there, with the same mounts as here.
+    pub fn enter(&self) -> Vec<OsString> {
+        vec!["nsenter".into(), format!("--net=/run/netns/{}", self.name).into()]
+    }
+
+    /// Pulls the cable: what is sent is lost, and nobody is told.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn cut(&self) -> io::Result<()> {
+        ip(&["link", "set", &self.cable, "down"])
+    }
+
+    /// Puts it in again.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn heal(&self) -> io::Result<()> {
+        ip(&["link", "set", &self.cable, "up"])
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["link", "delete", &self.cable]);
+        let _ = ip(&["netns", "delete", &self.name]);
+    }
+}
+
+fn ip(arguments: &[&str]) -> io::Result<()> {
+    let done = Command::new("ip").args(arguments).stdin(Stdio::null()).output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    Err(io::Error::other(format!("ip {}: {} (it needs root)", arguments.join(" "), told.trim())))
+}

@@ -60,8 +60,17 @@ pub(crate) struct File {
 
 struct State {
     attr: Option<(Attr, Instant)>,
+    /// The moment of the last change here, or when the attributes were asked for if that was later.
+    since: u64,
     /// When the application wrote last.
     written: Time,
+}
+
+impl State {
+    fn set(&mut self, attr: Option<Attr>, moment: u64) {
+        self.attr = attr.map(|attr| (attr, Instant::now()));
+        self.since = self.since.max(moment);
+    }
 }
 
 /// How the last handle left.
@@ -73,10 +82,13 @@ pub(crate) struct Left {
 impl Known {
     /// One more handle of a file. Called before the trip that opens.
     pub(crate) fn enter(&self, ino: Ino) -> Arc<File> {
-        self.note(ino);
+        let now = self.note(ino);
         let mut files = self.files.lock();
-        let slot =
-            files.entry(ino).or_insert_with(|| Slot { file: File::new(ino), handles: 0, unlinked: false });
+        let slot = files.entry(ino).or_insert_with(|| Slot {
+            file: File::new(ino, now),
+            handles: 0,
+            unlinked: false,
+        });
         slot.handles += 1;
         Arc::clone(&slot.file)
     }
@@ -136,9 +148,9 @@ impl Known {
         self.files.lock().len()
     }
 
-    /// Taken before the engine is asked for attributes.
+    /// Taken before the engine is asked for attributes; no two are alike.
     pub(crate) fn moment(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
+        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Whether this client changed `ino` after `moment`, or may have.
@@ -148,22 +160,24 @@ impl Known {
     }
 
     /// This client changed `ino`, or showed what the engine said of it: attributes from before are not to be shown again.
-    pub(crate) fn note(&self, ino: Ino) {
+    /// Answers the moment of that.
+    pub(crate) fn note(&self, ino: Ino) -> u64 {
         let mut changes = self.changes.lock();
-        let now = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+        let now = self.moment();
         if changes.last.len() >= MOST_CHANGES {
             changes.last.clear();
             changes.floor = now;
         }
         changes.last.insert(ino, now);
+        now
     }
 
     /// Another client changed `ino`: what is known of it is asked for again.
     pub(crate) fn changed_elsewhere(&self, ino: Ino) {
-        self.note(ino);
+        let now = self.note(ino);
         if let Some(file) = self.file(ino) {
             let _order = file.order.lock();
-            file.state().attr = None;
+            file.state().set(None, now);
         }
     }
 
@@ -177,29 +191,31 @@ impl Known {
         let file = self.file(ino);
         let _order = file.as_ref().map(|file| file.order.lock());
         let done = run()?;
-        self.note(ino);
+        let now = self.note(ino);
         if let Some(file) = &file {
-            file.state().attr = Some((attr(&done), Instant::now()));
+            file.state().set(Some(attr(&done)), now);
         } else if let Some(file) = self.file(ino) {
             // Opened meanwhile: who knows what else changed it since.
-            file.state().attr = None;
+            file.state().set(None, now);
         }
         Ok(done)
     }
 
     /// A change of names touched a file's own record: links and times, never its length.
     pub(crate) fn renamed(&self, ino: Ino, attr: &Attr) {
-        self.note(ino);
-        if let Some(file) = self.file(ino)
-            && let Some((known, _)) = &mut file.state().attr
-        {
+        let now = self.note(ino);
+        let Some(file) = self.file(ino) else { return };
+        let mut state = file.state();
+        state.since = state.since.max(now);
+        if let Some((known, _)) = &mut state.attr {
             (known.nlink, known.parent) = (attr.nlink, attr.parent);
             known.ctime = known.ctime.max(attr.ctime);
         }
     }
 
-    /// Takes note of attributes that were asked for at `moment`. Answers those to show, which are newer if this client
-    /// changed them meanwhile.
+    /// Takes note of attributes that were asked for at `moment`. Answers those to show, which are others if this client
+    /// changed them meanwhile, or has an answer that was asked for later: two may ask at once, and only the later one is
+    /// sure to know what others did before it asked.
     pub(crate) fn learn(&self, ino: Ino, attr: Attr, moment: u64) -> Attr {
         if !attr.is_file() {
             return attr;
@@ -207,17 +223,17 @@ impl Known {
         self.records.seen(ino, attr.mtime);
         let Some(file) = self.file(ino) else { return attr };
         let mut state = file.state();
-        if self.changed_since(ino, moment) {
+        if state.since > moment {
             return state.attr.map_or(attr, |(known, _)| known);
         }
-        state.attr = Some((attr, Instant::now()));
+        state.set(Some(attr), moment);
         attr
     }
 }
 
 impl File {
-    fn new(ino: Ino) -> Arc<Self> {
-        let state = State { attr: None, written: Time::default() };
+    fn new(ino: Ino, since: u64) -> Arc<Self> {
+        let state = State { attr: None, since, written: Time::default() };
         Arc::new(Self {
             ino,
             gate: RwLock::default(),
@@ -278,10 +294,35 @@ mod tests {
     }
 
     #[test]
+    fn of_two_answers_the_one_that_was_asked_for_later_counts() {
+        let known = Known::default();
+        let file = known.enter(Ino(5));
+        let (one, other) = (known.moment(), known.moment());
+        // It came first, and says what was so before others went on.
+        assert_eq!(known.learn(Ino(5), attr(10), one).length, 10);
+        known.note(Ino(5));
+        assert_eq!(known.learn(Ino(5), attr(20), other).length, 20);
+        assert_eq!(known.learn(Ino(5), attr(10), one).length, 20, "it came last");
+        assert_eq!(file.attr().unwrap().length, 20);
+    }
+
+    #[test]
+    fn answers_from_before_the_file_was_open_do_not_count() {
+        let known = Known::default();
+        let moment = known.moment();
+        known.change(Ino(5), || Ok::<_, ()>(attr(100)), |attr| *attr).unwrap();
+        let file = known.enter(Ino(5));
+        known.learn(Ino(5), attr(0), moment);
+        assert!(file.attr().is_none());
+    }
+
+    #[test]
     fn forgotten_changes_count_as_changes() {
         let known = Known::default();
         let moment = known.moment();
-        (0..=MOST_CHANGES as u64).for_each(|ino| known.note(Ino(ino)));
+        (0..=MOST_CHANGES as u64).for_each(|ino| {
+            known.note(Ino(ino));
+        });
         assert!(known.changed_since(Ino(1), moment));
         assert!(!known.changed_since(Ino(1), known.moment()));
     }

@@ -3,6 +3,9 @@
 //!
 //! The program is asked through its command line alone, so that any program with these flags can take its place.
 
+mod server;
+
+use self::server::{Server, redis};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use sluice_testkit::server::{
@@ -12,7 +15,7 @@ use sluice_testkit::server::{
 use std::{
     ffi::OsString,
     fs::File,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -56,26 +59,6 @@ pub enum Engine {
     Tikv,
     /// A MariaDB of the rig's own, whose commits wait for the disk.
     Mariadb,
-}
-
-/// What keeps the metadata; killed when it is dropped.
-#[derive(Debug)]
-enum Server {
-    Process(Child),
-    RedisCluster(#[allow(dead_code, reason = "kept until the volume goes")] RedisCluster),
-    RedisSentinel(#[allow(dead_code, reason = "kept until the volume goes")] RedisSentinel),
-    Postgres(#[allow(dead_code, reason = "kept until the volume goes")] Postgres),
-    Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
-    Mariadb(Mariadb),
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Self::Process(child) = self {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// A formatted volume.
@@ -485,48 +468,4 @@ pub fn mounted(point: &Path) -> bool {
     let Some(wanted) = point.to_str() else { return false };
     std::fs::read_to_string("/proc/self/mountinfo")
         .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
-}
-
-/// A Redis on a free port of the loopback, with its files in `folder`.
-fn redis(folder: &Path) -> anyhow::Result<(Server, u16)> {
-    let files = folder.join("redis");
-    std::fs::create_dir_all(&files)?;
-    // The port is free until somebody takes it: another try then.
-    for _ in 0..5 {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let log = File::options().append(true).create(true).open(folder.join("redis.log"))?;
-        let child = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--appendonly",
-                "yes",
-                "--save",
-                "",
-                "--dir",
-            ])
-            .arg(&files)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("cannot start redis-server: make setup installs it")?;
-        let mut server = Server::Process(child);
-        let mut died = false;
-        until("redis-server to answer", PATIENCE, || {
-            if let Server::Process(child) = &mut server {
-                died = child.try_wait().ok().flatten().is_some();
-            }
-            died || TcpStream::connect(("127.0.0.1", port)).is_ok()
-        })?;
-        if !died {
-            return Ok((server, port));
-        }
-    }
-    bail!(
-        "redis-server does not start: {}",
-        std::fs::read_to_string(folder.join("redis.log")).unwrap_or_default()
-    )
 }

@@ -67,7 +67,8 @@ pub struct Volume {
     // Dropped in this order: mounts are gone by then, then the proxy, the server, the files.
     mounts: Vec<Mount>,
     proxy: Option<Proxy>,
-    namespace: Option<Namespace>,
+    /// Where other mounts live, and the URL by which they reach the server.
+    apart: Option<(Namespace, String)>,
     server: Option<Server>,
     folder: TempDir,
     program: PathBuf,
@@ -114,8 +115,10 @@ impl Volume {
         let (mut volume, server) = Self::started(program, engine, within)?;
         let server = server.with_context(|| format!("no proxy fits in front of {engine:?}"))?;
         let namespace = Namespace::new()?;
-        volume.proxy = Some(Proxy::start_at(namespace.here(), server)?);
-        volume.namespace = Some(namespace);
+        let proxy = Proxy::start_at(namespace.here(), server)?;
+        let there = volume.meta.replace(&server.to_string(), &proxy.addr().to_string());
+        volume.proxy = Some(proxy);
+        volume.apart = Some((namespace, there));
         volume.format(options)
     }
 
@@ -160,7 +163,7 @@ impl Volume {
             }
         };
         let (mounts, program) = (Vec::new(), program.to_owned());
-        Ok((Self { mounts, proxy: None, namespace: None, server, folder, program, meta }, addr))
+        Ok((Self { mounts, proxy: None, apart: None, server, folder, program, meta }, addr))
     }
 
     /// Formats a volume in the database at `meta`, which the caller keeps alive.
@@ -170,7 +173,7 @@ impl Volume {
     pub fn at(program: &Path, meta: &str, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let folder = Self::folder(program, within)?;
         let (program, meta) = (program.to_owned(), meta.to_owned());
-        Self { mounts: Vec::new(), proxy: None, namespace: None, server: None, folder, program, meta }
+        Self { mounts: Vec::new(), proxy: None, apart: None, server: None, folder, program, meta }
             .format(options)
     }
 
@@ -207,7 +210,7 @@ impl Volume {
     /// # Errors
     /// When nobody is.
     pub fn namespace(&self) -> anyhow::Result<&Namespace> {
-        self.namespace.as_ref().context("all mounts are in one network")
+        self.apart.as_ref().map(|(namespace, _)| namespace).context("all mounts are in one network")
     }
 
     /// One of the server's own counters.
@@ -256,14 +259,8 @@ impl Volume {
     /// # Errors
     /// When there is none, or the mount does not come.
     pub fn mount_apart(&mut self, options: &[&str]) -> anyhow::Result<PathBuf> {
-        let server = match &self.server {
-            Some(Server::Postgres(server)) => server.addr().to_string(),
-            Some(Server::Mariadb(server)) => server.addr().to_string(),
-            _ => self.meta.split('/').nth(2).context("no server in the URL")?.to_owned(),
-        };
-        let there = self.meta.replace(&server, &self.proxy()?.addr().to_string());
-        let program = self.program.clone();
-        let mut command = self.namespace()?.enter();
+        let (namespace, there) = self.apart.as_ref().context("all mounts are in one network")?;
+        let (mut command, there, program) = (namespace.enter(), there.clone(), self.program.clone());
         command.push(program.clone().into());
         self.mount_of(&command, &there, &program, &[&["--enable-xattr"], options].concat())
     }
@@ -405,7 +402,7 @@ impl Drop for Volume {
     fn drop(&mut self) {
         self.kill();
         drop(self.proxy.take());
-        drop(self.namespace.take());
+        drop(self.apart.take());
         drop(self.server.take());
     }
 }

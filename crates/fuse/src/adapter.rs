@@ -93,9 +93,13 @@ impl VolumeFs {
     /// is answered, so another thread tells it.
     fn forget_pages(&self, ino: u64) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
-        let tell = move || notifier.inval_inode(ino, 0, 0);
+        let tell = move || {
+            if let Err(why) = notifier.inval_inode(ino, 0, 0) {
+                tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
+            }
+        };
         if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
-            tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
+            tracing::warn!(%why, ino, "no thread to tell the kernel that pages of a file are no longer right");
         }
     }
 

@@ -86,6 +86,7 @@ fn tell_changes(existing: &VolumeFormat, format: &VolumeFormat) {
     if !changes.is_empty() {
         tracing::warn!("volume {} exists already; changed are {}", existing.name, changes.join(", "));
     }
+    let (existing, format) = (existing.masked(), format.masked());
     if (&existing.storage, &existing.bucket) != (&format.storage, &format.bucket) {
         tracing::warn!(
             "objects are looked for in {} {} now; those of the volume must be moved there from {} {}",

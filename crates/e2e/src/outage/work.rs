@@ -87,10 +87,7 @@ impl Crew {
     /// # Errors
     /// When a writer met a fault, or work goes on as if nothing were broken.
     pub(super) fn stuck(&mut self, delay: Duration) -> anyhow::Result<()> {
-        let (progress, delay) = (Arc::clone(&self.progress), delay.as_millis() as u64);
-        self.until("everybody to wait", || {
-            progress.since.iter().all(|since| progress.now() > since.load(Ordering::SeqCst) + delay)
-        })
+        self.stuck_at(0, 1, delay)
     }
 
     /// Waits until the writers in mount `point` of `points` have waited `delay` for one answer.
@@ -99,7 +96,7 @@ impl Crew {
     /// When a writer met a fault, or work goes on there as if nothing were broken.
     pub(super) fn stuck_at(&mut self, point: usize, points: usize, delay: Duration) -> anyhow::Result<()> {
         let (progress, delay) = (Arc::clone(&self.progress), delay.as_millis() as u64);
-        self.until("those in one mount to wait", || {
+        self.until("writers to wait", || {
             let mut there = progress.since.iter().skip(point).step_by(points);
             there.all(|since| progress.now() > since.load(Ordering::SeqCst) + delay)
         })

@@ -153,8 +153,12 @@ impl VolumeFs {
         let run = |caller: &Caller, interrupt: &Interrupt| {
             self.vfs.write(caller, interrupt, place, data, kill_suid_gid)
         };
-        let written =
-            self.run(req, OpKind::Write, run, args(format_args!("{ino},{},{offset},{fh}", data.len())))?;
+        let written = self.run(
+            req,
+            OpKind::Write,
+            run,
+            args(format_args!("{ino},{},{},{fh}", data.len(), place.offset)),
+        )?;
         self.told.wrote(ino, offset + u64::from(written));
         if place.offset != offset {
             self.forget_pages(ino);

@@ -27,9 +27,9 @@ pub(crate) const SUMMARY: u32 = 1007;
 const HEAD: usize = 8;
 const PROGRESS: u8 = 0xFE;
 const DATA: u8 = 0xFF;
-/// Pauses while there is no answer yet.
+/// Pauses while there is no answer yet. What ends meanwhile is noticed that much later.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// Most bytes of one answer.
 const LARGEST: u32 = 1 << 30;
 

@@ -331,6 +331,12 @@ impl Overlay {
         }
     }
 
+    /// Makes room for that many records.
+    pub(crate) fn reserve(&mut self, records: usize) {
+        self.rows.reserve(records);
+        self.clears.reserve(records);
+    }
+
     /// What to commit, removals of whole collections first, then records in the order of their keys.
     pub(crate) fn into_writes(self) -> Vec<Write> {
         let mut lists: Vec<List> = self.clears.into_values().flatten().collect();
@@ -343,7 +349,10 @@ impl Overlay {
             let key = |at: usize| rows[at].as_ref().map(|(key, _)| key);
             key(*one).cmp(&key(*other))
         });
-        writes.reserve(rows.len());
+        let adding = self.bumps.len() + self.appends.len() + self.counts.len() + self.refers.len();
+        let others = self.links.len() + self.uses.len() + self.charges.len() + self.tells.len();
+        // One more, which tells the others.
+        writes.reserve_exact(rows.len() + adding + others + 1);
         for (key, pending) in order.into_iter().filter_map(|at| rows[at].take()) {
             match pending {
                 Pending::Insert(row) => writes.push(Write::Insert(row)),

@@ -70,8 +70,10 @@ impl<'e> Batch<'e> {
 
     /// Takes in the answers of one trip.
     pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
-        // Most questions are for an entry and its node.
+        // Most questions are for an entry and its node, and most records are held and changed.
         self.rows.reserve(2 * reads.len());
+        self.held.reserve(2 * reads.len());
+        self.overlay.reserve(2 * reads.len());
         for (read, found) in reads.into_iter().zip(found) {
             match (read, found) {
                 (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),
@@ -183,16 +185,13 @@ impl<'e> Batch<'e> {
         if writes.is_empty() {
             return None;
         }
-        let mut expects: Vec<Expect> = self
-            .held
-            .into_iter()
-            .filter(|(_, hold)| *hold > Hold::None)
-            .filter_map(|(key, hold)| match self.rows.get(&key) {
-                Some((_, Some(row))) => Some(Expect::Row(row.clone(), hold)),
-                Some((_, None)) => Some(Expect::Absent(key)),
-                None => None,
-            })
-            .collect();
+        let mut expects = Vec::with_capacity(self.held.len() + self.vacant.len() + self.same.len());
+        let held = self.held.into_iter().filter(|(_, hold)| *hold > Hold::None);
+        expects.extend(held.filter_map(|(key, hold)| match self.rows.remove(&key) {
+            Some((_, Some(row))) => Some(Expect::Row(row, hold)),
+            Some((_, None)) => Some(Expect::Absent(key)),
+            None => None,
+        }));
         expects.extend(self.vacant.into_iter().map(Expect::Vacant));
         let lists = &mut self.lists;
         expects.extend(

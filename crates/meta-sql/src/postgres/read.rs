@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use sluice_meta::{
-    engine::{EngineError, Found, List, Read},
+    engine::{EngineError, Found, Hold, List, Read},
     schema::{Counter, Key, Row},
 };
 use sluice_types::Name;
@@ -38,7 +38,11 @@ impl Store {
     /// Answers to all questions.
     pub(super) fn answers(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let mut flight = Flight::default();
-        let takes = self.ask(reads, &mut flight);
+        let (held, free): (Vec<_>, Vec<_>) =
+            reads.iter().enumerate().partition(|(_, read)| read.hold() > Hold::None);
+        let mut takes = Vec::new();
+        self.ask(&held, &mut flight, &mut takes);
+        self.ask(&free, &mut flight, &mut takes);
         let mut found: Vec<Found> = reads.iter().map(nothing).collect();
         if flight.is_empty() {
             return Ok(found);
@@ -60,8 +64,7 @@ impl Store {
     }
 
     /// Puts the questions into a flight.
-    fn ask<'r>(&self, reads: &'r [Read], flight: &mut Flight<'r>) -> Vec<Take> {
-        let mut takes = Vec::new();
+    fn ask<'r>(&self, reads: &[(usize, &'r Read)], flight: &mut Flight<'r>, takes: &mut Vec<Take>) {
         let mut keys: BTreeMap<Record, Vec<(usize, Vec<Value<'r>>)>> = BTreeMap::new();
         let mut lists: BTreeMap<(Record, bool), Vec<(usize, i64)>> = BTreeMap::new();
         let mut follows = Vec::new();
@@ -69,7 +72,7 @@ impl Store {
             flight.add(self.catalog.get(what, record), args);
             takes.push(take);
         };
-        for (at, read) in reads.iter().enumerate() {
+        for &(at, read) in reads {
             match read {
                 Read::Get(Key::Counter(Counter::AclMaxId), _) => {
                     alone(Take::Last(at), Do::Last, Record::Acl, Vec::new());
@@ -102,7 +105,7 @@ impl Store {
                 }
             }
         }
-        self.ask_keys(keys, flight, &mut takes);
+        self.ask_keys(keys, flight, takes);
         for ((record, of_session), wanted) in lists {
             let what = if of_session { Do::OfSession } else { Do::List };
             let ids = wanted.iter().map(|(_, id)| Value::Int(*id)).collect();
@@ -124,7 +127,6 @@ impl Store {
                 takes.push(Take::JoinedMany(many.iter().map(|(at, ..)| *at).collect()));
             }
         }
-        takes
     }
 
     fn ask_keys<'r>(

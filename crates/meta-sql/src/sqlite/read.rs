@@ -80,10 +80,12 @@ impl<'s, 'c> Reader<'s, 'c> {
     pub(super) fn answers(self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let xattrs = |read: &Read| matches!(read, Read::All(List::Xattrs(_), _));
         let none = self.without_xattrs(reads.iter().filter(|read| xattrs(read)).count())?;
-        reads
-            .iter()
-            .map(|read| if none && xattrs(read) { Ok(Found::Rows(Vec::new())) } else { self.answer(read) })
-            .collect()
+        // Collected, it would grow and move many times.
+        let mut found = Vec::with_capacity(reads.len());
+        for read in reads {
+            found.push(if none && xattrs(read) { Found::Rows(Vec::new()) } else { self.answer(read)? });
+        }
+        Ok(found)
     }
 
     /// Whether there are no extended attributes at all, as in most volumes. Asked only for `count` questions that it would

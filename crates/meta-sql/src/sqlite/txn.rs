@@ -63,6 +63,7 @@ impl Txn for SqliteTxn<'_> {
         let statements = Statements::new(self.hold()?, options);
         let found = Reader::new(&statements).answers(reads)?;
         drop(statements);
+        self.seen.reserve(2 * reads.len());
         for (read, found) in reads.iter().zip(&found) {
             self.note(read, found);
         }

@@ -45,11 +45,11 @@ impl Op for CloneNode {
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let chunks = self.length.div_ceil(CHUNK_SIZE) as u32;
-        // The records are held: their slices must not lose their last reference before this adds one.
+        // Chunks are held: their slices must not lose their last reference before this adds one. A node without a hold is
+        // at least as new as they are, so that its length is that of the chunks.
         let mut reads: Vec<Read> =
             (0..chunks).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
-        // So is the node: its length must be that of the chunks.
-        reads.push(Read::Get(Key::Node(self.source), Hold::Lock));
+        reads.push(Read::Get(Key::Node(self.source), Hold::None));
         reads.push(Read::All(List::Xattrs(self.source), Hold::None));
         if let (Some(at), true) = (&self.at, self.visible) {
             reads.push(Read::Get(Key::Node(at.dir), Hold::Guard));
@@ -63,7 +63,14 @@ impl Op for CloneNode {
         if let (Some(at), true) = (&self.at, view.again()) {
             rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
         }
-        let source = rules::existing(view, self.source, Hold::Lock)?;
+        let mut source = rules::existing(view, self.source, Hold::None)?;
+        let all = if source.is_file() { source.length.div_ceil(CHUNK_SIZE) as u32 } else { 0 };
+        if all > chunks {
+            let mut rest = vec![Read::Get(Key::Node(self.source), Hold::Lock)];
+            rest.extend((chunks..all).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)));
+            view.want(&rest)?;
+            source = rules::existing(view, self.source, Hold::Lock)?;
+        }
         let access = if source.is_dir() { Access(5) } else { Access::READ };
         if source.kind != FileType::Symlink {
             rules::check(view, &self.caller, &source, access)?;

@@ -1,17 +1,21 @@
 //! The shapes of reads: many in one call, an entry with its node, names with a limit.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use sluice_meta::{
     engine::{Commit, Expect, Found, Hold, List, News, Read, Step, Write},
     schema::{Change, Key, Row, Told},
 };
-use sluice_types::{Attr, Ino, Name};
+use sluice_types::{Attr, Ino, Name, Slice};
 
 use super::{
     Factory,
-    sample::{dir_attr, dir_row, entry_row, file_row, samples},
-    store::{PATIENCE, Store, name, names, node},
+    sample::{dir_attr, dir_row, entry_row, file_attr, file_row, samples},
+    store::{PATIENCE, Store, name, names, node, persist},
 };
 
 /// Hundreds of questions of all shapes in one call, some twice, some about nothing.
@@ -181,4 +185,46 @@ pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
         heard.extend(watch.next(Duration::from_millis(50)).expect("listen"));
     }
     assert_eq!(heard, sent);
+}
+
+/// A node read without a hold is as new as its chunk, which is held, whatever is asked for first: whoever commits has the
+/// length that belongs to the chunk.
+pub fn plain_reads_are_no_older_than_held_ones(factory: &Factory<'_>) {
+    const ROUNDS: u64 = 200;
+    let chunk = |n| Row::Chunk(Ino(5), 0, vec![Slice { pos: 0, id: n, size: 9, off: 0, len: 9 }]);
+    let file = |n| Row::Node(Ino(5), Attr { length: n, ..file_attr() });
+    let store = Store::with(factory, vec![chunk(1), file(1)]);
+    let (plain, held) = (Read::Get(node(5), Hold::None), Read::Get(chunk(1).key(), Hold::Lock));
+    let look = |reads: &[Read]| {
+        let mut txn = store.engine.begin(store.lane(1)).expect("begin");
+        let Ok(found) = txn.read(reads) else { return false };
+        let mut rows: Vec<Row> = found
+            .into_iter()
+            .filter_map(|found| if let Found::Row(row) = found { row } else { None })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.key() != node(5));
+        let [Row::Node(_, attr), Row::Chunk(_, _, slices)] = &rows[..] else { panic!("found {rows:?}") };
+        let expects = vec![Expect::Row(rows[1].clone(), Hold::Lock)];
+        let commit = Commit { step: None, expects, writes: vec![Write::Put(file_row(777))] };
+        let committed = txn.commit(&commit).is_ok();
+        assert!(!committed || attr.length == slices[0].id, "length {} of slices {slices:?}", attr.length);
+        committed
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 2..=ROUNDS {
+                let reads = [node(5), chunk(1).key()].map(|key| Read::Get(key, Hold::Lock));
+                let then = [file(n - 1), chunk(n - 1)].map(|row| Expect::Row(row, Hold::Lock));
+                let writes = vec![Write::Put(file(n)), Write::Put(chunk(n))];
+                persist(|| store.read_and_commit(&reads, then.to_vec(), writes.clone()));
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            look(&[plain.clone(), held.clone()]);
+            look(&[held.clone(), plain.clone()]);
+        }
+    });
+    assert!(look(&[plain, held]), "nobody is in the way any more");
 }

@@ -40,6 +40,20 @@ impl IdPool {
         }
     }
 
+    /// So many numbers; those that the stock lacks in one trip, if they are more than it takes at once.
+    pub(crate) fn several(&self, count: usize, meta: &Meta, interrupt: &Interrupt) -> FsResult<Vec<u64>> {
+        let mut ids: Vec<u64> = self.stock.lock().by_ref().take(count).collect();
+        let missing = (count - ids.len()) as u64;
+        if missing > self.batch {
+            let first = meta.run(Allocate { counter: self.counter, count: missing }, interrupt)?;
+            ids.extend(first..first + missing);
+        }
+        while ids.len() < count {
+            ids.push(self.next(meta, interrupt)?);
+        }
+        Ok(ids)
+    }
+
     #[cold]
     fn fetch(&self, meta: &Meta, interrupt: &Interrupt) -> FsResult<u64> {
         let since = Instant::now();

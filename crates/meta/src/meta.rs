@@ -405,6 +405,16 @@ impl Meta {
         }
     }
 
+    /// Numbers for so many new nodes.
+    pub(crate) fn new_inos(&self, count: usize, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
+        let ids = self.inodes.several(count, self, interrupt)?;
+        let mut inos: Vec<Ino> = ids.into_iter().map(Ino).filter(|ino| *ino > Ino::ROOT).collect();
+        while inos.len() < count {
+            inos.push(self.new_ino(interrupt)?);
+        }
+        Ok(inos)
+    }
+
     /// A number for a new slice.
     pub fn new_slice(&self, interrupt: &Interrupt) -> FsResult<u64> {
         loop {

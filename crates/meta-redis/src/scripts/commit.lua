@@ -7,7 +7,10 @@
 local A, call, unpack, tonumber = ARGV, redis.call, unpack, tonumber
 local sub, byte, find, format = string.sub, string.byte, string.find, string.format
 local last_arg, failed, seen, doing = #A, {}, {}, ''
-local bumped, sets, check, write, differ
+local bumped, sets, check, write, differ, new_first, new_last
+
+-- Numbers that commands take are texts here: Redis formats those that are numbers as doubles, which takes longer than the
+-- command.
 
 -- A whole number as text. Numbers with a fraction take several times as long to format, and where a long is short
 -- all others have to be formatted as such.
@@ -145,7 +148,7 @@ local function checks()
     elseif op == 'le' then
       for at = first, last, 2 do
         doing = A[at]
-        local got = call('LRANGE', doing, 0, -1)
+        local got = call('LRANGE', doing, '0', '-1')
         if (#got == 1 and got[1] or table.concat(got)) ~= A[at + 1] then fail(at) end
       end
     elseif op == 'ze' then
@@ -304,6 +307,14 @@ local function writes()
   return write
 end
 
+-- Every second argument must be a key that does not exist.
+local function exist_not(first, last)
+  if call('EXISTS', unpack(every(first, last, 2))) == 0 then return end
+  for item = first, last, 2 do
+    if call('EXISTS', A[item]) == 1 then failed[#failed + 1] = item end
+  end
+end
+
 local function all_checks()
   local numeric
   local at = 2
@@ -331,12 +342,10 @@ local function all_checks()
           if not v or differ(op, v, A[item + 1]) then failed[#failed + 1] = item end
         end
       end
+    elseif op == 'si' and not new_first then
+      new_first, new_last = first, last
     elseif op == 'si' then
-      if call('EXISTS', unpack(every(first, last, 2))) > 0 then
-        for item = first, last, 2 do
-          if call('EXISTS', A[item]) == 1 then failed[#failed + 1] = item end
-        end
-      end
+      exist_not(first, last)
     elseif op == 'nb' then
       -- A key, what to add to its links, and the least mtime and ctime, if any.
       bumped = bumped or {}
@@ -394,7 +403,7 @@ local function all_checks()
       for item = first, last, 2 do
         doing = A[item]
         -- Nobody could tell what new records lie on behind a damaged one; all would cost more than the newest.
-        local newest = call('LINDEX', doing, -1)
+        local newest = call('LINDEX', doing, '-1')
         if newest and #newest ~= 24 then error('a slice of ' .. #newest .. ' bytes, not 24', 0) end
       end
     elseif op == 'zi' then
@@ -416,6 +425,11 @@ if not fine then
 end
 if #failed > 0 then return failed end
 
+-- The first write finds out itself whether it may.
+if new_first and call('MSETNX', unpack(A, new_first, new_last)) == 0 then
+  exist_not(new_first, new_last)
+  return failed
+end
 sets = sets or {}
 local at = tonumber(A[1])
 while at < last_arg do
@@ -423,6 +437,8 @@ while at < last_arg do
   local last = at + 1 + tonumber(A[at + 1])
   if op == 'hi' or op == 'hs' then
     call('HSET', A[first], unpack(A, first + 1, last))
+  elseif first == new_first then
+    -- Done.
   elseif op == 'si' or op == 'ss' then
     local n = #sets - first + 1
     for item = first, last do sets[n + item] = A[item] end

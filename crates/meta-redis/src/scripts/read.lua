@@ -27,7 +27,7 @@ local function chunks(prefix, from, to)
     local left = call('EXISTS', unpack(keys))
     for n = 1, #keys do
       if left == 0 then break end
-      local records = call('LRANGE', keys[n], 0, -1)
+      local records = call('LRANGE', keys[n], '0', '-1')
       if #records > 0 then
         left = left - 1
         out[#out + 1] = format('%d', start + n - 1)

@@ -135,12 +135,12 @@ impl Walk<'_> {
             .filter(|(_, name)| seen.insert(name.clone()))
             .collect();
         sources.sort_unstable_by_key(|(entry, _)| entry.ino);
-        let clone = |(entry, name): (Entry, Name)| {
+        let clone = |((entry, name), ino): ((Entry, Name), Ino)| {
             let length = if entry.kind == FileType::File { CHUNK_SIZE } else { 0 };
-            let ino = self.meta.new_ino(self.interrupt)?;
-            Ok(self.node(entry.ino, length, ino, Some(At::new(into, name)), false))
+            self.node(entry.ino, length, ino, Some(At::new(into, name)), false)
         };
-        sources.into_iter().map(clone).collect()
+        let inos = self.meta.new_inos(sources.len(), self.interrupt)?;
+        Ok(sources.into_iter().zip(inos).map(clone).collect())
     }
 
     /// Clones many nodes at once and adds the directories among them, source and copy, to `dirs`. Those that vanished

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sluice_types::{FsError, FsResult};
+use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{batch::Interrupt, meta::Meta, ops::allocate::Allocate, schema::Counter};
 
@@ -83,6 +83,38 @@ impl IdPool {
                     *failed = Some((Instant::now(), error.clone()));
                     return Err(error);
                 }
+            }
+        }
+    }
+}
+
+impl Meta {
+    /// A number for a new node.
+    pub fn new_ino(&self, interrupt: &Interrupt) -> FsResult<Ino> {
+        loop {
+            let ino = Ino(self.inodes.next(self, interrupt)?);
+            if ino > Ino::ROOT {
+                return Ok(ino);
+            }
+        }
+    }
+
+    /// Numbers for so many new nodes.
+    pub(crate) fn new_inos(&self, count: usize, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
+        let ids = self.inodes.several(count, self, interrupt)?;
+        let mut inos: Vec<Ino> = ids.into_iter().map(Ino).filter(|ino| *ino > Ino::ROOT).collect();
+        while inos.len() < count {
+            inos.push(self.new_ino(interrupt)?);
+        }
+        Ok(inos)
+    }
+
+    /// A number for a new slice.
+    pub fn new_slice(&self, interrupt: &Interrupt) -> FsResult<u64> {
+        loop {
+            let id = self.slices.next(self, interrupt)?;
+            if id > 0 {
+                return Ok(id);
             }
         }
     }

@@ -18,6 +18,7 @@ mod meta;
 pub mod op;
 pub mod ops;
 mod overlay;
+mod pages;
 mod recall;
 pub mod schema;
 pub mod tree;

@@ -6,7 +6,7 @@
 use std::{
     panic::resume_unwind,
     sync::Arc,
-    thread::{self, ScopedJoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,7 @@ use sluice_types::{Attr, Clock, FileType, FsError, FsResult, Ino, SystemClock, T
 
 use crate::{
     batch::{Batcher, Interrupt, PATIENCE},
-    engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Page, Read, Scan, Write},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Write},
     env::Env,
     follow::ClientCache,
     ids::IdPool,
@@ -24,9 +24,6 @@ use crate::{
     view::{Batch, Stop, View},
     waiters::Waiters,
 };
-
-/// Records of a collection fetched at once.
-const PAGE: usize = 4096;
 
 /// How a volume is opened.
 #[derive(Clone)]
@@ -86,8 +83,8 @@ pub struct Meta {
     pub(crate) env: Arc<Env>,
     batcher: Batcher,
     pub(crate) options: Options,
-    inodes: IdPool,
-    slices: IdPool,
+    pub(crate) inodes: IdPool,
+    pub(crate) slices: IdPool,
     pub(crate) waiters: Waiters,
     read_only: bool,
 }
@@ -271,97 +268,6 @@ impl Meta {
         }
     }
 
-    /// One page of a collection, with what of it is damaged.
-    pub fn scan_readable(
-        &self,
-        scan: Scan,
-        from: Option<&Cursor>,
-        limit: usize,
-        interrupt: &Interrupt,
-    ) -> FsResult<Page> {
-        self.patiently(interrupt, || self.engine.scan(scan, from, limit))
-    }
-
-    /// Remembers up to `most` entries of the root.
-    pub(crate) fn preload(&self, most: usize) {
-        let Some(recall) = &self.env.recall else { return };
-        let moment = recall.moment();
-        let scan = Scan::Entries { dir: Ino::ROOT, nodes: true };
-        match self.engine.scan(scan, None, most) {
-            Ok(page) => recall.learn_rows(page.rows, moment),
-            Err(error) => tracing::warn!(%error, "the root was not read in advance"),
-        }
-    }
-
-    /// Calls `each` with the records of every page of a collection. Fails if any of them cannot be read.
-    pub fn each_page(
-        &self,
-        scan: Scan,
-        interrupt: &Interrupt,
-        mut each: impl FnMut(Vec<Row>) -> FsResult<()>,
-    ) -> FsResult<()> {
-        self.each_readable_page(scan, interrupt, |page| each(page.sound().map_err(FsError::io)?.rows))
-    }
-
-    /// Calls `each` with every page of a collection, with what of it is damaged.
-    pub fn each_readable_page(
-        &self,
-        scan: Scan,
-        interrupt: &Interrupt,
-        mut each: impl FnMut(Page) -> FsResult<()>,
-    ) -> FsResult<()> {
-        let mut from = None;
-        loop {
-            let mut page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
-            let next = page.next.take();
-            each(page)?;
-            if interrupt.is_set() {
-                return Err(FsError::Interrupted);
-            }
-            match next {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// As [`Self::each_page`]; while `work` runs on one page the next is fetched and prepared, and begun before the last
-    /// operations of this one have come back. A collection of a single page takes no thread.
-    pub(crate) fn each_page_ahead<P: Send>(
-        &self,
-        scan: Scan,
-        interrupt: &Interrupt,
-        mut prepare: impl FnMut(Vec<Row>) -> FsResult<P>,
-        work: impl Fn(P) -> FsResult<()> + Sync,
-    ) -> FsResult<()> {
-        let work = &work;
-        thread::scope(|scope| {
-            let finish = |running: ScopedJoinHandle<'_, FsResult<()>>| {
-                running.join().unwrap_or_else(|panic| resume_unwind(panic))
-            };
-            let mut running = None;
-            let mut from = None;
-            loop {
-                let page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?.sound();
-                let Page { rows, next, .. } = page.map_err(FsError::io)?;
-                let prepared = prepare(rows)?;
-                if next.is_none() && running.is_none() {
-                    return work(prepared);
-                }
-                if let Some(before) = running.replace(scope.spawn(move || work(prepared))) {
-                    finish(before)?;
-                }
-                if interrupt.is_set() {
-                    return Err(FsError::Interrupted);
-                }
-                match next {
-                    Some(_) => from = next,
-                    None => return running.map_or(Ok(()), finish),
-                }
-            }
-        })
-    }
-
     /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is asked twice: a lost
     /// answer is no reason to give up.
     pub(crate) fn patiently<T>(
@@ -393,36 +299,6 @@ impl Meta {
     /// Whether nothing may be changed.
     pub fn is_read_only(&self) -> bool {
         self.read_only
-    }
-
-    /// A number for a new node.
-    pub fn new_ino(&self, interrupt: &Interrupt) -> FsResult<Ino> {
-        loop {
-            let ino = Ino(self.inodes.next(self, interrupt)?);
-            if ino > Ino::ROOT {
-                return Ok(ino);
-            }
-        }
-    }
-
-    /// Numbers for so many new nodes.
-    pub(crate) fn new_inos(&self, count: usize, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
-        let ids = self.inodes.several(count, self, interrupt)?;
-        let mut inos: Vec<Ino> = ids.into_iter().map(Ino).filter(|ino| *ino > Ino::ROOT).collect();
-        while inos.len() < count {
-            inos.push(self.new_ino(interrupt)?);
-        }
-        Ok(inos)
-    }
-
-    /// A number for a new slice.
-    pub fn new_slice(&self, interrupt: &Interrupt) -> FsResult<u64> {
-        loop {
-            let id = self.slices.next(self, interrupt)?;
-            if id > 0 {
-                return Ok(id);
-            }
-        }
     }
 
     /// This client's own knowledge.

@@ -32,7 +32,7 @@ pub use layout::{BlockKey, Layout, Part, parse_name, visible};
 pub use read::FileReader;
 pub use stats::{Counter, Gauge, Histogram, Stats};
 pub use store::DataStore;
-pub use write::FileWriter;
+pub use write::{FileWriter, OpenWriter};
 
 /// The index, as it is passed around inside.
 #[derive(Clone)]

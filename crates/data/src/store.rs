@@ -22,7 +22,7 @@ use crate::{
     read::{FileReader, ReadContext},
     staging::Staging,
     stats::Stats,
-    write::{FileWriter, Flusher, WriteContext},
+    write::{FileWriter, Flusher, OpenWriter, WriteContext},
 };
 
 /// Threads of the runtime that talks to the object store.
@@ -103,6 +103,11 @@ impl DataStore {
     /// The writer of `ino`, shared by all its handles. Keep it for as long as a handle is open for writing.
     pub fn writer(&self, ino: Ino) -> Arc<FileWriter> {
         self.write.flusher.writer(ino, &self.write)
+    }
+
+    /// The writer of `ino` for somebody who opens it for writing.
+    pub fn open_writer(&self, ino: Ino) -> OpenWriter {
+        OpenWriter::new(self.writer(ino))
     }
 
     /// The writer of `ino` if anybody has it open or it has something to flush.

@@ -110,6 +110,32 @@ fn an_upload_that_fails_for_good_is_told_once() {
     assert_eq!(read_all(&data, INO, 0, 10, 4).unwrap(), b"kept");
 }
 
+/// A child that inherited the descriptor closes it, and nobody hears what that answers.
+#[test]
+fn every_open_file_is_told_by_its_next_fsync() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let (one, other) = (data.open_writer(INO), data.open_writer(INO));
+    volume.store.faults.refuse_puts.store(true, Ordering::Relaxed);
+    one.write(0, b"lost", now()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(one.flush(), Err(FsError::io("")));
+    }
+    assert_eq!(one.fsync(), Err(FsError::io("")));
+    one.fsync().expect("told already");
+    one.write(0, b"lost too", now()).expect("told already");
+    assert_eq!(one.fsync(), Err(FsError::io("")));
+    volume.store.faults.refuse_puts.store(false, Ordering::Relaxed);
+    let later = data.open_writer(INO);
+    later.write(0, b"kept", now()).expect("told to others before it was opened");
+    later.fsync().unwrap();
+    assert_eq!(other.write(4, b"refused", now()), Err(FsError::io("")));
+    other.write(4, b"taken", now()).expect("told once by a write");
+    assert_eq!(other.fsync(), Err(FsError::io("")));
+    other.fsync().unwrap();
+    assert_eq!(read_all(&data, INO, 0, 10, 9).unwrap(), b"kepttaken");
+}
+
 #[test]
 fn a_refused_commit_leaves_no_blocks_and_an_unclear_one_does() {
     for (error, left) in [(FsError::Quota, 0), (FsError::NotFound, 0), (FsError::io("unclear"), 1)] {

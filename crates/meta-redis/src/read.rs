@@ -3,32 +3,64 @@
 //! Native commands answer what stands alone, one script what depends on another answer; all of them travel together.
 //! Answers come back in the order of the questions, whatever the order of the commands.
 
-mod round;
-
 use redis::Value;
+use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{EngineError, Found, Hold, List, Read},
+    engine::{EngineError, Found, List, Read},
     schema::{Key, Row},
 };
 use sluice_types::{Ino, Name};
 
-use self::round::{CHUNKS, FIELDS, Round};
 use crate::{
     codec::{Cell, decode, entry, entry_ino},
-    keys::{Keys, number, parse, parse_owner, parse_pair},
-    pipeline::Pipeline,
+    keys::{Keys, Text, number, parse, parse_owner, parse_pair},
+    pipeline::{Args, Pipeline},
     pool::Pool,
+    script::{FOLLOW, READ},
 };
+
+/// Most chunks that one call of the script looks at, so that it does not hold the server for long.
+const CHUNKS: u32 = 4096;
 
 /// Most chunks that may be asked for or cleared at once, 256 TiB of a file: nothing lists the chunks of a file, so
 /// that each index has to be tried.
 pub(crate) const MOST_CHUNKS: u32 = 1 << 22;
 
-/// Questions turned into commands: first those about what is held, then the others.
+/// Most fields or keys of one command: the scripts cannot take more than 8000.
+const FIELDS: usize = 3000;
+
+/// Fewer hashes than these are asked for one by one.
+const FEW: usize = 4;
+
+/// One call of the script for ranges of chunks.
+#[derive(Default)]
+struct Ranges {
+    args: Args,
+    /// How many chunks it looks at.
+    chunks: u32,
+    /// Whose they are.
+    whose: Vec<usize>,
+}
+
+/// Questions turned into commands.
 pub(crate) struct Plan<'r> {
     keys: &'r Keys,
     reads: &'r [Read],
-    rounds: [Round<'r>; 2],
+    strings: Vec<(usize, Text)>,
+    hashes: FxHashMap<Text, Vec<(usize, Text)>>,
+    singles: Vec<(usize, Cell)>,
+    follows: FxHashMap<Ino, Vec<(usize, &'r Name)>>,
+    scripted: Args,
+    /// Whose answer each part of the script's is.
+    answers: Vec<usize>,
+    /// The reads that are followed, in the order of their answers.
+    followed: Vec<usize>,
+    /// Calls of the script for ranges of chunks.
+    ranges: Vec<Ranges>,
+    natives: Pipeline,
+    native_for: Vec<usize>,
+    /// Extended attributes asked for.
+    xattrs: Vec<(usize, Text)>,
     /// First cell of each read; reads that are no [`Read::Get`] have none.
     cells: Vec<usize>,
     total: usize,
@@ -43,54 +75,205 @@ pub(crate) struct Answers {
 
 impl<'r> Plan<'r> {
     pub(crate) fn new(keys: &'r Keys, reads: &'r [Read]) -> Self {
-        let rounds = [Round::default(), Round::default()];
-        let mut plan = Self { keys, reads, rounds, cells: Vec::with_capacity(reads.len() + 1), total: 0 };
+        let mut plan = Self {
+            keys,
+            reads,
+            strings: Vec::new(),
+            hashes: FxHashMap::default(),
+            singles: Vec::new(),
+            follows: FxHashMap::default(),
+            scripted: Args::default(),
+            answers: Vec::new(),
+            followed: Vec::new(),
+            ranges: Vec::new(),
+            natives: Pipeline::default(),
+            native_for: Vec::new(),
+            xattrs: Vec::new(),
+            cells: Vec::with_capacity(reads.len() + 1),
+            total: 0,
+        };
         for (at, read) in reads.iter().enumerate() {
             plan.cells.push(plan.total);
-            let round = &mut plan.rounds[usize::from(read.hold() == Hold::None)];
             match read {
-                Read::Get(key, _) => {
-                    for cell in keys.cells(key) {
-                        round.get(plan.total, cell);
-                        plan.total += 1;
-                    }
-                }
-                Read::Follow(dir, name, _) => round.follows.entry(*dir).or_default().push((at, name)),
+                Read::Get(key, _) => plan.get(key),
+                Read::Follow(dir, name, _) => plan.follows.entry(*dir).or_default().push((at, name)),
                 Read::Names { dir, limit } => {
-                    round.ask(at, "n", &[&keys.dir(*dir), &number(*limit as u64)]);
+                    plan.ask(at, "n", &[&keys.dir(*dir), &number(*limit as u64)]);
                 }
-                Read::All(list, _) => round.list(keys, at, *list),
+                Read::All(list, _) => plan.list(at, *list),
             }
         }
         plan.cells.push(plan.total);
         plan
     }
 
+    fn get(&mut self, key: &Key) {
+        for cell in self.keys.cells(key) {
+            let at = self.total;
+            self.total += 1;
+            match cell {
+                Cell::Str(key) => self.strings.push((at, key)),
+                Cell::Field(hash, field) => self.hashes.entry(hash).or_default().push((at, field)),
+                other => self.singles.push((at, other)),
+            }
+        }
+    }
+
+    /// Adds a question to the script.
+    fn ask(&mut self, at: usize, op: &str, args: &[&[u8]]) {
+        self.scripted.push(op.as_bytes());
+        self.scripted.push_number(args.len() as u64);
+        self.scripted.extend(args.iter().copied());
+        self.answers.push(at);
+    }
+
+    fn list(&mut self, at: usize, list: List) {
+        let keys = self.keys;
+        let (command, key) = match list {
+            List::Xattrs(ino) => return self.xattrs.push((at, keys.xattrs(ino))),
+            List::Parents(ino) => ("HGETALL", keys.parents(ino)),
+            List::Flocks(ino) => ("HGETALL", keys.flocks(ino)),
+            List::Plocks(ino) => ("HGETALL", keys.plocks(ino)),
+            List::Lanes(_) => ("HGETALL", keys.writers()),
+            List::Changes(writer) => ("HGETALL", keys.news(writer)),
+            List::Sustained(sid) => ("SMEMBERS", keys.sustained(sid)),
+            List::LocksOf(sid) => {
+                let mut session = number(sid);
+                session.push(b'_');
+                return self.ask(at, "l", &[&keys.locked(sid), &session]);
+            }
+            List::Chunks(ino, from, to) => {
+                let mut start = from;
+                while start < to {
+                    let end = to.min(start.saturating_add(CHUNKS));
+                    let bounds = [number(u64::from(start)), number(u64::from(end))];
+                    if self.ranges.last().is_none_or(|last| last.chunks + (end - start) > CHUNKS) {
+                        self.ranges.push(Ranges::default());
+                    }
+                    if let Some(ranges) = self.ranges.last_mut() {
+                        ranges.args.extend([&b"c"[..], b"3", &keys.chunks(ino), &bounds[0], &bounds[1]]);
+                        ranges.chunks += end - start;
+                        ranges.whose.push(at);
+                    }
+                    start = end;
+                }
+                return;
+            }
+        };
+        self.natives.command(command).push(&key);
+        self.native_for.push(at);
+    }
+
     /// Asks the server everything.
     pub(crate) fn run(mut self, pool: &Pool) -> Result<Answers, EngineError> {
-        let mut pipeline = Pipeline::default();
-        for round in &mut self.rounds {
-            round.put_into(&mut pipeline, self.keys);
-            if round.ranges.len() > (MOST_CHUNKS / CHUNKS) as usize {
-                return Err(pool.refused("the file has too many chunks to look at them all at once".into()));
+        let mut follows = Args::default();
+        follows.push(&self.keys.word("i"));
+        for (dir, names) in &self.follows {
+            for names in names.chunks(FIELDS) {
+                follows.push_number(names.len() as u64);
+                follows.push(&self.keys.dir(*dir));
+                follows.extend(names.iter().map(|(_, name)| &name[..]));
+                self.followed.extend(names.iter().map(|(at, _)| *at));
             }
+        }
+        // A script rules out all that are not there at once; for a few it is not worth its while.
+        if self.xattrs.len() < FEW {
+            for (at, key) in std::mem::take(&mut self.xattrs) {
+                self.natives.command("HGETALL").push(&key);
+                self.native_for.push(at);
+            }
+        }
+        let mut pipeline = std::mem::take(&mut self.natives);
+        let mut targets: Vec<Vec<usize>> = Vec::new();
+        for strings in self.strings.chunks(FIELDS) {
+            let command = pipeline.command("MGET");
+            command.extend(strings.iter().map(|(_, key)| &key[..]));
+            targets.push(strings.iter().map(|(at, _)| *at).collect());
+        }
+        for (hash, fields) in &self.hashes {
+            for fields in fields.chunks(FIELDS) {
+                let command = pipeline.command("HMGET");
+                command.push(hash);
+                command.extend(fields.iter().map(|(_, field)| &field[..]));
+                targets.push(fields.iter().map(|(at, _)| *at).collect());
+            }
+        }
+        for (_, cell) in &self.singles {
+            single(&mut pipeline, cell);
+        }
+        for ranges in &mut self.ranges {
+            pipeline.script(&READ, std::mem::take(&mut ranges.args));
+        }
+        for hashes in self.xattrs.chunks(FIELDS) {
+            let mut args = Args::default();
+            args.push(b"x");
+            args.push_number(hashes.len() as u64);
+            args.extend(hashes.iter().map(|(_, key)| &key[..]));
+            pipeline.script(&READ, args);
+        }
+        if !self.followed.is_empty() {
+            pipeline.script(&FOLLOW, follows);
+        }
+        if !self.answers.is_empty() {
+            pipeline.script(&READ, std::mem::take(&mut self.scripted));
+        }
+        if self.ranges.len() > (MOST_CHUNKS / CHUNKS) as usize {
+            return Err(pool.refused("the file has too many chunks to look at them all at once".into()));
+        }
+        if pipeline.len() == 0 {
+            return self.finish(pool, Vec::new(), Vec::new(), targets);
         }
         let mut values = Vec::with_capacity(pipeline.len());
-        if pipeline.len() > 0 {
-            for value in pool.ask(&pipeline)? {
-                values.push(pool.sound(value)?);
-            }
+        for value in pool.ask(&pipeline)? {
+            values.push(pool.sound(value)?);
         }
-        self.finish(pool, values)
+        let scripted = if self.answers.is_empty() { Vec::new() } else { array(pool, values.pop())? };
+        self.finish(pool, values, scripted, targets)
     }
 
     /// Puts every answer where it belongs.
-    fn finish(self, pool: &Pool, values: Vec<Value>) -> Result<Answers, EngineError> {
+    fn finish(
+        self,
+        pool: &Pool,
+        values: Vec<Value>,
+        scripted: Vec<Value>,
+        targets: Vec<Vec<usize>>,
+    ) -> Result<Answers, EngineError> {
         let mut values = values.into_iter();
         let mut found: Vec<Option<Found>> = self.reads.iter().map(|_| None).collect();
+        for at in &self.native_for {
+            let rows = self.rows_of(pool, *at, array(pool, values.next())?)?;
+            found[*at] = Some(Found::Rows(rows));
+        }
         let mut cells: Vec<Option<Vec<u8>>> = vec![None; self.total];
-        for round in &self.rounds {
-            self.take(pool, round, &mut values, &mut cells, &mut found)?;
+        for target in targets {
+            for (at, value) in target.into_iter().zip(array(pool, values.next())?) {
+                cells[at] = bytes(pool, value)?;
+            }
+        }
+        for ((at, _), value) in self.singles.iter().zip(&mut values) {
+            cells[*at] = cell_value(pool, value)?;
+        }
+        for (ranges, value) in self.ranges.iter().zip(&mut values) {
+            for (at, chunks) in ranges.whose.iter().zip(array(pool, Some(value))?) {
+                self.scripted_answer(pool, *at, array(pool, Some(chunks))?, &mut found)?;
+            }
+        }
+        for hashes in self.xattrs.chunks(FIELDS) {
+            let answer = array(pool, values.next())?.pop();
+            let mut present = array(pool, answer)?.into_iter();
+            while let (Some(position), Some(fields)) = (present.next(), present.next()) {
+                let Value::Int(position) = position else { return Err(pool.odd("a read")) };
+                let hash = usize::try_from(position).ok().and_then(|position| hashes.get(position));
+                let Some((at, _)) = hash else { return Err(pool.odd("a read")) };
+                found[*at] = Some(Found::Rows(self.rows_of(pool, *at, array(pool, Some(fields))?)?));
+            }
+        }
+        if !self.followed.is_empty() {
+            self.follow(pool, array(pool, values.next())?, &mut found)?;
+        }
+        for (at, value) in self.answers.iter().zip(scripted) {
+            self.scripted_answer(pool, *at, array(pool, Some(value))?, &mut found)?;
         }
         let mut raw = Vec::new();
         for (at, read) in self.reads.iter().enumerate() {
@@ -111,63 +294,15 @@ impl<'r> Plan<'r> {
         Ok(Answers { found: found.collect(), raw })
     }
 
-    /// Takes the answers to one round, in the order of [`Round::put_into`].
-    fn take(
-        &self,
-        pool: &Pool,
-        round: &Round<'_>,
-        values: &mut impl Iterator<Item = Value>,
-        cells: &mut [Option<Vec<u8>>],
-        found: &mut [Option<Found>],
-    ) -> Result<(), EngineError> {
-        for at in &round.native_for {
-            let rows = self.rows_of(pool, *at, array(pool, values.next())?)?;
-            found[*at] = Some(Found::Rows(rows));
-        }
-        for target in &round.targets {
-            for (at, value) in target.iter().zip(array(pool, values.next())?) {
-                cells[*at] = bytes(pool, value)?;
-            }
-        }
-        for ((at, _), value) in round.singles.iter().zip(values.by_ref()) {
-            cells[*at] = cell_value(pool, value)?;
-        }
-        for (ranges, value) in round.ranges.iter().zip(values.by_ref()) {
-            for (at, chunks) in ranges.whose.iter().zip(array(pool, Some(value))?) {
-                self.scripted_answer(pool, *at, array(pool, Some(chunks))?, found)?;
-            }
-        }
-        for hashes in round.xattrs.chunks(FIELDS) {
-            let answer = array(pool, values.next())?.pop();
-            let mut present = array(pool, answer)?.into_iter();
-            while let (Some(position), Some(fields)) = (present.next(), present.next()) {
-                let Value::Int(position) = position else { return Err(pool.odd("a read")) };
-                let hash = usize::try_from(position).ok().and_then(|position| hashes.get(position));
-                let Some((at, _)) = hash else { return Err(pool.odd("a read")) };
-                found[*at] = Some(Found::Rows(self.rows_of(pool, *at, array(pool, Some(fields))?)?));
-            }
-        }
-        if !round.followed.is_empty() {
-            self.follow(pool, &round.followed, array(pool, values.next())?, found)?;
-        }
-        if !round.answers.is_empty() {
-            for (at, value) in round.answers.iter().zip(array(pool, values.next())?) {
-                self.scripted_answer(pool, *at, array(pool, Some(value))?, found)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Entries and the nodes they name.
     fn follow(
         &self,
         pool: &Pool,
-        followed: &[usize],
         values: Vec<Value>,
         found: &mut [Option<Found>],
     ) -> Result<(), EngineError> {
         let mut values = values.into_iter();
-        for at in followed {
+        for at in &self.followed {
             let Read::Follow(dir, name, _) = &self.reads[*at] else { continue };
             let (entry_bytes, attr) = (values.next(), values.next());
             let mut rows = Vec::with_capacity(2);
@@ -244,6 +379,17 @@ impl<'r> Plan<'r> {
         }
         Ok(rows)
     }
+}
+
+fn single(pipeline: &mut Pipeline, cell: &Cell) {
+    let (command, args): (_, &[&[u8]]) = match cell {
+        Cell::Str(key) => ("GET", &[key]),
+        Cell::Field(key, field) => ("HGET", &[key, field]),
+        Cell::Score(key, member) => ("ZSCORE", &[key, member]),
+        Cell::Member(key, member) => ("SISMEMBER", &[key, member]),
+        Cell::List(key) => ("LRANGE", &[key, b"0", b"-1"]),
+    };
+    pipeline.command(command).extend(args.iter().copied());
 }
 
 /// The value of a cell that a command of its own was asked for.

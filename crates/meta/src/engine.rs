@@ -8,8 +8,7 @@
 //! * A [`Txn::commit`] is atomic: all of its writes or none, and none unless every [`Expect`] and every precondition
 //!   stated at [`Write`] holds at that moment.
 //! * [`Engine::read`] and reads with [`Hold::None`] see each record as committed at some moment during the call;
-//!   two records need not be seen at the same moment. What the same call holds is seen first: a record read without a
-//!   hold is at least as new as those that are held.
+//!   two records need not be seen at the same moment.
 //! * What was read with [`Hold::Guard`] or [`Hold::Lock`] and is repeated as an [`Expect`] in the commit still holds at
 //!   the commit. An engine may ensure that by a lock taken while reading or by a comparison while committing.
 //!   Only engines whose [`Limits::compares`] is set also validate expectations that were not read in the same
@@ -42,7 +41,8 @@ pub enum Read {
     /// The entry of that name and the node it names, which is held as said; the entry is held too unless
     /// [`Hold::None`]. Answered by [`Found::Rows`]: nothing, the entry, or the entry and the node.
     Follow(Ino, Name, Hold),
-    /// Up to `limit` names of a directory, without a hold. Answered by [`Found::Names`]. Repeated as [`Expect::Vacant`] it says that the directory is empty.
+    /// Up to `limit` names of a directory, read after every lock of the same call is held. Answered by
+    /// [`Found::Names`]. Repeated as [`Expect::Vacant`] it says that the directory is empty.
     Names {
         /// The directory.
         dir: Ino,
@@ -53,16 +53,6 @@ pub enum Read {
     /// [`List::Flocks`] and [`List::Plocks`] know and whose node must be locked in the same call, and repeated as
     /// [`Expect::Same`], the collection is the same at the commit.
     All(List, Hold),
-}
-
-impl Read {
-    /// How firmly it holds what it reads.
-    pub const fn hold(&self) -> Hold {
-        match self {
-            Self::Get(_, hold) | Self::Follow(_, _, hold) | Self::All(_, hold) => *hold,
-            Self::Names { .. } => Hold::None,
-        }
-    }
 }
 
 /// Records that belong together and are few.

@@ -128,9 +128,7 @@ impl Engine for MemEngine {
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let first = |read: &Read| (read.hold() > Hold::None).then(|| self.answer(read));
-        let held: Vec<Option<Found>> = reads.iter().map(first).collect();
-        Ok(reads.iter().zip(held).map(|(read, held)| held.unwrap_or_else(|| self.answer(read))).collect())
+        Ok(reads.iter().map(|read| self.answer(read)).collect())
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {

@@ -59,12 +59,12 @@ impl Meta {
     ) -> FsResult<()> {
         let mut from = None;
         loop {
-            let mut page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
-            let next = page.next.take();
-            each(page)?;
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
+            let mut page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
+            let next = page.next.take();
+            each(page)?;
             match next {
                 Some(next) => from = Some(next),
                 None => return Ok(()),
@@ -89,6 +89,9 @@ impl Meta {
             let mut running = None;
             let mut from = None;
             loop {
+                if interrupt.is_set() {
+                    return Err(FsError::Interrupted);
+                }
                 let page = self.scan_readable(scan, from.as_ref(), PAGE, interrupt)?.sound();
                 let Page { rows, next, .. } = page.map_err(FsError::io)?;
                 let prepared = prepare(rows)?;
@@ -97,9 +100,6 @@ impl Meta {
                 }
                 if let Some(before) = running.replace(scope.spawn(move || work(prepared))) {
                     finish(before)?;
-                }
-                if interrupt.is_set() {
-                    return Err(FsError::Interrupted);
                 }
                 match next {
                     Some(_) => from = next,

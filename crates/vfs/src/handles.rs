@@ -9,7 +9,7 @@ use std::sync::{
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
-use sluice_data::{FileReader, FileWriter};
+use sluice_data::{FileReader, OpenWriter};
 use sluice_types::{FsError, FsResult};
 
 use crate::{dir::DirHandle, held::Held, internal::InternalHandle, known::File};
@@ -27,7 +27,7 @@ pub(crate) struct FileHandle {
     pub(crate) file: Arc<File>,
     pub(crate) reader: FileReader,
     /// Only if it is open for writing.
-    pub(crate) writer: Option<Arc<FileWriter>>,
+    pub(crate) writer: Option<OpenWriter>,
     /// Locks taken through it.
     pub(crate) held: Held,
     /// Whether `execve(2)` opened it: it is closed when the program ends.

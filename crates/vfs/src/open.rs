@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sluice_data::FileWriter;
+use sluice_data::OpenWriter;
 use sluice_meta::{
     Interrupt,
     op::At,
@@ -228,7 +228,7 @@ impl Vfs {
         let keep_cache = self.known().opened_as(ino, attr);
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let no_flush = !writes && file.plocks.lock().is_empty();
-        let writer = writes.then(|| self.data.writer(ino));
+        let writer = writes.then(|| self.data.open_writer(ino));
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
         let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
@@ -240,10 +240,11 @@ impl Vfs {
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last time an error was told.
+    /// What went wrong with any data written since the last fsync, which tells it again: this may be the descriptor of a
+    /// child that nobody asks.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
-        let flushed = handle.writer.as_ref().map_or(Ok(()), FileWriter::flush);
+        let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
         self.release_plocks(&handle.file, owner);
         flushed
     }
@@ -253,8 +254,10 @@ impl Vfs {
     pub fn fsync(&self, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
-                if let Some(writer) = self.data.find_writer(handle.file.ino) {
-                    writer.fsync()?;
+                match (&handle.writer, self.data.find_writer(handle.file.ino)) {
+                    (Some(writer), _) => writer.fsync()?,
+                    (None, Some(writer)) => writer.fsync()?,
+                    (None, None) => {}
                 }
                 self.meta.sync()?;
                 self.locks_hold(&handle)
@@ -280,7 +283,7 @@ impl Vfs {
             }
         };
         let ino = handle.file.ino;
-        let flushed = handle.writer.as_ref().map_or(Ok(()), FileWriter::flush);
+        let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
         if let Some(owner) = flock_owner {
             self.release_flock(ino, owner);
         }

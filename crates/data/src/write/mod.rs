@@ -5,6 +5,7 @@
 
 mod batch;
 mod extents;
+mod failures;
 mod flusher;
 mod upload;
 
@@ -17,10 +18,12 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, MAX_FILE_SIZE, Time};
 
+pub use self::failures::OpenWriter;
 pub(crate) use self::flusher::Flusher;
 use self::{
     batch::{Batch, Freezer, ids_needed, show_extents},
     extents::{Extents, Wrote},
+    failures::Failures,
     upload::Upload,
 };
 use crate::{blocks::BlockStore, compact::Compactor, cover::Cover, pool::Pool};
@@ -58,7 +61,7 @@ struct State {
     committing: bool,
     /// Threads in [`FileWriter::settle`], which commit themselves.
     waiters: u32,
-    error: Option<FsError>,
+    failures: Failures,
 }
 
 /// Unfrozen data of one chunk.
@@ -87,6 +90,17 @@ impl FileWriter {
     /// `EFBIG` beyond the largest file. Otherwise what went wrong earlier with data that an earlier write took: it
     /// is told once, and this data is not taken.
     pub fn write(self: &Arc<Self>, offset: u64, data: &[u8], mtime: Time) -> FsResult<()> {
+        self.take(offset, data, mtime, Failures::tell_new)
+    }
+
+    /// Takes `data` unless `tell` tells of failures.
+    fn take(
+        self: &Arc<Self>,
+        offset: u64,
+        data: &[u8],
+        mtime: Time,
+        tell: impl FnOnce(&mut Failures) -> FsResult<()>,
+    ) -> FsResult<()> {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_FILE_SIZE) {
             return Err(FsError::FileTooBig);
         }
@@ -102,9 +116,7 @@ impl FileWriter {
             self.settle(oldest);
             state = self.state.lock();
         }
-        if let Some(error) = state.error.take() {
-            return Err(error);
-        }
+        tell(&mut state.failures)?;
         let (mut starting, mut rest, mut at, mut result) = (Vec::new(), data, offset, Ok(()));
         while !rest.is_empty() && result.is_ok() {
             let pos = at % CHUNK_SIZE;
@@ -212,7 +224,7 @@ impl FileWriter {
         for index in chosen {
             match self.freeze(state, index) {
                 Ok(mut uploads) => starting.append(&mut uploads),
-                Err(error) => state.error = Some(error),
+                Err(error) => state.failures.add(error),
             }
         }
         starting
@@ -221,8 +233,15 @@ impl FileWriter {
     /// Uploads and commits everything written so far, and waits for it.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last time an error was told.
+    /// What went wrong with any data written since the last time an error was told to anybody. Who has the file open asks
+    /// [`OpenWriter`].
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
+        self.settle_all();
+        self.state.lock().failures.tell_new()
+    }
+
+    /// Uploads and commits everything written so far, and waits until that has ended, well or not.
+    fn settle_all(self: &Arc<Self>) {
         let mut state = self.state.lock();
         let mut starting = self.freeze_where(&mut state, |_| true);
         let target = state.frozen;
@@ -234,12 +253,16 @@ impl FileWriter {
             last.run(&self.context.blocks);
         }
         self.settle(target);
-        self.state.lock().error.take().map_or(Ok(()), Err)
     }
 
     /// [`Self::flush`], and makes sure that a power cut cannot take it back.
     pub fn fsync(self: &Arc<Self>) -> FsResult<()> {
         self.flush()?;
+        self.harden()
+    }
+
+    /// Makes sure that a power cut cannot take back what was stored.
+    fn harden(&self) -> FsResult<()> {
         self.context.blocks.staging().map_or(Ok(()), |staging| staging.sync().map_err(FsError::io))
     }
 
@@ -289,7 +312,7 @@ impl FileWriter {
     /// Whether there is nothing to flush and no error to tell.
     pub(crate) fn is_clean(&self) -> bool {
         let state = self.state.lock();
-        state.active.is_empty() && state.pending.is_empty()
+        state.active.is_empty() && state.pending.is_empty() && !state.failures.are_new()
     }
 
     /// Sends data on its way that is old or that nobody adds to.
@@ -369,7 +392,7 @@ impl FileWriter {
         if let Err(error) = result {
             tracing::error!(ino = %self.ino, chunk = batch.index, %error, "written data could not be stored");
             self.context.blocks.stats.commit_errors.add(1);
-            state.error = Some(error);
+            state.failures.add(error);
         }
         self.changed.notify_all();
         state

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use mysql_async::{Row as Columned, Value as Cell};
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{EngineError, Found, Hold, List, Read},
+    engine::{EngineError, Found, List, Read},
     schema::{Counter, Key, Row},
 };
 use sluice_types::{Ino, Name};
@@ -80,43 +80,34 @@ pub(super) fn joined_node(row: &Columned) -> Option<Result<Row, Damage>> {
 impl<'r> Plan<'r> {
     pub(super) fn new(tables: &Tables, reads: &'r [Read]) -> Self {
         let mut plan = Self { reads, statements: Vec::new() };
-        let (held, free): (Vec<_>, Vec<_>) =
-            reads.iter().enumerate().partition(|(_, read)| read.hold() > Hold::None);
-        plan.ask(tables, &held);
-        plan.ask(tables, &free);
-        plan
-    }
-
-    /// Adds statements for these reads.
-    fn ask(&mut self, tables: &Tables, reads: &[(usize, &'r Read)]) {
         let mut keys: BTreeMap<Record, Vec<&'r Key>> = BTreeMap::new();
         let mut follows: Vec<(Ino, &'r Name)> = Vec::new();
         let mut members: BTreeMap<Members, Vec<i64>> = BTreeMap::new();
-        for &(at, read) in reads {
+        for (at, read) in reads.iter().enumerate() {
             match read {
-                Read::Get(key, _) => self.get(tables, at, key, &mut keys),
+                Read::Get(key, _) => plan.get(tables, at, key, &mut keys),
                 Read::Follow(dir, name, _) => follows.push((*dir, name)),
                 Read::Names { dir, limit } => {
                     let text = format!(
                         "SELECT name FROM {} WHERE parent={} LIMIT {limit}",
                         tables.edge, dir.0 as i64
                     );
-                    self.statements.push((text, Ask::Names(at)));
+                    plan.statements.push((text, Ask::Names(at)));
                 }
                 Read::All(list, _) => match members_of(*list) {
                     Some((kind, ino)) => members.entry(kind).or_default().push(ino.0 as i64),
-                    None => self.list(tables, at, *list),
+                    None => plan.list(tables, at, *list),
                 },
             }
         }
         for (record, keys) in keys {
             for keys in keys.chunks(MANY) {
-                self.statements.push((select_by_keys(tables, record, keys), Ask::Rows(record)));
+                plan.statements.push((select_by_keys(tables, record, keys), Ask::Rows(record)));
             }
         }
         for (kind, inodes) in members {
             for inodes in inodes.chunks(MANY) {
-                self.statements.push((select_members(tables, kind, inodes), Ask::Members(kind)));
+                plan.statements.push((select_members(tables, kind, inodes), Ask::Members(kind)));
             }
         }
         follows.sort_unstable();
@@ -133,8 +124,9 @@ impl<'r> Plan<'r> {
                 }
                 text.push(')');
             }
-            self.statements.push((text, Ask::Joined));
+            plan.statements.push((text, Ask::Joined));
         }
+        plan
     }
 
     fn get(&mut self, tables: &Tables, at: usize, key: &'r Key, keys: &mut BTreeMap<Record, Vec<&'r Key>>) {
@@ -227,14 +219,13 @@ impl<'r> Plan<'r> {
         if answers.len() != self.statements.len() {
             return Err(options.refused("its answers do not fit the questions"));
         }
-        // The first answer counts, should something be asked both with a hold and without.
         for ((_, ask), answer) in self.statements.iter().zip(answers) {
             for row in &answer {
                 match ask {
                     Ask::Rows(record) => {
                         let found = decode(*record, row, 0).map_err(damaged)?;
                         raw.extend(spelled(&found, row));
-                        rows.entry(found.key()).or_insert(found);
+                        rows.insert(found.key(), found);
                     }
                     Ask::Xattr(key) => {
                         if let (Key::Xattr(ino, name), Row::Xattr(_, _, value)) =
@@ -248,7 +239,7 @@ impl<'r> Plan<'r> {
                         let Row::Entry(dir, name, _) = &entry else { continue };
                         let at = (*dir, name.clone());
                         let node = joined_node(row).transpose().map_err(damaged)?;
-                        followed.entry(at).or_insert_with(|| std::iter::once(entry).chain(node).collect());
+                        followed.insert(at, std::iter::once(entry).chain(node).collect());
                     }
                     Ask::LastAcl => {
                         let number = |reason| damaged(Damage { record: "acl".into(), reason });

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use sluice_meta::{
-    engine::{EngineError, Found, Hold, List, Read},
+    engine::{EngineError, Found, List, Read},
     schema::{Counter, Key, Row},
 };
 use sluice_types::Name;
@@ -38,11 +38,7 @@ impl Store {
     /// Answers to all questions.
     pub(super) fn answers(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let mut flight = Flight::default();
-        let (held, free): (Vec<_>, Vec<_>) =
-            reads.iter().enumerate().partition(|(_, read)| read.hold() > Hold::None);
-        let mut takes = Vec::new();
-        self.ask(&held, &mut flight, &mut takes);
-        self.ask(&free, &mut flight, &mut takes);
+        let takes = self.ask(reads, &mut flight);
         let mut found: Vec<Found> = reads.iter().map(nothing).collect();
         if flight.is_empty() {
             return Ok(found);
@@ -64,7 +60,8 @@ impl Store {
     }
 
     /// Puts the questions into a flight.
-    fn ask<'r>(&self, reads: &[(usize, &'r Read)], flight: &mut Flight<'r>, takes: &mut Vec<Take>) {
+    fn ask<'r>(&self, reads: &'r [Read], flight: &mut Flight<'r>) -> Vec<Take> {
+        let mut takes = Vec::new();
         let mut keys: BTreeMap<Record, Vec<(usize, Vec<Value<'r>>)>> = BTreeMap::new();
         let mut lists: BTreeMap<(Record, bool), Vec<(usize, i64)>> = BTreeMap::new();
         let mut follows = Vec::new();
@@ -72,7 +69,7 @@ impl Store {
             flight.add(self.catalog.get(what, record), args);
             takes.push(take);
         };
-        for &(at, read) in reads {
+        for (at, read) in reads.iter().enumerate() {
             match read {
                 Read::Get(Key::Counter(Counter::AclMaxId), _) => {
                     alone(Take::Last(at), Do::Last, Record::Acl, Vec::new());
@@ -105,7 +102,7 @@ impl Store {
                 }
             }
         }
-        self.ask_keys(keys, flight, takes);
+        self.ask_keys(keys, flight, &mut takes);
         for ((record, of_session), wanted) in lists {
             let what = if of_session { Do::OfSession } else { Do::List };
             let ids = wanted.iter().map(|(_, id)| Value::Int(*id)).collect();
@@ -127,6 +124,7 @@ impl Store {
                 takes.push(Take::JoinedMany(many.iter().map(|(at, ..)| *at).collect()));
             }
         }
+        takes
     }
 
     fn ask_keys<'r>(

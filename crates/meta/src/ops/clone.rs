@@ -45,11 +45,12 @@ impl Op for CloneNode {
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let chunks = self.length.div_ceil(CHUNK_SIZE) as u32;
-        // Chunks are held: their slices must not lose their last reference before this adds one. A node without a hold is
-        // at least as new as they are, so that its length is that of the chunks.
+        // The records are held: their slices must not lose their last reference before this adds one.
         let mut reads: Vec<Read> =
             (0..chunks).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
-        reads.push(Read::Get(Key::Node(self.source), Hold::None));
+        // So is the node: its length must be that of the chunks. That they are the same at the commit would not tell: a file
+        // that is emptied, filled and emptied shows the same chunks twice, with another length between.
+        reads.push(Read::Get(Key::Node(self.source), Hold::Lock));
         reads.push(Read::All(List::Xattrs(self.source), Hold::None));
         if let (Some(at), true) = (&self.at, self.visible) {
             reads.push(Read::Get(Key::Node(at.dir), Hold::Guard));
@@ -63,13 +64,11 @@ impl Op for CloneNode {
         if let (Some(at), true) = (&self.at, view.again()) {
             rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
         }
-        let mut source = rules::existing(view, self.source, Hold::None)?;
-        let all = if source.is_file() { source.length.div_ceil(CHUNK_SIZE) as u32 } else { 0 };
-        if all > chunks {
-            let mut rest = vec![Read::Get(Key::Node(self.source), Hold::Lock)];
-            rest.extend((chunks..all).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)));
-            view.want(&rest)?;
-            source = rules::existing(view, self.source, Hold::Lock)?;
+        let source = rules::existing(view, self.source, Hold::Lock)?;
+        if source.is_file() {
+            let all = source.length.div_ceil(CHUNK_SIZE) as u32;
+            let rest = (chunks..all).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock));
+            view.want(&rest.collect::<Vec<_>>())?;
         }
         let access = if source.is_dir() { Access(5) } else { Access::READ };
         if source.kind != FileType::Symlink {

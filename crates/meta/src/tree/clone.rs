@@ -55,6 +55,9 @@ impl Meta {
         }
         walk.count(&self.run(walk.node(clone.source, 0, ino, None, false), interrupt)?);
         let built = walk.fill(clone.source, ino).and_then(|()| {
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
             let (at, caller) = (clone.at.clone(), clone.caller.clone());
             let attach = Attach { ino, at, usage: *walk.made.lock(), limited: true, caller };
             self.run(attach, interrupt)

@@ -1,21 +1,17 @@
 //! The shapes of reads: many in one call, an entry with its node, names with a limit.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use sluice_meta::{
     engine::{Commit, Expect, Found, Hold, List, News, Read, Step, Write},
     schema::{Change, Key, Row, Told},
 };
-use sluice_types::{Attr, Ino, Name, Slice};
+use sluice_types::{Attr, Ino, Name};
 
 use super::{
     Factory,
-    sample::{dir_attr, dir_row, entry_row, file_attr, file_row, samples},
-    store::{PATIENCE, Store, name, names, node, persist},
+    sample::{dir_attr, dir_row, entry_row, file_row, samples},
+    store::{PATIENCE, Store, name, names, node},
 };
 
 /// Hundreds of questions of all shapes in one call, some twice, some about nothing.
@@ -185,55 +181,4 @@ pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
         heard.extend(watch.next(Duration::from_millis(50)).expect("listen"));
     }
     assert_eq!(heard, sent);
-}
-
-/// A node read without a hold is as new as its chunk, which is held, whatever is asked for first and between them: whoever
-/// commits has the length that belongs to the chunk.
-pub fn plain_reads_are_no_older_than_held_ones(factory: &Factory<'_>) {
-    const LOOKS: usize = 300;
-    let chunk = |n| Row::Chunk(Ino(5), 0, vec![Slice { pos: 0, id: n, size: 9, off: 0, len: 9 }]);
-    let file = |n| Row::Node(Ino(5), Attr { length: n, ..file_attr() });
-    let store = Store::with(factory, vec![chunk(1), file(1)]);
-    let mut reads = vec![Read::Get(node(5), Hold::None)];
-    reads.extend((1000..1200).map(|ino| Read::Get(node(ino), Hold::None)));
-    reads.push(Read::Get(chunk(1).key(), Hold::Lock));
-    let look = |reads: &[Read]| {
-        let mut txn = store.engine.begin(store.lane(1)).expect("begin");
-        let Ok(mut found) = txn.read(reads) else { return None };
-        found.retain(|found| *found != Found::Row(None));
-        found.sort_unstable_by_key(|found| !matches!(found, Found::Row(Some(Row::Node(..)))));
-        let [Found::Row(Some(Row::Node(_, attr))), Found::Row(Some(held @ Row::Chunk(_, _, slices)))] =
-            &found[..]
-        else {
-            panic!("found {found:?}")
-        };
-        let expects = vec![Expect::Row(held.clone(), Hold::Lock)];
-        let commit = Commit { step: None, expects, writes: vec![Write::Put(file_row(777))] };
-        txn.commit(&commit).ok().map(|()| (attr.length, slices[0].id))
-    };
-    let mut seen = Vec::new();
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let until = Instant::now() + PATIENCE;
-            for n in 2.. {
-                let held = [node(5), chunk(1).key()].map(|key| Read::Get(key, Hold::Lock));
-                let then = [file(n - 1), chunk(n - 1)].map(|row| Expect::Row(row, Hold::Lock));
-                let writes = vec![Write::Put(file(n)), Write::Put(chunk(n))];
-                persist(|| store.read_and_commit(&held, then.to_vec(), writes.clone()));
-                if done.load(Ordering::Acquire) || Instant::now() > until {
-                    break;
-                }
-            }
-        });
-        let backwards: Vec<Read> = reads.iter().rev().cloned().collect();
-        for _ in 0..LOOKS / 2 {
-            seen.extend(look(&reads));
-            seen.extend(look(&backwards));
-        }
-        done.store(true, Ordering::Release);
-    });
-    seen.push(look(&reads).expect("nobody is in the way any more"));
-    let torn: Vec<_> = seen.iter().filter(|(length, slice)| length != slice).collect();
-    assert!(torn.is_empty(), "lengths of other slices, {} of {}: {torn:?}", torn.len(), seen.len());
 }

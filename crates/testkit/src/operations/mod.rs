@@ -20,6 +20,7 @@ mod play;
 pub mod races;
 pub mod state;
 pub mod storm;
+pub mod trees;
 
 use std::sync::Arc;
 
@@ -128,6 +129,8 @@ macro_rules! for_each_operations_case {
             following::own_changes_and_questions_are_never_stale,
             locks::two_clients_never_hold_a_flock_both,
             locks::two_clients_never_hold_a_record_lock_both,
+            trees::a_clone_is_what_its_source_once_was,
+            trees::an_interrupt_ends_work_on_a_tree,
             dir_quotas::usage_of_a_tree_follows_every_change,
             dir_quotas::a_clone_over_the_limit_leaves_nothing,
             owners::usage_follows_every_change,

@@ -1,0 +1,113 @@
+//! Failures of data that a write had already taken, and who was told of them.
+//!
+//! What must stay true: every open file that could have written the data is told by its next fsync, whoever else was told
+//! before. A descriptor that a child inherits is flushed as the child closes it, and nobody looks at what that answers.
+
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use sluice_types::{FsError, FsResult, Time};
+
+use super::FileWriter;
+
+/// The failures of one file, counted.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    count: u64,
+    /// How many somebody was told of.
+    told: u64,
+    last: Option<FsError>,
+}
+
+impl Failures {
+    pub(super) fn add(&mut self, error: FsError) {
+        self.count += 1;
+        self.last = Some(error);
+    }
+
+    /// The last of those behind the first `since`, of which somebody knows from now on.
+    fn tell(&mut self, since: u64) -> FsResult<()> {
+        if self.count <= since {
+            return Ok(());
+        }
+        self.told = self.count;
+        self.last.clone().map_or(Ok(()), Err)
+    }
+
+    /// The last of those of which nobody was told.
+    pub(super) fn tell_new(&mut self) -> FsResult<()> {
+        self.tell(self.told)
+    }
+
+    /// Whether there are some of which nobody was told.
+    pub(super) fn are_new(&self) -> bool {
+        self.count > self.told
+    }
+}
+
+/// The writer of a file that was opened for writing: one for each open, so that each is told what went wrong.
+#[derive(Debug)]
+pub struct OpenWriter {
+    writer: Arc<FileWriter>,
+    /// Failures that a write or an fsync here told.
+    written: AtomicU64,
+    /// Failures that an fsync here told.
+    synced: AtomicU64,
+}
+
+impl Deref for OpenWriter {
+    type Target = Arc<FileWriter>;
+
+    fn deref(&self) -> &Arc<FileWriter> {
+        &self.writer
+    }
+}
+
+impl OpenWriter {
+    /// What failed before and nobody knows of is told here, too.
+    pub(crate) fn new(writer: Arc<FileWriter>) -> Self {
+        let told = writer.state.lock().failures.told;
+        Self { writer, written: told.into(), synced: told.into() }
+    }
+
+    /// [`FileWriter::write`].
+    ///
+    /// # Errors
+    /// As there, but for what an earlier write or fsync of this open file told.
+    pub fn write(&self, offset: u64, data: &[u8], mtime: Time) -> FsResult<()> {
+        self.writer.take(offset, data, mtime, |failures| {
+            let told = failures.tell(self.written.load(Ordering::Relaxed));
+            self.written.store(failures.count, Ordering::Relaxed);
+            told
+        })
+    }
+
+    /// [`FileWriter::flush`], as one of perhaps several descriptors is closed.
+    ///
+    /// # Errors
+    /// What went wrong with any data written since the last fsync of this open file; an fsync tells it again.
+    pub fn flush(&self) -> FsResult<()> {
+        self.writer.settle_all();
+        self.writer.state.lock().failures.tell(self.synced.load(Ordering::Relaxed))
+    }
+
+    /// [`FileWriter::fsync`].
+    ///
+    /// # Errors
+    /// What went wrong with any data written since the last fsync of this open file.
+    pub fn fsync(&self) -> FsResult<()> {
+        self.writer.settle_all();
+        let mut state = self.writer.state.lock();
+        let told = state.failures.tell(self.synced.load(Ordering::Relaxed));
+        self.written.store(state.failures.count, Ordering::Relaxed);
+        self.synced.store(state.failures.count, Ordering::Relaxed);
+        drop(state);
+        told?;
+        self.writer.harden()
+    }
+}

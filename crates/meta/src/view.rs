@@ -68,12 +68,16 @@ impl<'e> Batch<'e> {
         }
     }
 
+    /// Makes room for what so many records will bring, most of them held and changed: growing would move megabytes.
+    pub(crate) fn expect_many(&mut self, records: usize) {
+        self.held.reserve(records);
+        self.overlay.reserve(records);
+    }
+
     /// Takes in the answers of one trip.
     pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
-        // Most questions are for an entry and its node, and most records are held and changed.
+        // Most questions are for an entry and its node.
         self.rows.reserve(2 * reads.len());
-        self.held.reserve(2 * reads.len());
-        self.overlay.reserve(2 * reads.len());
         for (read, found) in reads.into_iter().zip(found) {
             match (read, found) {
                 (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),

@@ -254,10 +254,10 @@ impl Vfs {
     pub fn fsync(&self, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
-                match (&handle.writer, self.data.find_writer(handle.file.ino)) {
-                    (Some(writer), _) => writer.fsync()?,
-                    (None, Some(writer)) => writer.fsync()?,
-                    (None, None) => {}
+                if let Some(writer) = &handle.writer {
+                    writer.fsync()?;
+                } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
+                    writer.fsync()?;
                 }
                 self.meta.sync()?;
                 self.locks_hold(&handle)

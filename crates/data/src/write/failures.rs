@@ -3,12 +3,9 @@
 //! What must stay true: every open file that could have written the data is told by its next fsync, whoever else was told
 //! before. A descriptor that a child inherits is flushed as the child closes it, and nobody looks at what that answers.
 
-use std::{
-    ops::Deref,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use sluice_types::{FsError, FsResult, Time};
@@ -58,14 +55,6 @@ pub struct OpenWriter {
     written: AtomicU64,
     /// Failures that an fsync here told.
     synced: AtomicU64,
-}
-
-impl Deref for OpenWriter {
-    type Target = Arc<FileWriter>;
-
-    fn deref(&self) -> &Arc<FileWriter> {
-        &self.writer
-    }
 }
 
 impl OpenWriter {

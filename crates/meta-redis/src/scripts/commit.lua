@@ -26,6 +26,14 @@ local function every(first, last, stride)
   return out
 end
 
+-- Every second argument must be a key that does not exist.
+local function exist_not(first, last)
+  if call('EXISTS', unpack(every(first, last, 2))) == 0 then return end
+  for item = first, last, 2 do
+    if call('EXISTS', A[item]) == 1 then failed[#failed + 1] = item end
+  end
+end
+
 -- Appends the records of each list.
 local function push(first, last)
   for at = first, last, 2 do
@@ -142,9 +150,7 @@ local function checks()
     elseif op == 'tt' then
       call('SCARD', key)
     elseif op == 'li' then
-      if call('EXISTS', unpack(every(first, last, 2))) > 0 then
-        for at = first, last, 2 do if call('EXISTS', A[at]) == 1 then fail(at) end end
-      end
+      exist_not(first, last)
     elseif op == 'le' then
       for at = first, last, 2 do
         doing = A[at]
@@ -305,14 +311,6 @@ local function writes()
   end
 
   return write
-end
-
--- Every second argument must be a key that does not exist.
-local function exist_not(first, last)
-  if call('EXISTS', unpack(every(first, last, 2))) == 0 then return end
-  for item = first, last, 2 do
-    if call('EXISTS', A[item]) == 1 then failed[#failed + 1] = item end
-  end
 end
 
 local function all_checks()

@@ -76,7 +76,7 @@ local function collections(cursor, glob, prefix, pattern, kind)
   local out = {}
   for _, key in ipairs(found) do
     out[#out + 1] = key
-    out[#out + 1] = kind == 'list' and table.concat(call('LRANGE', key, 0, -1)) or call('SMEMBERS', key)
+    out[#out + 1] = kind == 'list' and table.concat(call('LRANGE', key, '0', '-1')) or call('SMEMBERS', key)
   end
   return { next, out }
 end

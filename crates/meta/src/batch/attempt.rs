@@ -55,6 +55,9 @@ const UNTIL_HEARTBEAT: i64 = 300;
 /// More trips than any operation needs: a limit against an operation that asks for ever.
 const MAX_TRIPS: usize = 64;
 
+/// Questions of a batch that is large.
+const MANY: usize = 64;
+
 impl Batcher {
     /// Brings a batch through, if it can from what was seen last, else from what the engine says; `again` if it met a
     /// conflict before.
@@ -144,6 +147,10 @@ impl Batcher {
         let found = txn.read(&reads)?;
         if let Some(recall) = &self.env.recall {
             recall.learn(&reads, &found, moment);
+        }
+        // Small batches take what they need.
+        if reads.len() > MANY {
+            batch.expect_many(2 * reads.len());
         }
         batch.learn(reads, found);
         let doubts = batch.doubts();

@@ -7,7 +7,7 @@ use std::{
     hash::{Hash, Hasher},
     io,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use redis::Value;
@@ -73,7 +73,7 @@ impl Pool {
     /// A new connection to that server.
     pub(crate) fn connect_to(&self, address: &Address) -> Result<Conn, EngineError> {
         let failed = |error: io::Error| self.unavailable(format!("{address}: {}", story(&error)));
-        let mut wire = self.dial(address).map_err(failed)?;
+        let mut wire = self.dial(address, self.config.dial_timeout).map_err(failed)?;
         let mut hello = Pipeline::default();
         self.authenticate(&mut hello);
         // Somebody else may learn it meanwhile.
@@ -112,9 +112,9 @@ impl Pool {
         })
     }
 
-    /// A connection on which nothing was said yet.
-    pub(crate) fn dial(&self, address: &Address) -> io::Result<Wire> {
-        Wire::connect(address, self.encryption.as_ref(), self.config.dial_timeout)
+    /// A connection on which nothing was said yet, and on which every answer has to come within `patience`.
+    pub(crate) fn dial(&self, address: &Address, patience: Duration) -> io::Result<Wire> {
+        Wire::connect(address, self.encryption.as_ref(), patience)
     }
 
     /// Says who we are.

@@ -1,7 +1,11 @@
 //! Where the server is that takes the volume's writes: what sentinels and nodes of a cluster say.
 //!
 //! What must stay true: what they say is only believed until a server contradicts it, each has a deadline for its
-//! answer, and one that is wrong or silent is not the first to be asked again.
+//! answer, and one node that is wrong or silent is not the first to be asked again. Of sentinels the one decides that
+//! knows of the latest failover: others learn of it seconds later, and until then name the old master, which may have
+//! come back without what was written since, or without anything.
+
+use std::{thread, time::Duration};
 
 use parking_lot::Mutex;
 use redis::Value;
@@ -16,6 +20,9 @@ use crate::{
 
 /// Most nodes of a cluster that are kept in mind.
 const MOST_NODES: usize = 64;
+
+/// The part of the deadline of a connection within which sentinels are waited for as long as any of them answers.
+const SILENT: u32 = 5;
 
 /// Finds the server.
 pub(crate) struct Finder {
@@ -68,13 +75,12 @@ impl Finder {
         if self.group.is_none() && pool.clustered.get() != Some(&true) {
             return know.first().cloned().ok_or_else(|| pool.refused("the URL names no server".into()));
         }
+        if let Some(group) = &self.group {
+            return ask_sentinels(pool, &know, group);
+        }
         let mut stories = Vec::new();
         for who in know {
-            let said = match &self.group {
-                Some(group) => ask_sentinel(pool, &who, group).map(|address| (address, Vec::new())),
-                None => ask_node(pool, &who),
-            };
-            match said {
+            match ask_node(pool, &who) {
                 Ok((address, nodes)) => {
                     self.learn(&who, &address, nodes);
                     return Ok(address);
@@ -82,9 +88,7 @@ impl Finder {
                 Err(story) => stories.push(format!("{who}: {story}")),
             }
         }
-        let who =
-            if self.group.is_some() { "no sentinel knows the master" } else { "no node knows the cluster" };
-        Err(pool.unavailable(format!("{who} ({})", stories.join("; "))))
+        Err(pool.unavailable(format!("no node knows the cluster ({})", stories.join("; "))))
     }
 
     /// Takes note of what `who` said.
@@ -102,19 +106,54 @@ impl Finder {
     }
 }
 
-/// Asks a sentinel for the master of its group.
-fn ask_sentinel(pool: &Pool, sentinel: &Address, group: &str) -> Result<Address, String> {
+/// Asks all sentinels at once for the master of the group. One that is silent holds nobody up for long while another
+/// answers.
+fn ask_sentinels(pool: &Pool, sentinels: &[Address], group: &str) -> Result<Address, EngineError> {
+    let mut stories = Vec::new();
+    for patience in [pool.config.dial_timeout / SILENT, pool.config.dial_timeout] {
+        let said: Vec<_> = thread::scope(|scope| {
+            let ask = |who| scope.spawn(move || ask_sentinel(pool, who, group, patience));
+            let asked: Vec<_> = sentinels.iter().map(ask).collect();
+            asked
+                .into_iter()
+                .map(|asked| asked.join().unwrap_or_else(|_| Err("it was not asked".into())))
+                .collect()
+        });
+        if let Some((_, master)) = said.iter().flatten().max_by_key(|(failovers, _)| *failovers) {
+            return Ok(master.clone());
+        }
+        stories = sentinels
+            .iter()
+            .zip(said)
+            .filter_map(|(who, said)| said.err().map(|story| format!("{who}: {story}")))
+            .collect();
+    }
+    Err(pool.unavailable(format!("no sentinel knows the master ({})", stories.join("; "))))
+}
+
+/// Asks a sentinel for the master of its group. Answers, in front of the address, the number of the latest failover
+/// that the sentinel knows of (`config-epoch`), 0 if it does not say.
+fn ask_sentinel(
+    pool: &Pool,
+    sentinel: &Address,
+    group: &str,
+    patience: Duration,
+) -> Result<(u64, Address), String> {
     let mut pipeline = Pipeline::default();
     if let Some(password) = &pool.config.sentinel_password {
         pipeline.command("AUTH").push(password.as_bytes());
     }
     pipeline.command("SENTINEL").extend([&b"get-master-addr-by-name"[..], group.as_bytes()]);
-    match pool.talk(sentinel, &pipeline)?.pop() {
+    pipeline.command("SENTINEL").extend([&b"master"[..], group.as_bytes()]);
+    let mut answers = pool.talk(sentinel, &pipeline, patience)?;
+    let failovers = answers.pop().and_then(config_epoch).unwrap_or(0);
+    match answers.pop() {
         Some(Value::Array(parts)) => {
             let mut parts = parts.into_iter().map(text);
             let (host, port) = (parts.next().flatten(), parts.next().flatten());
             let port = port.and_then(|port| port.parse().ok());
-            host.zip(port).map(|(host, port)| Address::Tcp(host, port)).ok_or_else(|| "not an address".into())
+            let master = host.zip(port).map(|(host, port)| (failovers, Address::Tcp(host, port)));
+            master.ok_or_else(|| "not an address".into())
         }
         Some(Value::Nil) => Err(format!("it watches no master called {group}")),
         Some(Value::ServerError(error)) if matches!(error.code(), "NOAUTH" | "WRONGPASS") => {
@@ -125,13 +164,21 @@ fn ask_sentinel(pool: &Pool, sentinel: &Address, group: &str) -> Result<Address,
     }
 }
 
+/// The number in what a sentinel says of its master: names and values in turn.
+fn config_epoch(said: Value) -> Option<u64> {
+    let Value::Array(parts) = said else { return None };
+    let mut parts = parts.into_iter().map(text);
+    parts.find(|name| name.as_deref() == Some("config-epoch"))?;
+    parts.next()??.parse().ok()
+}
+
 /// Asks a node of a cluster for the owner of the volume's slot, and for the other nodes.
 fn ask_node(pool: &Pool, node: &Address) -> Result<(Address, Vec<Address>), String> {
     let mut pipeline = Pipeline::default();
     pool.authenticate(&mut pipeline);
     pipeline.command("CLUSTER").extend([&b"KEYSLOT"[..], &pool.slot_key()]);
     pipeline.command("CLUSTER").push(b"SLOTS");
-    let mut answers = pool.talk(node, &pipeline)?;
+    let mut answers = pool.talk(node, &pipeline, pool.config.dial_timeout)?;
     let (Some(slots), Some(slot)) = (answers.pop(), answers.pop()) else {
         return Err("it did not answer".into());
     };
@@ -182,8 +229,8 @@ fn text(value: Value) -> Option<String> {
 
 impl Pool {
     /// Asks somebody something on a connection of its own.
-    fn talk(&self, whom: &Address, pipeline: &Pipeline) -> Result<Vec<Value>, String> {
-        self.dial(whom)
+    fn talk(&self, whom: &Address, pipeline: &Pipeline, patience: Duration) -> Result<Vec<Value>, String> {
+        self.dial(whom, patience)
             .and_then(|mut wire| {
                 wire.send(&pipeline.render(false, None))?;
                 (0..pipeline.len()).map(|_| wire.receive()).collect()

@@ -4,6 +4,8 @@ mod calls;
 mod load;
 
 use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU32, Ordering},
@@ -17,7 +19,7 @@ use sluice_meta::{
     schema::{Change, Told},
 };
 use sluice_meta_redis::{Config, RedisEngine};
-use sluice_testkit::server::{RedisOptions, RedisSentinel};
+use sluice_testkit::server::{RedisOptions, RedisSentinel, redis};
 use sluice_types::Ino;
 
 /// The group of all tests that do not change it; each has a database of its own.
@@ -40,7 +42,7 @@ mod conformance {
 #[test]
 fn sentinels_that_do_not_know_or_do_not_answer_are_named() {
     let gone = {
-        let server = sluice_testkit::server::redis().expect("a server");
+        let server = redis().expect("a server");
         server.addr()
     };
     let sentinel = GROUP.sentinels[0].addr();
@@ -56,6 +58,40 @@ fn sentinels_that_do_not_know_or_do_not_answer_are_named() {
     let outcome = RedisEngine::open(&format!("redis://group,{server}/1")).expect("valid").prepare();
     let Err(EngineError::Unavailable { reason, .. }) = &outcome else { panic!("{outcome:?}") };
     assert!(reason.contains("is it a sentinel?"), "{reason}");
+}
+
+/// Answers everybody as a sentinel does that knows of `failovers`, until the test ends.
+fn sentinel_that_says(master: SocketAddr, failovers: u64) -> SocketAddr {
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let address = text(&master.ip().to_string()) + &text(&master.port().to_string());
+    let about = text("config-epoch") + &text(&failovers.to_string());
+    let answer = format!("*2\r\n{address}*2\r\n{about}");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let here = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            let mut asked = [0; 512];
+            if socket.read(&mut asked).is_ok_and(|length| length > 0) {
+                // Who hung up needs no answer.
+                let _ = socket.write_all(answer.as_bytes());
+            }
+        }
+    });
+    here
+}
+
+#[test]
+fn the_sentinel_that_knows_of_the_latest_failover_is_believed() {
+    let (old, new) = (redis().expect("a server"), redis().expect("a server"));
+    let behind = sentinel_that_says(old.addr(), 6);
+    let ahead = sentinel_that_says(new.addr(), 7);
+    // The kernel takes connections for it, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent_at = silent.local_addr().expect("bound");
+    let engine = open(&format!("redis://group,{silent_at},{behind},{ahead},{behind}/1?dial-timeout=5s"));
+    commit(&engine, vec![Write::Insert(dir(1))]).expect("up");
+    assert_eq!(get(&open(&new.url(1)), 1).expect("up"), Some(dir(1)));
+    assert_eq!(get(&open(&old.url(1)), 1).expect("up"), None);
 }
 
 #[test]

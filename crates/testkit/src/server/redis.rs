@@ -197,6 +197,11 @@ impl Redis {
         self.keeper.adopt()
     }
 
+    /// Adds a line of configuration, which counts from the next [`Self::restart`] on.
+    pub(super) fn configure(&mut self, line: &str) {
+        self.options.config.push(line.into());
+    }
+
     /// Ends the process at once, as a crash does (SIGKILL).
     pub fn kill(&mut self) {
         self.keeper.kill();

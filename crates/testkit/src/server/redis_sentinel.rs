@@ -39,7 +39,8 @@ impl RedisSentinel {
         let watch = || {
             let config = [
                 format!("sentinel monitor {GROUP} 127.0.0.1 {port} 2"),
-                format!("sentinel down-after-milliseconds {GROUP} 700"),
+                // They connect to a new master within a second, and would else take it for dead meanwhile.
+                format!("sentinel down-after-milliseconds {GROUP} 2000"),
                 format!("sentinel failover-timeout {GROUP} 5000"),
             ];
             let options = RedisOptions { config: config.into(), tls: options.tls, ..RedisOptions::default() };
@@ -87,7 +88,8 @@ impl RedisSentinel {
         })
     }
 
-    /// Kills the master as a crash does and answers its place; the sentinels will find another.
+    /// Kills the master as a crash does and answers its place; the sentinels will find another. It comes back without its
+    /// data, and is never made the master again.
     ///
     /// # Errors
     /// If there is no master to be found in time.
@@ -99,6 +101,7 @@ impl RedisSentinel {
         })?;
         let master = master.unwrap_or_default();
         self.servers[master].kill();
+        self.servers[master].configure("replica-priority 0");
         Ok(master)
     }
 

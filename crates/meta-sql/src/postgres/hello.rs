@@ -54,7 +54,8 @@ impl From<io::Error> for NoConnection {
 const SERVE: &str = "SET default_transaction_isolation='read committed';SET plan_cache_mode=force_generic_plan;\
      SET enable_seqscan=off;SET enable_hashjoin=off;SET enable_mergejoin=off;SET enable_bitmapscan=off;SET jit=off;\
      SET statement_timeout='25s';SET lock_timeout='10s';SET client_min_messages=error;\
-     SET idle_in_transaction_session_timeout='30s';SHOW transaction_read_only";
+     SET idle_in_transaction_session_timeout='30s';SET tcp_keepalives_idle=15;SET tcp_keepalives_interval=5;\
+     SET tcp_keepalives_count=3;SET tcp_user_timeout='30s';SHOW transaction_read_only";
 
 /// Connects to the first host that answers and takes us.
 pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {

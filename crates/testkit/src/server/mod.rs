@@ -10,6 +10,7 @@ mod redis_cluster;
 mod redis_sentinel;
 #[cfg(feature = "s3")]
 pub mod s3;
+mod shell;
 mod tikv;
 
 pub use mariadb::{Mariadb, MariadbOptions, mariadb};
@@ -19,6 +20,7 @@ pub use proxy::{Behaviour, Proxy};
 pub use redis::{Redis, RedisOptions, redis};
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
+pub use shell::Shell;
 pub use tikv::{Tikv, TikvOptions, TikvPart};
 
 use std::net::{Ipv4Addr, TcpListener};

@@ -3,12 +3,9 @@
 //! Needs root and `ip` (iproute2). What must stay true: nothing of it outlives the test, whose end removes the namespace
 //! and with it both ends of the cable.
 
-use std::{
-    ffi::OsString,
-    io,
-    net::Ipv4Addr,
-    process::{Command, Stdio},
-};
+use std::{ffi::OsString, io, net::Ipv4Addr};
+
+use super::Shell;
 
 /// Addresses for tests of networks: RFC 2544. Each namespace takes four of the 2^16 of 198.18.0.0/16.
 const NETWORK: u32 = u32::from_be_bytes([198, 18, 0, 0]);
@@ -19,6 +16,8 @@ pub struct Namespace {
     name: String,
     cable: String,
     here: Ipv4Addr,
+    /// Whoever pulls a cable may have files open in a mount that waits for it.
+    shell: Shell,
 }
 
 impl Namespace {
@@ -30,9 +29,10 @@ impl Namespace {
         let number = std::process::id() % (1 << 14);
         let (name, cable) = (format!("sluice-{number}"), format!("sluice-{number}"));
         let [here, there] = [1, 2].map(|host| Ipv4Addr::from(NETWORK + number * 4 + host));
-        ip(&["netns", "add", &name])?;
-        let namespace = Self { name, cable, here };
+        let namespace = Self { name, cable, here, shell: Shell::start()? };
         let Self { name, cable, .. } = &namespace;
+        let ip = |words: &[&str]| namespace.ip(words);
+        ip(&["netns", "add", name])?;
         ip(&["link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name])?;
         ip(&["address", "add", &format!("{here}/30"), "dev", cable])?;
         ip(&["link", "set", cable, "up"])?;
@@ -51,12 +51,25 @@ impl Namespace {
         vec!["nsenter".into(), format!("--net=/run/netns/{}", self.name).into()]
     }
 
+    /// Runs a command on this side, also while files are open in a mount that hangs.
+    ///
+    /// # Errors
+    /// What it says, if it fails.
+    pub fn run_here(&self, words: &[&str]) -> io::Result<String> {
+        self.shell.run(words)
+    }
+
+    fn ip(&self, words: &[&str]) -> io::Result<()> {
+        let done = self.shell.run(&[&["ip"], words].concat());
+        done.map(drop).map_err(|error| io::Error::other(format!("{error} (it needs root)")))
+    }
+
     /// Pulls the cable: what is sent is lost, and nobody is told.
     ///
     /// # Errors
     /// What `ip` says.
     pub fn cut(&self) -> io::Result<()> {
-        ip(&["link", "set", &self.cable, "down"])
+        self.ip(&["link", "set", &self.cable, "down"])
     }
 
     /// Puts it in again.
@@ -64,22 +77,13 @@ impl Namespace {
     /// # Errors
     /// What `ip` says.
     pub fn heal(&self) -> io::Result<()> {
-        ip(&["link", "set", &self.cable, "up"])
+        self.ip(&["link", "set", &self.cable, "up"])
     }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = ip(&["link", "delete", &self.cable]);
-        let _ = ip(&["netns", "delete", &self.name]);
+        let _ = self.ip(&["link", "delete", &self.cable]);
+        let _ = self.ip(&["netns", "delete", &self.name]);
     }
-}
-
-fn ip(arguments: &[&str]) -> io::Result<()> {
-    let done = Command::new("ip").args(arguments).stdin(Stdio::null()).output()?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    Err(io::Error::other(format!("ip {}: {} (it needs root)", arguments.join(" "), told.trim())))
 }

@@ -8,6 +8,8 @@ use std::{cell::RefCell, fmt, io, str::FromStr};
 use bytes::Bytes;
 use zstd::bulk::{Compressor, Decompressor};
 
+use crate::buffers;
+
 /// Level that the volume format's other client writes with; any level can be read.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -57,16 +59,20 @@ impl Compression {
         let block = match self {
             Self::None => stored,
             Self::Lz4 => {
-                let mut block = vec![0; length];
+                let mut block = buffers::take(length);
+                block.resize(length, 0);
                 let got = lz4_flex::block::decompress_into(&stored, &mut block)
                     .map_err(|error| CodecError(format!("its LZ4 block is broken: {error}")))?;
                 block.truncate(got);
-                block.into()
+                buffers::lend(block)
             }
             Self::Zstd => {
-                with_context(&ZSTD_OUT, Decompressor::new, |coder| coder.decompress(&stored, length))
-                    .map(Bytes::from)
-                    .map_err(|error| CodecError(format!("its zstd frame is broken: {error}")))?
+                let mut block = buffers::take(length);
+                with_context(&ZSTD_OUT, Decompressor::new, |coder| {
+                    coder.decompress_to_buffer(&stored[..], &mut block)
+                })
+                .map_err(|error| CodecError(format!("its zstd frame is broken: {error}")))?;
+                buffers::lend(block)
             }
         };
         if block.len() == length {

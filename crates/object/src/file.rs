@@ -26,6 +26,7 @@ use rustix::buffer::spare_capacity;
 use sluice_types::{Rng, Time};
 
 use crate::{
+    buffers,
     offload::offload,
     store::{ObjectError, ObjectMeta, ObjectStore},
 };
@@ -158,7 +159,7 @@ impl Inner {
             None => 0..file.metadata().map_err(|error| failed(&error))?.len(),
         };
         let wanted = end.saturating_sub(start) as usize;
-        let mut data = Vec::with_capacity(wanted);
+        let mut data = buffers::take(wanted);
         while data.len() < wanted {
             // The spare capacity may be larger than asked for; a read into it is cut to what is wanted below.
             let offset = start + data.len() as u64;
@@ -175,7 +176,7 @@ impl Inner {
             }
         }
         data.truncate(wanted);
-        Ok(data.into())
+        Ok(buffers::lend(data))
     }
 
     fn write(&self, key: &str, data: &[u8]) -> io::Result<()> {

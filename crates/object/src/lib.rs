@@ -3,6 +3,7 @@
 //! Knows nothing of chunks, slices, files or metadata. Everything is asynchronous on tokio, and the caller brings
 //! the runtime.
 
+mod buffers;
 mod compress;
 mod config;
 pub mod crypto;
@@ -17,6 +18,7 @@ mod probe;
 mod remote;
 mod store;
 
+pub use buffers::shed as shed_buffers;
 pub use compress::{CodecError, Compression};
 pub use config::{Encryption, Limits, RetryPolicy, Secret, StoreConfig};
 pub use drivers::names as driver_names;

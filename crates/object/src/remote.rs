@@ -11,13 +11,14 @@ use futures::{
     stream::{BoxStream, StreamExt},
 };
 use opendal::{
-    Entry, ErrorKind, HttpTransporter, Metadata, OperationContext, Operator,
+    Buffer, Entry, ErrorKind, HttpTransporter, Metadata, OperationContext, Operator,
     layers::{RetryLayer, TimeoutLayer},
 };
 use opendal_http_transport_reqwest::ReqwestTransport;
 use sluice_types::Time;
 
 use crate::{
+    buffers,
     config::StoreConfig,
     drivers::Driver,
     store::{ObjectError, ObjectMeta, ObjectStore},
@@ -120,14 +121,14 @@ impl Remote {
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
         let Some(range) = range else {
             let data = self.operator.read(key).await.map_err(|error| self.failed("read", key, &error))?;
-            return Ok(data.to_bytes());
+            return Ok(joined(data));
         };
         let wanted = range.end.saturating_sub(range.start);
         if wanted == 0 {
             return Ok(Bytes::new());
         }
         match self.operator.read_with(key).range(range.clone()).await {
-            Ok(data) if data.len() as u64 == wanted => Ok(data.to_bytes()),
+            Ok(data) if data.len() as u64 == wanted => Ok(joined(data)),
             Ok(data) => Err(self.short(key, range, &format!("{} bytes came", data.len())).await),
             Err(error) if error.kind() == ErrorKind::Unexpected && !error.is_temporary() => {
                 Err(self.short(key, range, &words(&error)).await)
@@ -267,4 +268,15 @@ fn described(key: String, meta: &Metadata) -> ObjectMeta {
         Time { sec: since.as_second(), nsec: since.subsec_nanosecond().unsigned_abs() }
     });
     ObjectMeta { key, size: meta.content_length(), modified }
+}
+
+/// What came in pieces, in one.
+fn joined(pieces: Buffer) -> Bytes {
+    let first = pieces.current();
+    if first.len() == pieces.len() {
+        return first;
+    }
+    let mut whole = buffers::take(pieces.len());
+    Iterator::for_each(pieces, |piece: Bytes| whole.extend_from_slice(&piece));
+    buffers::lend(whole)
 }

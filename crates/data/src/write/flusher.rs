@@ -88,6 +88,7 @@ impl Flusher {
                 let pressure = std::mem::take(&mut signal.pressure);
                 drop(signal);
                 blocks.shrink_memory();
+                sluice_object::shed_buffers();
                 flusher.look(pressure, blocks.budget.limit());
             }
         })?;

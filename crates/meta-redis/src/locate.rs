@@ -5,7 +5,7 @@
 //! knows of the latest failover: others learn of it seconds later, and until then name the old master, which may have
 //! come back without what was written since, or without anything.
 
-use std::{thread, time::Duration};
+use std::{io, thread, time::Duration};
 
 use parking_lot::Mutex;
 use redis::Value;
@@ -68,15 +68,15 @@ impl Finder {
             let state = self.state.lock();
             (state.found.clone(), state.know.clone())
         };
-        // Sentinels change their minds without anybody noticing.
-        if let (Some(found), None) = (found, &self.group) {
-            return Ok(found);
-        }
-        if self.group.is_none() && pool.clustered.get() != Some(&true) {
-            return know.first().cloned().ok_or_else(|| pool.refused("the URL names no server".into()));
-        }
+        // Sentinels change their minds without anybody noticing: what they said is not kept.
         if let Some(group) = &self.group {
             return ask_sentinels(pool, &know, group);
+        }
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        if pool.clustered.get() != Some(&true) {
+            return know.first().cloned().ok_or_else(|| pool.refused("the URL names no server".into()));
         }
         let mut stories = Vec::new();
         for who in know {
@@ -112,12 +112,16 @@ fn ask_sentinels(pool: &Pool, sentinels: &[Address], group: &str) -> Result<Addr
     let mut stories = Vec::new();
     for patience in [pool.config.dial_timeout / SILENT, pool.config.dial_timeout] {
         let said: Vec<_> = thread::scope(|scope| {
-            let ask = |who| scope.spawn(move || ask_sentinel(pool, who, group, patience));
+            let ask = |who| {
+                let ask = move || ask_sentinel(pool, who, group, patience);
+                thread::Builder::new().spawn_scoped(scope, ask)
+            };
             let asked: Vec<_> = sentinels.iter().map(ask).collect();
-            asked
-                .into_iter()
-                .map(|asked| asked.join().unwrap_or_else(|_| Err("it was not asked".into())))
-                .collect()
+            let answer = |asked: io::Result<thread::ScopedJoinHandle<'_, _>>| {
+                let asked = asked.map_err(|error| format!("it was not asked: {error}"))?;
+                asked.join().unwrap_or_else(|_| Err("it was not asked".into()))
+            };
+            asked.into_iter().map(answer).collect()
         });
         if let Some((_, master)) = said.iter().flatten().max_by_key(|(failovers, _)| *failovers) {
             return Ok(master.clone());

@@ -7,9 +7,10 @@ use aws_lc_rs::{
     aead::{self, Aad, LessSafeKey, Nonce, UnboundKey},
     rand,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::{CryptoError, DataCipher, VolumeKey};
+use crate::buffers;
 
 const KEY: usize = 32;
 const NONCE: usize = aead::NONCE_LEN;
@@ -71,15 +72,16 @@ impl ObjectCipher {
         let nonce = Nonce::try_assume_unique_for_key(&sealed[wrapped_end..start])
             .map_err(|_| damaged("its nonce is of another length"))?;
         let data_key = self.data_key(&key).map_err(|_| damaged("its key is of another length"))?;
-        // In place if nobody else holds these bytes.
-        let mut buffer = sealed.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
-        let mut plain = buffer.split_off(start);
+        let mut plain = buffers::take(sealed.len() - start);
+        plain.extend_from_slice(&sealed[start..]);
+        // Its buffer may serve again from here on.
+        drop(sealed);
         let length = data_key
             .open_in_place(nonce, Aad::empty(), &mut plain)
             .map_err(|_| damaged("its authentication fails"))?
             .len();
         plain.truncate(length);
-        Ok(plain.freeze())
+        Ok(buffers::lend(plain))
     }
 
     fn data_key(&self, key: &[u8]) -> Result<LessSafeKey, CryptoError> {

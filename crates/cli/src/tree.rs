@@ -34,17 +34,26 @@ pub(crate) fn find(meta: &Meta, path: &str) -> FsResult<Option<Ino>> {
     Ok(Some(ino))
 }
 
-/// The directory at `path`, made with all above it where it is missing.
+/// The directory at `path`, made with all above it where it is missing. Others may make the same.
 pub(crate) fn directory(meta: &Meta, path: &str) -> FsResult<Ino> {
-    let mut dir = Ino::ROOT;
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        let at = At::new(dir, Name::new(part.as_bytes())?);
-        dir = match meta.ask(&Lookup(at), &Interrupt::never()) {
-            Ok((ino, attr)) if attr.is_dir() => ino,
-            Ok(_) => return Err(FsError::NotDir),
-            Err(FsError::NotFound) => make_dir(meta, dir, part)?,
-            Err(error) => return Err(error),
-        };
+    path.split('/')
+        .filter(|part| !part.is_empty())
+        .try_fold(Ino::ROOT, |dir, part| found_or_made(meta, dir, part))
+}
+
+/// The directory of that name, made if it is missing.
+pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
+    let look = Lookup(At::new(dir, Name::new(name.as_bytes())?));
+    let found = || match meta.ask(&look, &Interrupt::never())? {
+        (ino, attr) if attr.is_dir() => Ok(ino),
+        _ => Err(FsError::NotDir),
+    };
+    match found() {
+        Err(FsError::NotFound) => match make_dir(meta, dir, name) {
+            // Somebody was faster.
+            Err(FsError::Exists) => found(),
+            made => made,
+        },
+        found => found,
     }
-    Ok(dir)
 }

@@ -6,6 +6,7 @@
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
 //! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing else.
 //! * [`together`] lets two programs work on one volume at once.
+//! * [`told`] watches, through a mount that remembers, what another one changes.
 //! * [`mod@bench`] measures, beside another program and beside the limit.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
@@ -17,3 +18,4 @@ pub mod pattern;
 pub mod rig;
 pub mod shared;
 pub mod together;
+pub mod told;

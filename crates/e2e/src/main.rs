@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use sluice_e2e::{
     bench, compare, crash, outage,
     rig::{Engine, Volume},
-    shared, together,
+    shared, together, told,
 };
 use std::{
     path::PathBuf,
@@ -100,6 +100,14 @@ enum Order {
         #[arg(long, default_value_t = 500)]
         operations: usize,
     },
+    /// Change things through one mount, watch another that remembers them
+    Told {
+        engine: Engine,
+        #[command(flatten)]
+        program: Program,
+        #[arg(long, default_value_t = 10)]
+        rounds: usize,
+    },
     /// Measure, beside another program if there is one
     Bench {
         /// Rows whose name contains one of these [default: all]
@@ -147,6 +155,9 @@ enum Order {
         program: Program,
         #[arg(long, default_value_t = 1)]
         mounts: usize,
+        /// Leave the volume unchecked: for work that makes slices without objects
+        #[arg(long)]
+        unchecked: bool,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -223,6 +234,10 @@ fn run(order: Order) -> anyhow::Result<()> {
                     .with_context(|| format!("formatted by {}", programs[0].display()))?;
             }
         }
+        Order::Told { engine, program, rounds } => {
+            let (program, within) = program.paths()?;
+            told::run(&told::Plan { program, engine, within, rounds: rounds.max(1) })?;
+        }
         Order::Bench {
             rows,
             program,
@@ -256,14 +271,22 @@ fn run(order: Order) -> anyhow::Result<()> {
         Order::CrashWriter { folder, seed } => {
             crash::writer::run(&folder, seed)?;
         }
-        Order::WithVolume { engine, program, mounts, command } => {
-            with_volume(engine, &program, mounts, &command)?;
+        Order::WithVolume { engine, program, mounts, unchecked, command } => {
+            let volume = with_volume(engine, &program, mounts, &command)?;
+            if !unchecked {
+                volume.fsck()?;
+            }
         }
     }
     Ok(())
 }
 
-fn with_volume(engine: Engine, program: &Program, mounts: usize, command: &[String]) -> anyhow::Result<()> {
+fn with_volume(
+    engine: Engine,
+    program: &Program,
+    mounts: usize,
+    command: &[String],
+) -> anyhow::Result<Volume> {
     let (program, within) = program.paths()?;
     let mut volume = Volume::new(&program, engine, &within, &[])?;
     let mut replaced: Vec<String> = command.iter().map(|word| word.replace("{meta}", &volume.meta)).collect();
@@ -278,5 +301,5 @@ fn with_volume(engine: Engine, program: &Program, mounts: usize, command: &[Stri
     let status = Command::new(first).args(rest).status().with_context(|| format!("cannot run {first}"))?;
     ensure!(status.success(), "{first} ended with {status}; the mounts said:\n{}", volume.log());
     volume.unmount()?;
-    volume.fsck()
+    Ok(volume)
 }

@@ -6,19 +6,25 @@
 
 use redis::Value;
 use sluice_meta::{
-    engine::{Cursor, EngineError, Page, Scan},
+    engine::{Cursor, EngineError, Found, Hold, Page, Read, Scan},
     schema::{Key, QuotaKey, Row},
 };
 use sluice_types::{Ino, Name};
 
 use crate::{
-    codec::decode,
+    codec::{decode, entry_ino},
     keys::{Keys, Text, number, parse, parse_pair},
     pipeline::{Args, Pipeline},
     pool::Pool,
-    read::{array, bytes, damaged, entry_row, node_row, printable, writer_key},
+    read::{Plan, array, bytes, damaged, entry_row, node_row, printable, writer_key},
     script::SCAN,
 };
+
+/// Most entries that the script finds the nodes of.
+const WOVEN: u64 = 100;
+
+/// Most nodes that one command asks for.
+const NODES: usize = 3000;
 
 /// One page asked for.
 pub(crate) struct Request {
@@ -112,7 +118,9 @@ impl Request {
         };
         let pipeline = match scan {
             Scan::Entries { dir, nodes: false } => native("HSCAN", keys.dir(dir)),
-            Scan::Entries { dir, nodes: true } => script("entries", &[&keys.dir(dir), &place.cursor]),
+            Scan::Entries { dir, nodes: true } => {
+                script("entries", &[&keys.dir(dir), &place.cursor, &number(WOVEN)])
+            }
             Scan::Nodes => whole("strings", "i", "^i%d+$", &[]),
             Scan::AllEntries => {
                 let mut more: Vec<&[u8]> = vec![&place.inner];
@@ -144,13 +152,19 @@ impl Request {
         let mut place = Place::start(self.part, self.process);
         place.cursor = text(pool, parts.next())?;
         let values = array(pool, parts.next())?;
-        if let Some(inner) = parts.next() {
-            place.inner = text(pool, Some(inner))?;
-            for key in array(pool, parts.next())? {
-                place.pending.push(text(pool, Some(key))?);
+        let (rows, damaged) = match (self.scan, parts.next()) {
+            (Scan::Entries { dir, .. }, Some(entries)) => {
+                self.with_nodes(pool, keys, dir, array(pool, Some(entries))?)?
             }
-        }
-        let (rows, damaged) = self.rows(pool, keys, values)?;
+            (_, Some(inner)) => {
+                place.inner = text(pool, Some(inner))?;
+                for key in array(pool, parts.next())? {
+                    place.pending.push(text(pool, Some(key))?);
+                }
+                self.rows(pool, keys, values)?
+            }
+            (_, None) => self.rows(pool, keys, values)?,
+        };
         let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
             Some(place.cursor())
         } else if self.scan == Scan::Quotas && quota_key(self.part + 1, 0).is_some() {
@@ -159,6 +173,50 @@ impl Request {
             None
         };
         Ok(Page { rows, damaged, next })
+    }
+
+    /// Names and entries of a directory, with the nodes, which are asked for.
+    fn with_nodes(
+        &self,
+        pool: &Pool,
+        keys: &Keys,
+        dir: Ino,
+        entries: Vec<Value>,
+    ) -> Result<(Vec<Row>, Vec<EngineError>), EngineError> {
+        let mut texts = Vec::with_capacity(entries.len());
+        for text in entries {
+            texts.push(bytes(pool, text)?.unwrap_or_default());
+        }
+        let inos: Vec<Option<Ino>> = texts.chunks_exact(2).map(|entry| entry_ino(&entry[1])).collect();
+        let wanted: Vec<Ino> = inos.iter().flatten().copied().collect();
+        let mut pipeline = Pipeline::default();
+        for inos in wanted.chunks(NODES) {
+            let command = pipeline.command("MGET");
+            inos.iter().for_each(|ino| command.push(&keys.node(*ino)));
+        }
+        let mut nodes = Vec::with_capacity(wanted.len());
+        let answers = if wanted.is_empty() { Vec::new() } else { pool.ask(&pipeline)? };
+        for answer in answers {
+            nodes.extend(array(pool, Some(pool.sound(answer)?))?);
+        }
+        let (mut woven, mut lost, mut nodes) = (Vec::new(), Vec::new(), nodes.into_iter());
+        for (entry, ino) in texts.chunks_exact_mut(2).zip(inos) {
+            let [name, stored] = [0, 1].map(|at| std::mem::take(&mut entry[at]));
+            let node = if ino.is_some() { nodes.next().unwrap_or(Value::Nil) } else { Value::Nil };
+            if ino.is_some() && node == Value::Nil {
+                lost.push(Read::Follow(dir, Name::stored(&name), Hold::None));
+            } else {
+                woven.extend([Value::BulkString(name), Value::BulkString(stored), node]);
+            }
+        }
+        let (mut rows, damaged) = self.rows(pool, keys, woven)?;
+        // Both may have gone between the questions: they are looked at again, together.
+        for found in Plan::new(keys, &lost).run(pool)?.found {
+            if let Found::Rows(both) = found {
+                rows.extend(both);
+            }
+        }
+        Ok((rows, damaged))
     }
 
     /// What can be read, and what cannot.

@@ -7,16 +7,12 @@ use std::{process::ExitCode, thread, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use sluice_meta::{
-    Interrupt, Meta,
-    op::At,
-    ops::{lookup::Lookup, write::Write},
-};
-use sluice_types::{CHUNK_SIZE, Clock, FileType, FsError, FsResult, Ino, Name, Rng, Slice, SystemClock};
+use sluice_meta::{Interrupt, Meta, op::At, ops::write::Write};
+use sluice_types::{CHUNK_SIZE, Clock, FileType, FsResult, Ino, Name, Rng, Slice, SystemClock};
 
 use crate::{
     progress::Progress,
-    tree::{create, directory, make_dir},
+    tree::{create, directory, found_or_made, make_dir},
     volume,
 };
 
@@ -101,12 +97,7 @@ impl Mdtest {
 
     /// Makes a directory. One tree may be made by many.
     fn make_dir(&self, meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
-        let made = make_dir(meta, dir, name);
-        if self.first_thread.is_some() && matches!(made, Err(FsError::Exists)) {
-            let lookup = Lookup(At::new(dir, Name::new(name.as_bytes())?));
-            return Ok(meta.ask(&lookup, &Interrupt::never())?.0);
-        }
-        made
+        if self.first_thread.is_some() { found_or_made(meta, dir, name) } else { make_dir(meta, dir, name) }
     }
 
     fn create_files(&self, meta: &Meta, thread: usize, dirs: &[Ino], progress: &Progress) -> FsResult<()> {

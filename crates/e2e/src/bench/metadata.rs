@@ -89,7 +89,7 @@ fn mdtest(turn: &Turn, volume: &Volume, work: Work) -> anyhow::Result<f64> {
 }
 
 /// The last `(N files/s)` of what mdtest prints.
-fn files_per_second(output: &str) -> Option<f64> {
+pub(super) fn files_per_second(output: &str) -> Option<f64> {
     let (before, _) = output.rsplit_once(" files/s)")?;
     before.rsplit_once('(')?.1.parse().ok()
 }

@@ -4,6 +4,7 @@
 //! What must stay true: both programs do the same work, on volumes of the same kind, at the same durability, in turns
 //! whose order changes from round to round; a figure without its work being done is an error.
 
+mod clients;
 mod file;
 mod limit;
 mod memory;
@@ -54,6 +55,8 @@ pub struct Plan {
 pub struct Sizes {
     /// Files of `mdtest` with 100 threads, a multiple of 100.
     pub many: usize,
+    /// Files of eight clients together, a multiple of 96.
+    pub crowd: usize,
     /// Files of `mdtest` with one thread.
     pub alone: usize,
     /// Files of the directory that is cloned and removed, a multiple of 100.
@@ -76,6 +79,7 @@ impl Sizes {
     /// What a claim is made from.
     pub const FULL: Self = Self {
         many: 10_000,
+        crowd: 48_000,
         alone: 5_000,
         flat: 100_000,
         small: 3_000,
@@ -88,6 +92,7 @@ impl Sizes {
     /// To see that all rows run.
     pub const QUICK: Self = Self {
         many: 1_000,
+        crowd: 960,
         alone: 200,
         flat: 1_000,
         small: 200,
@@ -143,6 +148,7 @@ const OPERATIONS: Unit = Unit::Rate("/s");
 const BYTES: Unit = Unit::Rate("MiB/s");
 const SECONDS: Unit = Unit::Cost("s");
 const MEMORY: Unit = Unit::Cost("MiB");
+const PERCENT: Unit = Unit::Rate("%");
 const COUNT: Unit = Unit::Cost("a file");
 
 const NOTHING: Targets = Targets { redis: 0.0, sqlite: 0.0, postgres: 0.0, mariadb: 0.0, tikv: 0.0 };
@@ -197,6 +203,19 @@ const GROUPS: &[Group] = &[
         ],
         turn: metadata::few_connections,
         rival: program,
+    },
+    Group {
+        engines: ALL,
+        usual: &[],
+        rows: &[
+            Row { name: "8 clients, one directory", unit: FILES, targets: NOTHING },
+            Row { name: "8 clients, a directory each", unit: FILES, targets: NOTHING },
+            Row { name: "8 clients, one against each", unit: PERCENT, targets: NOTHING },
+            Row { name: "8 clients, slowest of fastest", unit: PERCENT, targets: NOTHING },
+        ],
+        turn: clients::turn,
+        // Its mdtest makes the tree it fills, so that no second one can join.
+        rival: |_| false,
     },
     Group {
         engines: ALL,

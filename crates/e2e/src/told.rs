@@ -1,0 +1,129 @@
+//! What one mount changes, another one with a client cache is told, its kernel too: seen at once although both were allowed
+//! to believe what they know for half a minute, and looked at as often as one likes without a word to the server.
+
+use crate::rig::{Engine, Volume, until};
+use anyhow::{Context, ensure};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// What to do it on.
+#[derive(Debug)]
+pub struct Plan {
+    /// The program.
+    pub program: PathBuf,
+    /// Where the metadata is.
+    pub engine: Engine,
+    /// Where volumes are made.
+    pub within: PathBuf,
+    /// Changes of each kind.
+    pub rounds: usize,
+}
+
+/// Longer than anything here takes that is not forgotten.
+const BELIEVED: [&str; 6] = ["--attr-cache", "30", "--entry-cache", "30", "--dir-entry-cache", "30"];
+const NOT_BELIEVED: [&str; 6] = ["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"];
+/// A change that takes so long to be seen was not told.
+const NOT_TOLD: Duration = Duration::from_secs(10);
+/// Looks at one name.
+const LOOKS: usize = 5000;
+
+/// # Errors
+/// What was not seen, or not in time, or what asked the server although nothing had changed.
+pub fn run(plan: &Plan) -> anyhow::Result<()> {
+    changes(plan)?;
+    match plan.engine {
+        Engine::Redis | Engine::Postgres | Engine::Mariadb => looks(plan),
+        // Nothing counts what they are asked.
+        Engine::Sqlite | Engine::Tikv | Engine::RedisCluster | Engine::RedisSentinel => Ok(()),
+    }
+}
+
+/// How soon a change must usually be seen: where there are messages, and where numbers are compared.
+fn bar(engine: Engine) -> Duration {
+    match engine {
+        Engine::Redis | Engine::RedisCluster | Engine::RedisSentinel | Engine::Postgres => {
+            Duration::from_millis(100)
+        }
+        Engine::Sqlite | Engine::Mariadb | Engine::Tikv => Duration::from_secs(1),
+    }
+}
+
+fn with_cache(volume: &mut Volume) {
+    let more = if volume.meta.contains('?') { '&' } else { '?' };
+    volume.meta = format!("{}{more}client-cache=true", volume.meta);
+}
+
+/// Changes through one mount, watched through the other.
+fn changes(plan: &Plan) -> anyhow::Result<()> {
+    let mut volume = Volume::new(&plan.program, plan.engine, &plan.within, &[])?;
+    with_cache(&mut volume);
+    let (here, there) = (volume.mount(&BELIEVED)?, volume.mount(&BELIEVED)?);
+    fs::create_dir(here.join("d"))?;
+    let (here, there) = (here.join("d"), there.join("d"));
+    until("the directory", NOT_TOLD, || there.exists())?;
+    let mut delays = [const { Vec::new() }; 4];
+    for round in 0..plan.rounds {
+        let (name, other) = (format!("f{round}"), format!("g{round}"));
+        ensure!(!there.join(&name).exists(), "{name} is there before it was made");
+        fs::write(here.join(&name), "first")?;
+        delays[0].push(seen("a new name", || there.join(&name).exists())?);
+
+        let mode = |path: &Path| fs::metadata(path).map(|found| found.mode() & 0o777).ok();
+        ensure!(mode(&there.join(&name)) == Some(0o644), "{name} was made with another mode");
+        fs::set_permissions(here.join(&name), Permissions::from_mode(0o600))?;
+        delays[1].push(seen("a mode", || mode(&there.join(&name)) == Some(0o600))?);
+
+        ensure!(!there.join(&other).exists(), "{other} is there before it was made");
+        fs::rename(here.join(&name), here.join(&other))?;
+        delays[2].push(seen("a rename", || there.join(&other).exists() && !there.join(&name).exists())?);
+
+        // An open waits for nobody's message.
+        ensure!(fs::read(there.join(&other))? == b"first", "{other} has other content");
+        fs::write(here.join(&other), format!("second {round}"))?;
+        let read = fs::read_to_string(there.join(&other))?;
+        ensure!(read == format!("second {round}"), "an open after the close saw {read:?}");
+
+        fs::remove_file(here.join(&other))?;
+        delays[3].push(seen("an unlink", || !there.join(&other).exists())?);
+    }
+    for (what, mut delays) in ["new names", "modes", "renames", "unlinks"].into_iter().zip(delays) {
+        delays.sort_unstable();
+        let (middle, worst) = (delays[delays.len() / 2], delays[delays.len() - 1]);
+        println!("{what}: seen after {middle:.1?}, at worst {worst:.1?}");
+        ensure!(middle <= bar(plan.engine), "{what} are seen after {middle:?} only");
+    }
+    volume.unmount()
+}
+
+/// How long it takes to be seen.
+fn seen(what: &str, mut now: impl FnMut() -> bool) -> anyhow::Result<Duration> {
+    let changed = Instant::now();
+    while !now() {
+        ensure!(changed.elapsed() < NOT_TOLD, "{what} was not seen within {NOT_TOLD:?}");
+        std::thread::yield_now();
+    }
+    Ok(changed.elapsed())
+}
+
+/// Looks that the kernel passes on, none of which may reach the server.
+fn looks(plan: &Plan) -> anyhow::Result<()> {
+    let mut volume = Volume::behind_proxy(&plan.program, plan.engine, &plan.within, &[])?;
+    with_cache(&mut volume);
+    let file = volume.mount(&NOT_BELIEVED)?.join("file");
+    fs::write(&file, "content")?;
+    fs::metadata(&file)?;
+    let (asked, began) = (volume.proxy()?.requests(), Instant::now());
+    for _ in 0..LOOKS {
+        fs::metadata(&file).context("stat")?;
+    }
+    let (asked, took) = (volume.proxy()?.requests() - asked, began.elapsed());
+    println!("{LOOKS} looks: {asked} requests in {took:.1?}");
+    // Numbers are compared, and the session's heart beats, some ten times a second together at most.
+    let besides = 20 + 10 * took.as_secs();
+    ensure!(asked <= besides, "{LOOKS} looks at one file asked the server {asked} times in {took:?}");
+    volume.unmount()
+}

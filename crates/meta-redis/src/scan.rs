@@ -192,7 +192,9 @@ impl Request {
         let mut pipeline = Pipeline::default();
         for inos in wanted.chunks(NODES) {
             let command = pipeline.command("MGET");
-            inos.iter().for_each(|ino| command.push(&keys.node(*ino)));
+            for ino in inos {
+                command.push(&keys.node(*ino));
+            }
         }
         let mut nodes = Vec::with_capacity(wanted.len());
         let answers = if wanted.is_empty() { Vec::new() } else { pool.ask(&pipeline)? };

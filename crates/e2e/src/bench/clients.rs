@@ -17,7 +17,7 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
         return Ok(vec![None; 4]);
     }
     // As in other rows, what is measured second finds a fuller volume: the order changes.
-    let private_first = turn.round % 2 == 0;
+    let private_first = turn.round.is_multiple_of(2);
     let volume = turn.volume()?;
     let mut rates = [private_first, !private_first]
         .map(|private| clients(turn, &volume.meta, private).map(|rates| (private, rates)))

@@ -4,10 +4,14 @@
 //! promise says otherwise. New names, never looked up before, must be seen at once.
 
 use crate::{compare::Reserve, pattern};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
-use std::path::{Path, PathBuf};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, flock};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
 
 const FILES: usize = 8;
 
@@ -26,7 +30,7 @@ pub enum Among {
 /// # Errors
 /// The first file that is not as the last one to close it left it, with the seed.
 pub fn run(mounts: &[PathBuf], among: Among, seed: u64, operations: usize) -> anyhow::Result<()> {
-    anyhow::ensure!(mounts.len() > 1, "close-to-open needs two mounts of one volume");
+    ensure!(mounts.len() > 1, "close-to-open needs two mounts of one volume");
     let mut rng = StdRng::seed_from_u64(seed);
     let folder = format!("close-to-open-{seed:x}");
     let places: Vec<PathBuf> = mounts.iter().map(|mount| mount.join(&folder)).collect();
@@ -56,7 +60,50 @@ pub fn run(mounts: &[PathBuf], among: Among, seed: u64, operations: usize) -> an
                 )
             })?;
     }
+    if among == Among::Ours {
+        appends_under_locks(&places, operations / 10).with_context(|| format!("seed {seed}"))?;
+    }
     std::fs::remove_dir_all(&places[0]).context("cannot remove what was made")
+}
+
+/// Appends through descriptors that stay open in each mount, under a lock of the file, and reads what the others appended:
+/// nothing is overwritten, nothing looks old.
+fn appends_under_locks(places: &[PathBuf], rounds: usize) -> anyhow::Result<()> {
+    let open = |place: &PathBuf| File::options().create(true).append(true).read(true).open(place.join("log"));
+    let files = places.iter().map(open).collect::<std::io::Result<Vec<_>>>()?;
+    let mut wanted = String::new();
+    for round in 0..rounds {
+        let mut file = &files[round % files.len()];
+        // A third of the turns wait for nobody, so that the request that does not wait is used, too.
+        let wait = if round % 3 == 0 {
+            FlockOperation::NonBlockingLockExclusive
+        } else {
+            FlockOperation::LockExclusive
+        };
+        flock(file, wait).context("lock")?;
+        let mut seen = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_string(&mut seen)?;
+        ensure!(
+            seen == wanted,
+            "append {round}: under the lock there are {} of {} bytes, or others",
+            seen.len(),
+            wanted.len()
+        );
+        let line = format!("{round} by {}\n", round % files.len());
+        file.write_all(line.as_bytes())?;
+        wanted.push_str(&line);
+        flock(file, FlockOperation::Unlock).context("unlock")?;
+    }
+    drop(files);
+    let left = std::fs::read_to_string(places[0].join("log"))?;
+    ensure!(
+        left == wanted,
+        "{} of {} bytes are left of what was appended, or others",
+        left.len(),
+        wanted.len()
+    );
+    Ok(())
 }
 
 /// Opens, changes a few times, closes.
@@ -88,7 +135,7 @@ fn change(
                 rustix::io::retry_on_intr(|| rustix::io::pwrite(&file, &bytes, offset as u64))
                     .context("write")
                     .and_then(|count| {
-                        anyhow::ensure!(count == bytes.len(), "wrote {count} of {}", bytes.len());
+                        ensure!(count == bytes.len(), "wrote {count} of {}", bytes.len());
                         Ok(())
                     })?;
                 if content.len() < offset + length {

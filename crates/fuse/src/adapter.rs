@@ -19,7 +19,7 @@ use sluice_vfs::{
     Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
 };
 
-use self::told::Told;
+use self::{files::forget_pages, told::Told};
 use crate::{
     args::{
         CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, Mknod, Open, Read, Release, Rename, SetAttr,
@@ -93,11 +93,7 @@ impl VolumeFs {
     /// is answered, so another thread tells it.
     fn forget_pages(&self, ino: u64) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
-        let tell = move || {
-            if let Err(why) = notifier.inval_inode(ino, 0, 0) {
-                tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
-            }
-        };
+        let tell = move || forget_pages(&notifier, ino);
         if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
             tracing::warn!(%why, ino, "no thread to tell the kernel that pages of a file are no longer right");
         }
@@ -464,8 +460,8 @@ impl FileSystem for VolumeFs {
         self.find_lock(req, ino, lock)
     }
 
-    fn setlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<()> {
-        self.lock(req, ino, lock)
+    fn setlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
+        self.lock(req, ino, lock, reply);
     }
 
     fn setlkw(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {

@@ -83,7 +83,10 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
         Operation::Removexattr { name } => call.answer(fs.removexattr(req, ino, name)),
         Operation::Access { mask } => call.answer(fs.access(req, ino, mask)),
         Operation::Getlk(ref lock) => call.answer(fs.getlk(req, ino, lock)),
-        Operation::Setlk(ref lock) => call.answer(fs.setlk(req, ino, lock)),
+        Operation::Setlk(ref lock) => {
+            fs.setlk(req, ino, lock, Reply(Arc::clone(call)));
+            true
+        }
         Operation::Setlkw(ref lock) => {
             fs.setlkw(req, ino, lock, Reply(Arc::clone(call)));
             true

@@ -220,9 +220,10 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Locks or unlocks without waiting; EAGAIN if another lock stands in the way.
-    fn setlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<()> {
-        Err(Errno::ENOSYS)
+    /// Locks or unlocks without waiting; EAGAIN if another lock stands in the way. `reply` may be answered later, from
+    /// any thread.
+    fn setlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
+        reply.error(Errno::ENOSYS);
     }
 
     /// Locks, waiting for as long as it takes. `reply` may be answered later, from any thread; whoever keeps it must

@@ -48,6 +48,9 @@ impl Vfs {
         wait: bool,
     ) -> FsResult<()> {
         let handle = self.handles.file(fh).ok();
+        if kind.is_none() {
+            self.store_before_unlock(handle.as_deref());
+        }
         let op = Flock { ino, owner: self.owner(owner), kind };
         let attempt = || {
             self.until_free(ino, interrupt, wait, || self.meta.run(op.clone(), interrupt))?;
@@ -62,6 +65,9 @@ impl Vfs {
     /// As [`Self::flock`].
     pub fn setlk(&self, interrupt: &Interrupt, lock: Plock, wait: bool) -> FsResult<()> {
         let handle = self.handles.file(lock.fh).ok();
+        if lock.unlock {
+            self.store_before_unlock(handle.as_deref());
+        }
         if let Some(handle) = handle.as_ref().filter(|_| !lock.unlock) {
             // Noted before: a close that comes while we wait must find it.
             let mut plocks = handle.file.plocks.lock();
@@ -78,6 +84,25 @@ impl Vfs {
                 self.release_plocks(&handle.file, lock.owner);
             }
         })
+    }
+
+    /// Asks how the open file `fh` is now that a lock of it was granted: others may have written while they had it. Whether
+    /// it is another than was known here, so that the kernel's pages of it are not right. One trip.
+    pub fn look_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
+        let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
+        let as_it_was = handle.file.attr();
+        let attr = self.fetch(handle.file.ino, interrupt)?;
+        Ok(as_it_was.is_none_or(|before| (before.mtime, before.length) != (attr.mtime, attr.length)))
+    }
+
+    /// The next one to hold the lock must see what was written under it. An error is told by the next fsync or close:
+    /// the lock goes all the same.
+    fn store_before_unlock(&self, handle: Option<&FileHandle>) {
+        if let Some(handle) = handle
+            && let Err(error) = self.data.flush(handle.file.ino)
+        {
+            tracing::warn!(%error, "what was written under a lock could not be stored before the lock went");
+        }
     }
 
     /// Takes note of what `handle` holds after `attempt`, which tells whether that is anything. What it took when others

@@ -17,6 +17,7 @@ use crate::{
     call::Reply,
     errno::{Errno, Result},
     filesystem::Request,
+    notify::Notifier,
     reply::{Entry, OpenFlags, Opened, ReadBuffer},
 };
 
@@ -197,20 +198,38 @@ impl VolumeFs {
         }))
     }
 
-    pub(super) fn lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<()> {
+    pub(super) fn lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
+        let locked = self.try_lock(req, ino, lock);
+        self.locked(ino, locked, reply);
+    }
+
+    fn try_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<bool> {
         let kind = if lock.flock { OpKind::Flock } else { OpKind::SetLk };
         let run =
             |_: &Caller, interrupt: &Interrupt| set_lock(&self.vfs, interrupt, self.ino(ino), lock, false);
         self.run(req, kind, run, args(format_args!("{ino},{},{:016X},{:?}", lock.fh, lock.owner, lock.lock)))
     }
 
-    pub(super) fn lock_or_wait(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
-        match self.lock(req, ino, lock) {
+    /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages before, for which it may
+    /// have to wait for other requests: another thread tells it.
+    fn locked(&self, ino: u64, locked: Result<bool>, reply: Reply) {
+        let (Ok(true), Some(notifier)) = (&locked, self.notifier.get().cloned()) else {
+            return reply.result(locked.map(drop));
+        };
+        wait_elsewhere(move || {
+            forget_pages(&notifier, ino);
+            reply.ok();
+        });
+    }
+
+    pub(super) fn lock_or_wait(&self, req: &Request<'_>, number: u64, lock: &LockArgs, reply: Reply) {
+        match self.try_lock(req, number, lock) {
             Err(Errno::EAGAIN) => {}
-            done => return reply.result(done),
+            done => return self.locked(number, done, reply),
         }
-        let (vfs, asked, ino, lock) = (Arc::clone(&self.vfs), req.interrupt(), self.ino(ino), *lock);
-        let wait = move || {
+        let (vfs, asked, ino, lock) = (Arc::clone(&self.vfs), req.interrupt(), self.ino(number), *lock);
+        let notifier = self.notifier.get().cloned();
+        wait_elsewhere(move || {
             let interrupt = Interrupt::never();
             let registration = asked.on_interrupt({
                 let interrupt = interrupt.clone();
@@ -218,14 +237,11 @@ impl VolumeFs {
             });
             let locked = set_lock(&vfs, &interrupt, ino, &lock, true);
             drop(registration);
-            reply.result(locked.map_err(|error| translate::errno(&error)));
-        };
-        // Without a thread the reply is dropped, which answers EIO.
-        if let Err(error) =
-            thread::Builder::new().name("sluice-lock".into()).stack_size(WAITER_STACK).spawn(wait)
-        {
-            tracing::error!("nobody can wait for a lock: {error}");
-        }
+            if let (Ok(true), Some(notifier)) = (&locked, &notifier) {
+                forget_pages(notifier, number);
+            }
+            reply.result(locked.map(drop).map_err(|error| translate::errno(&error)));
+        });
     }
 
     /// `chattr(1)` and `lsattr(1)`; `None` for other commands.
@@ -308,18 +324,36 @@ impl VolumeFs {
     }
 }
 
-fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: bool) -> FsResult<()> {
-    if !lock.flock {
+/// Takes or releases a lock; whether the file is another one under it than was known.
+fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: bool) -> FsResult<bool> {
+    let unlock = lock.lock.kind == LockKind::Unlock;
+    if lock.flock {
+        let kind = match lock.lock.kind {
+            LockKind::Read => Some(FlockKind::Read),
+            LockKind::Write => Some(FlockKind::Write),
+            LockKind::Unlock => None,
+        };
+        vfs.flock(interrupt, (ino, lock.fh), lock.owner, kind, wait)?;
+    } else {
         let range = to_range(&lock.lock);
-        let unlock = lock.lock.kind == LockKind::Unlock;
-        return vfs.setlk(interrupt, Plock { ino, fh: lock.fh, owner: lock.owner, range, unlock }, wait);
+        vfs.setlk(interrupt, Plock { ino, fh: lock.fh, owner: lock.owner, range, unlock }, wait)?;
     }
-    let kind = match lock.lock.kind {
-        LockKind::Read => Some(FlockKind::Read),
-        LockKind::Write => Some(FlockKind::Write),
-        LockKind::Unlock => None,
-    };
-    vfs.flock(interrupt, (ino, lock.fh), lock.owner, kind, wait)
+    if unlock { Ok(false) } else { vfs.look_under_lock(interrupt, lock.fh) }
+}
+
+/// Runs what may have to wait on a thread of its own. Without one the reply in it is dropped, which answers EIO.
+fn wait_elsewhere(wait: impl FnOnce() + Send + 'static) {
+    let waiter = thread::Builder::new().name("sluice-lock".into()).stack_size(WAITER_STACK);
+    if let Err(error) = waiter.spawn(wait) {
+        tracing::error!("nobody can wait for a lock: {error}");
+    }
+}
+
+/// Has the kernel forget the pages and attributes of a file, from a thread that no request needs.
+pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
+    if let Err(why) = notifier.inval_inode(ino, 0, 0) {
+        tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
+    }
 }
 
 /// Stored flags as a table tells them.

@@ -471,9 +471,10 @@ impl FileSystem for MemFs {
         Ok(if free { Lock { kind: LockKind::Unlock, ..args.lock } } else { args.lock })
     }
 
-    fn setlk(&self, _: &Request<'_>, ino: u64, args: &LockArgs) -> Result<()> {
+    fn setlk(&self, _: &Request<'_>, ino: u64, args: &LockArgs, reply: Reply) {
         self.counts.add(if args.flock { Op::Flock } else { Op::Posix });
-        self.locks.lock().set(ino, args.flock, args.owner, args.lock.kind)
+        let done = self.locks.lock().set(ino, args.flock, args.owner, args.lock.kind);
+        reply.result(done);
     }
 
     fn setlkw(&self, req: &Request<'_>, ino: u64, args: &LockArgs, reply: Reply) {

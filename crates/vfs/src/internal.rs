@@ -30,6 +30,14 @@ const FILES: [(&str, Ino, u16); 4] = [
     (".config", CONFIG, 0o400),
 ];
 const TRASH: &str = ".trash";
+/// What their names begin with where that is asked for.
+const PREFIX: &str = ".jfs";
+
+/// Whether a mount may show something of its own by that name, in the root at least: nothing should be made there.
+pub fn is_reserved(name: &str) -> bool {
+    let name = name.strip_prefix(PREFIX).unwrap_or(name);
+    name == TRASH || FILES.iter().any(|(own, ..)| *own == name)
+}
 
 /// What the internal files are called here.
 pub(crate) struct Internals {
@@ -49,7 +57,7 @@ pub(crate) enum InternalHandle {
 
 impl Internals {
     pub(crate) fn new(config: &VfsConfig) -> Self {
-        let prefix = if config.prefix_internal { ".jfs" } else { "" };
+        let prefix = if config.prefix_internal { PREFIX } else { "" };
         let names = FILES.iter().map(|(name, ino, mode)| (format!("{prefix}{name}"), *ino, *mode)).collect();
         let trash = format!("{prefix}{TRASH}");
         Self { names, trash, hidden: config.hide_internal, since: config.clock.now() }

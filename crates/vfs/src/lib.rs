@@ -33,6 +33,7 @@ pub use attrs::VolumeSize;
 pub use config::{AtimeMode, OnEnded, Squash, VfsConfig};
 pub use dir::DirItem;
 pub use index::MetaIndex;
+pub use internal::is_reserved;
 pub use io::Place;
 pub use locks::Plock;
 pub use names::NewNode;

@@ -12,7 +12,7 @@ use std::{
 use rig::{Client, Volume};
 use sluice_meta::ops::session::{DropLocks, DropSession};
 use sluice_types::{FsError, Ino};
-use sluice_vfs::{FlockKind, Interrupt, Plock, PlockRange, Vfs};
+use sluice_vfs::{FlockKind, Interrupt, Place, Plock, PlockRange, Vfs};
 
 const ROOT: Ino = Ino::ROOT;
 
@@ -151,4 +151,31 @@ fn a_lock_that_is_taken_while_its_client_is_taken_for_dead_is_held() {
     assert_eq!(one.vfs.meta().env().fences(), 1);
     assert_eq!(one.write(fh, 0, b"x"), Ok(1));
     assert_eq!(flock(&two, ino, Some(FlockKind::Read)), Err(FsError::Again));
+}
+
+#[test]
+fn whoever_gets_a_lock_sees_what_others_appended() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"first");
+    let open = |client: &Client| client.open(ino, libc::O_RDWR | libc::O_APPEND).unwrap().fh;
+    let (here, there) = (open(&one), open(&two));
+    let lock =
+        |client: &Client, fh, kind| client.vfs.flock(&client.never, (ino, fh), 1, kind, false).unwrap();
+    lock(&two, there, Some(FlockKind::Write));
+    assert_eq!(two.write(there, 5, b" second"), Ok(7));
+    lock(&two, there, None);
+
+    lock(&one, here, Some(FlockKind::Write));
+    assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(true), "stored before the lock went");
+    assert_eq!(
+        one.vfs.append_at(Place { fh: here, offset: 5 }),
+        12,
+        "where the kernel believes the end to be"
+    );
+    assert_eq!(one.read(here, 0, 100).unwrap(), b"first second");
+    assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(false), "nobody wrote meanwhile");
+    assert_eq!(one.write(here, 12, b" third"), Ok(6));
+    one.vfs.fsync(here).unwrap();
+    assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(false), "but this mount itself");
 }

@@ -36,7 +36,7 @@ pub(crate) struct Mdtest {
     /// Files of each thread in each directory
     #[arg(long, default_value_t = 10)]
     files: usize,
-    /// Bytes written to each file
+    /// Bytes that each file is said to have. None is stored: the files cannot be read, and are to be removed
     #[arg(long, default_value_t = 0)]
     write: u64,
     /// Number of the first thread, which is part of the names: processes with different ones may fill one tree together

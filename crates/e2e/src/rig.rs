@@ -197,6 +197,12 @@ impl Volume {
         Ok(self)
     }
 
+    /// Adds an option to its URL, for all that is started from now on.
+    pub fn add_option(&mut self, option: &str) {
+        let more = if self.meta.contains('?') { '&' } else { '?' };
+        self.meta = format!("{}{more}{option}", self.meta);
+    }
+
     /// What stands in front of the server.
     ///
     /// # Errors

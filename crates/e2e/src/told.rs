@@ -28,6 +28,7 @@ const BELIEVED: [&str; 6] = ["--attr-cache", "30", "--entry-cache", "30", "--dir
 const NOT_BELIEVED: [&str; 6] = ["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"];
 /// A change that takes so long to be seen was not told.
 const NOT_TOLD: Duration = Duration::from_secs(10);
+const CACHE: &str = "client-cache=true";
 /// Looks at one name.
 const LOOKS: usize = 5000;
 
@@ -52,15 +53,10 @@ fn bar(engine: Engine) -> Duration {
     }
 }
 
-fn with_cache(volume: &mut Volume) {
-    let more = if volume.meta.contains('?') { '&' } else { '?' };
-    volume.meta = format!("{}{more}client-cache=true", volume.meta);
-}
-
 /// Changes through one mount, watched through the other.
 fn changes(plan: &Plan) -> anyhow::Result<()> {
     let mut volume = Volume::new(&plan.program, plan.engine, &plan.within, &[])?;
-    with_cache(&mut volume);
+    volume.add_option(CACHE);
     let (here, there) = (volume.mount(&BELIEVED)?, volume.mount(&BELIEVED)?);
     fs::create_dir(here.join("d"))?;
     let (here, there) = (here.join("d"), there.join("d"));
@@ -112,7 +108,7 @@ fn seen(what: &str, mut now: impl FnMut() -> bool) -> anyhow::Result<Duration> {
 /// Looks that the kernel passes on, none of which may reach the server.
 fn looks(plan: &Plan) -> anyhow::Result<()> {
     let mut volume = Volume::behind_proxy(&plan.program, plan.engine, &plan.within, &[])?;
-    with_cache(&mut volume);
+    volume.add_option(CACHE);
     let file = volume.mount(&NOT_BELIEVED)?.join("file");
     fs::write(&file, "content")?;
     fs::metadata(&file)?;

@@ -62,8 +62,7 @@ pub(super) fn few_connections(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
         Side::Sluice => [5, 10, 20]
             .map(|most| {
                 let mut volume = turn.volume()?;
-                let more = if volume.meta.contains('?') { '&' } else { '?' };
-                volume.meta = format!("{}{more}max_open_conns={most}", volume.meta);
+                volume.add_option(&format!("max_open_conns={most}"));
                 mdtest(turn, &volume, work).map(Some)
             })
             .into_iter()

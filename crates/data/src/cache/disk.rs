@@ -9,7 +9,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{self, SyncSender, TrySendError},
+        mpsc::{self, SyncSender},
     },
     thread,
     time::{Duration, Instant},
@@ -17,6 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use sluice_types::Rng;
 
 use super::{
@@ -70,7 +71,12 @@ struct Dir {
     /// An open file keeps its space, so that what goes is closed.
     open: Arc<OpenFiles>,
     health: Mutex<Health>,
-    queue: Mutex<Option<SyncSender<(BlockKey, Bytes)>>>,
+    /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not kept.
+    waiting: Mutex<FxHashMap<BlockKey, Bytes>>,
+    /// The order in which they are written.
+    queue: Mutex<Option<SyncSender<BlockKey>>>,
+    /// Bytes of all that wait, all directories together.
+    queued: Arc<AtomicU64>,
     stats: Arc<Stats>,
 }
 
@@ -109,10 +115,12 @@ impl DiskCache {
                 shelf: Mutex::new(Shelf::new(Rng::from_os())),
                 open: Arc::clone(&open),
                 health: Mutex::default(),
+                waiting: Mutex::default(),
                 queue: Mutex::new(None),
+                queued: Arc::clone(&queued),
                 stats: Arc::clone(&stats),
             });
-            dir.start(Arc::clone(&queued)).map_err(DataError::Threads)?;
+            dir.start().map_err(DataError::Threads)?;
             dirs.push(dir);
         }
         let block = u64::from(config.block_size);
@@ -173,9 +181,9 @@ impl DiskCache {
         }
         let queue = dir.queue.lock();
         let Some(queue) = queue.as_ref() else { return };
-        self.queued.fetch_add(len, Ordering::Relaxed);
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = queue.try_send((key, data)) {
-            self.queued.fetch_sub(len, Ordering::Relaxed);
+        dir.wait(key, data);
+        if queue.try_send(key).is_err() {
+            dir.forget(key);
             self.stats.cache_drops.add(1);
         }
     }
@@ -235,8 +243,8 @@ impl Dir {
     }
 
     /// Starts the thread that first looks what is here and then writes what it is given.
-    fn start(self: &Arc<Self>, queued: Arc<AtomicU64>) -> std::io::Result<()> {
-        let (sender, receiver) = mpsc::sync_channel::<(BlockKey, Bytes)>(QUEUE);
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let (sender, receiver) = mpsc::sync_channel(QUEUE);
         *self.queue.lock() = Some(sender);
         let dir = Arc::clone(self);
         thread::Builder::new().name("sluice-scan".into()).spawn({
@@ -244,12 +252,33 @@ impl Dir {
             move || dir.scan()
         })?;
         thread::Builder::new().name("sluice-cache".into()).spawn(move || {
-            for (key, data) in receiver {
+            for key in receiver {
+                let Some(data) = dir.waiting.lock().get(&key).cloned() else { continue };
                 dir.store(key, &data);
-                queued.fetch_sub(data.len() as u64, Ordering::Relaxed);
+                if !dir.forget(key) {
+                    // It was removed while it was written.
+                    dir.remove(key);
+                }
             }
         })?;
         Ok(())
+    }
+
+    /// Holds a block until it is written.
+    fn wait(&self, key: BlockKey, data: Bytes) {
+        self.queued.fetch_add(data.len() as u64, Ordering::Relaxed);
+        if let Some(twice) = self.waiting.lock().insert(key, data) {
+            self.queued.fetch_sub(twice.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Holds a block no longer; says whether it was held.
+    fn forget(&self, key: BlockKey) -> bool {
+        let held = self.waiting.lock().remove(&key);
+        if let Some(data) = &held {
+            self.queued.fetch_sub(data.len() as u64, Ordering::Relaxed);
+        }
+        held.is_some()
     }
 
     /// Indexes the files that an earlier process left.
@@ -370,6 +399,7 @@ impl Dir {
     }
 
     fn remove(&self, key: BlockKey) {
+        self.forget(key);
         if self.shelf.lock().remove(key) {
             self.open.remove(&key);
             let _ = fs::remove_file(self.path(key));

@@ -3,6 +3,7 @@
 //! What must stay true: nothing is decided here that another front end would have to decide again.
 
 mod files;
+mod locks;
 mod told;
 mod translate;
 

@@ -2,6 +2,7 @@
 //!
 //! What must stay true: a cache may forget anything at any time, and never answers other bytes than the block's.
 
+mod dir;
 mod disk;
 pub(crate) mod file;
 mod second_chance;

@@ -1,20 +1,14 @@
-//! The requests about open files, locks and listings.
-//!
-//! What must stay true: a lock that has to be waited for is waited for on a thread of its own, never on one that reads
-//! requests.
+//! The requests about open files and listings.
 
-use std::{fmt::Write as _, os::unix::ffi::OsStrExt, sync::Arc, thread};
+use std::{fmt::Write as _, os::unix::ffi::OsStrExt};
 
 use bytes::Bytes;
 use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino};
-use sluice_vfs::{
-    Changes, DirItem, FlockKind, Interrupt, NewNode, OpKind, Place, Plock, PlockRange, Vfs, describe_entry,
-};
+use sluice_vfs::{Changes, DirItem, Interrupt, NewNode, OpKind, Place, describe_entry};
 
 use super::{VolumeFs, args, translate};
 use crate::{
-    args::{CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, LockKind, Read, SetAttr, Write},
-    call::Reply,
+    args::{CopyFileRange, Create, Fallocate, Ioctl, Read, SetAttr, Write},
     errno::{Errno, Result},
     filesystem::Request,
     notify::Notifier,
@@ -32,8 +26,6 @@ const FSX_FLAGS: [(u32, u8); 2] = [(0x08, AttrFlags::IMMUTABLE), (0x10, AttrFlag
 /// Flags of `chattr(1)` and how volumes store them.
 const FLAGS: [(u32, u8); 3] =
     [(0x01, AttrFlags::SKIP_TRASH), (0x10, AttrFlags::IMMUTABLE), (0x20, AttrFlags::APPEND)];
-/// Bytes of stack of a thread that waits for a lock.
-const WAITER_STACK: usize = 256 << 10;
 
 impl VolumeFs {
     pub(super) fn change(
@@ -180,70 +172,6 @@ impl VolumeFs {
         self.run(req, OpKind::Readdir, run, args(format_args!("{ino},{offset},{plus}")))
     }
 
-    pub(super) fn find_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<Lock> {
-        let free = Lock { kind: LockKind::Unlock, ..lock.lock };
-        if lock.flock {
-            return Ok(free);
-        }
-        let run = |_: &Caller, interrupt: &Interrupt| {
-            self.vfs.getlk(interrupt, self.ino(ino), lock.owner, to_range(&lock.lock))
-        };
-        let found =
-            self.run(req, OpKind::GetLk, run, args(format_args!("{ino},{},{:016X}", lock.fh, lock.owner)))?;
-        Ok(found.map_or(free, |range| Lock {
-            start: range.start,
-            end: range.end,
-            kind: if range.write { LockKind::Write } else { LockKind::Read },
-            pid: range.pid,
-        }))
-    }
-
-    pub(super) fn lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
-        let locked = self.try_lock(req, ino, lock);
-        self.locked(ino, locked, reply);
-    }
-
-    fn try_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<bool> {
-        let kind = if lock.flock { OpKind::Flock } else { OpKind::SetLk };
-        let run =
-            |_: &Caller, interrupt: &Interrupt| set_lock(&self.vfs, interrupt, self.ino(ino), lock, false);
-        self.run(req, kind, run, args(format_args!("{ino},{},{:016X},{:?}", lock.fh, lock.owner, lock.lock)))
-    }
-
-    /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages before, for which it may
-    /// have to wait for other requests: another thread tells it.
-    fn locked(&self, ino: u64, locked: Result<bool>, reply: Reply) {
-        let (Ok(true), Some(notifier)) = (&locked, self.notifier.get().cloned()) else {
-            return reply.result(locked.map(drop));
-        };
-        wait_elsewhere(move || {
-            forget_pages(&notifier, ino);
-            reply.ok();
-        });
-    }
-
-    pub(super) fn lock_or_wait(&self, req: &Request<'_>, number: u64, lock: &LockArgs, reply: Reply) {
-        match self.try_lock(req, number, lock) {
-            Err(Errno::EAGAIN) => {}
-            done => return self.locked(number, done, reply),
-        }
-        let (vfs, asked, ino, lock) = (Arc::clone(&self.vfs), req.interrupt(), self.ino(number), *lock);
-        let notifier = self.notifier.get().cloned();
-        wait_elsewhere(move || {
-            let interrupt = Interrupt::never();
-            let registration = asked.on_interrupt({
-                let interrupt = interrupt.clone();
-                move || interrupt.set()
-            });
-            let locked = set_lock(&vfs, &interrupt, ino, &lock, true);
-            drop(registration);
-            if let (Ok(true), Some(notifier)) = (&locked, &notifier) {
-                forget_pages(notifier, number);
-            }
-            reply.result(locked.map(drop).map_err(|error| translate::errno(&error)));
-        });
-    }
-
     /// `chattr(1)` and `lsattr(1)`; `None` for other commands.
     pub(super) fn flags(
         &self,
@@ -324,31 +252,6 @@ impl VolumeFs {
     }
 }
 
-/// Takes or releases a lock; whether the file is another one under it than was known.
-fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: bool) -> FsResult<bool> {
-    let unlock = lock.lock.kind == LockKind::Unlock;
-    if lock.flock {
-        let kind = match lock.lock.kind {
-            LockKind::Read => Some(FlockKind::Read),
-            LockKind::Write => Some(FlockKind::Write),
-            LockKind::Unlock => None,
-        };
-        vfs.flock(interrupt, (ino, lock.fh), lock.owner, kind, wait)?;
-    } else {
-        let range = to_range(&lock.lock);
-        vfs.setlk(interrupt, Plock { ino, fh: lock.fh, owner: lock.owner, range, unlock }, wait)?;
-    }
-    if unlock { Ok(false) } else { vfs.look_under_lock(interrupt, lock.fh) }
-}
-
-/// Runs what may have to wait on a thread of its own. Without one the reply in it is dropped, which answers EIO.
-fn wait_elsewhere(wait: impl FnOnce() + Send + 'static) {
-    let waiter = thread::Builder::new().name("sluice-lock".into()).stack_size(WAITER_STACK);
-    if let Err(error) = waiter.spawn(wait) {
-        tracing::error!("nobody can wait for a lock: {error}");
-    }
-}
-
 /// Has the kernel forget the pages and attributes of a file, from a thread that no request needs.
 pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
     if let Err(why) = notifier.inval_inode(ino, 0, 0) {
@@ -359,10 +262,6 @@ pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
 /// Stored flags as a table tells them.
 fn told(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
     table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
-}
-
-fn to_range(lock: &Lock) -> PlockRange {
-    PlockRange { write: lock.kind == LockKind::Write, pid: lock.pid, start: lock.start, end: lock.end }
 }
 
 fn to_opened(opened: sluice_vfs::Opened) -> Opened {

@@ -1,10 +1,7 @@
 //! What the engine says when the servers do not do what they should.
 
-mod server;
-
 use std::time::{Duration, Instant};
 
-use server::raw::Raw;
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
     schema::{Key, Row},
@@ -12,6 +9,8 @@ use sluice_meta::{
 use sluice_meta_tikv::TikvEngine;
 use sluice_testkit::server::{Tikv, TikvOptions, TikvPart};
 use sluice_types::{Attr, FileType, Ino, Time};
+
+use super::server::{self, raw::Raw};
 
 fn own() -> Tikv {
     Tikv::start(TikvOptions::default()).expect("TiKV starts")

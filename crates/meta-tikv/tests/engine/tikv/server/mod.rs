@@ -1,7 +1,5 @@
 //! One TiKV for all tests of a program; each test has a prefix of its own.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 pub(crate) mod raw;
 
 use std::sync::{

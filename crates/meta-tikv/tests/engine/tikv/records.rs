@@ -1,14 +1,11 @@
 //! Records on a real server: those that JuiceFS wrote are understood, and ours have the same bytes.
 
-mod server;
-
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
 };
 
 use flate2::read::GzDecoder;
-use server::raw::Raw;
 use sluice_meta::{
     engine::{Commit, Engine, Found, Hold, List, Read, Scan, Step, Write},
     schema::{
@@ -18,6 +15,8 @@ use sluice_meta::{
 };
 use sluice_meta_tikv::TikvEngine;
 use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
+
+use super::server::{self, raw::Raw};
 
 /// The pairs of a volume of JuiceFS 1.4.1, keys without their prefix.
 fn fixture() -> BTreeMap<Vec<u8>, Vec<u8>> {

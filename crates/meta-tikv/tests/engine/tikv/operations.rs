@@ -1,13 +1,13 @@
 //! The operations on the TiKV engine, over connections of several clients.
 
-mod server;
-
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering},
 };
 
 use sluice_testkit::operations::SharedStore;
+
+use super::server;
 
 fn fresh() -> SharedStore {
     // Clients with one commit under way, as they are by themselves, beside some with several.

@@ -1,10 +1,10 @@
 //! The TiKV engine keeps the contract.
 
-mod server;
-
 use std::sync::Arc;
 
 use sluice_meta::engine::Engine;
+
+use super::server;
 
 /// With several commits under way at once, so that they meet.
 fn fresh() -> Arc<dyn Engine> {

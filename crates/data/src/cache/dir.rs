@@ -1,0 +1,288 @@
+//! One directory of cache files, kept within its limits; blocks are written by a thread of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, SyncSender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sluice_types::Rng;
+
+use super::{disk::OpenFiles, file, shelf::Shelf};
+use crate::{
+    config::{CacheConfig, Verify},
+    layout::{BlockKey, Layout, parse_name},
+    stats::Stats,
+};
+
+/// Blocks waiting to be written.
+const QUEUE: usize = 4096;
+/// How often free space is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// For how long a directory that failed is left alone.
+const REST: Duration = Duration::from_secs(30);
+/// Failures in a row after which a directory is left alone.
+const FAILURES: u32 = 3;
+
+/// One directory.
+#[derive(Debug)]
+pub(super) struct Dir {
+    root: PathBuf,
+    layout: Layout,
+    config: CacheConfig,
+    /// Its share of the limits.
+    bytes: u64,
+    items: u64,
+    shelf: Mutex<Shelf>,
+    /// An open file keeps its space, so that what goes is closed.
+    open: Arc<OpenFiles>,
+    health: Mutex<Health>,
+    /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not kept.
+    waiting: Mutex<FxHashMap<BlockKey, Bytes>>,
+    /// The order in which they are written.
+    queue: Mutex<Option<SyncSender<BlockKey>>>,
+    /// Bytes of all that wait, all directories together.
+    queued: Arc<AtomicU64>,
+    stats: Arc<Stats>,
+}
+
+#[derive(Debug, Default)]
+struct Health {
+    failures: u32,
+    resting: Option<Instant>,
+    looked: Option<Instant>,
+    full: bool,
+}
+
+impl Dir {
+    pub(super) fn new(
+        root: PathBuf,
+        layout: Layout,
+        config: &CacheConfig,
+        (open, queued, stats): (Arc<OpenFiles>, Arc<AtomicU64>, Arc<Stats>),
+    ) -> Self {
+        let count = config.dirs.len() as u64;
+        Self {
+            root,
+            layout,
+            config: config.clone(),
+            bytes: config.size / count,
+            items: if config.items == 0 { u64::MAX } else { (config.items / count).max(1) },
+            shelf: Mutex::new(Shelf::new(Rng::from_os())),
+            open,
+            health: Mutex::default(),
+            waiting: Mutex::default(),
+            queue: Mutex::new(None),
+            queued,
+            stats,
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn contains(&self, key: BlockKey) -> bool {
+        self.shelf.lock().contains(key)
+    }
+
+    /// Whether a block is here; it was used.
+    pub(super) fn touch(&self, key: BlockKey) -> bool {
+        self.shelf.lock().touch(key)
+    }
+
+    /// Has a block written in its turn, if there is room in the queue.
+    pub(super) fn offer(&self, key: BlockKey, data: Bytes) {
+        let queue = self.queue.lock();
+        let Some(queue) = queue.as_ref() else { return };
+        self.wait(key, data);
+        if queue.try_send(key).is_err() {
+            self.forget(key);
+            self.stats.cache_drops.add(1);
+        }
+    }
+
+    /// Ends the writing thread once it has written what it was given.
+    pub(super) fn stop(&self) {
+        self.queue.lock().take();
+    }
+
+    pub(super) fn path(&self, key: BlockKey) -> PathBuf {
+        self.root.join(self.layout.name(key))
+    }
+
+    /// Starts the thread that first looks what is here and then writes what it is given.
+    pub(super) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let (sender, receiver) = mpsc::sync_channel(QUEUE);
+        *self.queue.lock() = Some(sender);
+        let dir = Arc::clone(self);
+        thread::Builder::new().name("sluice-scan".into()).spawn({
+            let dir = Arc::clone(self);
+            move || dir.scan()
+        })?;
+        thread::Builder::new().name("sluice-cache".into()).spawn(move || {
+            for key in receiver {
+                let Some(data) = dir.waiting.lock().get(&key).cloned() else { continue };
+                dir.store(key, &data);
+                if !dir.forget(key) {
+                    // It was removed while it was written.
+                    dir.remove(key);
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Holds a block until it is written.
+    fn wait(&self, key: BlockKey, data: Bytes) {
+        self.queued.fetch_add(data.len() as u64, Ordering::Relaxed);
+        if let Some(twice) = self.waiting.lock().insert(key, data) {
+            self.queued.fetch_sub(twice.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Holds a block no longer; says whether it was held.
+    fn forget(&self, key: BlockKey) -> bool {
+        let held = self.waiting.lock().remove(&key);
+        if let Some(data) = &held {
+            self.queued.fetch_sub(data.len() as u64, Ordering::Relaxed);
+        }
+        held.is_some()
+    }
+
+    /// Indexes the files that an earlier process left.
+    fn scan(&self) {
+        let mut rest = vec![self.root.clone()];
+        while let Some(path) = rest.pop() {
+            let Ok(entries) = fs::read_dir(&path) else { continue };
+            for entry in entries.flatten() {
+                let (path, name) = (entry.path(), entry.file_name());
+                let name = name.to_string_lossy();
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    rest.push(path);
+                } else if file::is_temporary(&name) {
+                    // It may be one that is being written just now.
+                    let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
+                    if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_mins(1))) {
+                        let _ = fs::remove_file(path);
+                    }
+                } else if let Some(key) = parse_name(&name).filter(|key| path == self.path(*key)) {
+                    self.note(key);
+                }
+            }
+        }
+    }
+
+    /// Writes a block, if there is room or room can be made.
+    pub(super) fn store(&self, key: BlockKey, data: &Bytes) {
+        if !self.is_well() || !self.has_room(key) {
+            self.stats.cache_drops.add(1);
+            return;
+        }
+        let started = Instant::now();
+        let checksums = self.config.verify != Verify::None;
+        match file::write(&self.path(key), data, checksums, self.config.mode) {
+            Ok(()) => {
+                self.health.lock().failures = 0;
+                self.stats.cache_writes.add(1);
+                self.stats.cache_write_bytes.add(data.len() as u64);
+                self.stats.cache_write_time.observe(started.elapsed());
+                self.note(key);
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        let mut health = self.health.lock();
+        if health.resting.is_some_and(|since| since.elapsed() > REST) {
+            health.resting = None;
+        }
+        health.resting.is_none()
+    }
+
+    fn failed(&self, error: &std::io::Error) {
+        let mut health = self.health.lock();
+        health.failures += 1;
+        let full = error.kind() == std::io::ErrorKind::StorageFull;
+        if full || health.failures >= FAILURES {
+            tracing::warn!(dir = %self.root.display(), %error, "the cache directory is left alone for a while");
+            health.resting = Some(Instant::now());
+        }
+        drop(health);
+        self.stats.cache_drops.add(1);
+        if full {
+            // Others may need the space more.
+            for _ in 0..8 {
+                self.evict();
+            }
+        }
+    }
+
+    /// Makes room for a block if it can.
+    pub(super) fn has_room(&self, key: BlockKey) -> bool {
+        let more = file::disk_bytes(key.size);
+        loop {
+            let shelf = self.shelf.lock();
+            let fits = shelf.bytes() + more <= self.bytes && (shelf.len() as u64) < self.items;
+            drop(shelf);
+            if fits && !self.is_full() {
+                return true;
+            }
+            if !self.evict() {
+                return false;
+            }
+            self.health.lock().looked = None;
+        }
+    }
+
+    /// Whether the file system has less free space than it should keep.
+    fn is_full(&self) -> bool {
+        let mut health = self.health.lock();
+        if health.looked.is_none_or(|at| at.elapsed() > LOOK) {
+            health.looked = Some(Instant::now());
+            let share =
+                |free: u64, all: u64| all > 0 && (free as f64) < self.config.free_space_ratio * all as f64;
+            health.full = rustix::fs::statvfs(&self.root)
+                .is_ok_and(|stat| share(stat.f_bavail, stat.f_blocks) || share(stat.f_favail, stat.f_files));
+        }
+        health.full
+    }
+
+    fn evict(&self) -> bool {
+        let Some(victim) = self.shelf.lock().evict(self.config.eviction) else { return false };
+        self.open.remove(&victim);
+        let _ = fs::remove_file(self.path(victim));
+        self.stats.cache_evictions.add(1);
+        self.stats.cache_blocks.sub(1);
+        self.stats.cache_bytes.sub(file::disk_bytes(victim.size));
+        true
+    }
+
+    pub(super) fn note(&self, key: BlockKey) {
+        let bytes = file::disk_bytes(key.size);
+        if self.shelf.lock().add(key, bytes) {
+            self.stats.cache_blocks.add(1);
+            self.stats.cache_bytes.add(bytes);
+        }
+    }
+
+    pub(super) fn remove(&self, key: BlockKey) {
+        self.forget(key);
+        if self.shelf.lock().remove(key) {
+            self.open.remove(&key);
+            let _ = fs::remove_file(self.path(key));
+            self.stats.cache_blocks.sub(1);
+            self.stats.cache_bytes.sub(file::disk_bytes(key.size));
+        }
+    }
+}

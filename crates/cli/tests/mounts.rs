@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::fuse::no_fuse;
 use support::{Volume, ends_well, fails, mounted, ok, run, sluice, until};
@@ -138,6 +139,35 @@ fn a_password_stays_out_of_the_process_title() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert!(!shown.contains("geheim"), "{shown}");
+}
+
+#[test]
+fn info_names_all_links_and_locks() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let point = volume.mount("mnt", &[]);
+    let linked = point.join("dir/linked");
+    fs::create_dir(point.join("dir")).expect("made");
+    fs::write(point.join("file"), "x").expect("written");
+    for name in ["dir/linked", "dir/again"] {
+        fs::hard_link(point.join("file"), point.join(name)).expect("linked");
+    }
+    let file = fs::File::options().write(true).open(&linked).expect("opened");
+    file.lock().expect("a lock of flock(2)");
+    fcntl_lock(&file, FlockOperation::LockExclusive).expect("a lock of fcntl(2)");
+    let said = ok(&["info", &linked.display().to_string()]);
+    let line = |wanted: &str| said.lines().any(|line| line.trim() == wanted);
+    assert!(line("/file") && line("/dir/linked") && line("/dir/again"), "{said}");
+    let (flocks, plocks) = said.split_once("plocks").expect("both kinds");
+    let flocks = flocks.split_once("flocks").expect("both kinds").1;
+    let pid = std::process::id().to_string();
+    assert!(flocks.contains("| W |") || flocks.contains(" W "), "{said}");
+    assert!(plocks.contains(&pid), "{said}");
+    drop(file);
+    assert!(!ok(&["info", &linked.display().to_string()]).contains("locks"), "{said}");
+    volume.umount(&point);
 }
 
 #[test]

@@ -5,13 +5,10 @@
 
 mod server;
 
-use self::server::{Server, redis};
+use self::server::{Server, Started};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
-use sluice_testkit::server::{
-    Mariadb, MariadbOptions, Namespace, Postgres, PostgresOptions, Proxy, RedisCluster, RedisOptions,
-    RedisSentinel, Tikv, TikvOptions,
-};
+use sluice_testkit::server::{Namespace, Proxy};
 use std::{
     ffi::OsString,
     fs::File,
@@ -86,7 +83,7 @@ struct Mount {
 impl Volume {
     /// Formats a volume in a folder of its own below `within`; `options` are further flags of `format`.
     pub fn new(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
-        Self::started(program, engine, within)?.0.format(options)
+        Self::started(program, engine, within, Ipv4Addr::LOCALHOST)?.0.format(options)
     }
 
     /// The same on a server that is only reached through a proxy.
@@ -99,7 +96,7 @@ impl Volume {
         within: &Path,
         options: &[&str],
     ) -> anyhow::Result<Self> {
-        let (mut volume, server) = Self::started(program, engine, within)?;
+        let (mut volume, server) = Self::started(program, engine, within, Ipv4Addr::LOCALHOST)?;
         let server = server.with_context(|| format!("no proxy fits in front of {engine:?}"))?;
         let proxy = Proxy::start(server)?;
         volume.meta = volume.meta.replace(&server.to_string(), &proxy.addr().to_string());
@@ -112,9 +109,15 @@ impl Volume {
     /// # Errors
     /// When the engine is not one server, or this process may not make networks.
     pub fn divided(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
-        let (mut volume, server) = Self::started(program, engine, within)?;
-        let server = server.with_context(|| format!("no proxy fits in front of {engine:?}"))?;
         let namespace = Namespace::new()?;
+        if engine == Engine::Tikv {
+            // Its servers tell clients each other's addresses, which a proxy in front of them cannot change.
+            let (mut volume, _) = Self::started(program, engine, within, namespace.here())?;
+            volume.apart = Some((namespace, volume.meta.clone()));
+            return volume.format(options);
+        }
+        let (mut volume, server) = Self::started(program, engine, within, Ipv4Addr::LOCALHOST)?;
+        let server = server.with_context(|| format!("no proxy fits in front of {engine:?}"))?;
         let proxy = Proxy::start_at(namespace.here(), server)?;
         let there = volume.meta.replace(&server.to_string(), &proxy.addr().to_string());
         volume.proxy = Some(proxy);
@@ -123,45 +126,14 @@ impl Volume {
     }
 
     /// An engine without a volume, and the address of its server if it is one that clients speak to.
-    fn started(program: &Path, engine: Engine, within: &Path) -> anyhow::Result<(Self, Option<SocketAddr>)> {
+    fn started(
+        program: &Path,
+        engine: Engine,
+        within: &Path,
+        host: Ipv4Addr,
+    ) -> anyhow::Result<(Self, Option<SocketAddr>)> {
         let folder = Self::folder(program, within)?;
-        let (server, meta, addr) = match engine {
-            Engine::Sqlite => (None, format!("sqlite3://{}", folder.path().join("meta.db").display()), None),
-            Engine::Redis => {
-                let (server, port) = redis(folder.path())?;
-                let addr = (Ipv4Addr::LOCALHOST, port).into();
-                (Some(server), format!("redis://{addr}/1"), Some(addr))
-            }
-            Engine::RedisCluster => {
-                let options = RedisOptions { durable: true, ..RedisOptions::default() };
-                let server = RedisCluster::start(false, &options)?;
-                let meta = server.url(1);
-                (Some(Server::RedisCluster(server)), meta, None)
-            }
-            Engine::RedisSentinel => {
-                let options = RedisOptions { durable: true, ..RedisOptions::default() };
-                let server = RedisSentinel::start(&options)?;
-                let meta = server.url(1);
-                (Some(Server::RedisSentinel(server)), meta, None)
-            }
-            Engine::Postgres => {
-                let server =
-                    Postgres::start(&PostgresOptions { durable: true, ..PostgresOptions::default() })?;
-                let (meta, addr) = (server.url(&server.database()?), server.addr());
-                (Some(Server::Postgres(server)), meta, Some(addr))
-            }
-            Engine::Tikv => {
-                let server = Tikv::start(TikvOptions { region_size: 64 << 20, ..TikvOptions::default() })?;
-                let meta = server.url("e2e");
-                (Some(Server::Tikv(server)), meta, None)
-            }
-            Engine::Mariadb => {
-                let options = MariadbOptions { durable: true, ..MariadbOptions::default() };
-                let server = Mariadb::start(&options)?;
-                let (meta, addr) = (server.url(&server.database()?), server.addr());
-                (Some(Server::Mariadb(server)), meta, Some(addr))
-            }
-        };
+        let Started { server, meta, addr } = server::start(engine, folder.path(), host)?;
         let (mounts, program) = (Vec::new(), program.to_owned());
         Ok((Self { mounts, proxy: None, apart: None, server, folder, program, meta }, addr))
     }

@@ -7,7 +7,7 @@ use crate::{
     compare::{Side, difference},
     pattern,
     rig::{Engine, Volume, until},
-    shared,
+    shared, told,
 };
 use anyhow::Context;
 use std::{
@@ -62,6 +62,12 @@ pub fn run(
     }
     owners::run(programs, juicefs, engine, within).context("usage of users and groups")?;
     println!("ok usage of users and groups");
+    if matches!(engine, Engine::Redis | Engine::RedisSentinel) {
+        let [one, other] = programs;
+        let sluice = if one == juicefs { other } else { one };
+        told::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
+        println!("ok client cache beside JuiceFS");
+    }
     Ok(())
 }
 

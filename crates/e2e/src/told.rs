@@ -29,6 +29,8 @@ const NOT_BELIEVED: [&str; 6] = ["--attr-cache", "0", "--entry-cache", "0", "--d
 /// A change that takes so long to be seen was not told.
 const NOT_TOLD: Duration = Duration::from_secs(10);
 const CACHE: &str = "client-cache=true";
+/// Changes of each kind by a program that tells nothing.
+const ROUNDS_BESIDE: usize = 20;
 /// Looks at one name.
 const LOOKS: usize = 5000;
 
@@ -58,11 +60,31 @@ fn changes(plan: &Plan) -> anyhow::Result<()> {
     let mut volume = Volume::new(&plan.program, plan.engine, &plan.within, &[])?;
     volume.add_option(CACHE);
     let (here, there) = (volume.mount(&BELIEVED)?, volume.mount(&BELIEVED)?);
+    all_seen([&here, &there], plan.rounds, bar(plan.engine))?;
+    volume.unmount()
+}
+
+/// The same with changes by `other`, which tells nothing, on an engine that sees them by itself.
+///
+/// # Errors
+/// What was not seen, or not in time.
+pub fn by_another(program: &Path, other: &Path, engine: Engine, within: &Path) -> anyhow::Result<()> {
+    let mut volume = Volume::new(program, engine, within, &[])?;
+    let here = volume.mount_by(other, &[])?;
+    volume.add_option(CACHE);
+    let there = volume.mount(&BELIEVED)?;
+    let seen = all_seen([&here, &there], ROUNDS_BESIDE, bar(engine));
+    seen.with_context(|| format!("the mounts said:\n{}", volume.log()))?;
+    volume.unmount()
+}
+
+/// Changes in one mount, watched in the other.
+fn all_seen([here, there]: [&Path; 2], rounds: usize, bar: Duration) -> anyhow::Result<()> {
     fs::create_dir(here.join("d"))?;
     let (here, there) = (here.join("d"), there.join("d"));
     until("the directory", NOT_TOLD, || there.exists())?;
     let mut delays = [const { Vec::new() }; 4];
-    for round in 0..plan.rounds {
+    for round in 0..rounds {
         let (name, other) = (format!("f{round}"), format!("g{round}"));
         ensure!(!there.join(&name).exists(), "{name} is there before it was made");
         fs::write(here.join(&name), "first")?;
@@ -90,9 +112,9 @@ fn changes(plan: &Plan) -> anyhow::Result<()> {
         delays.sort_unstable();
         let (middle, worst) = (delays[delays.len() / 2], delays[delays.len() - 1]);
         println!("{what}: seen after {middle:.1?}, at worst {worst:.1?}");
-        ensure!(middle <= bar(plan.engine), "{what} are seen after {middle:?} only");
+        ensure!(middle <= bar, "{what} are seen after {middle:?} only");
     }
-    volume.unmount()
+    Ok(())
 }
 
 /// How long it takes to be seen.

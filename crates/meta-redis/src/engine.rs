@@ -27,6 +27,7 @@ use crate::{
     pool::Pool,
     read::{MOST_CHUNKS, Plan},
     scan, script,
+    tracking::OwnChanges,
     watch::Listener,
 };
 
@@ -45,6 +46,7 @@ pub struct RedisEngine {
     /// Known once it is known whether the servers are a cluster.
     keys: OnceLock<Keys>,
     lanes: usize,
+    own: Arc<OwnChanges>,
 }
 
 impl RedisEngine {
@@ -62,7 +64,7 @@ impl RedisEngine {
     /// [`EngineError::Refused`] if it cannot work, for instance a certificate that cannot be read.
     pub fn with_config(config: Config) -> Result<Self, EngineError> {
         let lanes = LANES.min(config.max_open);
-        Ok(Self { pool: Arc::new(Pool::new(config)?), keys: OnceLock::new(), lanes })
+        Ok(Self { pool: Arc::new(Pool::new(config)?), keys: OnceLock::new(), lanes, own: Arc::default() })
     }
 
     /// What keys are called.
@@ -183,7 +185,7 @@ impl Engine for RedisEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(Listener::new(self.pool.clone(), self.keys()?)?))
+        Ok(Box::new(Listener::new(self.pool.clone(), self.keys()?, self.own.clone())?))
     }
 }
 
@@ -211,6 +213,7 @@ impl Txn for RedisTxn<'_> {
             return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
         }
         let mut plan = CommitPlan::new(self.engine.keys()?, commit, &self.raw);
+        self.engine.own.note(commit);
         let answer = pool.sound(pool.commit(plan.take_pipeline())?)?;
         match plan.outcome(&answer) {
             Some(Outcome::Done) => Ok(()),

@@ -3,7 +3,7 @@
 //! The one place that spells a key: each starts with the volume's prefix (empty on a single server) and reads as the
 //! JuiceFS volume format has it. Numbers are decimal text, exact over all 64 bits.
 
-use sluice_meta::schema::{Counter, LockOwner, QuotaKey};
+use sluice_meta::schema::{Change, Counter, LockOwner, QuotaKey};
 use sluice_types::Ino;
 use smallvec::SmallVec;
 
@@ -52,6 +52,23 @@ impl Keys {
 
     pub(crate) fn dir(&self, ino: Ino) -> Text {
         self.numbered("d", ino.0)
+    }
+
+    /// What the keys of nodes and of directories begin with; other keys do, too.
+    pub(crate) fn watched(&self) -> [Text; 2] {
+        [self.word("i"), self.word("d")]
+    }
+
+    /// What a change of a key means for those who remember nodes and entries.
+    pub(crate) fn change(&self, key: &[u8]) -> Option<Change> {
+        let (kind, number) = key.strip_prefix(&*self.prefix)?.split_first()?;
+        let digits = number.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(number).ok());
+        let ino = Ino(digits??.parse().ok()?);
+        match kind {
+            b'i' => Some(Change::Node(ino)),
+            b'd' => Some(Change::Names(ino)),
+            _ => None,
+        }
     }
 
     pub(crate) fn parents(&self, ino: Ino) -> Text {

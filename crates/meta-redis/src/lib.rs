@@ -20,6 +20,7 @@ mod read;
 mod scan;
 mod script;
 mod tls;
+mod tracking;
 mod watch;
 mod wire;
 

@@ -3,6 +3,9 @@
 //! The commit script publishes; a listener has a connection of its own. A message may be lost whenever that connection
 //! is: the listener then says that anything may have changed. In a cluster messages are plain ones, which all nodes pass
 //! on: they are few, older servers have no others, and a listener hears them wherever the volume's slot goes.
+//!
+//! While clients have sessions that tell nothing, a listener asks the server which keys change ([`crate::tracking`]). Not in
+//! a cluster, where only the node that has a key knows that.
 
 use std::{
     io,
@@ -22,6 +25,7 @@ use crate::{
     keys::{Keys, Text, number},
     pipeline::Pipeline,
     pool::Pool,
+    tracking::{Expected, OwnChanges},
 };
 
 /// A server that was silent for so long is asked whether it is still there.
@@ -41,7 +45,16 @@ pub(crate) fn channel(keys: &Keys) -> Text {
 /// A subscription.
 pub(crate) struct Listener {
     pool: Arc<Pool>,
+    keys: Keys,
     channel: Text,
+    own: Arc<OwnChanges>,
+    expected: Expected,
+    /// Whether the server reports which keys change.
+    tracks: bool,
+    /// Whether it can, as far as is known.
+    can_track: bool,
+    /// Whether something may have changed unheard.
+    missed: bool,
     conn: Option<Conn>,
     /// When the server was last heard.
     heard: Instant,
@@ -50,9 +63,21 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(pool: Arc<Pool>, keys: &Keys) -> Result<Self, EngineError> {
-        let mut listener =
-            Self { pool, channel: channel(keys), conn: None, heard: Instant::now(), asked: None };
+    pub(crate) fn new(pool: Arc<Pool>, keys: &Keys, own: Arc<OwnChanges>) -> Result<Self, EngineError> {
+        let can_track = !pool.is_cluster()?;
+        let mut listener = Self {
+            pool,
+            keys: keys.clone(),
+            channel: channel(keys),
+            own,
+            expected: Expected::default(),
+            tracks: false,
+            can_track,
+            missed: false,
+            conn: None,
+            heard: Instant::now(),
+            asked: None,
+        };
         listener.subscribe()?;
         Ok(listener)
     }
@@ -60,20 +85,55 @@ impl Listener {
     fn subscribe(&mut self) -> Result<(), EngineError> {
         self.conn = None;
         let mut conn = self.pool.connect()?;
+        if self.tracks {
+            self.track(&mut conn)?;
+        }
         let mut pipeline = Pipeline::default();
         pipeline.command("SUBSCRIBE").push(&self.channel);
         let sent = conn.wire.send(&pipeline.render(false, None)).and_then(|()| conn.wire.receive());
         self.pool.sound(sent.map_err(|error| self.pool.unavailable(story(&error)))?)?;
         (self.heard, self.asked) = (Instant::now(), None);
+        self.expected = Expected::default();
         self.conn = Some(conn);
         Ok(())
     }
 
+    /// Has the server report on `conn` which keys change, if it knows how to.
+    fn track(&mut self, conn: &mut Conn) -> Result<(), EngineError> {
+        let mut pipeline = Pipeline::default();
+        pipeline.command("HELLO").push(b"3");
+        let tracking = pipeline.command("CLIENT");
+        tracking.extend([&b"TRACKING"[..], b"ON", b"BCAST"]);
+        for prefix in self.keys.watched() {
+            tracking.extend([&b"PREFIX"[..], &prefix]);
+        }
+        let exchange = |conn: &mut Conn| {
+            conn.wire.send(&pipeline.render(false, None))?;
+            Ok([conn.wire.receive()?, conn.wire.receive()?])
+        };
+        let answers = exchange(conn).map_err(|error: io::Error| self.pool.unavailable(story(&error)))?;
+        if let Some(Value::ServerError(error)) =
+            answers.into_iter().find(|answer| matches!(answer, Value::ServerError(_)))
+        {
+            tracing::info!(%error, "the server does not report which keys change (Redis 6 does, to who may use CLIENT)");
+            (self.tracks, self.can_track) = (false, false);
+        }
+        self.own.switch(self.tracks);
+        Ok(())
+    }
+
+    /// Nobody but the one that tracks takes out what is kept of own changes.
+    fn stop_tracking(&mut self) {
+        if std::mem::take(&mut self.tracks) {
+            self.own.switch(false);
+        }
+    }
+
     /// The next message, if one comes in time.
     fn listen(&mut self, timeout: Duration) -> io::Result<Option<Told>> {
-        let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
         let until = Instant::now() + timeout;
         loop {
+            let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
             let now = Instant::now();
             let patience = self.pool.config.read_timeout;
             match self.asked {
@@ -95,22 +155,62 @@ impl Listener {
             }
             let answer = conn.wire.receive()?;
             (self.heard, self.asked) = (Instant::now(), None);
-            if let Value::Array(words) = answer
-                && let [Value::BulkString(kind), _, Value::BulkString(message)] = &words[..]
-                && kind == b"message"
-            {
-                return Ok(Some(Told::decode(message)));
+            if let Some(told) = self.understand(&answer) {
+                return Ok(Some(told));
             }
         }
+    }
+
+    /// What something that the server said means; `None` if nothing changed.
+    fn understand(&mut self, said: &Value) -> Option<Told> {
+        let Value::Array(words) = said else { return None };
+        match &words[..] {
+            [Value::BulkString(kind), _, Value::BulkString(message)] if kind == b"message" => {
+                let told = Told::decode(message);
+                self.expected.told(&told, &self.own);
+                Some(told)
+            }
+            [Value::BulkString(kind), Value::Array(keys)] if kind == b"invalidate" => {
+                let changes = keys.iter().filter_map(|key| match key {
+                    Value::BulkString(key) => self.keys.change(key),
+                    _ => None,
+                });
+                let untold = self.expected.untold(changes.collect());
+                (!untold.is_empty()).then(|| Told::anonymous(untold))
+            }
+            // All keys are gone.
+            [Value::BulkString(kind), Value::Nil] if kind == b"invalidate" => Some(Told::anything()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop_tracking();
     }
 }
 
 impl Watch for Listener {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+        if std::mem::take(&mut self.missed) {
+            return Ok(vec![Told::anything()]);
+        }
         match self.listen(timeout) {
             Ok(told) => Ok(told.into_iter().collect()),
             // Nobody knows what was said meanwhile.
             Err(_) => self.subscribe().map(|()| vec![Told::anything()]),
         }
+    }
+
+    fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
+        let wanted = silent && self.can_track;
+        if wanted != self.tracks {
+            self.stop_tracking();
+            self.tracks = wanted;
+            self.missed = true;
+            self.subscribe()?;
+        }
+        Ok(self.tracks)
     }
 }

@@ -144,7 +144,8 @@ impl Wire {
         }
     }
 
-    /// The next answer, in RESP2. Errors of the server are values.
+    /// The next answer, in RESP2 or as much of RESP3 as listeners meet. Errors of the server are values, messages are
+    /// arrays, maps are arrays of keys and values.
     pub(crate) fn receive(&mut self) -> io::Result<Value> {
         self.value(DEEPEST)
     }
@@ -155,8 +156,11 @@ impl Wire {
         match kind {
             b'$' => self.bulk(number(text)?),
             b':' => Ok(Value::Int(number(text)?)),
-            b'*' => {
-                let Ok(count) = usize::try_from(number(text)?) else { return Ok(Value::Nil) };
+            b'*' | b'>' | b'%' => {
+                let Ok(mut count) = usize::try_from(number(text)?) else { return Ok(Value::Nil) };
+                if *kind == b'%' {
+                    count = count.saturating_mul(2);
+                }
                 let depth = depth.checked_sub(1).ok_or_else(|| odd("an answer that is nested too deep"))?;
                 let mut values = Vec::with_capacity(count.min(BUFFER));
                 for _ in 0..count {
@@ -164,6 +168,7 @@ impl Wire {
                 }
                 Ok(Value::Array(values))
             }
+            b'_' => Ok(Value::Nil),
             b'+' if text == b"OK" => Ok(Value::Okay),
             b'+' | b'-' => {
                 let whole = [&line[..], b"\r\n"].concat();
@@ -305,6 +310,7 @@ mod tests {
     #[test]
     fn answers_of_all_kinds_in_pieces() {
         let text = |text: &str| Value::BulkString(text.into());
+        let simple = |text: &str| Value::SimpleString(text.into());
         assert_eq!(read(&[b"+OK\r\n"]).unwrap(), Value::Okay);
         assert_eq!(read(&[b"+PO", b"NG\r", b"\n"]).unwrap(), Value::SimpleString("PONG".into()));
         assert_eq!(read(&[b":-12\r\n"]).unwrap(), Value::Int(-12));
@@ -314,6 +320,8 @@ mod tests {
         assert_eq!(read(&[b"$12\r\nline\r\nno en", b"d\r\n"]).unwrap(), text("line\r\nno end"));
         let nested = read(&[b"*3\r\n*1\r\n$1\r\na\r\n", b":7\r\n$-1\r\n"]).unwrap();
         assert_eq!(nested, Value::Array(vec![Value::Array(vec![text("a")]), Value::Int(7), Value::Nil]));
+        assert_eq!(read(&[b"%1\r\n+a\r\n_\r\n"]).unwrap(), Value::Array(vec![simple("a"), Value::Nil]));
+        assert_eq!(read(&[b">2\r\n+a\r\n:1\r\n"]).unwrap(), Value::Array(vec![simple("a"), Value::Int(1)]));
         let Value::ServerError(error) = read(&[b"-NOSCRIPT no such script\r\n"]).unwrap() else { panic!() };
         assert_eq!((error.code(), error.details()), ("NOSCRIPT", Some("no such script")));
     }

@@ -376,6 +376,13 @@ pub trait Txn {
 pub trait Watch: Send {
     /// Waits up to `timeout` for what is told; empty if nothing was. [`Told::anything`] stands for what was missed.
     fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError>;
+
+    /// Says whether clients that tell nothing have a session now. Answers whether what they change is told from here on, by an
+    /// engine that sees it by itself; that it began is told as [`Told::anything`].
+    fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
+        let _ = silent;
+        Ok(false)
+    }
 }
 
 /// Why the engine did not do it. Each says what the caller must do.

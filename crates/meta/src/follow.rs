@@ -47,6 +47,9 @@ const COMPARE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(300);
 /// How long something is believed beside a JuiceFS client, which tells nothing.
 const BESIDE_JUICEFS: Duration = Duration::from_secs(1);
+/// The same where the engine tells what such a client changed. It cannot tell two changes of the same record apart that
+/// it makes at once, one of them ours.
+const BESIDE_WATCHED: Duration = Duration::from_secs(5);
 /// How long one wait for messages lasts.
 const LISTEN: Duration = Duration::from_millis(200);
 /// Pause after a failure.
@@ -294,7 +297,12 @@ impl Follower {
         let gone = known.into_iter().any(|lane| !stand.contains_key(lane)) || came_and_went;
         self.sessions = self.sessions.max(last);
         self.next = Instant::now() + if self.news == News::Silence { POLL } else { COMPARE };
-        self.compared = Some(if others { self.expire.min(BESIDE_JUICEFS) } else { self.expire });
+        let watched = self.watch.attend(others)?;
+        self.compared = Some(match (others, watched) {
+            (false, _) => self.expire,
+            (true, false) => self.expire.min(BESIDE_JUICEFS),
+            (true, true) => self.expire.min(BESIDE_WATCHED),
+        });
         Ok((stand, gone))
     }
 }

@@ -281,11 +281,13 @@ pub(super) fn changes(old: &VolumeFormat, new: &VolumeFormat) -> Vec<String> {
     let (before, after) = (members(old), members(new));
     let empty = serde_json::Map::new();
     let names = before.as_object().unwrap_or(&empty).keys().chain(after.as_object().unwrap_or(&empty).keys());
+    // A member that is not there says no limit, or nothing.
+    let shown = |value: &serde_json::Value| if value.is_null() { "none".into() } else { value.to_string() };
     let (mut seen, mut changes) = (Vec::new(), Vec::new());
     for name in names {
         let (from, to) = (&before[name.as_str()], &after[name.as_str()]);
         if from != to && !seen.contains(&name) {
-            changes.push(format!("{name}: {from} -> {to}"));
+            changes.push(format!("{name}: {} -> {}", shown(from), shown(to)));
             seen.push(name);
         }
     }

@@ -1,11 +1,14 @@
 //! What keeps the metadata of a volume to test on.
 
-use super::{PATIENCE, until};
+use super::{Engine, PATIENCE, until};
 use anyhow::{Context, bail};
-use sluice_testkit::server::{Mariadb, Postgres, RedisCluster, RedisSentinel, Tikv};
+use sluice_testkit::server::{
+    Mariadb, MariadbOptions, Postgres, PostgresOptions, RedisCluster, RedisOptions, RedisSentinel, Tikv,
+    TikvOptions,
+};
 use std::{
     fs::File,
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -30,8 +33,60 @@ impl Drop for Server {
     }
 }
 
+/// An engine that runs.
+pub(super) struct Started {
+    /// None for a file.
+    pub(super) server: Option<Server>,
+    /// URL of an empty database.
+    pub(super) meta: String,
+    /// Where clients find it, if it is one server.
+    pub(super) addr: Option<SocketAddr>,
+}
+
+/// Starts an engine with its files in `folder`. Servers that tell clients each other's addresses are at `host`.
+pub(super) fn start(engine: Engine, folder: &Path, host: Ipv4Addr) -> anyhow::Result<Started> {
+    let (server, meta, addr) = match engine {
+        Engine::Sqlite => (None, format!("sqlite3://{}", folder.join("meta.db").display()), None),
+        Engine::Redis => {
+            let (server, port) = redis(folder)?;
+            let addr = (Ipv4Addr::LOCALHOST, port).into();
+            (Some(server), format!("redis://{addr}/1"), Some(addr))
+        }
+        Engine::RedisCluster => {
+            let options = RedisOptions { durable: true, ..RedisOptions::default() };
+            let server = RedisCluster::start(false, &options)?;
+            let meta = server.url(1);
+            (Some(Server::RedisCluster(server)), meta, None)
+        }
+        Engine::RedisSentinel => {
+            let options = RedisOptions { durable: true, ..RedisOptions::default() };
+            let server = RedisSentinel::start(&options)?;
+            let meta = server.url(1);
+            (Some(Server::RedisSentinel(server)), meta, None)
+        }
+        Engine::Postgres => {
+            let server = Postgres::start(&PostgresOptions { durable: true, ..PostgresOptions::default() })?;
+            let (meta, addr) = (server.url(&server.database()?), server.addr());
+            (Some(Server::Postgres(server)), meta, Some(addr))
+        }
+        Engine::Tikv => {
+            let options = TikvOptions { region_size: 64 << 20, host, ..TikvOptions::default() };
+            let server = Tikv::start(options)?;
+            let meta = server.url("e2e");
+            (Some(Server::Tikv(server)), meta, None)
+        }
+        Engine::Mariadb => {
+            let options = MariadbOptions { durable: true, ..MariadbOptions::default() };
+            let server = Mariadb::start(&options)?;
+            let (meta, addr) = (server.url(&server.database()?), server.addr());
+            (Some(Server::Mariadb(server)), meta, Some(addr))
+        }
+    };
+    Ok(Started { server, meta, addr })
+}
+
 /// A Redis on a free port of the loopback, with its files in `folder`.
-pub(super) fn redis(folder: &Path) -> anyhow::Result<(Server, u16)> {
+fn redis(folder: &Path) -> anyhow::Result<(Server, u16)> {
     let files = folder.join("redis");
     std::fs::create_dir_all(&files)?;
     // The port is free until somebody takes it: another try then.

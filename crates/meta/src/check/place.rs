@@ -1,6 +1,6 @@
-//! Where in the tree an inode is, for messages.
+//! Where in the tree an inode is, for messages, and who holds locks on it.
 
-use sluice_types::{FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
     batch::Interrupt,
@@ -14,50 +14,85 @@ use crate::{
 const DEEPEST: usize = 4096;
 
 impl Meta {
-    /// A path that leads to an inode; `None` if none does, for it is deleted or out of reach. Reads the directories
-    /// above it.
-    pub fn path_of(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Option<String>> {
-        let mut names: Vec<String> = Vec::new();
-        let mut at = ino;
-        while at != Ino::ROOT && names.len() < DEEPEST {
-            if at == Ino::TRASH {
-                names.push(".trash".into());
-                break;
-            }
-            let Ok(attr) = self.ask(&GetAttr(at), interrupt) else { return Ok(None) };
-            let dir =
-                if attr.parent == Ino::NONE { self.some_parent(at, interrupt)? } else { Some(attr.parent) };
-            let Some(dir) = dir else { return Ok(None) };
-            let Some(name) = self.name_in(dir, at, interrupt)? else { return Ok(None) };
-            names.push(name);
-            at = dir;
+    /// The paths below `root` that lead to an inode: none if it is deleted or out of reach, several if it is linked several times.
+    /// Reads the directories above it.
+    pub fn paths_of(&self, ino: Ino, root: Ino, interrupt: &Interrupt) -> FsResult<Vec<String>> {
+        if ino == root {
+            return Ok(vec!["/".into()]);
         }
-        let path = names.iter().rev().fold(String::new(), |path, name| path + "/" + name);
-        Ok(Some(if path.is_empty() { "/".into() } else { path }))
-    }
-
-    fn some_parent(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Option<Ino>> {
-        let read = [Read::All(List::Parents(ino), Hold::None)];
-        let found = self.patiently(interrupt, || self.engine.read(&read))?.pop();
-        let rows = if let Some(Found::Rows(rows)) = found { rows } else { Vec::new() };
-        Ok(rows.iter().find_map(|row| match row {
-            Row::Parents(_, dir, names) if *names > 0 => Some(*dir),
-            _ => None,
-        }))
-    }
-
-    fn name_in(&self, dir: Ino, ino: Ino, interrupt: &Interrupt) -> FsResult<Option<String>> {
-        let mut found = None;
-        self.each_page(Scan::Entries { dir, nodes: false }, interrupt, |rows| {
-            for row in rows {
-                if let Row::Entry(_, name, entry) = row
-                    && entry.ino == ino
-                {
-                    found = Some(String::from_utf8_lossy(name.as_ref()).into_owned());
-                }
+        let attr = match self.ask(&GetAttr(ino), interrupt) {
+            Ok(attr) => attr,
+            Err(FsError::NotFound) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let dirs =
+            if attr.parent == Ino::NONE { self.parents_of(ino, interrupt)? } else { vec![attr.parent] };
+        let mut paths = Vec::new();
+        for dir in dirs {
+            if let Some(above) = self.path_of_dir(dir, root, interrupt)? {
+                let names = self.names_in(dir, ino, interrupt)?;
+                paths.extend(names.into_iter().map(|name| format!("{above}/{name}")));
             }
+        }
+        Ok(paths)
+    }
+
+    /// The locks on a file, of both kinds, as the engine holds them. One trip.
+    pub fn locks_of(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Vec<Row>> {
+        self.all_of([List::Flocks(ino), List::Plocks(ino)], interrupt)
+    }
+
+    fn parents_of(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
+        let rows = self.all_of([List::Parents(ino)], interrupt)?;
+        let dirs = rows.into_iter().filter_map(|row| match row {
+            Row::Parents(_, dir, names) if names > 0 => Some(dir),
+            _ => None,
+        });
+        Ok(dirs.collect())
+    }
+
+    fn all_of<const N: usize>(&self, lists: [List; N], interrupt: &Interrupt) -> FsResult<Vec<Row>> {
+        let reads = lists.map(|list| Read::All(list, Hold::None));
+        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        let rows = found.into_iter().flat_map(|found| match found {
+            Found::Rows(rows) => rows,
+            _ => Vec::new(),
+        });
+        Ok(rows.collect())
+    }
+
+    /// Path of a directory, empty for `root`; `None` if it does not lie below that.
+    fn path_of_dir(&self, dir: Ino, root: Ino, interrupt: &Interrupt) -> FsResult<Option<String>> {
+        let (mut at, mut names) = (dir, Vec::new());
+        while at != root {
+            let (parent, name) = if at == Ino::TRASH {
+                (Ino::ROOT, Some(".trash".into()))
+            } else {
+                let parent = match self.ask(&GetAttr(at), interrupt) {
+                    Ok(attr) => attr.parent,
+                    Err(FsError::NotFound) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                (parent, self.names_in(parent, at, interrupt)?.pop())
+            };
+            let Some(name) = name.filter(|_| parent != at && names.len() < DEEPEST) else { return Ok(None) };
+            names.push(name);
+            at = parent;
+        }
+        Ok(Some(names.iter().rev().fold(String::new(), |path, name| path + "/" + name)))
+    }
+
+    fn names_in(&self, dir: Ino, ino: Ino, interrupt: &Interrupt) -> FsResult<Vec<String>> {
+        let mut names = Vec::new();
+        self.each_page(Scan::Entries { dir, nodes: false }, interrupt, |rows| {
+            names.extend(rows.into_iter().filter_map(|row| match row {
+                Row::Entry(_, name, entry) if entry.ino == ino => {
+                    Some(String::from_utf8_lossy(name.as_ref()).into_owned())
+                }
+                _ => None,
+            }));
             Ok(())
         })?;
-        Ok(found)
+        Ok(names)
     }
 }

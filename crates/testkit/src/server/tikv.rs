@@ -23,12 +23,14 @@ pub struct TikvOptions {
     pub region_size: u64,
     /// Whether every write reaches the disk before its answer.
     pub durable: bool,
+    /// Where clients reach both servers, who hear of the store's address from the placement driver.
+    pub host: Ipv4Addr,
 }
 
 impl Default for TikvOptions {
     /// Small regions, so that many transactions span several.
     fn default() -> Self {
-        Self { region_size: 256 << 10, durable: false }
+        Self { region_size: 256 << 10, durable: false, host: Ipv4Addr::LOCALHOST }
     }
 }
 
@@ -45,6 +47,7 @@ pub enum TikvPart {
 #[derive(Debug)]
 pub struct Tikv {
     keeper: Mutex<Keeper>,
+    host: Ipv4Addr,
     pd: u16,
     kv: u16,
     admin: u16,
@@ -138,14 +141,14 @@ impl Tikv {
 
     fn begin(dir: TempDir, programs: &Path, ports: [u16; 4], options: TikvOptions) -> io::Result<Self> {
         let [pd, peer, kv, admin] = ports;
-        let (at, bin) = (dir.path().display(), programs.display());
+        let (at, bin, host) = (dir.path().display(), programs.display(), options.host);
         let pd_command = format!(
-            "{bin}/pd-server --name=pd --data-dir={at}/pd --client-urls=http://127.0.0.1:{pd} \
+            "{bin}/pd-server --name=pd --data-dir={at}/pd --client-urls=http://{host}:{pd} \
              --peer-urls=http://127.0.0.1:{peer} --log-file={at}/pd.log -L warn"
         );
         let sync = if options.durable { " -sync" } else { "" };
         let kv_command = format!(
-            "{bin}/unitikv -pd 127.0.0.1:{pd} -addr 127.0.0.1:{kv} -admin 127.0.0.1:{admin} -data {at}/kv \
+            "{bin}/unitikv -pd {host}:{pd} -addr {host}:{kv} -admin 127.0.0.1:{admin} -data {at}/kv \
              -region-size {}{sync}",
             options.region_size
         );
@@ -155,7 +158,7 @@ impl Tikv {
         let (orders, answers) = (shell.stdin.take(), shell.stdout.take());
         let answers = BufReader::new(answers.ok_or(io::ErrorKind::BrokenPipe)?);
         let keeper = Mutex::new(Keeper { shell, orders, answers });
-        let server = Self { keeper, pd, kv, admin, dir };
+        let server = Self { keeper, host, pd, kv, admin, dir };
         server.restart(TikvPart::Pd)?;
         server.restart(TikvPart::Kv)?;
         Ok(server)
@@ -163,12 +166,12 @@ impl Tikv {
 
     /// URL of a volume whose keys begin with `prefix`.
     pub fn url(&self, prefix: &str) -> String {
-        format!("tikv://127.0.0.1:{}/{prefix}", self.pd)
+        format!("tikv://{}/{prefix}", self.pd_addr())
     }
 
     /// Address of the placement driver.
     pub fn pd_addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.pd).into()
+        (self.host, self.pd).into()
     }
 
     /// Ends one server at once, as a crash does (SIGKILL). Unlike TiKV this store keeps locks in memory only: of a
@@ -197,10 +200,10 @@ impl Tikv {
         loop {
             let ready = match part {
                 TikvPart::Pd => {
-                    http(self.pd, "/pd/api/v1/leader").is_ok_and(|body| body.contains("\"name\""))
+                    http(self.pd_addr(), "/pd/api/v1/leader").is_ok_and(|body| body.contains("\"name\""))
                 }
                 TikvPart::Kv => {
-                    http(self.admin, "/fault").is_ok() && TcpStream::connect(("127.0.0.1", self.kv)).is_ok()
+                    self.tell("/fault").is_ok() && TcpStream::connect((self.host, self.kv)).is_ok()
                 }
             };
             if ready {
@@ -224,7 +227,7 @@ impl Tikv {
     pub fn fault(&self, method: &str, key: &[u8], action: &str, n: i32, delay: &str) -> io::Result<()> {
         let key = key.iter().fold(String::new(), |key, byte| key + &format!("%{byte:02x}"));
         let query = format!("/fault?method={method}&key={key}&action={action}&n={n}&delay={delay}");
-        http(self.admin, &query).map(drop)
+        self.tell(&query).map(drop)
     }
 
     /// Forgets all faults, and the numbers of requests.
@@ -232,7 +235,7 @@ impl Tikv {
     /// # Errors
     /// If the store does not answer.
     pub fn clear_faults(&self) -> io::Result<()> {
-        http(self.admin, "/fault?clear=1").map(drop)
+        self.tell("/fault?clear=1").map(drop)
     }
 
     /// How many requests of each kind there were.
@@ -240,12 +243,17 @@ impl Tikv {
     /// # Errors
     /// If the store does not answer.
     pub fn requests(&self) -> io::Result<Vec<(String, u64)>> {
-        let body = http(self.admin, "/fault")?;
+        let body = self.tell("/fault")?;
         let counts = body.lines().filter_map(|line| {
             let (method, count) = line.strip_prefix("calls ")?.split_once(' ')?;
             Some((method.to_owned(), count.trim().parse().ok()?))
         });
         Ok(counts.collect())
+    }
+
+    /// Gives the store an order of ours.
+    fn tell(&self, path: &str) -> io::Result<String> {
+        http((Ipv4Addr::LOCALHOST, self.admin).into(), path)
     }
 }
 
@@ -256,8 +264,8 @@ fn name(part: TikvPart) -> &'static str {
     }
 }
 
-fn http(port: u16, path: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+fn http(server: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();

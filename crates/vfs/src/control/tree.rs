@@ -17,9 +17,6 @@ use sluice_types::{CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, S
 use super::{Answer, Progress, requests::Request};
 use crate::vfs::Vfs;
 
-/// Deepest path that is told.
-const MOST_LEVELS: usize = 4096;
-
 impl Vfs {
     pub(super) fn serve(
         &self,
@@ -107,7 +104,7 @@ impl Vfs {
             }
         }
         progress.set(total.files + total.dirs, total.size);
-        let paths: Vec<String> = self.path(interrupt, ino)?.into_iter().collect();
+        let paths = self.meta.paths_of(ino, self.root(), interrupt)?;
         if text {
             let path = paths.first().map_or("", String::as_str);
             return Ok(Answer::Text(format!(
@@ -126,6 +123,7 @@ impl Vfs {
                 objects = shown.flat_map(|(index, slice)| self.objects(index, slice)).collect();
             }
         }
+        let (flocks, plocks) = locks(&self.meta.locks_of(ino, interrupt)?);
         Ok(Answer::Json(json!({
             "Ino": ino.0,
             "Failed": false,
@@ -136,8 +134,8 @@ impl Vfs {
             "Paths": paths,
             "Chunks": chunks,
             "Objects": objects,
-            "PLocks": [],
-            "FLocks": [],
+            "PLocks": plocks,
+            "FLocks": flocks,
             "Tier": { "ID": attr.tier, "StorageClass": "", "Tag": "" },
             "RestoreStatus": "",
         })))
@@ -159,32 +157,6 @@ impl Vfs {
             })
         };
         layout.parts(slice).map(object).collect()
-    }
-
-    /// Path of an inode from the root of the mount, if it has one parent. Each level costs a look through a directory.
-    fn path(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<Option<String>> {
-        let (mut at, mut names) = (ino, Vec::new());
-        while at != self.root() && names.len() < MOST_LEVELS {
-            let parent = self.meta.ask(&GetAttr(at), interrupt)?.parent;
-            if parent == Ino::NONE || parent == at {
-                return Ok(None);
-            }
-            let mut found = None;
-            self.meta.each_page(Scan::Entries { dir: parent, nodes: false }, interrupt, |rows| {
-                found = found.take().or_else(|| {
-                    rows.into_iter().find_map(|row| match row {
-                        Row::Entry(_, name, entry) if entry.ino == at => Some(name),
-                        _ => None,
-                    })
-                });
-                Ok(())
-            })?;
-            let Some(name) = found else { return Ok(None) };
-            names.push(name.to_string());
-            at = parent;
-        }
-        names.reverse();
-        Ok(Some(format!("/{}", names.join("/"))))
     }
 
     /// Compacts every chunk of a file, or of all files below a directory.
@@ -240,6 +212,27 @@ fn chunk(index: u32, slice: &Slice) -> Value {
     json!({
         "ChunkIndex": index, "Id": slice.id, "Size": slice.size, "Off": slice.off, "Len": slice.len
     })
+}
+
+/// The locks on a file as JSON, BSD ones and ranges.
+fn locks(rows: &[Row]) -> (Vec<Value>, Vec<Value>) {
+    let (mut flocks, mut plocks) = (Vec::new(), Vec::new());
+    for row in rows {
+        match row {
+            Row::Flock(_, by, kind) => {
+                let kind = char::from(kind.code()).to_string();
+                flocks.push(json!({ "Sid": by.sid, "Owner": by.owner, "Type": kind }));
+            }
+            Row::Plock(_, by, ranges) => plocks.extend(ranges.iter().map(|range| {
+                json!({
+                    "Sid": by.sid, "Owner": by.owner, "Type": u32::from(range.write), "Pid": range.pid,
+                    "Start": range.start, "End": range.end
+                })
+            })),
+            _ => {}
+        }
+    }
+    (flocks, plocks)
 }
 
 fn tree(node: &SummaryNode, above: &str) -> Value {

@@ -193,7 +193,7 @@ fn tell(meta: &Meta, layout: Layout, slices: &[(u64, u32)], faults: &[Fault]) ->
         let mut shown = Vec::new();
         for ino in inos {
             if !paths.contains_key(ino) && paths.len() < MOST_PATHS {
-                let path = meta.path_of(*ino, &never)?.unwrap_or_else(|| "deleted".into());
+                let path = meta.paths_of(*ino, Ino::ROOT, &never)?.pop().unwrap_or_else(|| "deleted".into());
                 paths.insert(*ino, path);
             }
             shown.push(format!("inode {ino} ({})", paths.get(ino).map_or("…", String::as_str)));

@@ -1,0 +1,144 @@
+//! What programs change that tell nothing, as the server reports it: client tracking in broadcast mode.
+//!
+//! The server names every key that was changed in a turn of its loop, whoever changed it, in a message behind all other
+//! messages of that turn. So by then it is known from the clients' messages what Sluice changed, and from here what this
+//! process did. What must stay true: a key that this process changed is not reported as changed by others, or the kernel
+//! would forget pages that are being written.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_meta::{
+    engine::{Commit, Write},
+    schema::{Change, Key, Row, Told, WriterId},
+};
+
+/// Most commits that are awaited. Of more than that nothing is known: then all seem to be others'.
+const MOST: usize = 4096;
+
+/// The identity of a commit: who, in which lane, its number.
+type Number = (WriterId, u16, u64);
+
+/// What commits of this process change, until the message of each has come.
+#[derive(Default)]
+pub(crate) struct OwnChanges {
+    on: AtomicBool,
+    commits: Mutex<FxHashMap<Number, Vec<Change>>>,
+}
+
+impl OwnChanges {
+    /// Begins or ends to keep them.
+    pub(crate) fn switch(&self, on: bool) {
+        self.on.store(on, Ordering::SeqCst);
+        self.commits.lock().clear();
+    }
+
+    /// Notes what a commit is about to change.
+    pub(crate) fn note(&self, commit: &Commit) {
+        let Some(step) = commit.step.filter(|_| self.on.load(Ordering::SeqCst)) else { return };
+        let mut commits = self.commits.lock();
+        if commits.len() >= MOST {
+            commits.clear();
+        }
+        commits.insert((step.writer, step.lane, step.to), commit.writes.iter().flat_map(changed).collect());
+    }
+
+    /// What the commit that `told` of changed, if it was one of this process.
+    fn take(&self, told: &Told) -> Vec<Change> {
+        self.commits.lock().remove(&(told.writer, told.lane, told.n)).unwrap_or_default()
+    }
+}
+
+/// What a write does to the keys that are watched: nodes, and directories as a whole.
+fn changed(write: &Write) -> Vec<Change> {
+    match write {
+        Write::Insert(Row::Node(ino, _)) | Write::Put(Row::Node(ino, _)) | Write::Bump { ino, .. } => {
+            vec![Change::Node(*ino)]
+        }
+        Write::Delete(Key::Node(ino)) | Write::Discard(Key::Node(ino)) => {
+            vec![Change::Node(*ino), Change::Names(*ino)]
+        }
+        Write::Insert(Row::Entry(dir, ..))
+        | Write::Put(Row::Entry(dir, ..))
+        | Write::Delete(Key::Entry(dir, _))
+        | Write::Discard(Key::Entry(dir, _)) => vec![Change::Names(*dir)],
+        _ => Vec::new(),
+    }
+}
+
+/// The keys of this turn whose changes clients told.
+#[derive(Default)]
+pub(crate) struct Expected(FxHashSet<Change>);
+
+impl Expected {
+    /// A message of a client came.
+    pub(crate) fn told(&mut self, told: &Told, own: &OwnChanges) {
+        self.0.extend(own.take(told));
+        self.0.extend(told.changes.iter().filter_map(|change| match change {
+            Change::Entry(dir, _) => Some(Change::Names(*dir)),
+            Change::Node(_) | Change::Names(_) => Some(change.clone()),
+            Change::Lock(_) | Change::Any => None,
+        }));
+    }
+
+    /// Of the keys that changed in this turn, all with the same prefix, those whose changes nobody told.
+    pub(crate) fn untold(&mut self, mut keys: Vec<Change>) -> Vec<Change> {
+        let kinds: FxHashSet<_> = keys.iter().map(std::mem::discriminant).collect();
+        keys.retain(|key| !self.0.contains(key));
+        self.0.retain(|key| !kinds.contains(&std::mem::discriminant(key)));
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_meta::engine::Step;
+    use sluice_types::{Attr, FileType, Ino, Name, Time};
+
+    use super::*;
+
+    const NODE: fn(u64) -> Change = |ino| Change::Node(Ino(ino));
+    const NAMES: fn(u64) -> Change = |ino| Change::Names(Ino(ino));
+
+    fn commit(n: u64) -> (Commit, Told) {
+        let attr = Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time::default());
+        let entry = sluice_meta::schema::Entry { kind: FileType::File, ino: Ino(7) };
+        let writes = vec![
+            Write::Insert(Row::Entry(Ino(1), Name::new(b"a").expect("a name"), entry)),
+            Write::Insert(Row::Node(Ino(7), attr)),
+            Write::Bump { ino: Ino(1), nlink: 0, time: None },
+        ];
+        let step = Some(Step { writer: 3, lane: 0, from: n - 1, to: n });
+        (
+            Commit { writes, step, ..Commit::default() },
+            Told { writer: 3, lane: 0, n, changes: vec![NAMES(1)] },
+        )
+    }
+
+    #[test]
+    fn own_changes_are_not_those_of_others() {
+        let (own, mut expected) = (OwnChanges::default(), Expected::default());
+        own.switch(true);
+        let (first, told) = commit(1);
+        own.note(&first);
+        expected.told(&told, &own);
+        assert_eq!(expected.untold(vec![NAMES(1), NAMES(2)]), [NAMES(2)]);
+        assert_eq!(expected.untold(vec![NODE(1), NODE(7), NODE(8)]), [NODE(8)]);
+        assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)], "in the next turn it is another's");
+    }
+
+    #[test]
+    fn what_is_not_watched_is_not_kept() {
+        let (own, mut expected) = (OwnChanges::default(), Expected::default());
+        let (first, told) = commit(1);
+        own.note(&first);
+        expected.told(&told, &own);
+        assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)]);
+        own.switch(true);
+        for n in 2..3 * MOST as u64 {
+            own.note(&commit(n).0);
+        }
+        assert!(own.commits.lock().len() <= MOST);
+    }
+}

@@ -14,8 +14,8 @@ use sluice_meta::{
     schema::{Change, Key, Row, Told, WriterId},
 };
 
-/// Most commits that are awaited. Of more than that nothing is known: then all seem to be others'.
-const MOST: usize = 4096;
+/// Most changes whose messages are awaited. Of more than that nothing is known: then all seem to be others'.
+const MOST: usize = 1 << 16;
 
 /// The identity of a commit: who, in which lane, its number.
 type Number = (WriterId, u16, u64);
@@ -24,29 +24,43 @@ type Number = (WriterId, u16, u64);
 #[derive(Default)]
 pub(crate) struct OwnChanges {
     on: AtomicBool,
-    commits: Mutex<FxHashMap<Number, Vec<Change>>>,
+    awaited: Mutex<Awaited>,
+}
+
+#[derive(Default)]
+struct Awaited {
+    commits: FxHashMap<Number, Vec<Change>>,
+    /// Changes of all of them.
+    changes: usize,
 }
 
 impl OwnChanges {
     /// Begins or ends to keep them.
     pub(crate) fn switch(&self, on: bool) {
         self.on.store(on, Ordering::SeqCst);
-        self.commits.lock().clear();
+        *self.awaited.lock() = Awaited::default();
     }
 
     /// Notes what a commit is about to change.
     pub(crate) fn note(&self, commit: &Commit) {
         let Some(step) = commit.step.filter(|_| self.on.load(Ordering::SeqCst)) else { return };
-        let mut commits = self.commits.lock();
-        if commits.len() >= MOST {
-            commits.clear();
+        let changes: Vec<Change> = commit.writes.iter().flat_map(changed).collect();
+        let mut awaited = self.awaited.lock();
+        if awaited.changes + changes.len() > MOST {
+            *awaited = Awaited::default();
         }
-        commits.insert((step.writer, step.lane, step.to), commit.writes.iter().flat_map(changed).collect());
+        awaited.changes += changes.len();
+        // A commit that did not happen left its number to the next one.
+        let before = awaited.commits.insert((step.writer, step.lane, step.to), changes);
+        awaited.changes -= before.map_or(0, |changes| changes.len());
     }
 
     /// What the commit that `told` of changed, if it was one of this process.
     fn take(&self, told: &Told) -> Vec<Change> {
-        self.commits.lock().remove(&(told.writer, told.lane, told.n)).unwrap_or_default()
+        let mut awaited = self.awaited.lock();
+        let changes = awaited.commits.remove(&(told.writer, told.lane, told.n)).unwrap_or_default();
+        awaited.changes -= changes.len();
+        changes
     }
 }
 
@@ -136,9 +150,12 @@ mod tests {
         expected.told(&told, &own);
         assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)]);
         own.switch(true);
-        for n in 2..3 * MOST as u64 {
+        for n in 2..MOST as u64 {
             own.note(&commit(n).0);
         }
-        assert!(own.commits.lock().len() <= MOST);
+        own.note(&commit(MOST as u64 - 1).0);
+        let awaited = own.awaited.lock();
+        assert!(awaited.changes <= MOST);
+        assert_eq!(awaited.commits.values().map(Vec::len).sum::<usize>(), awaited.changes);
     }
 }

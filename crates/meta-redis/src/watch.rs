@@ -31,6 +31,9 @@ use crate::{
 /// A server that was silent for so long is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// A server that does not report which keys change is not asked to for so long.
+const REST: Duration = Duration::from_mins(1);
+
 /// The channel of a volume without the number of its database, which channels do not know.
 const CHANNEL: &str = "sluice:changes";
 
@@ -51,8 +54,10 @@ pub(crate) struct Listener {
     expected: Expected,
     /// Whether the server reports which keys change.
     tracks: bool,
-    /// Whether it can, as far as is known.
+    /// Whether it could: not in a cluster.
     can_track: bool,
+    /// When it did not do so last.
+    refused: Option<Instant>,
     /// Whether something may have changed unheard.
     missed: bool,
     conn: Option<Conn>,
@@ -73,6 +78,7 @@ impl Listener {
             expected: Expected::default(),
             tracks: false,
             can_track,
+            refused: None,
             missed: false,
             conn: None,
             heard: Instant::now(),
@@ -85,8 +91,17 @@ impl Listener {
     fn subscribe(&mut self) -> Result<(), EngineError> {
         self.conn = None;
         let mut conn = self.pool.connect()?;
-        if self.tracks {
-            self.track(&mut conn)?;
+        if self.tracks
+            && let Err(why) = self.track(&mut conn)
+        {
+            if self.refused.is_none() {
+                let needs = "it takes Redis 6 and a user who may use CLIENT TRACKING";
+                tracing::info!(why, "the server does not report which keys change: {needs}");
+            }
+            self.refused = Some(Instant::now());
+            self.stop_tracking();
+            // What it made of those words is not known.
+            conn = self.pool.connect()?;
         }
         let mut pipeline = Pipeline::default();
         pipeline.command("SUBSCRIBE").push(&self.channel);
@@ -98,8 +113,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Has the server report on `conn` which keys change, if it knows how to.
-    fn track(&mut self, conn: &mut Conn) -> Result<(), EngineError> {
+    /// Has the server report on `conn` which keys change, or says why it does not.
+    fn track(&mut self, conn: &mut Conn) -> Result<(), String> {
         let mut pipeline = Pipeline::default();
         pipeline.command("HELLO").push(b"3");
         let tracking = pipeline.command("CLIENT");
@@ -107,18 +122,13 @@ impl Listener {
         for prefix in self.keys.watched() {
             tracking.extend([&b"PREFIX"[..], &prefix]);
         }
-        let exchange = |conn: &mut Conn| {
-            conn.wire.send(&pipeline.render(false, None))?;
-            Ok([conn.wire.receive()?, conn.wire.receive()?])
-        };
-        let answers = exchange(conn).map_err(|error: io::Error| self.pool.unavailable(story(&error)))?;
-        if let Some(Value::ServerError(error)) =
-            answers.into_iter().find(|answer| matches!(answer, Value::ServerError(_)))
-        {
-            tracing::info!(%error, "the server does not report which keys change (Redis 6 does, to who may use CLIENT)");
-            (self.tracks, self.can_track) = (false, false);
+        conn.wire.send(&pipeline.render(false, None)).map_err(|error| story(&error))?;
+        for _ in 0..pipeline.len() {
+            if let Value::ServerError(error) = conn.wire.receive().map_err(|error| story(&error))? {
+                return Err(error.to_string());
+            }
         }
-        self.own.switch(self.tracks);
+        self.own.switch(true);
         Ok(())
     }
 
@@ -155,8 +165,11 @@ impl Listener {
             }
             let answer = conn.wire.receive()?;
             (self.heard, self.asked) = (Instant::now(), None);
-            if let Some(told) = self.understand(&answer) {
-                return Ok(Some(told));
+            match self.understand(&answer) {
+                Some(told) => return Ok(Some(told)),
+                // However much is said that means nothing.
+                None if now >= until => return Ok(None),
+                None => {}
             }
         }
     }
@@ -167,7 +180,9 @@ impl Listener {
         match &words[..] {
             [Value::BulkString(kind), _, Value::BulkString(message)] if kind == b"message" => {
                 let told = Told::decode(message);
-                self.expected.told(&told, &self.own);
+                if self.tracks {
+                    self.expected.told(&told, &self.own);
+                }
                 Some(told)
             }
             [Value::BulkString(kind), Value::Array(keys)] if kind == b"invalidate" => {
@@ -204,7 +219,8 @@ impl Watch for Listener {
     }
 
     fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
-        let wanted = silent && self.can_track;
+        let rests = self.refused.is_some_and(|at| at.elapsed() < REST);
+        let wanted = silent && self.can_track && !rests;
         if wanted != self.tracks {
             self.stop_tracking();
             self.tracks = wanted;

@@ -49,7 +49,7 @@ const POLL: Duration = Duration::from_millis(300);
 const BESIDE_JUICEFS: Duration = Duration::from_secs(1);
 /// The same where the engine tells what such a client changed. It cannot tell two changes of the same record apart that
 /// it makes at once, one of them ours.
-const BESIDE_WATCHED: Duration = Duration::from_secs(5);
+const BESIDE_WATCHED: Duration = Duration::from_secs(2);
 /// How long one wait for messages lasts.
 const LISTEN: Duration = Duration::from_millis(200);
 /// Pause after a failure.

@@ -91,11 +91,13 @@ fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: b
     if lock.lock.kind == LockKind::Unlock {
         return Ok(false);
     }
-    // Once the lock is granted, a signal comes too late.
-    let looked = vfs.look_under_lock(&Interrupt::never(), lock.fh);
+    let looked = vfs.look_under_lock(interrupt, lock.fh);
     if looked.is_err() {
-        // Whoever is told that he failed must hold nothing.
-        let _ = change_lock(vfs, &Interrupt::never(), ino, lock, (LockKind::Unlock, false));
+        // Whoever is told that he failed must not keep others out. What he held before of that range goes with it.
+        let released = change_lock(vfs, &Interrupt::never(), ino, lock, (LockKind::Unlock, false));
+        if let Err(error) = released {
+            tracing::warn!(%ino, %error, "a lock that could not be used stays until the file is closed");
+        }
     }
     looked
 }

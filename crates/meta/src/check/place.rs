@@ -1,5 +1,8 @@
 //! Where in the tree an inode is, for messages, and who holds locks on it.
 
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
 use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
@@ -12,10 +15,12 @@ use crate::{
 
 /// Directories above an inode at most: more is a cycle.
 const DEEPEST: usize = 4096;
+/// Paths of one inode that are told.
+const MOST: usize = 1000;
 
 impl Meta {
-    /// The paths below `root` that lead to an inode: none if it is deleted or out of reach, several if it is linked several times.
-    /// Reads the directories above it.
+    /// The paths below `root` that lead to an inode: none if it is deleted or out of reach, several if it is linked several times, a thousand
+    /// at most. Reads the directories above it.
     pub fn paths_of(&self, ino: Ino, root: Ino, interrupt: &Interrupt) -> FsResult<Vec<String>> {
         if ino == root {
             return Ok(vec!["/".into()]);
@@ -27,13 +32,17 @@ impl Meta {
         };
         let dirs =
             if attr.parent == Ino::NONE { self.parents_of(ino, interrupt)? } else { vec![attr.parent] };
-        let mut paths = Vec::new();
+        let (mut paths, mut known) = (Vec::new(), FxHashMap::default());
         for dir in dirs {
-            if let Some(above) = self.path_of_dir(dir, root, interrupt)? {
+            if paths.len() >= MOST {
+                break;
+            }
+            if let Some(above) = self.path_of_dir(dir, root, &mut known, interrupt)? {
                 let names = self.names_in(dir, ino, interrupt)?;
                 paths.extend(names.into_iter().map(|name| format!("{above}/{name}")));
             }
         }
+        paths.truncate(MOST);
         Ok(paths)
     }
 
@@ -62,24 +71,40 @@ impl Meta {
     }
 
     /// Path of a directory, empty for `root`; `None` if it does not lie below that.
-    fn path_of_dir(&self, dir: Ino, root: Ino, interrupt: &Interrupt) -> FsResult<Option<String>> {
+    /// `known` are the directories that were looked for before: where each lies and what it is called there.
+    fn path_of_dir(
+        &self,
+        dir: Ino,
+        root: Ino,
+        known: &mut FxHashMap<Ino, Option<(Ino, String)>>,
+        interrupt: &Interrupt,
+    ) -> FsResult<Option<String>> {
         let (mut at, mut names) = (dir, Vec::new());
         while at != root {
-            let (parent, name) = if at == Ino::TRASH {
-                (Ino::ROOT, Some(".trash".into()))
-            } else {
-                let parent = match self.ask(&GetAttr(at), interrupt) {
-                    Ok(attr) => attr.parent,
-                    Err(FsError::NotFound) => return Ok(None),
-                    Err(error) => return Err(error),
-                };
-                (parent, self.names_in(parent, at, interrupt)?.pop())
+            let place = match known.entry(at) {
+                Entry::Occupied(place) => place.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(self.place_of_dir(at, interrupt)?),
             };
-            let Some(name) = name.filter(|_| parent != at && names.len() < DEEPEST) else { return Ok(None) };
-            names.push(name);
-            at = parent;
+            let Some((parent, name)) = place.as_ref().filter(|_| names.len() < DEEPEST) else {
+                return Ok(None);
+            };
+            names.push(name.clone());
+            at = *parent;
         }
         Ok(Some(names.iter().rev().fold(String::new(), |path, name| path + "/" + name)))
+    }
+
+    /// The directory that a directory is in, and its name there.
+    fn place_of_dir(&self, dir: Ino, interrupt: &Interrupt) -> FsResult<Option<(Ino, String)>> {
+        if dir == Ino::TRASH {
+            return Ok(Some((Ino::ROOT, ".trash".into())));
+        }
+        let parent = match self.ask(&GetAttr(dir), interrupt) {
+            Ok(attr) => attr.parent,
+            Err(FsError::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(self.names_in(parent, dir, interrupt)?.pop().map(|name| (parent, name)))
     }
 
     fn names_in(&self, dir: Ino, ino: Ino, interrupt: &Interrupt) -> FsResult<Vec<String>> {
@@ -93,6 +118,9 @@ impl Meta {
             }));
             Ok(())
         })?;
+        // A scan may tell an entry twice.
+        names.sort_unstable();
+        names.dedup();
         Ok(names)
     }
 }

@@ -177,6 +177,14 @@ impl Fsck {
     }
 }
 
+/// One path of a file, which may lie below what is damaged itself.
+fn path_of(meta: &Meta, ino: Ino) -> String {
+    match meta.paths_of(ino, Ino::ROOT, &Interrupt::never()) {
+        Ok(paths) => paths.into_iter().next().unwrap_or_else(|| "deleted".into()),
+        Err(error) => format!("its path cannot be found out: {error}"),
+    }
+}
+
 /// Prints faults with the files that they are in; how many there are. What no file shows any more is no fault.
 fn tell(meta: &Meta, layout: Layout, slices: &[(u64, u32)], faults: &[Fault]) -> Result<u64> {
     let never = Interrupt::never();
@@ -193,8 +201,7 @@ fn tell(meta: &Meta, layout: Layout, slices: &[(u64, u32)], faults: &[Fault]) ->
         let mut shown = Vec::new();
         for ino in inos {
             if !paths.contains_key(ino) && paths.len() < MOST_PATHS {
-                let path = meta.paths_of(*ino, Ino::ROOT, &never)?.pop().unwrap_or_else(|| "deleted".into());
-                paths.insert(*ino, path);
+                paths.insert(*ino, path_of(meta, *ino));
             }
             shown.push(format!("inode {ino} ({})", paths.get(ino).map_or("…", String::as_str)));
         }

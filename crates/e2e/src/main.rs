@@ -155,6 +155,9 @@ enum Order {
         program: Program,
         #[arg(long, default_value_t = 1)]
         mounts: usize,
+        /// A flag of `format`, such as --format=--block-size=256
+        #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+        format: Vec<String>,
         /// Leave the volume unchecked: for work that makes slices without objects
         #[arg(long)]
         unchecked: bool,
@@ -271,8 +274,8 @@ fn run(order: Order) -> anyhow::Result<()> {
         Order::CrashWriter { folder, seed } => {
             crash::writer::run(&folder, seed)?;
         }
-        Order::WithVolume { engine, program, mounts, unchecked, command } => {
-            let volume = with_volume(engine, &program, mounts, &command)?;
+        Order::WithVolume { engine, program, mounts, format, unchecked, command } => {
+            let volume = with_volume(engine, &program, &format, mounts, &command)?;
             if !unchecked {
                 volume.fsck()?;
             }
@@ -284,11 +287,13 @@ fn run(order: Order) -> anyhow::Result<()> {
 fn with_volume(
     engine: Engine,
     program: &Program,
+    format: &[String],
     mounts: usize,
     command: &[String],
 ) -> anyhow::Result<Volume> {
     let (program, within) = program.paths()?;
-    let mut volume = Volume::new(&program, engine, &within, &[])?;
+    let format: Vec<&str> = format.iter().map(String::as_str).collect();
+    let mut volume = Volume::new(&program, engine, &within, &format)?;
     let mut replaced: Vec<String> = command.iter().map(|word| word.replace("{meta}", &volume.meta)).collect();
     for number in 1..=mounts {
         let point = volume.mount(&[])?.to_string_lossy().into_owned();

@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use sluice_object::{Compression, ObjectError, ObjectStore};
+use sluice_types::{FsError, FsResult};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SemaphorePermit},
@@ -95,6 +96,11 @@ impl BlockStore {
 
     pub(crate) fn describe(&self) -> String {
         self.store.describe()
+    }
+
+    /// Makes sure that a power cut cannot take back what was stored: also what waits for its upload.
+    pub(crate) fn harden(&self) -> FsResult<()> {
+        self.staging.as_ref().map_or(Ok(()), |staging| staging.sync().map_err(FsError::io))
     }
 
     pub(crate) fn staging(&self) -> Option<&Arc<Staging>> {

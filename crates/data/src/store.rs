@@ -126,6 +126,11 @@ impl DataStore {
         self.find_writer(ino).map_or(Ok(()), |writer| writer.flush())
     }
 
+    /// Makes sure that a power cut cannot take back what was flushed, of any file.
+    pub fn harden(&self) -> FsResult<()> {
+        self.blocks.harden()
+    }
+
     /// Flushes every file. Answers the first error; the others are flushed all the same.
     pub fn flush_all(&self) -> FsResult<()> {
         self.write.flusher.flush_all()

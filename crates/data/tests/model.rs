@@ -75,7 +75,7 @@ impl Run<'_> {
     fn truncate(&mut self) {
         let (window, from, _) = self.range();
         let length = BASES[window] + from as u64;
-        self.data.writer(INO).truncate(length).unwrap();
+        self.data.writer(INO).flush().unwrap();
         self.volume.index.truncate(INO, length);
         for (model, base) in self.model.iter_mut().zip(BASES) {
             let keep = length.saturating_sub(base).min(WINDOW) as usize;

@@ -188,7 +188,15 @@ impl Vfs {
         caller.check_mode(attr, wanted)
     }
 
-    /// Cuts or grows a file: what is not flushed is dropped or flushed first, and nobody writes meanwhile.
+    /// Stores what was written to a file before it is cut, also what lies behind the cut: that may yet be refused. An error
+    /// is told by the next fsync or close of whoever wrote.
+    pub(crate) fn store_before_cut(&self, ino: Ino) {
+        if let Err(error) = self.data.flush(ino) {
+            tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is cut");
+        }
+    }
+
+    /// Cuts or grows a file: what was written is stored first, and nobody writes meanwhile.
     pub(crate) fn cut(
         &self,
         caller: &Caller,
@@ -198,9 +206,7 @@ impl Vfs {
         opened: bool,
     ) -> FsResult<Attr> {
         let _gate = file.gate.write();
-        if let Some(writer) = self.data.find_writer(file.ino) {
-            writer.truncate(length)?;
-        }
+        self.store_before_cut(file.ino);
         self.run_cut(caller, interrupt, file.ino, length, (opened, false))
     }
 
@@ -258,6 +264,9 @@ impl Vfs {
                     writer.fsync()?;
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
                     writer.fsync()?;
+                } else {
+                    // What was written and closed before may wait for its upload.
+                    self.data.harden()?;
                 }
                 self.meta.sync()?;
                 self.locks_hold(&handle)

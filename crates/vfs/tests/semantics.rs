@@ -29,6 +29,21 @@ fn what_is_written_is_read_before_and_after_it_is_stored() {
 }
 
 #[test]
+fn a_cut_that_is_refused_takes_nothing() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let ino = client.put(ROOT, "log", b"first");
+    let log = client.open(ino, libc::O_WRONLY | libc::O_APPEND).unwrap();
+    let flags = Changes { flags: Some(AttrFlags(AttrFlags::APPEND)), ..Changes::default() };
+    client.vfs.setattr(&client.caller, &client.never, ino, flags).unwrap();
+    client.write(log.fh, 5, b" second").unwrap();
+    assert_eq!(client.open(ino, libc::O_WRONLY | libc::O_TRUNC).map(drop), Err(FsError::Perm));
+    assert_eq!(client.truncate(ino, 0), Err(FsError::Perm));
+    client.close(log.fh).unwrap();
+    assert_eq!(client.get(ino), b"first second");
+}
+
+#[test]
 fn a_removed_file_lives_until_its_last_close() {
     let volume = Volume::new();
     let client = volume.mount();

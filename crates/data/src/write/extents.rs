@@ -127,20 +127,6 @@ impl Extents {
             .map(|run| run.tail.capacity() as u64 + RUN_OVERHEAD)
             .sum()
     }
-
-    /// Drops what lies at `pos` and behind it, as far as no sealed block holds it. Answers whether none did.
-    pub(super) fn cut(&mut self, pos: u32) -> bool {
-        let mut clean = true;
-        for layer in &mut self.layers {
-            layer.retain(|start, run| *start < pos || !run.sealed.is_empty());
-            for run in layer.values_mut().filter(|run| run.end() > pos) {
-                let keep = pos.saturating_sub(run.tail_pos()) as usize;
-                run.tail.truncate(keep);
-                clean &= run.end() <= pos;
-            }
-        }
-        clean
-    }
 }
 
 /// The runs of a layer that show bytes between `pos` and `end`, from the last to the first.

@@ -97,6 +97,6 @@ impl OpenWriter {
         self.synced.store(state.failures.count, Ordering::Relaxed);
         drop(state);
         told?;
-        self.writer.harden()
+        self.writer.context.blocks.harden()
     }
 }

@@ -258,34 +258,13 @@ impl FileWriter {
     /// [`Self::flush`], and makes sure that a power cut cannot take it back.
     pub fn fsync(self: &Arc<Self>) -> FsResult<()> {
         self.flush()?;
-        self.harden()
-    }
-
-    /// Makes sure that a power cut cannot take back what was stored.
-    fn harden(&self) -> FsResult<()> {
-        self.context.blocks.staging().map_or(Ok(()), |staging| staging.sync().map_err(FsError::io))
+        self.context.blocks.harden()
     }
 
     /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it failed.
     pub(crate) fn settle_frozen(self: &Arc<Self>) {
         let target = self.state.lock().frozen;
         self.settle(target);
-    }
-
-    /// Prepares the file for being cut to `length`: drops unflushed data behind it where that is possible, and
-    /// flushes the rest. Until the metadata is cut nobody may write to the file.
-    pub fn truncate(self: &Arc<Self>, length: u64) -> FsResult<()> {
-        let mut state = self.state.lock();
-        state.active.retain(|index, active| {
-            let start = u64::from(*index) * CHUNK_SIZE;
-            if start + u64::from(active.extents.end()) <= length {
-                return true;
-            }
-            let clean = active.extents.cut(length.saturating_sub(start) as u32);
-            !(clean && length <= start)
-        });
-        drop(state);
-        self.flush()
     }
 
     /// First offset behind all data that the metadata does not show yet; 0 if it shows everything.

@@ -2,11 +2,12 @@
 //!
 //! Unlink, rmdir and a rename over an existing name all end here.
 
-use sluice_types::{Attr, AttrFlags, FileType, FsError, Ino, Name, Time};
+use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
 
 use super::rules;
 use crate::{
     engine::{Hold, List, Write},
+    op::At,
     schema::{Counter, DirStat, Entry, Key, QuotaKey, Row},
     view::{Stop, View},
 };
@@ -153,7 +154,7 @@ pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
 }
 
 /// The hour directory of the trash for now, made if this is the first deletion of the hour. It needs no lane and no
-/// guard: nobody removes the hour that is.
+/// guard: nobody removes the hour that is ([`check_hour`]).
 fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     let name = hour_name(view.now());
     if let Some(hour) = view.env().trash_hour(&name) {
@@ -179,6 +180,15 @@ fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     }
     rules::charge_volume(view, &attr, 4096, 1);
     Ok(ino)
+}
+
+/// Hour directories that deletions may still go to, by the clock of any client, stay where they are: whoever knows one puts files there
+/// without asking whether it is there.
+pub(super) fn check_hour(view: &View<'_>, at: &At, caller: &Caller) -> Result<(), FsError> {
+    let now = view.now();
+    let earlier = hour_name(Time { sec: now.sec - 3600, ..now });
+    let filled = at.dir == Ino::TRASH && at.name.as_ref() >= earlier.as_bytes();
+    rules::require(!(filled && caller.check), FsError::Busy)
 }
 
 /// Name of an hour directory: `YYYY-MM-DD-HH` in UTC.

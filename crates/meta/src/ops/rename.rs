@@ -4,7 +4,7 @@ use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
 use smallvec::smallvec;
 
 use super::{
-    removal::{Fate, Removal},
+    removal::{Fate, Removal, check_hour},
     rules,
     unlink::target,
 };
@@ -126,6 +126,7 @@ impl Rename {
         } else {
             rules::changing_dir(view, self.from.dir, &self.caller)?
         };
+        check_hour(view, &self.from, &self.caller)?;
         rules::require(!self.to.dir.is_trash(), FsError::Perm)?;
         let to_dir = rules::changing_dir(view, self.to.dir, &self.caller)?;
         rules::require(!from_dir.flags.has(AttrFlags::APPEND), FsError::Perm)?;

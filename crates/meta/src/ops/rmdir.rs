@@ -4,7 +4,7 @@ use sluice_types::{Caller, FsError, Ino};
 use smallvec::smallvec;
 
 use super::{
-    removal::Removal,
+    removal::{Removal, check_hour},
     rules,
     unlink::{Removed, removing_dir, target},
 };
@@ -46,6 +46,7 @@ impl Op for Rmdir {
         }
         view.want(&first)?;
         let mut parent = removing_dir(view, *dir, &self.caller)?;
+        check_hour(view, &self.at, &self.caller)?;
         let (ino, attr) = target(view, &self.at)?;
         rules::require(attr.is_dir(), FsError::NotDir)?;
         rules::check_removable(&attr)?;

@@ -78,6 +78,8 @@ pub(crate) fn acl(view: &mut View<'_>, id: u32) -> Result<Arc<AclRule>, Stop> {
         return Ok(rule);
     }
     match view.get(&Key::Acl(id), Hold::None)? {
+        // One that this very batch makes may never be: another client may take its number.
+        Some(Row::Acl(_, rule)) if view.is_pending(&Key::Acl(id)) => Ok(Arc::new(rule)),
         Some(Row::Acl(_, rule)) => Ok(view.env().learn_acl(id, rule)),
         _ => Err(FsError::io(format_args!("ACL rule {id} is missing; run `sluice fsck`")).into()),
     }

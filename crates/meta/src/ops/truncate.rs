@@ -148,7 +148,8 @@ pub fn resize(view: &mut View<'_>, ino: Ino, attr: &mut Attr, length: u64) -> Re
     }
     attr.length = length;
     let parents = parents(view, ino, attr)?;
-    rules::admit(view, attr.parent, (attr.uid, attr.gid), usage.space, 0)?;
+    let dir = if attr.nlink == 0 { Ino::NONE } else { attr.parent };
+    rules::admit(view, dir, (attr.uid, attr.gid), usage.space, 0)?;
     rules::charge_volume(view, attr, usage.space, 0);
     for (parent, links) in parents {
         let times = DirStat { length: usage.length * links, space: usage.space * links, inodes: 0 };
@@ -158,8 +159,11 @@ pub fn resize(view: &mut View<'_>, ino: Ino, attr: &mut Attr, length: u64) -> Re
     Ok(())
 }
 
-/// Directories a node is in, and how often.
+/// Directories a node is in, and how often: in none if it has no name left, although it may still say in which it was.
 fn parents(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>, Stop> {
+    if attr.nlink == 0 {
+        return Ok(Vec::new());
+    }
     if attr.parent != Ino::NONE {
         return Ok(vec![(attr.parent, 1)]);
     }

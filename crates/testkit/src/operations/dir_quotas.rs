@@ -11,6 +11,7 @@ use sluice_meta::{
     ops::{
         link::Link,
         rename::{Rename, RenameMode},
+        sustained::DropSustained,
         truncate::Truncate,
         unlink::Unlink,
         write::Write,
@@ -114,6 +115,17 @@ fn every_change(tree: &Tree) {
     tree.does("unlink of a name inside", unlink(10_020, "g"));
     tree.does("a file moves out", rename(at(LIMITED, "g"), at(FREE, "g")));
     tree.does("and back over another", rename(at(FREE, "g"), at(10_020, "f")));
+    tree.does("create", create(LIMITED, "open", 10_024, FileType::File));
+    tree.does("write", write(10_024, 0, 4));
+    tree.meta.register_open(Ino(10_024));
+    tree.does("unlink of an open file", Unlink { skip_trash: true, ..unlink(LIMITED, "open") });
+    tree.does("growing it without a name", write(10_024, 50_000, 5));
+    let truncate =
+        Truncate { ino: Ino(10_024), length: 0, opened: true, kill_suid: false, caller: Caller::client() };
+    tree.does("cutting it", truncate);
+    tree.meta.unregister_open(Ino(10_024));
+    tree.does("its last close", DropSustained { sid: tree.meta.sid(), ino: Ino(10_024) });
+    State::of(tree.store.open().as_ref()).assert_tree("a file without a name");
     for (dir, name) in [(LIMITED, "copy"), (FREE, "copy"), (LIMITED, "again")] {
         tree.clone(10_020, dir, name).expect("clone");
         tree.check("clone");

@@ -287,7 +287,18 @@ fn internal_files_are_there_and_cannot_be_touched() {
     assert_eq!(client.unlink(ROOT, ".stats"), Err(FsError::Perm));
     assert_eq!(client.make(ROOT, ".control", FileType::File).map(drop), Err(FsError::Exists));
     let trash = client.lookup(ROOT, ".trash").unwrap().ino;
-    assert_eq!((trash, client.list(trash, 100, true).len()), (Ino::TRASH, 3), "one hour directory");
+    let hours = client.list(trash, 100, true);
+    assert_eq!((trash, hours.len()), (Ino::TRASH, 3), "one hour directory");
+    let hour = hours.into_iter().map(|(name, ..)| String::from_utf8(name).unwrap()).max().unwrap();
+    let inside = client.lookup(trash, &hour).unwrap().ino;
+    for (name, ..) in client.list(inside, 100, true).into_iter().filter(|(name, ..)| !name.starts_with(b"."))
+    {
+        client.unlink(inside, std::str::from_utf8(&name).unwrap()).unwrap();
+    }
+    assert_eq!(client.rmdir(trash, &hour), Err(FsError::Busy), "deletions go there");
+    client.put(dir, "g", b"y");
+    client.unlink(dir, "g").unwrap();
+    assert_eq!(client.list(inside, 100, true).len(), 3, "and are found");
     let stats = client.open(client.lookup(ROOT, ".stats").unwrap().ino, libc::O_RDONLY).unwrap();
     assert!(stats.direct);
     let text = String::from_utf8(client.read(stats.fh, 0, 1 << 16).unwrap()).unwrap();

@@ -279,6 +279,9 @@ impl BlockStore {
         let name = self.layout.name(key);
         let stored =
             self.compression.encode(data.clone()).map_err(|error| self.damaged(key, &error.to_string()))?;
+        // A copy, unless blocks are stored as they are.
+        let copied = if self.compression == Compression::None { 0 } else { stored.len() };
+        let _held = self.budget.charge(copied as u64);
         let begun = Instant::now();
         let mut pause = PAUSES.start;
         self.stats.uploading.add(1);
@@ -297,7 +300,9 @@ impl BlockStore {
                 Err(error) => {
                     self.stats.object_errors.add(1);
                     let passing = matches!(error, ObjectError::Unavailable { .. });
-                    if !passing || begun.elapsed() + pause > self.give_up {
+                    // The store may have been patient by itself.
+                    let patient = started.elapsed() > self.give_up / 2;
+                    if !passing || patient || begun.elapsed() + pause > self.give_up {
                         break Err(error);
                     }
                     tracing::warn!(%error, "a block could not be uploaded and is tried again");

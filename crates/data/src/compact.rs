@@ -33,6 +33,8 @@ const MANY: usize = 350;
 const READ_MANY: usize = 5;
 /// Blocks of the new slice that are uploaded at once.
 const PARALLEL: usize = 4;
+/// How often a compaction that cannot wait is tried while others change the chunk.
+const URGENT_TRIES: usize = 4;
 /// Chunks remembered as not worth another try.
 const MAX_TRIED: usize = 10_000;
 
@@ -80,7 +82,7 @@ pub fn plan(records: &[Slice]) -> Option<Plan> {
     Some(Plan { taken, keep, pos, size, pieces })
 }
 
-/// Runs compactions, one per chunk at a time.
+/// Runs compactions, one per chunk at a time but for those that cannot wait.
 #[derive(Debug)]
 pub(crate) struct Compactor {
     blocks: Arc<BlockStore>,
@@ -103,7 +105,7 @@ impl Compactor {
             return;
         }
         if count >= URGENT {
-            if let Err(error) = self.compact(ino, index) {
+            if let Err(error) = self.compact_urgently(ino, index) {
                 tracing::warn!(%ino, chunk = index, %error, "a chunk of many records could not be compacted");
             }
         } else if count > MANY || count.saturating_sub(added) / 100 != count / 100 {
@@ -152,14 +154,26 @@ impl Compactor {
         if !self.busy.lock().insert((ino, index)) {
             return Ok(false);
         }
-        let result = self.compact_alone(ino, index);
+        let result =
+            self.index.slices(ino, index, true).and_then(|records| self.compact_these(ino, index, &records));
         self.busy.lock().remove(&(ino, index));
         result
     }
 
-    fn compact_alone(&self, ino: Ino, index: u32) -> FsResult<bool> {
-        let records = self.index.slices(ino, index, true)?;
-        let Some(plan) = plan(&records) else { return Ok(false) };
+    /// Compacts a chunk of so many records that it must not get more first. Another compaction may be at it, but that began
+    /// before the last of them came: of the two, one finds the records changed.
+    fn compact_urgently(&self, ino: Ino, index: u32) -> FsResult<()> {
+        for _ in 0..URGENT_TRIES {
+            let records = self.index.slices(ino, index, true)?;
+            if records.len() < URGENT || self.compact_these(ino, index, &records)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn compact_these(&self, ino: Ino, index: u32, records: &[Slice]) -> FsResult<bool> {
+        let Some(plan) = plan(records) else { return Ok(false) };
         let id = self.index.new_slice_id()?;
         let new = Slice::whole(plan.pos, id, plan.size);
         if let Err(error) = self.copy(&plan, id) {

@@ -26,14 +26,12 @@ use crate::{
     },
     config::{DataConfig, Verify, WritebackConfig},
     error::DataError,
-    layout::{BlockKey, Layout, parse_name},
+    layout::{BlockKey, Layout},
     stats::Stats,
 };
 
 /// How long a block that could not be uploaded rests before the next try.
 const REST: Duration = Duration::from_secs(5);
-/// Age from which on a half-written file is nobody's.
-const STALE: Duration = Duration::from_mins(1);
 /// Ending of a staged file that cannot be right.
 const DAMAGED: &str = ".damaged";
 
@@ -213,25 +211,14 @@ impl Staging {
 
     /// Takes up what an earlier process left.
     fn replay(&self, number: usize) {
-        let mut rest = vec![self.roots[number].clone()];
         let mut state = self.state.lock();
-        while let Some(path) = rest.pop() {
-            let Ok(entries) = fs::read_dir(&path) else { continue };
-            for entry in entries.flatten() {
-                let (path, name) = (entry.path(), entry.file_name());
-                let name = name.to_string_lossy();
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    rest.push(path);
-                } else if file::is_temporary(&name) {
-                    let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
-                    if age.is_ok_and(|age| age.is_ok_and(|age| age > STALE)) {
-                        let _ = fs::remove_file(path);
-                    }
-                } else if let Some(key) = parse_name(&name).filter(|key| path == self.path(number, *key)) {
-                    self.enter(&mut state, number, key, Instant::now());
-                }
+        file::each_block(&self.roots[number], |path, key| {
+            if path == self.path(number, key) {
+                // It may have been killed before it synced it.
+                state.unsynced.push(key);
+                self.enter(&mut state, number, key, Instant::now());
             }
-        }
+        });
     }
 
     /// Uploads one block after the other, several at once.
@@ -398,5 +385,6 @@ mod tests {
         assert!(staging.read(key(1, 3), &(0..3)).is_none());
         let again = Staging::open(&config, layout, None, Arc::default()).unwrap().unwrap();
         assert!(again.contains(key(2_000_000, 3)) && !again.contains(key(1, 3)));
+        assert_eq!(again.state.lock().unsynced, [key(2_000_000, 3)], "nobody knows whether it was synced");
     }
 }

@@ -121,18 +121,19 @@ fn every_open_file_is_told_by_its_next_fsync() {
     for _ in 0..2 {
         assert_eq!(one.flush(), Err(FsError::io("")));
     }
-    assert_eq!(one.fsync(), Err(FsError::io("")));
-    one.fsync().expect("told already");
+    assert_eq!(one.fsync(|| false), Err(FsError::io("")), "nobody waits for that any more");
+    assert_eq!(one.fsync(|| true), Err(FsError::io("")));
+    one.fsync(|| true).expect("told already");
     one.write(0, b"lost too", now()).expect("told already");
-    assert_eq!(one.fsync(), Err(FsError::io("")));
+    assert_eq!(one.fsync(|| true), Err(FsError::io("")));
     volume.store.faults.refuse_puts.store(false, Ordering::Relaxed);
     let later = data.open_writer(INO);
     later.write(0, b"kept", now()).expect("told to others before it was opened");
-    later.fsync().unwrap();
+    later.fsync(|| true).unwrap();
     assert_eq!(other.write(4, b"refused", now()), Err(FsError::io("")));
     other.write(4, b"taken", now()).expect("told once by a write");
-    assert_eq!(other.fsync(), Err(FsError::io("")));
-    other.fsync().unwrap();
+    assert_eq!(other.fsync(|| true), Err(FsError::io("")));
+    other.fsync(|| true).unwrap();
     assert_eq!(read_all(&data, INO, 0, 10, 9).unwrap(), b"kepttaken");
 }
 
@@ -286,6 +287,33 @@ fn many_records_are_compacted_as_they_come() {
     }
     eventually("the chunk is compacted", || volume.index.records().len() < 400);
     for n in 0..700u64 {
+        let mut expected = vec![n as u8; 50];
+        expected.resize(100, 0);
+        assert_eq!(read_all(&data, INO, n * 100, 100, 1 << 20).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_chunk_of_very_many_records_gets_no_more_while_another_compaction_is_at_it() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    let mut written = 0u64;
+    let mut write = |pieces: u64| {
+        for n in written..written + pieces {
+            writer.write(n * 100, &[n as u8; 50], now()).unwrap();
+        }
+        written += pieces;
+        writer.flush().unwrap();
+        // As many as fit into a record of MySQL.
+        assert!(volume.index.records().len() < 2730, "{} records", volume.index.records().len());
+    };
+    let held = volume.index.hold_first_replacement.lock();
+    write(500);
+    eventually("a compaction begins", || volume.index.replacements.load(Ordering::SeqCst) > 0);
+    (0..6).for_each(|_| write(900));
+    drop(held);
+    for n in 0..written {
         let mut expected = vec![n as u8; 50];
         expected.resize(100, 0);
         assert_eq!(read_all(&data, INO, n * 100, 100, 1 << 20).unwrap(), expected);

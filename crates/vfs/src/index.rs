@@ -18,6 +18,8 @@ use crate::known::Known;
 
 /// Commits to a chunk after which its records are counted again: others may write to it too.
 const RECOUNT: u32 = 64;
+/// Records added to it after which they are.
+const RECOUNT_RECORDS: u32 = 500;
 /// Chunks whose records are counted.
 const MOST_COUNTS: usize = 1 << 15;
 
@@ -29,17 +31,49 @@ type Unused = Box<dyn Fn(Vec<(u64, u32)>) + Send + Sync>;
 pub struct MetaIndex {
     pub(crate) meta: Arc<Meta>,
     pub(crate) known: Known,
-    counts: Mutex<FxHashMap<(Ino, u32), Count>>,
+    counts: Mutex<Counts>,
     unused: OnceLock<Unused>,
     /// Nobody interrupts the data path.
     never: Interrupt,
 }
 
-/// How many records a chunk has, as far as this client knows.
+/// How many records chunks have, as far as this client knows.
+#[derive(Default)]
+struct Counts(FxHashMap<(Ino, u32), Count>);
+
 #[derive(Clone, Copy, Default)]
 struct Count {
-    records: u32,
+    /// When they were counted; none if they never were.
+    counted: u32,
+    /// Added here since, …
+    added: u32,
+    /// … by so many commits.
     commits: u32,
+}
+
+impl Counts {
+    fn of(&mut self, chunk: (Ino, u32)) -> &mut Count {
+        if self.0.len() >= MOST_COUNTS {
+            self.0.clear();
+        }
+        self.0.entry(chunk).or_default()
+    }
+
+    fn set(&mut self, chunk: (Ino, u32), counted: u32) {
+        *self.of(chunk) = Count { counted, ..Count::default() };
+    }
+
+    /// The next commit has them counted again.
+    fn doubt(&mut self, chunk: (Ino, u32)) {
+        self.of(chunk).commits = RECOUNT;
+    }
+
+    /// A commit added records. How many there are now; `None` if it is time to count again.
+    fn add(&mut self, chunk: (Ino, u32), added: u32) -> Option<u32> {
+        let count = self.of(chunk);
+        (count.added, count.commits) = (count.added + added, count.commits + 1);
+        (count.commits < RECOUNT && count.added < RECOUNT_RECORDS).then_some(count.counted + count.added)
+    }
 }
 
 impl MetaIndex {
@@ -58,25 +92,8 @@ impl MetaIndex {
     fn ask(&self, ino: Ino, index: u32) -> FsResult<Arc<[Slice]>> {
         let asked = self.known.records.asking(ino);
         let list = self.meta.ask(&ReadChunk { ino, index }, &Interrupt::never()).map_err(stale)?;
-        self.set_count((ino, index), list.len() as u32);
+        self.counts.lock().set((ino, index), list.len() as u32);
         Ok(self.known.records.keep(ino, index, asked, list))
-    }
-
-    fn set_count(&self, chunk: (Ino, u32), records: u32) {
-        let mut counts = self.counts.lock();
-        if counts.len() >= MOST_COUNTS {
-            counts.clear();
-        }
-        counts.insert(chunk, Count { records, commits: 0 });
-    }
-
-    /// Adds to a chunk's count; `None` if it is time to count again.
-    fn add_count(&self, chunk: (Ino, u32), added: u32) -> Option<u32> {
-        let mut counts = self.counts.lock();
-        let count = counts.get(&chunk).copied().unwrap_or_default();
-        let count = Count { records: count.records + added, commits: count.commits + 1 };
-        counts.insert(chunk, count);
-        (count.commits < RECOUNT).then_some(count.records)
     }
 }
 
@@ -106,7 +123,8 @@ impl ChunkIndex for MetaIndex {
             committed
         };
         self.known.change(ino, commit, |attr| *attr).map_err(stale)?;
-        match self.add_count((ino, index), records.len() as u32) {
+        let count = self.counts.lock().add((ino, index), records.len() as u32);
+        match count {
             Some(count) => Ok(count),
             // Only the count is at stake, not the commit.
             None => Ok(self.ask(ino, index).map_or(0, |list| list.len() as u32)),
@@ -117,7 +135,7 @@ impl ChunkIndex for MetaIndex {
         let compact = Compact { ino, index, old: old.to_vec(), keep, new };
         let replaced = self.meta.run(compact, &Interrupt::never());
         self.known.records.changed(ino, index);
-        self.counts.lock().remove(&(ino, index));
+        self.counts.lock().doubt((ino, index));
         match replaced {
             Ok(unused) => {
                 if let Some(delete) = self.unused.get()
@@ -130,5 +148,24 @@ impl ChunkIndex for MetaIndex {
             Err(FsError::Again) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_counted_again_after_many_changes() {
+        let mut counts = Counts::default();
+        let chunk = (Ino(7), 0);
+        assert_eq!(counts.add(chunk, 1), Some(1), "a new file is not asked for");
+        assert_eq!(counts.add(chunk, 600), None, "but if it was not new there may be many more");
+        counts.set(chunk, 601);
+        assert_eq!((1..RECOUNT).map_while(|_| counts.add(chunk, 1)).last(), Some(600 + RECOUNT));
+        assert_eq!(counts.add(chunk, 1), None);
+        counts.set(chunk, 10);
+        counts.doubt(chunk);
+        assert_eq!(counts.add(chunk, 1), None, "a compaction replaced some");
     }
 }

@@ -20,7 +20,7 @@ use sluice_types::Rng;
 use super::{disk::OpenFiles, file, shelf::Shelf};
 use crate::{
     config::{CacheConfig, Verify},
-    layout::{BlockKey, Layout, parse_name},
+    layout::{BlockKey, Layout},
     stats::Stats,
 };
 
@@ -161,25 +161,11 @@ impl Dir {
 
     /// Indexes the files that an earlier process left.
     fn scan(&self) {
-        let mut rest = vec![self.root.clone()];
-        while let Some(path) = rest.pop() {
-            let Ok(entries) = fs::read_dir(&path) else { continue };
-            for entry in entries.flatten() {
-                let (path, name) = (entry.path(), entry.file_name());
-                let name = name.to_string_lossy();
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    rest.push(path);
-                } else if file::is_temporary(&name) {
-                    // It may be one that is being written just now.
-                    let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
-                    if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_mins(1))) {
-                        let _ = fs::remove_file(path);
-                    }
-                } else if let Some(key) = parse_name(&name).filter(|key| path == self.path(*key)) {
-                    self.note(key);
-                }
+        file::each_block(&self.root, |path, key| {
+            if path == self.path(key) {
+                self.note(key);
             }
-        }
+        });
     }
 
     /// Writes a block, if there is room or room can be made.

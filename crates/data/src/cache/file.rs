@@ -9,17 +9,28 @@ use std::{
     ops::Range,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
+use sluice_types::Rng;
 
-use crate::config::Verify;
+use crate::{
+    config::Verify,
+    layout::{BlockKey, parse_name},
+};
 
 /// Bytes that one checksum covers.
 const PAGE: u32 = 32 << 10;
 /// Ending of a file that is being written.
 const TEMPORARY: &str = ".tmp";
+/// Age from which on a half-written file is nobody's.
+const STALE: Duration = Duration::from_mins(1);
 
 /// A block's file, open for reading.
 #[derive(Debug)]
@@ -129,15 +140,36 @@ fn try_write(temporary: &Path, data: &[u8], checksums: bool, mode: u32) -> io::R
     Ok(())
 }
 
+/// A name that nobody else writes to, be it another process with the same directory.
 fn temporary(path: &Path) -> PathBuf {
+    static OWN: LazyLock<u64> = LazyLock::new(|| Rng::from_os().next_u64());
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut name = path.as_os_str().to_owned();
-    name.push(TEMPORARY);
+    name.push(format!(".{:x}.{:x}{TEMPORARY}", *OWN, NEXT.fetch_add(1, Ordering::Relaxed)));
     name.into()
 }
 
-/// Whether a file of this name is one that was being written.
-pub(crate) fn is_temporary(name: &str) -> bool {
-    name.ends_with(TEMPORARY)
+/// Calls `found` with each file below a directory that has the name of a block. Removes what was left half-written.
+pub(crate) fn each_block(root: &Path, mut found: impl FnMut(&Path, BlockKey)) {
+    let mut rest = vec![root.to_owned()];
+    while let Some(path) = rest.pop() {
+        let Ok(entries) = fs::read_dir(&path) else { continue };
+        for entry in entries.flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                rest.push(path);
+            } else if name.ends_with(TEMPORARY) {
+                // It may be one that is being written just now.
+                let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
+                if age.is_ok_and(|age| age.is_ok_and(|age| age > STALE)) {
+                    let _ = fs::remove_file(path);
+                }
+            } else if let Some(key) = parse_name(&name) {
+                found(&path, key);
+            }
+        }
+    }
 }
 
 /// Bytes that the file of a block takes on disk.

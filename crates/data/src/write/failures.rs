@@ -29,11 +29,18 @@ impl Failures {
 
     /// The last of those behind the first `since`, of which somebody knows from now on.
     fn tell(&mut self, since: u64) -> FsResult<()> {
-        if self.count <= since {
-            return Ok(());
+        let last = self.last_since(since);
+        if last.is_err() {
+            self.told = self.count;
         }
-        self.told = self.count;
-        self.last.clone().map_or(Ok(()), Err)
+        last
+    }
+
+    fn last_since(&self, since: u64) -> FsResult<()> {
+        match &self.last {
+            Some(error) if self.count > since => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// The last of those of which nobody was told.
@@ -85,18 +92,23 @@ impl OpenWriter {
         self.writer.state.lock().failures.tell(self.synced.load(Ordering::Relaxed))
     }
 
-    /// [`FileWriter::fsync`].
+    /// [`FileWriter::fsync`]. `heard` says in the end whether anybody still waits for the answer: if not, the next one tells it.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync of this open file.
-    pub fn fsync(&self) -> FsResult<()> {
+    /// What went wrong with any data written since the last fsync of this open file that was heard.
+    pub fn fsync(&self, heard: impl FnOnce() -> bool) -> FsResult<()> {
         self.writer.settle_all();
         let mut state = self.writer.state.lock();
-        let told = state.failures.tell(self.synced.load(Ordering::Relaxed));
-        self.written.store(state.failures.count, Ordering::Relaxed);
-        self.synced.store(state.failures.count, Ordering::Relaxed);
+        let since = self.synced.load(Ordering::Relaxed);
+        let failed = if heard() {
+            self.written.store(state.failures.count, Ordering::Relaxed);
+            self.synced.store(state.failures.count, Ordering::Relaxed);
+            state.failures.tell(since)
+        } else {
+            state.failures.last_since(since)
+        };
         drop(state);
-        told?;
+        failed?;
         self.writer.context.blocks.harden()
     }
 }

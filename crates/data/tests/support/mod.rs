@@ -37,6 +37,10 @@ pub struct MemIndex {
     pub refuse: Mutex<Option<FsError>>,
     /// Commits are done and answer only once this is free.
     pub hold_answers: Mutex<()>,
+    /// The first replacement waits until this is free.
+    pub hold_first_replacement: Mutex<()>,
+    /// Replacements that began.
+    pub replacements: AtomicU64,
     pub commits: AtomicU64,
 }
 
@@ -120,6 +124,9 @@ impl ChunkIndex for MemIndex {
     }
 
     fn replace(&self, ino: Ino, index: u32, old: &[Slice], keep: usize, new: Slice) -> FsResult<bool> {
+        if self.replacements.fetch_add(1, Ordering::SeqCst) == 0 {
+            drop(self.hold_first_replacement.lock());
+        }
         let mut state = self.state.lock();
         let Some(chunk) = state.chunks.get(&(ino, index)).cloned() else { return Ok(false) };
         if !chunk.starts_with(old) {

@@ -359,7 +359,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn fsync(&self, req: &Request<'_>, ino: u64, fh: u64, data_only: bool) -> Result<()> {
-        let run = |_: &Caller, _: &Interrupt| self.vfs.fsync(fh);
+        let run = |_: &Caller, interrupt: &Interrupt| self.vfs.fsync(interrupt, fh);
         self.run(req, OpKind::Fsync, run, args(format_args!("{ino},{fh},{data_only}")))
     }
 

@@ -132,7 +132,7 @@ pub struct Write<'a> {
 }
 
 /// The last close of an open file or directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Release {
     /// What `open` answered.
     pub fh: u64,

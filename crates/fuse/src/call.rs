@@ -40,6 +40,13 @@ const RUNNING: u8 = 1;
 /// The kernel has its answer.
 const ANSWERED: u8 = 2;
 
+/// The reader that runs it is in its handler, or none does yet.
+const BUSY: u8 = 0;
+/// The handler has returned, be it that the answer is still to come from another thread.
+const FREE: u8 = 1;
+/// The watchdog gave up the reader that is in its handler.
+const ABANDONED: u8 = 2;
+
 /// A request that the kernel waits for.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -48,6 +55,7 @@ pub(crate) struct Call {
     channel: Arc<dyn Channel>,
     started: Instant,
     state: AtomicU8,
+    reader: AtomicU8,
     callbacks: Callbacks,
 }
 
@@ -60,6 +68,7 @@ impl Call {
             channel,
             started: Instant::now(),
             state: AtomicU8::new(WAITING),
+            reader: AtomicU8::new(BUSY),
             callbacks: Callbacks::default(),
         });
         call.channel.calls().insert(&call);
@@ -71,20 +80,32 @@ impl Call {
         self.state.compare_exchange(WAITING, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// The handler has returned; `false` if the watchdog has given up this reader meanwhile.
+    pub(crate) fn leave(&self) -> bool {
+        self.reader.compare_exchange(BUSY, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Gives up the reader that runs it, if there is one.
+    fn abandon(&self) -> bool {
+        self.reader.compare_exchange(BUSY, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// Nobody waits for it any more. Its handler is told; without one it is answered right here.
     fn interrupt(&self) {
         self.callbacks.trigger();
-        if self.run() {
+        if !self.must_run() && self.run() {
             self.answer(Err::<(), _>(Errno::EINTR));
         }
     }
 
     /// Answers; `false` if somebody else was first.
     pub(crate) fn answer(&self, result: Result<impl Answer>) -> bool {
-        match result {
+        let first = match result {
             Ok(answer) => answer.send(|body| self.finish(0, body) != ANSWERED),
             Err(errno) => self.finish(errno.wire(), &[]) != ANSWERED,
-        }
+        };
+        self.callbacks.clear();
+        first
     }
 
     /// Answers unless that has been done, and says in which state it was.
@@ -94,7 +115,6 @@ impl Call {
             return before;
         }
         self.channel.calls().remove(self.unique);
-        self.callbacks.clear();
         // ENOENT: the kernel gave it up meanwhile. The others: the mount is gone.
         if let Err(why) = send(&*self.channel, self.unique, error, body)
             && !matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED))
@@ -115,9 +135,15 @@ impl Call {
         &self.callbacks
     }
 
-    /// A lock may be waited for without limit.
+    /// A lock may be waited for without limit, and a reader that has time for what must run.
     fn has_deadline(&self) -> bool {
-        self.opcode != opcode::SETLKW
+        let waits = self.state.load(Ordering::Acquire) == WAITING;
+        self.opcode != opcode::SETLKW && !(waits && self.must_run())
+    }
+
+    /// Whether something is let go of by it, which nobody asks for twice.
+    fn must_run(&self) -> bool {
+        matches!(self.opcode, opcode::FLUSH | opcode::RELEASE | opcode::RELEASEDIR)
     }
 }
 
@@ -144,7 +170,7 @@ pub struct Reply(pub(crate) Arc<Call>);
 impl Reply {
     /// Done.
     pub fn ok(self) {
-        self.0.answer(Ok(()));
+        self.result(Ok(()));
     }
 
     /// Failed.
@@ -152,9 +178,9 @@ impl Reply {
         self.0.answer(Err::<(), _>(errno));
     }
 
-    /// Answers with what a file-system operation returned.
-    pub fn result(self, result: Result<()>) {
-        self.0.answer(result);
+    /// Answers with what a file-system operation returned; `false` if it took so long that its caller got an error before.
+    pub fn result(self, result: Result<()>) -> bool {
+        self.0.answer(result)
     }
 }
 
@@ -209,8 +235,9 @@ impl Calls {
                     call.opcode
                 );
             }
-            abandoned += usize::from(before == RUNNING);
+            abandoned += usize::from(before == RUNNING && call.abandon());
             call.callbacks.trigger();
+            call.callbacks.clear();
         }
         abandoned
     }
@@ -287,12 +314,34 @@ mod tests {
         let sink = Arc::<Sink>::default();
         let (parked, running) = (call(&sink, 2, opcode::READ), call(&sink, 4, opcode::READ));
         let lock = call(&sink, 6, opcode::SETLKW);
-        assert!(running.run() && lock.run());
+        let handed_on = call(&sink, 8, opcode::SETLK);
+        assert!(running.run() && lock.run() && handed_on.run());
+        assert!(handed_on.leave(), "another thread will answer");
+        let heard = Arc::new(AtomicUsize::new(0));
+        let kept = Interrupt::new(&running).on_interrupt({
+            let heard = Arc::clone(&heard);
+            move || {
+                heard.fetch_add(1, Ordering::Relaxed);
+            }
+        });
         assert_eq!(sink.calls.expire(Duration::from_hours(1)), 0);
-        assert_eq!(sink.calls.expire(Duration::ZERO), 1);
+        assert_eq!(sink.calls.expire(Duration::ZERO), 1, "its reader goes on by itself");
         assert!(!parked.run(), "it has its answer, nobody must run it");
         assert!(running.is_interrupted() && !lock.is_interrupted());
-        assert_eq!(sink.sent.lock().len(), 2);
+        assert_eq!(heard.load(Ordering::Relaxed), 1, "what it waits for is told");
+        assert!(!running.leave() && lock.leave());
+        assert_eq!(sink.sent.lock().len(), 3);
+        drop(kept);
+    }
+
+    #[test]
+    fn what_lets_go_of_something_is_run_in_any_case() {
+        let sink = Arc::<Sink>::default();
+        let flush = call(&sink, 2, opcode::FLUSH);
+        assert!(sink.calls.interrupt(2));
+        assert_eq!(sink.calls.expire(Duration::ZERO), 0);
+        assert!(sink.sent.lock().is_empty() && flush.run());
+        assert_eq!(sink.calls.expire(Duration::ZERO), 1, "it hangs");
     }
 
     #[test]

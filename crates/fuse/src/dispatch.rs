@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::{
     abi::{CopyFileRangeOut, GetxattrOut, LseekOut, WriteOut},
-    args::CopyFileRange,
+    args::{CopyFileRange, Release},
     call::{Call, Reply},
     decode::{Message, Operation},
     errno::{Errno, Result},
@@ -20,27 +20,28 @@ use crate::{
     reply::{DirBuffer, DirPlusBuffer, IoctlAnswer, ReadBuffer, Wire},
 };
 
-/// Runs one operation and answers it; `false` if it had been answered meanwhile, because it took too long.
+/// Runs one operation and answers it, or hands the answer on to whoever will give it.
 pub(crate) fn dispatch(
     fs: &dyn FileSystem,
     call: &Arc<Call>,
     message: &Message<'_>,
     operation: &Operation<'_>,
-) -> bool {
+) {
     let opcode = call.opcode;
     let run = AssertUnwindSafe(|| perform(fs, call, message, operation));
-    catch_unwind(run).unwrap_or_else(|_| {
+    if catch_unwind(run).is_err() {
         tracing::error!("FUSE operation {opcode} panicked, its caller gets an I/O error");
-        call.answer(Err::<(), _>(Errno::EIO))
-    })
+        call.answer(Err::<(), _>(Errno::EIO));
+    }
 }
 
 #[allow(clippy::too_many_lines, reason = "one line per operation, and nothing else")]
-fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operation: &Operation<'_>) -> bool {
+fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operation: &Operation<'_>) {
     let header = &message.header;
     let req = &Request { unique: header.unique, uid: header.uid, gid: header.gid, pid: header.pid, call };
     let ino = header.nodeid;
-    match *operation {
+    // Who was first to answer matters for what was opened only.
+    let _first: bool = match *operation {
         Operation::Lookup { name } => call.answer(fs.lookup(req, ino, name)),
         Operation::Getattr { fh } => call.answer(fs.getattr(req, ino, fh)),
         Operation::Setattr(ref change) => call.answer(fs.setattr(req, ino, change)),
@@ -52,8 +53,16 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
         Operation::Rmdir { name } => call.answer(fs.rmdir(req, ino, name)),
         Operation::Rename(ref rename) => call.answer(fs.rename(req, ino, rename)),
         Operation::Link { ino: target, name } => call.answer(fs.link(req, target, ino, name)),
-        Operation::Open(ref open) => call.answer(fs.open(req, ino, open)),
-        Operation::Create(ref create) => call.answer(fs.create(req, ino, create)),
+        Operation::Open(ref open) => {
+            let opened = fs.open(req, ino, open);
+            let fh = opened.as_ref().map(|opened| opened.fh).ok();
+            call.answer(opened) || take_back(fs, req, ino, fh)
+        }
+        Operation::Create(ref create) => {
+            let created = fs.create(req, ino, create);
+            let made = created.as_ref().ok().map(|(entry, opened)| (entry.ino, opened.fh));
+            call.answer(created) || made.is_some_and(|(ino, fh)| take_back(fs, req, ino, Some(fh)))
+        }
         Operation::Read(read) => {
             let mut out = ReadBuffer::new(read.size);
             call.answer(fs.read(req, ino, &read, &mut out).map(|()| out))
@@ -65,7 +74,12 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
         Operation::Flush { fh, lock_owner } => call.answer(fs.flush(req, ino, fh, lock_owner)),
         Operation::Release(ref release) => call.answer(fs.release(req, ino, release)),
         Operation::Fsync { fh, data_only } => call.answer(fs.fsync(req, ino, fh, data_only)),
-        Operation::Opendir { flags } => call.answer(fs.opendir(req, ino, flags)),
+        Operation::Opendir { flags } => {
+            let opened = fs.opendir(req, ino, flags);
+            let fh = opened.as_ref().map(|opened| opened.fh).ok();
+            let release = |fh| fs.releasedir(req, ino, &Release { fh, ..Release::default() }).is_ok();
+            call.answer(opened) || fh.is_some_and(release)
+        }
         Operation::Readdir(read) => {
             let mut out = DirBuffer::new(read.size);
             call.answer(fs.readdir(req, ino, read.fh, read.offset, &mut out).map(|()| out))
@@ -106,7 +120,12 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
         Operation::Unknown => call.answer(Err::<(), _>(Errno::ENOSYS)),
         // Nobody waits for these; the transport deals with them before there is a call.
         Operation::Forget { .. } | Operation::BatchForget(_) | Operation::Interrupt { .. } => true,
-    }
+    };
+}
+
+/// Closes what was opened too late: nobody knows of it, so nobody else will.
+fn take_back(fs: &dyn FileSystem, req: &Request<'_>, ino: u64, fh: Option<u64>) -> bool {
+    fh.is_some_and(|fh| fs.release(req, ino, &Release { fh, ..Release::default() }).is_ok())
 }
 
 /// With a size of 0 the caller asks how large the value is.

@@ -108,7 +108,8 @@ pub struct Config {
     pub max_background: u16,
     /// Of these, how many make the kernel call the device congested.
     pub congestion_threshold: u16,
-    /// How long an operation may take before its caller gets EIO; waiting for a lock is not counted.
+    /// How long an operation may take before its caller gets EIO; waiting for a lock is not counted. It should be longer than
+    /// what the operation itself waits for: a store and an engine that are away, five minutes each by default.
     pub deadline: Option<Duration>,
     /// Threads that wait for requests while there are none; at least 2.
     pub idle_readers: usize,
@@ -128,7 +129,7 @@ impl Default for Config {
             read_ahead_kb: None,
             max_background: 128,
             congestion_threshold: 96,
-            deadline: Some(Duration::from_mins(5)),
+            deadline: Some(Duration::from_mins(15)),
             idle_readers: cpus.max(2),
             max_readers: 256,
             grace: Duration::from_secs(10),

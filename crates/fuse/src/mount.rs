@@ -109,8 +109,12 @@ impl Mount {
         &self.mountpoint
     }
 
-    /// Takes note that somebody unmounted it.
-    pub(crate) fn set_gone(&mut self) {
+    /// Takes note that it has ended. If nobody unmounted it, for its connection was cut, that is done now.
+    pub(crate) fn clear(&mut self) {
+        let left = self.connection != 0 && connection_of(&self.mountpoint) == Some(self.connection);
+        if left && let Err(why) = unmount(&self.mountpoint, true) {
+            tracing::warn!("{why}");
+        }
         self.gone = true;
     }
 }

@@ -134,7 +134,7 @@ impl Readers {
             }
             Err(why) => {
                 self.idle.fetch_sub(1, Ordering::AcqRel);
-                self.live.fetch_sub(1, Ordering::AcqRel);
+                self.leave(1);
                 tracing::error!("cannot start another thread for FUSE requests: {why}");
                 false
             }
@@ -143,10 +143,17 @@ impl Readers {
 
     /// The watchdog gave up `count` readers: they are replaced, and end when their operations do.
     pub(crate) fn give_up(self: &Arc<Self>, count: usize) {
-        self.live.fetch_sub(count, Ordering::AcqRel);
+        self.leave(count);
         for _ in 0..count.min(self.parked_count.load(Ordering::SeqCst)) {
             self.add();
         }
+    }
+
+    /// So many count no longer against the limit.
+    fn leave(&self, count: usize) {
+        let fewer = |live: usize| Some(live.saturating_sub(count));
+        // It always changes it.
+        let _ = self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
 
     /// A reader's life. It comes counted as idle and live.
@@ -168,7 +175,7 @@ impl Readers {
             if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
                 self.idle.fetch_sub(1, Ordering::SeqCst);
                 if !self.rest() {
-                    self.live.fetch_sub(1, Ordering::AcqRel);
+                    self.leave(1);
                     return;
                 }
             }
@@ -247,9 +254,10 @@ impl Readers {
             Ok(operation) => dispatch::dispatch(&*self.fs, call, message, &operation),
             Err(why) => {
                 tracing::error!("{why}");
-                call.answer(Err::<(), _>(Errno::EIO))
+                call.answer(Err::<(), _>(Errno::EIO));
             }
         }
+        call.leave()
     }
 
     /// Sets a request aside; `false` if there are too many.
@@ -280,9 +288,12 @@ impl Readers {
                 self.parked_count.store(parked.len(), Ordering::SeqCst);
                 next
             };
-            let ours = next.as_ref().is_none_or(|Parked { call, bytes }| match Message::parse(bytes) {
-                Ok(message) => self.run(call, &message, message.operation(self.negotiated.setxattr_ext())),
-                Err(_) => call.answer(Err::<(), _>(Errno::EIO)),
+            let ours = next.as_ref().is_none_or(|Parked { call, bytes }| {
+                let Ok(message) = Message::parse(bytes) else {
+                    call.answer(Err::<(), _>(Errno::EIO));
+                    return true;
+                };
+                self.run(call, &message, message.operation(self.negotiated.setxattr_ext()))
             });
             if !ours {
                 return false;
@@ -307,6 +318,11 @@ impl Readers {
                 _ => return,
             }
         }
+    }
+
+    /// All readers, those that were given up and have not ended included.
+    pub(crate) fn threads(&self) -> usize {
+        self.state.lock().threads
     }
 
     /// Waits until the mount is gone, or until `deadline`; `true` if it is.

@@ -100,7 +100,7 @@ impl Session {
             return Err(serve(io::ErrorKind::OutOfMemory.into()));
         }
         self.readers.wait_gone(None);
-        self.mount.set_gone();
+        self.mount.clear();
         self.calls.interrupt_all();
         let left = self.readers.wait_ended(self.config.grace);
         if left > 0 {
@@ -239,6 +239,11 @@ impl SessionHandle {
     /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an error.
     pub fn abort(&self) -> io::Result<()> {
         if self.is_gone() { Ok(()) } else { mount::abort(self.connection) }
+    }
+
+    /// Threads that read and run requests.
+    pub fn readers(&self) -> usize {
+        self.readers.threads()
     }
 
     /// Whether the mount has ended.

@@ -143,6 +143,57 @@ fn a_hung_handler_is_answered_at_the_deadline() {
 }
 
 #[test]
+fn late_answers_to_unlocks_leave_as_many_readers_as_there_were() {
+    if no_fuse() {
+        return;
+    }
+    let deadline = Some(Duration::from_millis(200));
+    let config = Config { deadline, idle_readers: 2, max_readers: 3, ..Config::default() };
+    let m = Mounted::new(uncached(), config);
+    let files: Vec<File> = (0..12)
+        .map(|i| {
+            let file = File::open(write(&m, &format!("hang{i}"), "hang")).expect("open");
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("flock");
+            file
+        })
+        .collect();
+    let unlock = |file: File| {
+        thread::spawn(move || {
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingUnlock).expect_err("late")
+        })
+    };
+    for thread in files.into_iter().map(unlock).collect::<Vec<_>>() {
+        assert_eq!(join("a hung unlock ends", thread).raw_os_error(), libc::EIO);
+    }
+    m.fs.gate.open();
+    until("late handlers come back", || m.fs.gate.waiting.load(Ordering::Relaxed) == 0);
+    let other = write(&m, "other", "content");
+    assert_eq!(fs::read(&other).expect("it is served"), b"content");
+    // At once, and not as one that is not needed after a rest of ten seconds.
+    let end = Instant::now() + Duration::from_secs(5);
+    while m.handle.readers() > 3 {
+        assert!(
+            Instant::now() < end,
+            "{} readers, none of those that were given up ended",
+            m.handle.readers()
+        );
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_connection_that_is_cut_leaves_no_dead_mount() {
+    if no_fuse() {
+        return;
+    }
+    let mut m = Mounted::new(uncached(), Config::default());
+    let at = m.handle.mountpoint().to_owned();
+    m.handle.abort().expect("abort");
+    m.ended();
+    assert!(!is_mounted(&at), "nobody unmounted it, but nobody serves it");
+}
+
+#[test]
 fn waiting_for_a_lock_has_no_deadline() {
     if no_fuse() {
         return;

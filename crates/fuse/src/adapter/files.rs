@@ -213,8 +213,8 @@ impl VolumeFs {
     pub(super) fn allocate(&self, req: &Request<'_>, ino: u64, range: &Fallocate) -> Result<()> {
         let Fallocate { fh, offset, length, mode } = *range;
         let what = translate::allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
-        let run = |_: &Caller, interrupt: &Interrupt| {
-            self.vfs.fallocate(interrupt, Place { fh, offset }, length, what)
+        let run = |caller: &Caller, interrupt: &Interrupt| {
+            self.vfs.fallocate(caller, interrupt, Place { fh, offset }, length, what)
         };
         self.run(req, OpKind::Fallocate, run, args(format_args!("{ino},{mode},{offset},{length},{fh}")))
     }

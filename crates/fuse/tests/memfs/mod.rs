@@ -473,6 +473,11 @@ impl FileSystem for MemFs {
 
     fn setlk(&self, _: &Request<'_>, ino: u64, args: &LockArgs, reply: Reply) {
         self.counts.add(if args.flock { Op::Flock } else { Op::Posix });
+        let hangs = args.lock.kind == LockKind::Unlock
+            && self.node(ino).is_ok_and(|node| node.lock().data[..] == *b"hang");
+        if hangs {
+            let _ = self.gate.wait(None);
+        }
         let done = self.locks.lock().set(ino, args.flock, args.owner, args.lock.kind);
         reply.result(done);
     }

@@ -209,7 +209,7 @@ impl Client {
     pub fn put(&self, dir: Ino, name: &str, data: &[u8]) -> FsResult<Ino> {
         let (ino, opened) = self.create(dir, name)?;
         self.write(opened.fh, 0, data)?;
-        self.vfs.fsync(opened.fh)?;
+        self.vfs.fsync(&self.never, opened.fh)?;
         self.close(opened.fh)?;
         Ok(ino)
     }

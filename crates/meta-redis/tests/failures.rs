@@ -124,6 +124,16 @@ fn keys_of_another_type_are_named_and_nothing_is_written() {
 }
 
 #[test]
+fn more_records_than_a_script_can_take_go_to_a_chunk_at_once() {
+    let server = Server::start();
+    let engine = server.engine(0);
+    let records: Vec<Slice> = (1..=20_001).map(|id| Slice::whole(0, id, 1)).collect();
+    commit(&engine, vec![Write::Append(Ino(7), 0, records.clone())]).expect("appended");
+    let found = get(&engine, Key::Chunk(Ino(7), 0)).expect("up");
+    assert_eq!(found, Some(Row::Chunk(Ino(7), 0, records)));
+}
+
+#[test]
 fn passwords_are_asked_for_and_never_shown() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start_open(dir, &["--requirepass", "correct-horse"], Some("correct-horse"));

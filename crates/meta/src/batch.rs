@@ -43,8 +43,8 @@ pub struct Batcher {
     engine: Arc<dyn Engine>,
     env: Arc<Env>,
     writer: WriterId,
-    /// Number of the last commit of each lane.
-    steps: Box<[AtomicU64]>,
+    /// Numbers of the commits of each lane.
+    numbers: Box<[Numbers]>,
     batch: usize,
     news: News,
     patience: Duration,
@@ -55,6 +55,16 @@ pub struct Batcher {
     batches: AtomicU64,
     ops: AtomicU64,
     wakes: Arc<AtomicU64>,
+}
+
+/// Numbers of the commits of one lane; whoever leads the lane changes them.
+#[derive(Default)]
+struct Numbers {
+    /// Of the last commit that happened.
+    reached: AtomicU64,
+    /// The highest that a commit was given whose fate was unknown. None of these is given to another commit: found
+    /// in the engine, it must say which of them happened.
+    doubtful: AtomicU64,
 }
 
 /// What a batcher did so far.
@@ -77,7 +87,7 @@ impl Batcher {
             engine,
             env,
             writer,
-            steps: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            numbers: (0..lanes).map(|_| Numbers::default()).collect(),
             batch: limits.batch.max(1),
             news: limits.news,
             patience,
@@ -216,10 +226,6 @@ impl Batcher {
             back_off(tries, conflict, &own.interrupt);
         }
         Vec::new()
-    }
-
-    fn step(&self, lane: u16) -> &AtomicU64 {
-        &self.steps[usize::from(lane)]
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat and
 //! [`Meta::clean`] each hour, from a thread that no request needs.
 
+use rustc_hash::FxHashSet;
 use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
@@ -97,13 +98,13 @@ impl Meta {
     fn clean_sessions(&self, now: i64) -> FsResult<()> {
         let never = Interrupt::never();
         let rows = self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
-        let mut living = Vec::new();
-        let mut dead = Vec::new();
+        let (mut known, mut dead) = (FxHashSet::default(), Vec::new());
         for row in rows {
-            match row {
-                Row::Session(sid, session) if session.expire < now && sid != self.sid() => dead.push(sid),
-                Row::Session(sid, _) => living.push(sid),
-                _ => {}
+            if let Row::Session(sid, session) = row {
+                known.insert(sid);
+                if session.expire < now && sid != self.sid() {
+                    dead.push(sid);
+                }
             }
         }
         for sid in dead.into_iter().take(STALE_SESSIONS) {
@@ -114,12 +115,18 @@ impl Meta {
         for row in self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Writers))? {
             if let Row::Writer(sid, 0, _) = row
                 && sid != self.sid()
-                && !living.contains(&sid)
+                && !known.contains(&sid)
             {
                 self.run(DropSession { sid, dead_before: Some(now), keep_writer: false }, &never)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether anybody else has the volume open, as far as sessions tell: those that are dead but not cleaned up count, too.
+    pub fn has_others(&self, interrupt: &Interrupt) -> FsResult<bool> {
+        let rows = self.patiently(interrupt, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
+        Ok(rows.iter().any(|row| matches!(row, Row::Session(sid, _) if *sid != self.sid())))
     }
 
     /// Ends a session: its locks, its sustained files, its record. Files whose chunks now wait are left on record.
@@ -130,7 +137,9 @@ impl Meta {
         keep_writer: bool,
     ) -> FsResult<Vec<(Ino, u64)>> {
         let never = Interrupt::never();
-        self.run(DropLocks(sid), &never)?;
+        if !self.run(DropLocks { sid, dead_before }, &never)? {
+            return Ok(Vec::new());
+        }
         let files = self.ask(&ListSustained(sid), &never)?;
         let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino }).collect();
         let mut waiting = Vec::new();

@@ -72,9 +72,12 @@ pub enum OpenError {
     /// The volume cannot be used by this client.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// A volume of another name is there already.
+    /// A volume is there already.
     #[error("the database already holds volume {0}; format does not change the name of a volume")]
     Occupied(String),
+    /// Somebody else changed the settings just now.
+    #[error("somebody else changed the settings of volume {0} at the same time; nothing was done, try again")]
+    Changed(String),
 }
 
 /// An open volume.
@@ -109,18 +112,42 @@ impl Meta {
         }
     }
 
-    /// Makes an empty volume. A volume of the same name that is there already only gets the new settings.
+    /// Makes an empty volume.
+    ///
+    /// # Errors
+    /// [`OpenError::Occupied`] if there is one.
     pub fn format(engine: &dyn Engine, format: &VolumeFormat, now: Time) -> Result<(), OpenError> {
+        Self::settle(engine, None, format, now)
+    }
+
+    /// Gives a volume other settings, made from those that it had.
+    ///
+    /// # Errors
+    /// [`OpenError::Changed`] if it has others by now.
+    pub fn reformat(
+        engine: &dyn Engine,
+        from: &VolumeFormat,
+        to: &VolumeFormat,
+        now: Time,
+    ) -> Result<(), OpenError> {
+        if from.name != to.name {
+            return Err(OpenError::Occupied(from.name.clone()));
+        }
+        // Settings of a newer version would be cut to what is known here.
+        from.check()?;
+        Self::settle(engine, Some(from), to, now)
+    }
+
+    fn settle(
+        engine: &dyn Engine,
+        from: Option<&VolumeFormat>,
+        format: &VolumeFormat,
+        now: Time,
+    ) -> Result<(), OpenError> {
         engine.prepare()?;
-        let existing = Self::load_format(engine)?;
         let mut commit = Commit::default();
-        if let Some(old) = existing {
-            if old.name != format.name {
-                return Err(OpenError::Occupied(old.name));
-            }
-            // Settings of a newer version would be cut to what is known here.
-            old.check()?;
-            commit.expects.push(Expect::Row(Row::Setting(old.into()), Hold::Lock));
+        if let Some(from) = from {
+            commit.expects.push(Expect::Row(Row::Setting(from.clone().into()), Hold::Lock));
             commit.writes.push(Write::Put(Row::Setting(format.clone().into())));
         } else {
             let root = Attr::new(FileType::Dir, 0o777, 0, 0, Ino::ROOT, now);
@@ -146,8 +173,16 @@ impl Meta {
                 commit.writes.push(Write::Insert(Row::Node(Ino::TRASH, attr)));
             }
         }
-        engine.begin(0)?.commit(&commit)?;
-        Ok(())
+        match engine.begin(0)?.commit(&commit) {
+            Err(EngineError::Conflict(keys)) if keys.contains(&Key::Setting) => Err(match from {
+                Some(from) => OpenError::Changed(from.name.clone()),
+                None => Self::load_format(engine)?.map_or_else(
+                    || OpenError::Changed(format.name.clone()),
+                    |there| OpenError::Occupied(there.name),
+                ),
+            }),
+            done => Ok(done?),
+        }
     }
 
     /// Opens a volume, and registers a session unless it is only to be read.

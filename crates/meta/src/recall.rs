@@ -56,6 +56,8 @@ struct Shard {
     old: FxHashMap<Key, Seen>,
     /// The last change that became known of any of its records.
     changed: u64,
+    /// The last of these that was not made here.
+    heard: u64,
 }
 
 /// What was seen of one record.
@@ -64,6 +66,13 @@ struct Seen {
     at: Instant,
     /// `None` if there was none.
     row: Option<Row>,
+}
+
+/// When a commit was sent. What it replaces may have been replaced by others before its answer came.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    moment: u64,
+    at: Instant,
 }
 
 /// Whether that is worth to be remembered. Not that a node is missing: nobody tells that one was made.
@@ -136,6 +145,11 @@ impl Recall {
         self.changes.load(Ordering::SeqCst)
     }
 
+    /// To be taken before a commit.
+    pub(crate) fn sent(&self) -> Sent {
+        Sent { moment: self.moment(), at: Instant::now() }
+    }
+
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
         let ino = match key {
             Key::Node(ino) | Key::Entry(ino, _) | Key::Xattr(ino, _) => ino.0,
@@ -161,17 +175,20 @@ impl Recall {
     }
 
     /// A change of that record became known.
-    fn changed<T>(&self, key: &Key, with: impl FnOnce(&mut Shard) -> T) -> T {
+    fn changed<T>(&self, key: &Key, with: impl FnOnce(&mut Shard, u64) -> T) -> T {
         let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut shard = self.shard(key).lock();
         shard.changed = shard.changed.max(now);
-        with(&mut shard)
+        with(&mut shard, now)
     }
 
     /// Forgets what turned out to be stale.
     pub(crate) fn forget(&self, keys: &[Key]) {
         for key in keys {
-            self.changed(key, |shard| shard.remove(key));
+            self.changed(key, |shard, now| {
+                shard.heard = shard.heard.max(now);
+                shard.remove(key);
+            });
         }
     }
 
@@ -203,26 +220,26 @@ impl Recall {
         }
     }
 
-    /// Takes in what a commit of this client changed.
-    pub(crate) fn committed(&self, writes: &[Write]) {
+    /// Takes in what a commit of this client changed. Where others changed anything since it was sent, nobody knows here who was last.
+    pub(crate) fn committed(&self, writes: &[Write], sent: Sent) {
         let few = writes.len() <= FEW;
         for write in writes {
             match write {
-                Write::Insert(row) | Write::Put(row) => self.replaced(&row.key(), Some(row), few),
-                Write::Delete(key) | Write::Discard(key) => self.replaced(key, None, few),
-                Write::Bump { ino, nlink, time } => self.bumped(&Key::Node(*ino), *nlink, *time),
+                Write::Insert(row) | Write::Put(row) => self.replaced(&row.key(), Some(row), few, sent),
+                Write::Delete(key) | Write::Discard(key) => self.replaced(key, None, few, sent),
+                Write::Bump { ino, nlink, time } => self.bumped(&Key::Node(*ino), *nlink, *time, sent),
                 _ => {}
             }
         }
     }
 
     /// A commit of this client replaced a record, which is remembered if `keep` says so, or if it was before.
-    fn replaced(&self, key: &Key, row: Option<&Row>, keep: bool) {
+    fn replaced(&self, key: &Key, row: Option<&Row>, keep: bool, sent: Sent) {
         if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
             return;
         }
-        self.changed(key, |shard| {
-            if kept(key, row) && (keep || shard.has(key)) {
+        self.changed(key, |shard, _| {
+            if shard.heard <= sent.moment && kept(key, row) && (keep || shard.has(key)) {
                 let seen = Seen { at: Instant::now(), row: row.cloned() };
                 shard.put(key.clone(), seen, self.generation);
             } else {
@@ -231,8 +248,13 @@ impl Recall {
         });
     }
 
-    fn bumped(&self, key: &Key, nlink: i32, time: Option<sluice_types::Time>) {
-        self.changed(key, |shard| {
+    fn bumped(&self, key: &Key, nlink: i32, time: Option<sluice_types::Time>, sent: Sent) {
+        self.changed(key, |shard, _| {
+            // What was learned since may know of it already.
+            let known_before = |seen: &mut Seen| seen.at < sent.at;
+            if shard.heard > sent.moment || !shard.get(key, self.generation).is_none_or(known_before) {
+                return shard.remove(key);
+            }
             if let Some(Seen { row: Some(Row::Node(_, attr)), .. }) = shard.get(key, self.generation) {
                 attr.nlink = attr.nlink.saturating_add_signed(nlink);
                 if let Some(time) = time {
@@ -268,6 +290,7 @@ impl Recall {
         let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut shard = shard.lock();
         shard.changed = shard.changed.max(now);
+        shard.heard = shard.heard.max(now);
         let keys: Vec<Key> = shard.keys().filter(|key| drops(key)).cloned().collect();
         let dropped = keys.into_iter().filter_map(|key| {
             shard.remove(&key);
@@ -370,12 +393,36 @@ mod tests {
             Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])])
         );
         let moment = recall.moment();
-        recall.committed(&[Write::Put(node(5, 0o400))]);
+        recall.committed(&[Write::Put(node(5, 0o400))], recall.sent());
         recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])], moment);
         assert_eq!(
             recall.believed(&look(1, "a")),
             Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o400)])])
         );
+    }
+
+    #[test]
+    fn a_commit_that_is_answered_late_hides_nothing_that_others_did_since() {
+        let recall = trusting();
+        let known = |ino| recall.believed(&[Read::Get(Key::Node(Ino(ino)), Hold::None)]);
+        let put = |ino| [Write::Put(node(ino, 0o400))];
+        let sent = recall.sent();
+        recall.committed(&put(6), recall.sent());
+        recall.committed(&put(5), sent);
+        assert!(known(5).is_some(), "what this client does elsewhere is no reason for doubt");
+        let sent = recall.sent();
+        recall.hear(&[Change::Node(Ino(5))]);
+        recall.learn_rows(vec![node(5, 0o644)], recall.moment());
+        recall.committed(&put(5), sent);
+        assert_eq!(known(5), None, "it may be either");
+        let bump = [Write::Bump { ino: Ino(5), nlink: 1, time: None }];
+        let sent = recall.sent();
+        recall.learn_rows(vec![node(5, 0o644)], recall.moment());
+        recall.committed(&bump, sent);
+        assert_eq!(known(5), None, "the answer may count the link already");
+        recall.learn_rows(vec![node(5, 0o644)], recall.moment());
+        recall.committed(&bump, recall.sent());
+        assert!(known(5).is_some());
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Caller {
         self.uid == 0
     }
 
+    /// Whether setuid and setgid go from what the caller changes. (The kernel asks for the capability `CAP_FSETID`.)
+    pub const fn loses_suid(&self) -> bool {
+        self.check && !self.is_root()
+    }
+
     /// Whether the caller belongs to `gid`.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)

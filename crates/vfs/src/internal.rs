@@ -45,6 +45,8 @@ pub(crate) struct Internals {
     trash: String,
     hidden: bool,
     since: Time,
+    /// Who serves the mount may read what the others may not.
+    owner: (u32, u32),
 }
 
 /// An open internal file.
@@ -60,7 +62,8 @@ impl Internals {
         let prefix = if config.prefix_internal { PREFIX } else { "" };
         let names = FILES.iter().map(|(name, ino, mode)| (format!("{prefix}{name}"), *ino, *mode)).collect();
         let trash = format!("{prefix}{TRASH}");
-        Self { names, trash, hidden: config.hide_internal, since: config.clock.now() }
+        let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Self { names, trash, hidden: config.hide_internal, since: config.clock.now(), owner }
     }
 
     fn find(&self, root: Ino, dir: Ino, name: &[u8]) -> Option<Ino> {
@@ -113,8 +116,8 @@ impl Vfs {
     pub(crate) fn internal_attr(&self, ino: Ino) -> FsResult<Attr> {
         let (_, _, mode) =
             self.internals.names.iter().find(|(_, known, _)| *known == ino).ok_or(FsError::NotFound)?;
-        let root = Caller::client();
-        Ok(Attr::new(FileType::File, *mode, root.uid, root.gid, self.root(), self.internals.since))
+        let (uid, gid) = self.internals.owner;
+        Ok(Attr::new(FileType::File, *mode, uid, gid, self.root(), self.internals.since))
     }
 
     pub(crate) fn open_internal(&self, caller: &Caller, ino: Ino) -> FsResult<Opened> {

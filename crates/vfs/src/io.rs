@@ -74,10 +74,8 @@ impl Vfs {
         let file = &handle.file;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
         self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
-        if kill_suid && file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
-            let changes = Changes { kill_suid, ..Changes::default() };
-            let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
-            self.known().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+        if kill_suid {
+            self.kill_suid(interrupt, file)?;
         }
         let _gate = file.gate.read();
         let now = self.now();
@@ -85,6 +83,16 @@ impl Vfs {
         writer.write(offset, data, now)?;
         self.observed.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(data.len() as u32)
+    }
+
+    /// Takes setuid and setgid from a file that somebody changes who may not keep them.
+    fn kill_suid(&self, interrupt: &Interrupt, file: &File) -> FsResult<()> {
+        if file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
+            let changes = Changes { kill_suid: true, ..Changes::default() };
+            let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
+            self.known().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+        }
+        Ok(())
     }
 
     /// Where what an application appends belongs: at `offset`, where the kernel saw the end of the file, or behind all that
@@ -137,6 +145,7 @@ impl Vfs {
     /// Reserves, punches or zeroes a range. Two trips.
     pub fn fallocate(
         &self,
+        caller: &Caller,
         interrupt: &Interrupt,
         Place { fh, offset }: Place,
         length: u64,
@@ -145,6 +154,10 @@ impl Vfs {
         let handle = self.writable_handle(fh)?;
         let file = &handle.file;
         let ino = file.ino;
+        // Of this and of a copy the kernel says nothing: it leaves that to who is asked.
+        if caller.loses_suid() {
+            self.kill_suid(interrupt, file)?;
+        }
         let _gate = file.gate.write();
         self.flush_ino(ino)?;
         let op = Fallocate { ino, what, offset, length };
@@ -170,6 +183,9 @@ impl Vfs {
         self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;
         let (source, target) = (&source.file, &target.file);
+        if caller.loses_suid() {
+            self.kill_suid(interrupt, target)?;
+        }
         let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
         // Who holds two gates takes that of the lower inode first.
         let one = (source.ino == target.ino).then(|| target.gate.write());
@@ -183,7 +199,6 @@ impl Vfs {
             to: target.ino,
             to_offset: to.offset,
             length: length.min(most),
-            caller: caller.clone(),
         };
         let run = || {
             let copied = self.meta.run(op, interrupt);

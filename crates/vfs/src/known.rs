@@ -27,7 +27,7 @@ pub(crate) struct Known {
     epoch: AtomicU64,
     changes: Mutex<Changes>,
     /// How files were at their last open.
-    opened: Mutex<FxHashMap<Ino, (Time, u64)>>,
+    opened: Mutex<FxHashMap<Ino, (Time, Time, u64)>>,
     pub(crate) records: Records,
 }
 
@@ -116,13 +116,14 @@ impl Known {
         self.files.lock().get(&ino).map(|slot| Arc::clone(&slot.file))
     }
 
-    /// Takes note of how a file is as it is opened; whether it was so at its last open.
+    /// Takes note of how a file is as it is opened; whether it was so at its last open. Its mtime may have been set back after a change,
+    /// its ctime not.
     pub(crate) fn opened_as(&self, ino: Ino, attr: &Attr) -> bool {
         let mut opened = self.opened.lock();
         if opened.len() >= MOST_CHANGES {
             opened.clear();
         }
-        let now = (attr.mtime, attr.length);
+        let now = (attr.mtime, attr.ctime, attr.length);
         opened.insert(ino, now) == Some(now)
     }
 
@@ -220,7 +221,7 @@ impl Known {
         if !attr.is_file() {
             return attr;
         }
-        self.records.seen(ino, attr.mtime);
+        self.records.seen(ino, &attr);
         let Some(file) = self.file(ino) else { return attr };
         let mut state = file.state();
         if state.since > moment {

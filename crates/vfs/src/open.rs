@@ -136,7 +136,7 @@ impl Vfs {
         }
         if cuts && mode == libc::O_WRONLY {
             // The operation checks all there is to check.
-            return self.cut(caller, interrupt, file, 0, false);
+            return self.cut(caller, interrupt, file);
         }
         let attr = match file.recent(self.config.open_ttl) {
             Some((attr, _)) => attr,
@@ -161,7 +161,7 @@ impl Vfs {
         if cuts && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
             return Err(FsError::TextBusy);
         }
-        if cuts { self.cut(caller, interrupt, file, 0, false) } else { Ok(attr) }
+        if cuts { self.cut(caller, interrupt, file) } else { Ok(attr) }
     }
 
     fn check_open(
@@ -196,18 +196,11 @@ impl Vfs {
         }
     }
 
-    /// Cuts or grows a file: what was written is stored first, and nobody writes meanwhile.
-    pub(crate) fn cut(
-        &self,
-        caller: &Caller,
-        interrupt: &Interrupt,
-        file: &File,
-        length: u64,
-        opened: bool,
-    ) -> FsResult<Attr> {
+    /// Empties a file that is being opened: what was written is stored first, and nobody writes meanwhile.
+    fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino);
-        self.run_cut(caller, interrupt, file.ino, length, (opened, false))
+        self.run_cut(caller, interrupt, file.ino, 0, (false, caller.loses_suid()))
     }
 
     pub(crate) fn run_cut(
@@ -257,11 +250,12 @@ impl Vfs {
 
     /// What was written to the file survives a crash once this answers. It is stored, too, if a lock of the handle was
     /// lost, which is told then.
-    pub fn fsync(&self, fh: u64) -> FsResult<()> {
+    pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
                 if let Some(writer) = &handle.writer {
-                    writer.fsync()?;
+                    // Who gave up, or was given up, does not hear of a failure.
+                    writer.fsync(|| !interrupt.is_set())?;
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
                     writer.fsync()?;
                 } else {

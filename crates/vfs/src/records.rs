@@ -1,13 +1,14 @@
 //! The records of chunks that this client read, kept until it learns that the file changed.
 //!
 //! What must stay true: a list that was asked for before a change made here is never kept after it, and every list of
-//! a file goes when the file's mtime turns out to be another than the one known when the list was asked for.
+//! a file goes when the file's times turn out to be others than those known when the list was asked for. Its mtime alone is not
+//! enough: whoever rewrites a file may set that back.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{Ino, Slice, Time};
+use sluice_types::{Attr, Ino, Slice, Time};
 
 /// Records kept at most; 24 bytes each.
 const MOST_RECORDS: usize = 1 << 20;
@@ -28,15 +29,22 @@ struct Kept {
 
 #[derive(Default)]
 struct Lists {
-    mtime: Option<Time>,
+    /// The file's mtime and ctime.
+    times: Option<(Time, Time)>,
     changed: u64,
-    chunks: FxHashMap<u32, Arc<[Slice]>>,
+    chunks: FxHashMap<u32, List>,
+}
+
+/// The records of one chunk.
+struct List {
+    asked: u64,
+    records: Arc<[Slice]>,
 }
 
 impl Records {
     /// A kept list.
     pub(crate) fn get(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
-        self.0.lock().files.get(&ino)?.chunks.get(&index).cloned()
+        self.0.lock().files.get(&ino)?.chunks.get(&index).map(|list| Arc::clone(&list.records))
     }
 
     /// To be called before a list is asked for; what it answers goes to [`Self::keep`].
@@ -46,13 +54,13 @@ impl Records {
             kept.files.clear();
             kept.records = 0;
         }
-        let generation = kept.generation;
-        kept.files.entry(ino).or_insert_with(|| Lists { changed: generation, ..Lists::default() });
-        generation
+        let changed = kept.generation;
+        kept.files.entry(ino).or_insert_with(|| Lists { changed, ..Lists::default() });
+        kept.next()
     }
 
     /// Keeps a list unless the file changed since it was asked for. Answers the list to use, the one that was kept
-    /// before if it says the same.
+    /// before if it says the same, or was asked for later.
     pub(crate) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         let mut kept = self.0.lock();
         if kept.records + list.len() > MOST_RECORDS {
@@ -63,14 +71,14 @@ impl Records {
             return list.into();
         };
         let old = lists.chunks.get(&index);
-        if let Some(same) = old.filter(|old| old[..] == list[..]) {
-            return Arc::clone(same);
+        if let Some(old) = old.filter(|old| old.asked > asked || old.records[..] == list[..]) {
+            return Arc::clone(&old.records);
         }
-        let (gone, come) = (old.map_or(0, |old| old.len()), list.len());
-        let list: Arc<[Slice]> = list.into();
-        lists.chunks.insert(index, Arc::clone(&list));
+        let (gone, come) = (old.map_or(0, |old| old.records.len()), list.len());
+        let records: Arc<[Slice]> = list.into();
+        lists.chunks.insert(index, List { asked, records: Arc::clone(&records) });
         kept.records = kept.records + come - gone;
-        list
+        records
     }
 
     /// This client changed one chunk, or may have.
@@ -80,7 +88,7 @@ impl Records {
         let Some(lists) = kept.files.get_mut(&ino) else { return };
         lists.changed = generation;
         if let Some(list) = lists.chunks.remove(&index) {
-            kept.records -= list.len();
+            kept.records -= list.records.len();
         }
     }
 
@@ -93,14 +101,15 @@ impl Records {
         }
     }
 
-    /// The file's mtime was seen: if it is not the one known so far, all lists go.
-    pub(crate) fn seen(&self, ino: Ino, mtime: Time) {
+    /// The file's attributes were seen: if its times are not those known so far, all lists go.
+    pub(crate) fn seen(&self, ino: Ino, attr: &Attr) {
+        let times = Some((attr.mtime, attr.ctime));
         let mut kept = self.0.lock();
         let Some(lists) = kept.files.get_mut(&ino) else { return };
-        if lists.mtime == Some(mtime) {
+        if lists.times == times {
             return;
         }
-        lists.mtime = Some(mtime);
+        lists.times = times;
         let gone = lists.count();
         lists.chunks.clear();
         let generation = kept.next();
@@ -120,12 +129,14 @@ impl Kept {
 
 impl Lists {
     fn count(&self) -> usize {
-        self.chunks.values().map(|list| list.len()).sum()
+        self.chunks.values().map(|list| list.records.len()).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sluice_types::FileType;
+
     use super::*;
 
     const INO: Ino = Ino(7);
@@ -151,19 +162,37 @@ mod tests {
     }
 
     #[test]
-    fn another_mtime_drops_all_lists() {
+    fn of_two_answers_the_one_that_was_asked_for_later_counts() {
+        let records = Records::default();
+        let (one, other) = (records.asking(INO), records.asking(INO));
+        records.keep(INO, 0, other, list(2));
+        assert_eq!(records.keep(INO, 0, one, list(1))[..], list(2)[..], "it came last");
+        assert_eq!(records.get(INO, 0).unwrap()[..], list(2)[..]);
+    }
+
+    #[test]
+    fn other_times_drop_all_lists() {
         let records = Records::default();
         let time = Time::from_nanos(5);
+        let mut attr = Attr::new(FileType::File, 0o644, 0, 0, Ino::ROOT, time);
         let asked = records.asking(INO);
-        records.seen(INO, time);
+        records.seen(INO, &attr);
         records.keep(INO, 3, asked, list(1));
-        assert!(records.get(INO, 3).is_none(), "asked for before the time was known");
-        let asked = records.asking(INO);
-        records.keep(INO, 3, asked, list(1));
-        records.seen(INO, time);
+        assert!(records.get(INO, 3).is_none(), "asked for before the times were known");
+        let keep = || {
+            let asked = records.asking(INO);
+            records.keep(INO, 3, asked, list(1));
+        };
+        keep();
+        records.seen(INO, &attr);
         assert!(records.get(INO, 3).is_some());
-        records.seen(INO, time.next());
+        attr.mtime = time.next();
+        records.seen(INO, &attr);
         assert!(records.get(INO, 3).is_none());
+        keep();
+        attr.ctime = time.next();
+        records.seen(INO, &attr);
+        assert!(records.get(INO, 3).is_none(), "its mtime was set back");
         assert_eq!(records.0.lock().records, 0);
     }
 }

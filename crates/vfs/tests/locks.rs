@@ -87,7 +87,7 @@ fn locks_end_with_the_descriptor() {
 /// Has `other` clean up after `client` as after a dead one, and `client` learn of it.
 fn bury(client: &Client, other: &Client) {
     let (meta, sid) = (other.vfs.meta(), client.vfs.meta().sid());
-    meta.run(DropLocks(sid), &other.never).unwrap();
+    meta.run(DropLocks { sid, dead_before: None }, &other.never).unwrap();
     meta.run(DropSession { sid, dead_before: None, keep_writer: false }, &other.never).unwrap();
     client.vfs.meta().beat().unwrap().unwrap();
 }
@@ -116,7 +116,7 @@ fn a_lost_lock_is_told_until_the_file_is_closed() {
         assert_eq!(one.write(fh, 0, b"x").map(drop), lost);
         let cut = one.vfs.truncate(&one.caller, &one.never, ino, (0, Some(fh)), false);
         assert_eq!(cut.map(drop), lost);
-        assert_eq!(one.vfs.fsync(fh), lost);
+        assert_eq!(one.vfs.fsync(&one.never, fh), lost);
         assert_eq!(flock(&one, fh, 1, Some(FlockKind::Write)), lost);
         assert_eq!(flock(&one, fh, 1, None), lost);
         assert_eq!(setlk(fh, 5, true), lost);
@@ -124,7 +124,7 @@ fn a_lost_lock_is_told_until_the_file_is_closed() {
     for fh in [released, free] {
         assert_eq!(one.read(fh, 0, 7).unwrap(), b"content");
         assert_eq!(one.write(fh, 0, b"c"), Ok(1));
-        assert_eq!(one.vfs.fsync(fh), Ok(()));
+        assert_eq!(one.vfs.fsync(&one.never, fh), Ok(()));
     }
     one.vfs.release(bsd, Some(1)).unwrap();
     one.vfs.flush(posix, 5).unwrap();
@@ -135,6 +135,29 @@ fn a_lost_lock_is_told_until_the_file_is_closed() {
     setlk(again, 5, false).unwrap();
     assert_eq!(one.write(again, 0, b"c"), Ok(1));
     assert_eq!(flock(&two, 0, 9, Some(FlockKind::Read)), Err(FsError::Again));
+}
+
+#[test]
+fn the_dead_lose_locks_and_the_right_to_commit_at_once() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"");
+    let fh = one.open(ino, libc::O_RDWR).unwrap().fh;
+    let sid = one.vfs.meta().sid();
+    one.vfs.flock(&one.never, (ino, fh), 1, Some(FlockKind::Write), false).unwrap();
+    assert_eq!(one.write(fh, 0, b"x"), Ok(1));
+    let drop_locks = |dead_before| two.vfs.meta().run(DropLocks { sid, dead_before }, &two.never);
+    assert_eq!(drop_locks(Some(0)), Ok(false), "it lives");
+    assert_eq!(flock(&two, ino, Some(FlockKind::Write)), Err(FsError::Again));
+    assert_eq!(drop_locks(Some(i64::MAX)), Ok(true));
+    assert_eq!(flock(&two, ino, Some(FlockKind::Write)), Ok(()));
+    assert_eq!(one.vfs.meta().env().fences(), 0, "it has not heard of it");
+    assert_eq!(one.vfs.fsync(&one.never, fh), Err(FsError::io("")), "its next commit tells");
+    assert_eq!(one.vfs.meta().env().fences(), 1);
+    let end = DropSession { sid, dead_before: Some(1), keep_writer: false };
+    assert_eq!(two.vfs.meta().run(end, &two.never), Ok(false), "it is back");
+    one.vfs.meta().beat().unwrap().unwrap();
+    assert_eq!(one.vfs.meta().env().fences(), 1, "it was told once");
 }
 
 #[test]
@@ -176,6 +199,6 @@ fn whoever_gets_a_lock_sees_what_others_appended() {
     assert_eq!(one.read(here, 0, 100).unwrap(), b"first second");
     assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(false), "nobody wrote meanwhile");
     assert_eq!(one.write(here, 12, b" third"), Ok(6));
-    one.vfs.fsync(here).unwrap();
+    one.vfs.fsync(&one.never, here).unwrap();
     assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(false), "but this mount itself");
 }

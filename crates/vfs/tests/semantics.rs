@@ -4,8 +4,9 @@
 
 mod rig;
 
-use rig::{Volume, eventually};
-use sluice_types::{AttrFlags, FileType, FsError, Ino, Time};
+use rig::{Client, Volume, eventually};
+use sluice_meta::ops::reach::Reach;
+use sluice_types::{AttrFlags, Caller, FileType, FsError, Ino, Time};
 use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
@@ -21,7 +22,7 @@ fn what_is_written_is_read_before_and_after_it_is_stored() {
     assert_eq!(client.length(entry.ino).unwrap(), 15, "attributes count what is not flushed");
     assert_eq!(client.lookup(ROOT, "f").unwrap().attr.length, 15);
     assert_eq!(client.read(opened.fh, 0, 100).unwrap(), b"hello\0\0\0\0\0world");
-    client.vfs.fsync(opened.fh).unwrap();
+    client.vfs.fsync(&client.never, opened.fh).unwrap();
     assert!(volume.objects() > 0);
     assert_eq!(client.read(opened.fh, 3, 100).unwrap(), b"lo\0\0\0\0\0world");
     client.close(opened.fh).unwrap();
@@ -41,6 +42,23 @@ fn a_cut_that_is_refused_takes_nothing() {
     assert_eq!(client.truncate(ino, 0), Err(FsError::Perm));
     client.close(log.fh).unwrap();
     assert_eq!(client.get(ino), b"first second");
+}
+
+#[test]
+fn a_rewrite_that_sets_the_time_back_is_seen_by_the_next_open() {
+    let volume = Volume::new();
+    let (one, other) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"first");
+    assert_eq!(other.get(ino), b"first");
+    let before = one.lookup(ROOT, "f").unwrap().attr.mtime;
+    let written = one.open(ino, libc::O_WRONLY).unwrap();
+    one.write(written.fh, 0, b"other").unwrap();
+    one.close(written.fh).unwrap();
+    let back = Changes { mtime: Some(SetTime::At(before)), ..Changes::default() };
+    one.vfs.setattr(&one.caller, &one.never, ino, back).unwrap();
+    let opened = other.open(ino, libc::O_RDONLY).unwrap();
+    assert!(!opened.keep_cache);
+    assert_eq!(other.read(opened.fh, 0, 5).unwrap(), b"other");
 }
 
 #[test]
@@ -107,8 +125,8 @@ fn holes_are_made_found_and_copied() {
     let (entry, opened) = client.create(ROOT, "f").unwrap();
     let at = |offset| Place { fh: opened.fh, offset };
     client.write(opened.fh, 0, &[1; 3000]).unwrap();
-    client.vfs.fallocate(&client.never, at(1000), 500, Allocation::PunchHole).unwrap();
-    client.vfs.fallocate(&client.never, at(3000), 1000, Allocation::Extend).unwrap();
+    client.vfs.fallocate(&client.caller, &client.never, at(1000), 500, Allocation::PunchHole).unwrap();
+    client.vfs.fallocate(&client.caller, &client.never, at(3000), 1000, Allocation::Extend).unwrap();
     assert_eq!(client.length(entry.ino).unwrap(), 4000);
     let seek = |offset, data| client.vfs.seek(&client.never, at(offset), data);
     assert_eq!((seek(0, true), seek(0, false)), (Ok(0), Ok(1000)));
@@ -240,8 +258,8 @@ fn writers_of_two_clients_lose_nothing() {
     for at in 0..32_u64 {
         one.write(a.fh, 2 * at, b"a").unwrap();
         two.write(b.fh, 2 * at + 1, b"b").unwrap();
-        one.vfs.fsync(a.fh).unwrap();
-        two.vfs.fsync(b.fh).unwrap();
+        one.vfs.fsync(&one.never, a.fh).unwrap();
+        two.vfs.fsync(&two.never, b.fh).unwrap();
     }
     one.close(a.fh).unwrap();
     two.close(b.fh).unwrap();
@@ -257,7 +275,7 @@ fn a_file_removed_elsewhere_takes_its_writers_data_along() {
     let opened = one.open(ino, libc::O_RDWR).unwrap();
     two.unlink(ROOT, "f").unwrap();
     one.write(opened.fh, 0, b"late").unwrap();
-    assert_eq!(one.vfs.fsync(opened.fh), Err(FsError::Stale));
+    assert_eq!(one.vfs.fsync(&one.never, opened.fh), Err(FsError::Stale));
     eventually("nothing is left behind", || volume.objects() == 0);
 }
 
@@ -308,6 +326,27 @@ fn internal_files_are_there_and_cannot_be_touched() {
     assert!(text.contains("\"Name\": \"test\"") && text.contains("\"Sid\": 1"), "{text}");
 }
 
+/// Asks `.control` as `client`, and answers what it says in the end.
+fn control(client: &Client, op: u32, body: &[u8]) -> Vec<u8> {
+    let ino = client.lookup(ROOT, ".control").unwrap().ino;
+    let fh = client.open(ino, libc::O_RDWR).unwrap().fh;
+    let request = [&op.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat();
+    client.write(fh, 0, &request).unwrap();
+    let answer = std::cell::RefCell::new(Vec::new());
+    let rest = || client.read(fh, request.len() as u64, 1 << 16).unwrap();
+    eventually("an answer", || {
+        *answer.borrow_mut() = rest();
+        let mut at = 0;
+        let answer = answer.borrow();
+        while answer.get(at) == Some(&0xFE) {
+            at += 17;
+        }
+        at < answer.len()
+    });
+    client.close(fh).unwrap();
+    answer.into_inner()
+}
+
 #[test]
 fn the_control_file_counts_clones_and_removes() {
     let volume = Volume::new();
@@ -317,25 +356,7 @@ fn the_control_file_counts_clones_and_removes() {
     client.put(dir, "b", b"678");
     let open = client.put(dir, "c", b"still open");
     let handle = client.open(open, libc::O_RDONLY).unwrap();
-    let ask = |op: u32, body: &[u8]| {
-        let ino = client.lookup(ROOT, ".control").unwrap().ino;
-        let fh = client.open(ino, libc::O_RDWR).unwrap().fh;
-        let request = [&op.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat();
-        client.write(fh, 0, &request).unwrap();
-        let answer = std::cell::RefCell::new(Vec::new());
-        let rest = || client.read(fh, request.len() as u64, 1 << 16).unwrap();
-        eventually("an answer", || {
-            *answer.borrow_mut() = rest();
-            let mut at = 0;
-            let answer = answer.borrow();
-            while answer.get(at) == Some(&0xFE) {
-                at += 17;
-            }
-            at < answer.len()
-        });
-        client.close(fh).unwrap();
-        answer.into_inner()
-    };
+    let ask = |op, body: &[u8]| control(&client, op, body);
     let summary = ask(1007, &dir.0.to_be_bytes());
     let text = String::from_utf8_lossy(&summary);
     assert!(text.contains("\"Files\":3,\"Dirs\":1"), "{text}");
@@ -358,12 +379,72 @@ fn the_control_file_counts_clones_and_removes() {
 }
 
 #[test]
+fn the_control_file_shows_and_changes_only_what_its_user_can_come_to() {
+    let (volume, denied) = (Volume::new(), libc::EACCES as u8);
+    let client = volume.mount();
+    let secret = client.mkdir(ROOT, "secret").unwrap().ino;
+    let open = client.mkdir(secret, "open").unwrap().ino;
+    let mode = |ino, mode| {
+        let changes = Changes { mode: Some(mode), ..Changes::default() };
+        client.vfs.setattr(&client.caller, &client.never, ino, changes).unwrap();
+    };
+    mode(ROOT, 0o777);
+    mode(secret, 0o700);
+    mode(open, 0o777);
+    let file = client.put(open, "f", b"for nobody else");
+    let user = Client { caller: Caller::user(1000, 1000), ..volume.mount() };
+    let ids = [file, ROOT, ROOT].map(|ino| ino.0.to_be_bytes()).concat();
+    let clone = [&ids[..], b"\x04copy", &[0, 0o22, 0, 4]].concat();
+    let remove = |skip_trash| [&open.0.to_be_bytes()[..], b"\x01f", &[skip_trash]].concat();
+    assert_eq!(control(&user, 1006, &clone), [denied]);
+    assert_eq!(control(&user, 1002, &remove(0)), [denied]);
+    assert_eq!(control(&user, 1005, &file.0.to_be_bytes()), [denied]);
+    assert_eq!(control(&user, 1007, &open.0.to_be_bytes()), [denied]);
+    let below = volume.mount_with(VfsConfig { root: open, ..VfsConfig::default() });
+    let outside =
+        below.vfs.meta().ask(&Reach { ino: secret, root: open, caller: below.caller.clone() }, &below.never);
+    assert_eq!(outside, Err(FsError::Access), "nor the superuser of a part");
+    mode(secret, 0o711);
+    assert_eq!(control(&user, 1006, &clone).last(), Some(&0));
+    assert_eq!(control(&user, 1002, &remove(1)), [libc::EPERM as u8], "past the trash");
+    assert_eq!(control(&user, 1002, &remove(0)).last(), Some(&0));
+}
+
+#[test]
+fn who_may_not_keep_them_takes_setuid_and_setgid_from_what_he_changes() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let user = Client { caller: Caller::user(1000, 1000), ..volume.mount() };
+    let ino = client.put(ROOT, "f", b"content");
+    let set = |who: &Client| {
+        let changes = Changes { mode: Some(0o6777), ..Changes::default() };
+        who.vfs.setattr(&client.caller, &who.never, ino, changes).unwrap();
+    };
+    let is_left = || client.lookup(ROOT, "f").unwrap().attr.mode & 0o6000 != 0;
+    for who in [&client, &user] {
+        set(who);
+        let flags = libc::O_WRONLY | libc::O_TRUNC;
+        who.close(who.open(ino, flags).unwrap().fh).unwrap();
+        assert_eq!(is_left(), who.caller.is_root(), "emptied by {}", who.caller.uid);
+        let fh = who.open(ino, libc::O_RDWR).unwrap().fh;
+        let at = |offset| Place { fh, offset };
+        set(who);
+        who.vfs.fallocate(&who.caller, &who.never, at(0), 100, Allocation::Extend).unwrap();
+        assert_eq!(is_left(), who.caller.is_root(), "allocated by {}", who.caller.uid);
+        set(who);
+        who.vfs.copy_range(&who.caller, &who.never, at(0), at(50), 10).unwrap();
+        assert_eq!(is_left(), who.caller.is_root(), "copied by {}", who.caller.uid);
+        who.close(fh).unwrap();
+    }
+}
+
+#[test]
 fn a_full_volume_takes_no_more() {
     let volume = Volume::with(|format| format.capacity = 1 << 20);
     let client = volume.mount();
     let (entry, opened) = client.create(ROOT, "f").unwrap();
     client.write(opened.fh, 0, &vec![1; 512 << 10]).unwrap();
-    client.vfs.fsync(opened.fh).unwrap();
+    client.vfs.fsync(&client.never, opened.fh).unwrap();
     assert_eq!(client.write(opened.fh, 512 << 10, &vec![1; 768 << 10]), Err(FsError::NoSpace));
     client.close(opened.fh).unwrap();
     assert_eq!(client.length(entry.ino).unwrap(), 512 << 10);

@@ -48,7 +48,7 @@ fn each_operation_is_applied_once_whichever_answer_is_lost() {
         let work = || {
             let (ino, opened) = client.create(dir, &name).unwrap();
             client.write(opened.fh, 0, name.as_bytes()).unwrap();
-            client.vfs.fsync(opened.fh).unwrap();
+            client.vfs.fsync(&client.never, opened.fh).unwrap();
             client.close(opened.fh).unwrap();
             client.link(ino, dir, &format!("link{period}")).unwrap();
             client.rename((dir, &name), (ROOT, &name)).unwrap();

@@ -50,7 +50,7 @@ fn check(volume: &Volume, dir: Ino, inos: &[Ino]) {
             .map(|number| scope.spawn(move || client.put(dir, &format!("new{number}"), b"new")))
             .collect();
         // Nobody could say what the file holds then.
-        assert_told("append", client.vfs.fsync(opened.fh));
+        assert_told("append", client.vfs.fsync(&client.never, opened.fh));
         for neighbour in neighbours {
             neighbour.join().unwrap().unwrap();
         }

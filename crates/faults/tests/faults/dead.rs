@@ -63,7 +63,7 @@ fn beyond_patience_it_is_an_error_and_afterwards_all_goes_on() {
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(20), "{took:?}");
     client.write(opened.fh, 0, b"lost").unwrap();
-    assert_told(client.vfs.fsync(opened.fh), &redis);
+    assert_told(client.vfs.fsync(&client.never, opened.fh), &redis);
 
     redis.restart().unwrap();
     assert_eq!(client.get(ino).unwrap(), b"content");

@@ -57,7 +57,7 @@ fn a_client_that_was_taken_for_dead_goes_on_and_loses_nothing_it_acknowledged() 
     assert_eq!(one.vfs.meta().env().fences(), 0);
     heal(&behind);
 
-    one.vfs.fsync(opened.fh).unwrap();
+    one.vfs.fsync(&one.never, opened.fh).unwrap();
     assert!(one.vfs.meta().env().fences() > 0, "it knows");
     assert_eq!(one.lock(kept, 7), Err(FsError::Again), "somebody else holds it now");
     one.beat().unwrap();
@@ -98,7 +98,7 @@ fn an_open_file_without_a_name_is_stale_once_its_client_was_taken_for_dead() {
     heal(&behind);
 
     one.write(opened.fh, 0, b"late").unwrap();
-    assert_eq!(one.vfs.fsync(opened.fh), Err(FsError::Stale));
+    assert_eq!(one.vfs.fsync(&one.never, opened.fh), Err(FsError::Stale));
     match one.read(opened.fh, 100_000, 100_000) {
         Ok(read) => assert!(read == content[100_000..], "what is cached is right"),
         Err(error) => assert_eq!(error, FsError::Stale),

@@ -28,9 +28,9 @@ fn a_write_that_the_volume_has_no_room_for_leaves_nothing_behind() {
     // Neither knows of what the other has written when it takes the data.
     one.write(a.fh, 0, &vec![1; 700_000]).unwrap();
     two.write(b.fh, 0, &vec![2; 700_000]).unwrap();
-    one.vfs.fsync(a.fh).unwrap();
+    one.vfs.fsync(&one.never, a.fh).unwrap();
     two.beat().unwrap();
-    assert_eq!(two.vfs.fsync(b.fh), Err(FsError::NoSpace));
+    assert_eq!(two.vfs.fsync(&two.never, b.fh), Err(FsError::NoSpace));
     two.close(b.fh).unwrap();
     assert_eq!(two.get(second).unwrap(), b"");
     one.close(a.fh).unwrap();
@@ -103,7 +103,7 @@ fn a_file_without_a_name_lives_until_its_last_close() {
     one.unlink(ROOT, "f").unwrap();
     assert_eq!(two.lookup(ROOT, "f"), Err(FsError::NotFound));
     one.write(a.fh, 100_000, &[2; 10]).unwrap();
-    one.vfs.fsync(a.fh).unwrap();
+    one.vfs.fsync(&one.never, a.fh).unwrap();
     // Neither a heartbeat of others nor their cleaning touches it.
     volume.clock.advance(HEARTBEAT);
     one.beat().unwrap();

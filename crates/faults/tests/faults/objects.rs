@@ -105,8 +105,8 @@ fn an_outage_longer_than_patience_is_told_and_passes() {
     let (ino, opened) = client.create(ROOT, "f").unwrap();
     client.write(opened.fh, 0, &bytes(1, 1000)).unwrap();
     let flushing = std::thread::spawn({
-        let vfs = std::sync::Arc::clone(&client.vfs);
-        move || vfs.fsync(opened.fh)
+        let (vfs, never) = (std::sync::Arc::clone(&client.vfs), client.never.clone());
+        move || vfs.fsync(&never, opened.fh)
     });
     sluice_faults::eventually("the store was asked", || volume.store.failed() > 2);
     volume.store.set(Outage::None);

@@ -41,9 +41,16 @@ local function push(first, last)
     if #records == 24 then
       call('RPUSH', A[at], records)
     else
-      local list = {}
-      for from = 1, #records, 24 do list[#list + 1] = sub(records, from, from + 23) end
-      call('RPUSH', A[at], unpack(list))
+      -- The stack takes some 8,000 at once.
+      local list, n = {}, 0
+      for from = 1, #records, 24 do
+        n = n + 1
+        list[n] = sub(records, from, from + 23)
+        if n == 4000 or from + 24 > #records then
+          call('RPUSH', A[at], unpack(list, 1, n))
+          n = 0
+        end
+      end
     end
   end
 end

@@ -21,7 +21,8 @@ use crate::{
     announce::announce,
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
     op::Lane,
-    recall::Recall,
+    ops::session::BURIED,
+    recall::{Recall, Sent},
     schema::{Counter, Key, Row, Session},
     view::{Batch, View},
 };
@@ -52,8 +53,9 @@ impl From<EngineError> for Failed {
 /// How long a session lasts that came back before its heartbeat, seconds.
 const UNTIL_HEARTBEAT: i64 = 300;
 
-/// More trips than any operation needs: a limit against an operation that asks for ever.
-const MAX_TRIPS: usize = 64;
+/// More trips than any operation needs, be it one that asks for each of the directories above another: a limit against
+/// an operation that asks for ever.
+const MAX_TRIPS: usize = 100_000;
 
 /// Questions of a batch that is large.
 const MANY: usize = 64;
@@ -111,19 +113,19 @@ impl Batcher {
             }
             self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
         }
-        let from = self.step(lane).load(Ordering::Relaxed);
-        let step = Step { writer: self.writer, lane, from, to: from + 1 };
+        let step = self.next_step(lane);
         let Some(mut commit) = batch.into_commit(step) else {
             // Without a commit nothing would check what was recalled.
             return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
         announce(&mut commit, self.news);
+        let sent = self.env.recall.as_ref().map(Recall::sent);
         match txn.commit(&commit) {
-            Ok(()) => self.committed(&commit, step),
+            Ok(()) => self.committed(&commit, step, sent),
             Err(EngineError::Indeterminate { reason, .. }) => {
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
                 if let Some(recall) = &self.env.recall {
-                    recall.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
+                    forget(recall, &commit);
                 }
                 return self.settle(&commit, step, group);
             }
@@ -167,11 +169,13 @@ impl Batcher {
         }
     }
 
-    /// Takes note of a commit.
-    fn committed(&self, commit: &Commit, step: Step) {
+    /// Takes note of a commit, and when it was sent if that is known.
+    fn committed(&self, commit: &Commit, step: Step, sent: Option<Sent>) {
         self.reached(step.lane, step.to);
-        if let Some(recall) = &self.env.recall {
-            recall.committed(&commit.writes);
+        match (&self.env.recall, sent) {
+            (Some(recall), Some(sent)) => recall.committed(&commit.writes, sent),
+            (Some(recall), None) => forget(recall, commit),
+            (None, _) => {}
         }
         for write in &commit.writes {
             match write {
@@ -183,8 +187,20 @@ impl Batcher {
         }
     }
 
+    fn next_step(&self, lane: u16) -> Step {
+        let numbers = &self.numbers[usize::from(lane)];
+        let from = numbers.reached.load(Ordering::Relaxed);
+        let used = from.max(numbers.doubtful.load(Ordering::Relaxed));
+        Step { writer: self.writer, lane, from, to: used + 1 }
+    }
+
     fn reached(&self, lane: u16, n: u64) {
-        self.step(lane).store(n, Ordering::Relaxed);
+        self.numbers[usize::from(lane)].reached.store(n, Ordering::Relaxed);
+    }
+
+    /// Whether the commit with this number happened, or will, is unknown.
+    fn doubt(&self, step: Step) {
+        self.numbers[usize::from(step.lane)].doubtful.fetch_max(step.to, Ordering::Relaxed);
     }
 
     /// The answer to commit `lost` was lost. Tries to take the number *after* it in its stead: if that succeeds the
@@ -192,18 +208,20 @@ impl Batcher {
     ///
     /// This goes on as long as anybody waits: to give up means that the operations may or may not have happened.
     fn settle(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        let instead = Commit { step: Some(Step { to: lost.from + 2, ..lost }), ..Commit::default() };
+        let step = Step { to: lost.to + 1, ..lost };
+        self.doubt(step);
+        let instead = Commit { step: Some(step), ..Commit::default() };
         let again = || Failed::Again { culprits: FxHashSet::default() };
         for tries in 0.. {
             let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));
             let error = match taken {
                 Ok(()) => {
-                    self.reached(lost.lane, lost.from + 2);
+                    self.reached(step.lane, step.to);
                     return Err(again());
                 }
                 Err(error @ EngineError::Conflict(_)) => match self.stored_step(lost) {
                     Ok(Some(n)) if n == lost.to => {
-                        self.committed(commit, lost);
+                        self.committed(commit, lost, None);
                         return Ok(());
                     }
                     // Neither happened yet: the conflict had another reason.
@@ -212,16 +230,12 @@ impl Batcher {
                         self.resynchronise(lost)?;
                         return Err(again());
                     }
-                    Ok(None) => return self.settle_fenced(commit, lost),
+                    Ok(None) => return self.settle_fenced(commit, lost, group),
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            let now = Instant::now();
-            if group.iter().all(|ticket| ticket.turn.interrupt.is_set() || now >= ticket.turn.until) {
-                return Err(Failed::Unknown(error));
-            }
-            thread::sleep(Duration::from_millis(10 << tries.min(7)));
+            wait_or_give_up(tries, group, error)?;
         }
         Err(again())
     }
@@ -229,34 +243,39 @@ impl Batcher {
     /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record
     /// that nobody else can have made tells as well. A commit that makes none is sent again as it is: it states what it
     /// found and removes or replaces that, so that it cannot happen twice.
-    fn settle_fenced(&self, commit: &Commit, lost: Step) -> Result<(), Failed> {
-        self.resynchronise(lost)?;
+    fn settle_fenced(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+        insist(group, || self.resynchronise(lost))?;
         let own = commit.writes.iter().find_map(|write| match write {
             Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
             _ => None,
         });
         if let Some(key) = own {
-            return match self.engine.read(&[Read::Get(key, Hold::None)])?.pop() {
-                Some(Found::Row(Some(_))) => {
-                    self.committed(commit, lost);
+            let found = insist(group, || self.engine.read(&[Read::Get(key.clone(), Hold::None)]))?;
+            return match found.as_slice() {
+                [Found::Row(Some(_))] => {
+                    self.committed(commit, lost, None);
                     Ok(())
                 }
                 _ => Err(Failed::Again { culprits: FxHashSet::default() }),
             };
         }
-        let step = Step { from: lost.to, to: lost.to + 1, ..lost };
-        match self.engine.begin(lost.lane)?.commit(&Commit { step: Some(step), ..commit.clone() }) {
+        let step = self.next_step(lost.lane);
+        let again = Commit { step: Some(step), ..commit.clone() };
+        let error = match self.engine.begin(lost.lane).and_then(|txn| txn.commit(&again)) {
             Ok(()) => {
-                self.committed(commit, step);
-                Ok(())
+                self.committed(commit, step, None);
+                return Ok(());
             }
-            Err(EngineError::Conflict(_)) => Err(Failed::Unknown(EngineError::Indeterminate {
+            Err(EngineError::Conflict(_)) => EngineError::Indeterminate {
                 engine: self.engine.name().into(),
                 reason: "this client was taken for dead before it was known whether the commit happened"
                     .into(),
-            })),
-            Err(error) => Err(error.into()),
-        }
+            },
+            Err(error) => error,
+        };
+        // Whatever became of this one, the first is unknown.
+        self.doubt(step);
+        Err(Failed::Unknown(error))
     }
 
     /// What the engine holds as the number of the last commit of a lane.
@@ -292,7 +311,10 @@ impl Batcher {
         // that it was counted; the next heartbeat completes it.
         let _fence = self.fence.lock();
         let session = Read::Get(Key::Session(step.writer), Hold::None);
-        if let Some(Found::Row(None)) = self.engine.read(&[session])?.pop() {
+        let found = self.engine.read(&[session])?.pop();
+        let there =
+            matches!(&found, Some(Found::Row(Some(Row::Session(_, session)))) if session.expire != BURIED);
+        if !there {
             tracing::error!(
                 sid = step.writer,
                 "this client was taken for dead; its locks and open deleted files are lost"
@@ -305,6 +327,33 @@ impl Batcher {
         self.reached(step.lane, step.to);
         Ok(())
     }
+}
+
+/// Forgets what a commit changed, or may have.
+fn forget(recall: &Recall, commit: &Commit) {
+    recall.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
+}
+
+/// Asks until there is an answer: until then it is unknown whether the commit of these operations happened.
+fn insist<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, Failed> {
+    let mut tries = 0;
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(error) => wait_or_give_up(tries, group, error)?,
+        }
+        tries += 1;
+    }
+}
+
+/// Waits before the next question about a commit, or fails if nobody waits for the answer any more.
+fn wait_or_give_up(tries: u32, group: &[Arc<AnyTicket>], error: EngineError) -> Result<(), Failed> {
+    let now = Instant::now();
+    if group.iter().all(|ticket| ticket.turn.interrupt.is_set() || now >= ticket.turn.until) {
+        return Err(Failed::Unknown(error));
+    }
+    thread::sleep(Duration::from_millis(10 << tries.min(7)));
+    Ok(())
 }
 
 /// How a round of decisions ended.

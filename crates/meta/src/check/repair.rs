@@ -3,7 +3,7 @@
 //! What must stay true: a repair that finds something else than the check found does nothing. None deletes what a user
 //! may still want: what has no name gets one, in the root of the volume.
 
-use sluice_types::{Attr, FileType, FsError, Ino, Name};
+use sluice_types::{Attr, FileType, FsError, Ino, Name, Time};
 use smallvec::smallvec;
 
 use super::finding::Finding;
@@ -22,6 +22,10 @@ pub struct Repair {
     pub finding: Finding,
     /// Permissions of directories that are made again.
     pub dir_mode: u16,
+    /// If others use the volume, when the check began. What a survey counts and what it is compared with are read one after the
+    /// other, and where names or slices come and go all the time two surveys may be wrong alike: nodes that were changed since
+    /// then are left, and no slice is said to have fewer users.
+    pub busy_since: Option<Time>,
 }
 
 impl Op for Repair {
@@ -37,18 +41,21 @@ impl Op for Repair {
             Finding::EntryWithoutNode { dir, name, ino, kind } => self.entry(view, *dir, name, *ino, *kind),
             Finding::EntryWithoutDir { dir, .. } => self.make_dir(view, *dir, Ino::ROOT),
             Finding::Kind { dir, name, ino, kind } => kind_of(view, *dir, name, *ino, *kind),
-            Finding::NodeWithoutEntry { ino, .. } => give_name(view, *ino),
-            Finding::Links { ino, links } => change(view, *ino, |attr| {
+            Finding::NodeWithoutEntry { ino, .. } => Ok(self.rests(view, *ino)? && give_name(view, *ino)?),
+            Finding::Links { ino, links } => self.change(view, *ino, |attr| {
                 let holds = i64::from(attr.nlink) == links.stored;
                 attr.nlink = links.counted as u32;
                 holds
             }),
-            Finding::Parent { ino, stored, found } => change(view, *ino, |attr| {
+            Finding::Parent { ino, stored, found } => self.change(view, *ino, |attr| {
                 let holds = attr.parent == *stored;
                 attr.parent = *found;
                 holds
             }),
             Finding::Parents { ino, dir, names } => {
+                if !self.rests(view, *ino)? {
+                    return Ok(false);
+                }
                 let key = Key::Parents(*ino, *dir);
                 let stored =
                     if let Some(Row::Parents(_, _, names)) = view.get(&key, Hold::Lock)? { names } else { 0 };
@@ -59,6 +66,11 @@ impl Op for Repair {
                 Ok(true)
             }
             Finding::ChunkWithoutFile { ino, index } => drop_chunk(view, *ino, *index),
+            Finding::References { references, .. }
+                if self.busy_since.is_some() && references.counted < references.stored =>
+            {
+                Ok(false)
+            }
             Finding::References { id, size, references } => {
                 let key = Key::SliceRef(*id, *size);
                 // Without a record it counts as one.
@@ -96,6 +108,30 @@ impl Op for Repair {
 }
 
 impl Repair {
+    /// Whether a node was not changed since the check began, which every change of its names would do.
+    fn rests(&self, view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
+        let Some(since) = self.busy_since else { return Ok(true) };
+        Ok(view.node(ino, Hold::Lock)?.is_none_or(|attr| attr.ctime < since))
+    }
+
+    /// Changes a node if `edit` finds it as it was.
+    fn change(
+        &self,
+        view: &mut View<'_>,
+        ino: Ino,
+        edit: impl FnOnce(&mut Attr) -> bool,
+    ) -> Result<bool, Stop> {
+        if !self.rests(view, ino)? {
+            return Ok(false);
+        }
+        let Some(mut attr) = view.node(ino, Hold::Lock)? else { return Ok(false) };
+        let holds = edit(&mut attr);
+        if holds {
+            view.put(Row::Node(ino, attr));
+        }
+        Ok(holds)
+    }
+
     /// An entry whose node is missing: a directory is made again, since what is in it still exists; anything else is
     /// lost, and its entry goes.
     fn entry(
@@ -127,16 +163,6 @@ impl Repair {
         view.insert(Row::Node(ino, attr));
         Ok(true)
     }
-}
-
-/// Changes a node if `edit` finds it as it was.
-fn change(view: &mut View<'_>, ino: Ino, edit: impl FnOnce(&mut Attr) -> bool) -> Result<bool, Stop> {
-    let Some(mut attr) = view.node(ino, Hold::Lock)? else { return Ok(false) };
-    let holds = edit(&mut attr);
-    if holds {
-        view.put(Row::Node(ino, attr));
-    }
-    Ok(holds)
 }
 
 fn kind_of(view: &mut View<'_>, dir: Ino, name: &Name, ino: Ino, kind: FileType) -> Result<bool, Stop> {

@@ -11,6 +11,9 @@ use crate::{
     view::{Stop, View},
 };
 
+/// Chunks of a file, 4 GiB, that are asked for without knowing whether they are there.
+const FEW_CHUNKS: u64 = 64;
+
 /// Copies one node, without the entries of a directory. Two trips if `length` is still right.
 #[derive(Clone, Debug)]
 pub struct CloneNode {
@@ -24,7 +27,7 @@ pub struct CloneNode {
     pub at: Option<At>,
     /// Whether others can see the directory already, so that it must be guarded and its times change.
     pub visible: bool,
-    /// Whether owner, mode and times are kept.
+    /// Whether owner, mode and times are kept; the owner only if it is the caller, unless that is root.
     pub preserve: bool,
     /// Bits taken away unless they are kept.
     pub umask: u16,
@@ -44,10 +47,10 @@ impl Op for CloneNode {
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
-        let chunks = self.length.div_ceil(CHUNK_SIZE) as u32;
+        let guessed = self.length.div_ceil(CHUNK_SIZE).min(FEW_CHUNKS) as u32;
         // The records are held: their slices must not lose their last reference before this adds one.
         let mut reads: Vec<Read> =
-            (0..chunks).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
+            (0..guessed).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
         // So is the node: its length must be that of the chunks. That they are the same at the commit would not tell: a file
         // that is emptied, filled and emptied shows the same chunks twice, with another length between.
         reads.push(Read::Get(Key::Node(self.source), Hold::Lock));
@@ -65,11 +68,7 @@ impl Op for CloneNode {
             rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
         }
         let source = rules::existing(view, self.source, Hold::Lock)?;
-        if source.is_file() {
-            let all = source.length.div_ceil(CHUNK_SIZE) as u32;
-            let rest = (chunks..all).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock));
-            view.want(&rest.collect::<Vec<_>>())?;
-        }
+        let chunks = self.chunks(view, &source, guessed)?;
         let access = if source.is_dir() { Access(5) } else { Access::READ };
         if source.kind != FileType::Symlink {
             rules::check(view, &self.caller, &source, access)?;
@@ -77,7 +76,7 @@ impl Op for CloneNode {
         let attr = self.attr(view, &source);
         let dir = self.at.as_ref().map_or(Ino::NONE, |at| at.dir);
         rules::admit(view, dir, (attr.uid, attr.gid), attr.space(), 1)?;
-        self.content(view, &source, attr.length)?;
+        self.content(view, &source, &chunks)?;
         view.insert(Row::Node(self.ino, attr));
         rules::charge_volume(view, &attr, attr.space(), 1);
         self.name(view, &attr)?;
@@ -86,6 +85,28 @@ impl Op for CloneNode {
 }
 
 impl CloneNode {
+    /// Chunks that the source may have; all are held. Those of a large file, most of which may not be there, are looked for first.
+    fn chunks(&self, view: &mut View<'_>, source: &Attr, guessed: u32) -> Result<Vec<u32>, Stop> {
+        if !source.is_file() {
+            return Ok(Vec::new());
+        }
+        let all = source.length.div_ceil(CHUNK_SIZE);
+        let mut chunks: Vec<u32> = (0..all.min(FEW_CHUNKS) as u32).collect();
+        if all > FEW_CHUNKS {
+            let rest = List::Chunks(self.source, FEW_CHUNKS as u32, u32::try_from(all).unwrap_or(u32::MAX));
+            let rows = view.all(rest, Hold::None)?;
+            chunks.extend(
+                rows.iter()
+                    .filter_map(|row| if let Row::Chunk(_, index, _) = row { Some(*index) } else { None }),
+            );
+        }
+        let rest = chunks.iter().filter(|index| **index >= guessed);
+        let rest: Vec<Read> =
+            rest.map(|index| Read::Get(Key::Chunk(self.source, *index), Hold::Lock)).collect();
+        view.want(&rest)?;
+        Ok(chunks)
+    }
+
     fn attr(&self, view: &View<'_>, source: &Attr) -> Attr {
         let now = view.now();
         let mut attr = *source;
@@ -93,7 +114,13 @@ impl CloneNode {
         attr.parent = self.at.as_ref().map_or(Ino::ROOT, |at| at.dir);
         attr.flags = AttrFlags(source.flags.0 & !(AttrFlags::IMMUTABLE | AttrFlags::APPEND));
         attr.ctime = now;
-        if !self.preserve {
+        if self.preserve {
+            // As with `cp -p`: only root gives files away.
+            if self.caller.check && !self.caller.is_root() && self.caller.uid != source.uid {
+                (attr.uid, attr.gid) = (self.caller.uid, self.caller.gid);
+                attr.mode &= !0o6000;
+            }
+        } else {
             attr.uid = self.caller.uid;
             attr.gid = self.caller.gid;
             attr.mode &= !(self.umask & 0o777);
@@ -104,7 +131,7 @@ impl CloneNode {
     }
 
     /// Copies what hangs on the node.
-    fn content(&self, view: &mut View<'_>, source: &Attr, length: u64) -> Result<(), Stop> {
+    fn content(&self, view: &mut View<'_>, source: &Attr, chunks: &[u32]) -> Result<(), Stop> {
         for row in view.all(List::Xattrs(self.source), Hold::None)? {
             if let Row::Xattr(_, name, value) = row {
                 view.insert(Row::Xattr(self.ino, name, value));
@@ -112,7 +139,7 @@ impl CloneNode {
         }
         match source.kind {
             FileType::File => {
-                for index in 0..length.div_ceil(CHUNK_SIZE) as u32 {
+                for &index in chunks {
                     if let Some(Row::Chunk(_, _, records)) =
                         view.get(&Key::Chunk(self.source, index), Hold::Lock)?
                     {

@@ -47,6 +47,7 @@ impl Op for Link {
         rules::check_removable(&attr)?;
         rules::require(attr.nlink < rules::MAX_LINKS, FsError::TooManyLinks)?;
         rules::require(view.entry(*dir, name, Hold::None)?.is_none(), FsError::Exists)?;
+        rules::admit_tree(view, *dir, attr.space(), 1)?;
 
         let now = view.now();
         if attr.parent != Ino::NONE {

@@ -15,6 +15,7 @@ pub mod getattr;
 pub mod link;
 pub mod lookup;
 pub mod plock;
+pub mod reach;
 pub mod readlink;
 pub mod removal;
 pub mod rename;

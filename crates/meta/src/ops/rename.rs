@@ -106,6 +106,7 @@ impl Op for Rename {
         self.check_moved_dir(view, &source, self.to.dir)?;
         match (self.mode, existing) {
             (RenameMode::Exchange, Some(other)) => {
+                rules::require(!to_dir.flags.has(AttrFlags::APPEND), FsError::Perm)?;
                 rules::check_removable(&other.attr)?;
                 rules::check_sticky(&self.caller, &to_dir, &other.attr)?;
                 self.check_moved_dir(view, &other, self.from.dir)?;
@@ -174,6 +175,9 @@ impl Rename {
         mut to_dir: Attr,
     ) -> Result<Renamed, Stop> {
         let (from, to) = (&self.from, &self.to);
+        let (space, inodes) = Self::tree_usage(view, source);
+        let goes = existing.as_ref().map_or((0, 0), |old| (old.attr.space(), 1));
+        rules::admit_move(view, (from.dir, to.dir), space - goes.0, inodes - goes.1)?;
         let mut nlink = i32::from(source.attr.is_dir());
         let mut replaced = None;
         let entry = Row::Entry(to.dir, to.name.clone(), Entry { kind: source.attr.kind, ino: source.ino });

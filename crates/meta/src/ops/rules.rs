@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, align4k};
 
 use crate::{
@@ -175,6 +176,25 @@ pub(crate) fn admit_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64)
     Ok(())
 }
 
+/// Whether the quotas above `to` admit what moves there from `from`: those above both count it already.
+pub(crate) fn admit_move(
+    view: &mut View<'_>,
+    (from, to): (Ino, Ino),
+    space: i64,
+    inodes: i64,
+) -> Result<(), Stop> {
+    if from == to || !view.env().limits_dirs() {
+        return Ok(());
+    }
+    let counted = ancestors(view, from)?;
+    for dir in ancestors(view, to)? {
+        if !counted.contains(&dir) {
+            admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether one quota, if there is one, admits that much more.
 fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), FsError> {
     let Some(mut quota) = view.env().quota(key) else { return Ok(()) };
@@ -185,12 +205,12 @@ fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Resul
 
 /// `dir` and the directories above it, up to the root of the volume or of the trash.
 pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
-    let mut chain = vec![dir];
+    let (mut chain, mut seen) = (vec![dir], FxHashSet::default());
     let mut at = dir;
     while at != Ino::ROOT && !at.is_trash() {
         let Some(attr) = view.node(at, Hold::None)? else { break };
         at = attr.parent;
-        if at == Ino::NONE || chain.contains(&at) {
+        if at == Ino::NONE || !seen.insert(at) {
             break;
         }
         chain.push(at);

@@ -10,6 +10,9 @@ use crate::{
     view::{Stop, View},
 };
 
+/// When the session of a client expires that was taken for dead, and that has files left to clear away.
+pub(crate) const BURIED: i64 = 0;
+
 /// Renews this client's session at each heartbeat. Two trips.
 #[derive(Clone, Debug)]
 pub struct PutSession {
@@ -20,7 +23,7 @@ pub struct PutSession {
 }
 
 impl Op for PutSession {
-    /// Whether it was there: if not, somebody took this client for dead.
+    /// Whether it was there and not buried: if not, somebody took this client for dead.
     type Out = bool;
     const NAME: &'static str = "put_session";
 
@@ -29,32 +32,53 @@ impl Op for PutSession {
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
-        let there = view.get(&Key::Session(self.sid), Hold::Lock)?.is_some();
+        let found = view.get(&Key::Session(self.sid), Hold::Lock)?;
+        let there = matches!(found, Some(Row::Session(_, session)) if session.expire != BURIED);
         view.put(Row::Session(self.sid, self.session.clone()));
         Ok(there)
     }
 }
 
-/// Removes the locks of a session that ended or died. Two trips.
-#[derive(Clone, Debug)]
-pub struct DropLocks(pub u64);
+/// Takes its locks from a session that ended or died; from one that died also the right to commit, at once, so that it does nothing under
+/// locks that others have got. Its record stays until its sustained files are gone. Two trips.
+#[derive(Clone, Copy, Debug)]
+pub struct DropLocks {
+    /// The session.
+    pub sid: u64,
+    /// It is dead if it expires before this, Unix seconds; `None` if it ended by itself, and still commits.
+    pub dead_before: Option<i64>,
+}
 
 impl Op for DropLocks {
-    type Out = ();
+    /// Whether it has none now: it keeps them if it was refreshed meanwhile.
+    type Out = bool;
     const NAME: &'static str = "drop_locks";
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Volume("session")]
     }
 
-    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
-        for row in view.all(List::LocksOf(self.0), Hold::None)? {
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        let session = Key::Session(self.sid);
+        let locks = Read::All(List::LocksOf(self.sid), Hold::None);
+        view.want(&[locks, Read::Get(session.clone(), Hold::Lock)])?;
+        if let Some(before) = self.dead_before {
+            if let Some(Row::Session(sid, session)) = view.get(&session, Hold::Lock)? {
+                if session.expire >= before {
+                    return Ok(false);
+                }
+                view.put(Row::Session(sid, Session { expire: BURIED, ..session }));
+            }
+            view.write(Write::Clear(List::Lanes(self.sid)));
+            view.write(Write::Clear(List::Changes(self.sid)));
+        }
+        for row in view.all(List::LocksOf(self.sid), Hold::None)? {
             if let Row::Flock(ino, ..) | Row::Plock(ino, ..) = row {
                 view.write(Write::Discard(row.key()));
                 view.write(Write::Tell(Change::Lock(ino)));
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -116,16 +116,19 @@ impl Walk<'_> {
         *total = (total.0 + made.space(), total.1 + 1);
     }
 
-    /// Clones the content of directory `source` into the new directory `into`.
+    /// Clones the content of directory `source` into the new directory `into`, and all below it. The way down is a list and
+    /// not the stack, which a deep tree would overflow.
     fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
-        let dirs = Mutex::new(Vec::new());
-        self.meta.each_page_ahead(
-            Scan::Entries { dir: source, nodes: false },
-            self.interrupt,
-            |rows| self.page(rows, into),
-            |nodes| self.clone_nodes(nodes, &dirs),
-        )?;
-        dirs.into_inner().into_iter().try_for_each(|(old, ino)| self.fill(old, ino))
+        let dirs = Mutex::new(vec![(source, into)]);
+        loop {
+            let Some((source, into)) = dirs.lock().pop() else { return Ok(()) };
+            self.meta.each_page_ahead(
+                Scan::Entries { dir: source, nodes: false },
+                self.interrupt,
+                |rows| self.page(rows, into),
+                |nodes| self.clone_nodes(nodes, &dirs),
+            )?;
+        }
     }
 
     /// The clones to be made of a page of entries, in the order of their inodes: what was made together is stored

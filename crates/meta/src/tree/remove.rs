@@ -33,8 +33,19 @@ impl Meta {
     }
 }
 
+/// Directories of one directory that are held at once.
+const MOST_DIRS: usize = 10_000;
+
 /// A node, and the name that it has.
 type Named = (Ino, At);
+
+/// A directory on its way out.
+struct Doomed {
+    ino: Ino,
+    at: At,
+    /// Whether all that was seen in it is gone.
+    emptied: bool,
+}
 
 struct Remover<'a> {
     meta: &'a Meta,
@@ -45,47 +56,59 @@ struct Remover<'a> {
 }
 
 impl Remover<'_> {
-    /// Removes a directory with its content.
+    /// Removes a directory with its content. The way down is a list and not the stack, which a deep tree would overflow.
     fn remove_dir(&self, at: &At, ino: Ino) -> FsResult<()> {
-        loop {
-            self.empty(ino)?;
-            let rmdir = Rmdir {
-                at: at.clone(),
-                hint: Some(ino),
-                skip_trash: self.skip_trash,
-                caller: self.caller.clone(),
-            };
-            match self.meta.run(rmdir, self.interrupt) {
+        let mut left = vec![Doomed { ino, at: at.clone(), emptied: false }];
+        while let Some(dir) = left.last_mut() {
+            if !dir.emptied {
+                let below = self.empty(dir.ino)?;
+                dir.emptied = below.len() < MOST_DIRS;
+                if !below.is_empty() {
+                    left.extend(below.into_iter().map(|(ino, at)| Doomed { ino, at, emptied: false }));
+                    continue;
+                }
+            }
+            match self.rmdir(dir) {
                 // Somebody added an entry; or a page of the scan was shifted by our own removals.
-                Err(FsError::NotEmpty) if !self.interrupt.is_set() => {}
-                Err(FsError::NotFound) => return Ok(()),
+                Err(FsError::NotEmpty) if !self.interrupt.is_set() => dir.emptied = false,
+                Err(FsError::NotFound) => drop(left.pop()),
                 Err(error) => return Err(error),
-                Ok(_) => {
+                Ok(()) => {
                     (self.progress)(1);
-                    return Ok(());
+                    left.pop();
                 }
             }
         }
+        Ok(())
     }
 
-    /// Removes the content of a directory.
-    fn empty(&self, dir: Ino) -> FsResult<()> {
+    fn rmdir(&self, dir: &Doomed) -> FsResult<()> {
+        let (at, skip_trash, caller) = (dir.at.clone(), self.skip_trash, self.caller.clone());
+        self.meta.run(Rmdir { at, hint: Some(dir.ino), skip_trash, caller }, self.interrupt).map(drop)
+    }
+
+    /// Removes all of a directory but the directories in it; answers these, or the first of very many.
+    fn empty(&self, dir: Ino) -> FsResult<Vec<Named>> {
+        let mut below = Vec::new();
         let sort = |rows: Vec<Row>| {
-            let (mut dirs, mut files) = (Vec::new(), Vec::new());
+            if below.len() >= MOST_DIRS {
+                return Err(FsError::Again);
+            }
+            let mut files = Vec::new();
             for row in rows {
                 let Row::Entry(_, name, entry) = row else { continue };
                 let named = (entry.ino, At::new(dir, name));
-                if entry.kind == FileType::Dir { dirs.push(named) } else { files.push(named) }
+                if entry.kind == FileType::Dir { below.push(named) } else { files.push(named) }
             }
             // As they were made: what was written together lies together.
             files.sort_unstable_by_key(|(ino, _)| *ino);
-            Ok((dirs, files))
+            Ok(files)
         };
-        let remove = |(dirs, files): (Vec<Named>, Vec<Named>)| {
-            dirs.iter().try_for_each(|(ino, at)| self.remove_dir(at, *ino))?;
-            self.remove_files(files)
-        };
-        self.meta.each_page_ahead(Scan::Entries { dir, nodes: false }, self.interrupt, sort, remove)
+        let scan = Scan::Entries { dir, nodes: false };
+        match self.meta.each_page_ahead(scan, self.interrupt, sort, |files| self.remove_files(files)) {
+            Err(FsError::Again) if below.len() >= MOST_DIRS => Ok(below),
+            done => done.map(|()| below),
+        }
     }
 
     fn remove_files(&self, files: Vec<Named>) -> FsResult<()> {

@@ -61,6 +61,15 @@ pub struct SummaryNode {
     pub children: Vec<SummaryNode>,
 }
 
+/// A directory that is being counted.
+struct Counting {
+    node: SummaryNode,
+    /// How many levels below it are shown.
+    depth: usize,
+    /// Directories in it that are not counted yet.
+    dirs: Vec<(Ino, Name)>,
+}
+
 impl Meta {
     /// Counts a node and all below it, and keeps the `top` largest entries of each directory down to `depth` levels.
     pub fn summarize(
@@ -72,38 +81,49 @@ impl Meta {
         progress: Progress<'_>,
     ) -> FsResult<SummaryNode> {
         let attr = self.ask(&GetAttr(ino), interrupt)?;
-        self.summarize_node(ino, None, &attr, (depth, top), interrupt, progress)
+        if !attr.is_dir() {
+            return Ok(SummaryNode::new(ino, None, &attr));
+        }
+        // The way down is a list and not the stack, which a deep tree would overflow.
+        let mut above: Vec<Counting> = Vec::new();
+        let mut at = self.count_dir(SummaryNode::new(ino, None, &attr), (depth, top), interrupt, progress)?;
+        loop {
+            if let Some((ino, name)) = at.dirs.pop() {
+                let node = SummaryNode::dir(ino, Some(name));
+                let below = self.count_dir(node, (at.depth.saturating_sub(1), top), interrupt, progress)?;
+                above.push(std::mem::replace(&mut at, below));
+            } else if let Some(parent) = above.pop() {
+                let done = std::mem::replace(&mut at, parent);
+                at.add(done.node, top);
+                progress(1);
+            } else {
+                return Ok(at.node);
+            }
+        }
     }
 
-    fn summarize_node(
+    /// Counts what lies in one directory, but for the directories.
+    fn count_dir(
         &self,
-        ino: Ino,
-        name: Option<Name>,
-        attr: &Attr,
+        node: SummaryNode,
         (depth, top): (usize, usize),
         interrupt: &Interrupt,
         progress: Progress<'_>,
-    ) -> FsResult<SummaryNode> {
-        let mut node =
-            SummaryNode { ino, name, kind: attr.kind, total: Summary::default(), children: Vec::new() };
-        node.total.add(attr);
-        if !attr.is_dir() {
-            return Ok(node);
-        }
-        self.each_page(Scan::Entries { dir: ino, nodes: true }, interrupt, |rows| {
+    ) -> FsResult<Counting> {
+        let scan = Scan::Entries { dir: node.ino, nodes: true };
+        let mut counting = Counting { node, depth, dirs: Vec::new() };
+        self.each_page(scan, interrupt, |rows| {
             let mut entry = None;
             for row in rows {
                 match row {
                     Row::Entry(_, name, _) => entry = Some(name),
-                    Row::Node(child, attr) => {
+                    Row::Node(ino, attr) => {
                         let Some(name) = entry.take() else { continue };
-                        let limits = (depth.saturating_sub(1), top);
-                        let child =
-                            self.summarize_node(child, Some(name), &attr, limits, interrupt, progress)?;
-                        progress(1);
-                        node.total.merge(&child.total);
-                        if depth > 0 {
-                            node.keep(child, top);
+                        if attr.is_dir() {
+                            counting.dirs.push((ino, name));
+                        } else {
+                            counting.add(SummaryNode::new(ino, Some(name), &attr), top);
+                            progress(1);
                         }
                     }
                     _ => {}
@@ -111,11 +131,31 @@ impl Meta {
             }
             Ok(())
         })?;
-        Ok(node)
+        Ok(counting)
+    }
+}
+
+impl Counting {
+    fn add(&mut self, child: SummaryNode, top: usize) {
+        self.node.total.merge(&child.total);
+        if self.depth > 0 {
+            self.node.keep(child, top);
+        }
     }
 }
 
 impl SummaryNode {
+    fn new(ino: Ino, name: Option<Name>, attr: &Attr) -> Self {
+        let mut total = Summary::default();
+        total.add(attr);
+        Self { ino, name, kind: attr.kind, total, children: Vec::new() }
+    }
+
+    fn dir(ino: Ino, name: Option<Name>) -> Self {
+        let total = Summary { dirs: 1, size: 4096, ..Summary::default() };
+        Self { ino, name, kind: FileType::Dir, total, children: Vec::new() }
+    }
+
     /// Keeps `child` among the `top` largest.
     fn keep(&mut self, child: Self, top: usize) {
         let place = self.children.partition_point(|kept| kept.total.size >= child.total.size);

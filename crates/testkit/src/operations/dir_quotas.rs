@@ -155,3 +155,24 @@ pub fn a_clone_over_the_limit_leaves_nothing(factory: &Factory<'_>) {
     tree.clone(FREE, LIMITED, "now").expect("there is room again");
     tree.check("again");
 }
+
+/// A limit holds for what comes by another way than being made there.
+pub fn a_limit_holds_for_moves_and_links(factory: &Factory<'_>) {
+    let tree = Tree::new(factory(), 0, Quota { max_inodes: 2, ..Quota::default() });
+    for n in 0..3 {
+        tree.does("create", create(FREE, &format!("f{n}"), 10_030 + n, FileType::File));
+    }
+    let caller = Caller::client;
+    let link = |ino, name| Link { ino: Ino(ino), at: at(LIMITED, name), caller: caller() };
+    let rename = |from, to| Rename { from, to, mode: RenameMode::Replace, caller: caller() };
+    let never = Interrupt::never();
+    tree.does("a file moves in", rename(at(FREE, "f0"), at(LIMITED, "f0")));
+    tree.does("a link", link(10_031, "f1"));
+    let move_in = |name| tree.meta.run(rename(at(FREE, "f2"), at(LIMITED, name)), &never).map(drop);
+    assert_eq!(move_in("f2"), Err(FsError::Quota));
+    assert_eq!(tree.meta.run(link(10_032, "f2"), &never).map(drop), Err(FsError::Quota));
+    tree.check("no more than that");
+    tree.does("a move inside", rename(at(LIMITED, "f1"), at(LIMITED, "g1")));
+    assert_eq!(move_in("f0"), Ok(()), "in the place of another");
+    tree.check("in its place");
+}

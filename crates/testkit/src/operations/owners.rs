@@ -101,7 +101,7 @@ fn every_change(checked: &Checked) {
     let (from, to) = (Ino(10_020), Ino(10_021));
     checked.does(
         "copying a range behind the end",
-        CopyRange { from, from_offset: 0, to, to_offset: 30_000, length: 5000, caller: client() },
+        CopyRange { from, from_offset: 0, to, to_offset: 30_000, length: 5000 },
     );
 
     checked.does("chown", chown(10_020, Some(1001), None));

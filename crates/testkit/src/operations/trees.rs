@@ -64,6 +64,24 @@ pub fn a_clone_is_what_its_source_once_was(factory: &Factory<'_>) {
     }
 }
 
+/// Of a file of terabytes with two chunks only these are copied.
+pub fn a_sparse_file_is_cloned(factory: &Factory<'_>) {
+    const LAST: u32 = 150_000;
+    let store = factory();
+    let (meta, never) = (store.format(0), Interrupt::never());
+    meta.run(create(1, "f", 10_000, FileType::File), &never).expect("create");
+    for (index, id) in [(0, 1), (LAST, 2)] {
+        let slices = vec![Slice::whole(0, id, 4096)];
+        meta.run(Write { ino: Ino(10_000), index, slices, mtime: NOW }, &never).expect("write");
+    }
+    let copy = cloned(&meta, "copy", &never, &|_| {}).expect("clone");
+    let length = |ino| meta.ask(&GetAttr(ino), &never).expect("attributes").length;
+    assert_eq!(length(copy), length(Ino(10_000)));
+    let chunks = |ino, from, to| meta.ask(&ReadChunks { ino, from, to }, &never).expect("chunks");
+    assert_eq!(chunks(copy, 0, 2), [(0, vec![Slice::whole(0, 1, 4096)])]);
+    assert_eq!(chunks(copy, LAST - 1, LAST + 1), [(LAST, vec![Slice::whole(0, 2, 4096)])]);
+}
+
 /// Neither goes on with the next directory, however small each is.
 pub fn an_interrupt_ends_work_on_a_tree(factory: &Factory<'_>) {
     let store = factory();

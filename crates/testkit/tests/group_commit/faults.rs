@@ -11,7 +11,7 @@ use std::{
 
 use sluice_meta::{
     batch::{Batcher, Interrupt},
-    engine::{Engine, EngineError, Hold, Write},
+    engine::{Commit, Engine, EngineError, Hold, Write},
     schema::{Key, Row},
 };
 use sluice_testkit::wrap::{Chances, Faulty, Hooked, Injected};
@@ -90,7 +90,7 @@ fn exactly_once(seed: u64, chances: Chances) -> Injected {
     let attr = node(&engine, 2).unwrap();
     let fixed = sluice_types::Attr { nlink: attr.nlink - increments, ..attr };
     let writes = vec![Write::Put(Row::Node(Ino(2), fixed))];
-    engine.begin(0).unwrap().commit(&sluice_meta::engine::Commit { writes, ..Default::default() }).unwrap();
+    engine.begin(0).unwrap().commit(&Commit { writes, ..Default::default() }).unwrap();
     assert_consistent(&engine, &story);
     faulty.injected()
 }
@@ -143,7 +143,7 @@ fn all_but_one_give_up(leader: usize, survivor: usize) {
     let faulty = Faulty::new(Arc::new(engine.clone()), 1, Chances::default());
     let (open, opened) = std::sync::mpsc::channel::<()>();
     let opened = parking_lot::Mutex::new(opened);
-    let gate = move |commit: &sluice_meta::engine::Commit| {
+    let gate = move |commit: &Commit| {
         if commit.writes.iter().any(|write| matches!(write, Write::Append(Ino(50), ..))) {
             opened.lock().recv().unwrap();
         }
@@ -209,7 +209,7 @@ fn an_interrupt_ends_the_wait_for_a_dead_engine_for_its_own_operation_only() {
 #[test]
 fn a_refused_operation_fails_alone() {
     let engine = store();
-    let refuse = |commit: &sluice_meta::engine::Commit| {
+    let refuse = |commit: &Commit| {
         let bad = commit.writes.iter().any(|write| matches!(write, Write::Append(Ino(666), ..)));
         let refused = || EngineError::Refused { engine: "mem".into(), reason: "too large".into() };
         if bad { Err(refused()) } else { Ok(()) }
@@ -231,7 +231,7 @@ fn culprits_of_a_conflict_go_alone_and_nobody_overtakes_in_a_lane() {
     let refusals = Arc::new(AtomicUsize::new(0));
     let hook = {
         let (commits, refusals) = (commits.clone(), refusals.clone());
-        move |commit: &sluice_meta::engine::Commit| {
+        move |commit: &Commit| {
             let inos: Vec<u64> = commit
                 .writes
                 .iter()
@@ -276,11 +276,84 @@ fn a_fenced_client_notices_and_goes_on() {
     let create = |ino: u64| Create { dir: 1, name: format!("f{ino}"), ino };
     assert_eq!(batcher.submit(create(100), &Interrupt::never()), Ok(100));
     let lanes = (0..16).map(|lane| Write::Discard(Key::Writer(crate::fixture::WRITER, lane)));
-    let commit = sluice_meta::engine::Commit { writes: lanes.collect(), ..Default::default() };
+    let commit = Commit { writes: lanes.collect(), ..Default::default() };
     engine.begin(0).unwrap().commit(&commit).unwrap();
     for ino in 101..110 {
         assert_eq!(batcher.submit(create(ino), &Interrupt::never()), Ok(ino));
     }
     assert_eq!(log(&engine), (100..110).collect::<Vec<_>>());
+    assert_consistent(&engine, "after it was fenced");
+}
+
+fn lost(reason: &str) -> EngineError {
+    EngineError::Indeterminate { engine: "mem".into(), reason: reason.into() }
+}
+
+#[test]
+fn a_number_tells_of_one_commit_only() {
+    let engine = store();
+    let interrupt = Interrupt::default();
+    let late = Arc::new(parking_lot::Mutex::new(None));
+    let commits = AtomicUsize::new(0);
+    let hook = {
+        let (interrupt, late) = (interrupt.clone(), late.clone());
+        move |commit: &Commit| match commits.fetch_add(1, Ordering::Relaxed) {
+            0 => {
+                *late.lock() = Some(commit.clone());
+                Err(lost("it is under way"))
+            }
+            1 => {
+                // Who waits for it gives up before anybody knows.
+                interrupt.set();
+                Err(EngineError::Unavailable { engine: "mem".into(), reason: "gone".into() })
+            }
+            2 => Err(lost("it went nowhere")),
+            _ => Ok(()),
+        }
+    };
+    let batcher =
+        batcher(Arc::new(Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)));
+    let create = |ino: u64| Create { dir: 1, name: format!("f{ino}"), ino };
+    assert_eq!(batcher.submit(create(100), &interrupt), Err(FsError::Interrupted));
+    let late = late.lock().take().unwrap();
+    engine.begin(0).unwrap().commit(&late).unwrap();
+    assert_eq!(batcher.submit(create(101), &Interrupt::never()), Ok(101));
+    assert_eq!(log(&engine), [100, 101], "what arrived late is not taken for what came after it");
+    assert_consistent(&engine, "after both");
+}
+
+#[test]
+fn a_fenced_client_asks_until_it_knows_what_became_of_a_commit() {
+    let engine = store();
+    let (commits, broken) = (AtomicUsize::new(0), Arc::new(std::sync::OnceLock::<Faulty>::new()));
+    let hook = {
+        let (engine, broken) = (engine.clone(), broken.clone());
+        move |commit: &Commit| match commits.fetch_add(1, Ordering::Relaxed) {
+            0 => {
+                engine.begin(0).unwrap().commit(commit).unwrap();
+                let fence = vec![Write::Discard(Key::Writer(crate::fixture::WRITER, 0))];
+                engine.begin(0).unwrap().commit(&Commit { writes: fence, ..Commit::default() }).unwrap();
+                Err(lost("it happened"))
+            }
+            // The first is what asks for its fate, the second gives the client its numbers again.
+            2 => {
+                broken.get().unwrap().set(Chances { read: 1000, ..Chances::default() });
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    };
+    let hooked = Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook);
+    let faulty = Faulty::new(Arc::new(hooked), 1, Chances::default());
+    broken.set(faulty.clone()).ok().unwrap();
+    let batcher = batcher(Arc::new(faulty.clone()));
+    let create = Create { dir: 1, name: "f".into(), ino: 100 };
+    let answer = thread::spawn(move || batcher.submit(create, &Interrupt::never()));
+    while faulty.injected().reads == 0 {
+        thread::yield_now();
+    }
+    faulty.set(Chances::default());
+    assert_eq!(answer.join().unwrap(), Ok(100));
+    assert_eq!(log(&engine), [100]);
     assert_consistent(&engine, "after it was fenced");
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic wherever it fails")]
 
+mod deep;
 mod listings;
+mod settings;
 mod trips;
 
 use std::sync::Arc;

@@ -139,8 +139,7 @@ fn changes_of_a_file_take_two_trips() {
     counting.assert_trips("flock", 1, 1, || meta.run(flock(Some(FlockKind::Write)), &never).unwrap());
     counting.assert_trips("flock held", 1, 0, || meta.run(flock(Some(FlockKind::Write)), &never).unwrap());
     counting.assert_trips("unflock", 1, 1, || meta.run(flock(None), &never).unwrap());
-    let copy =
-        CopyRange { from: ino, from_offset: 0, to: Ino(21), to_offset: 0, length: 50, caller: caller() };
+    let copy = CopyRange { from: ino, from_offset: 0, to: Ino(21), to_offset: 0, length: 50 };
     counting.assert_trips("copy_file_range", 1, 1, || meta.run(copy, &never).unwrap());
 }
 

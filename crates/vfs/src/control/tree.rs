@@ -8,7 +8,7 @@ use sluice_meta::{
     Interrupt,
     engine::Scan,
     op::At,
-    ops::{chunks::ReadChunks, getattr::GetAttr},
+    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach},
     schema::{Change, Row},
     tree::{CloneTree, Summary, SummaryNode},
 };
@@ -27,7 +27,10 @@ impl Vfs {
     ) -> FsResult<Answer> {
         match request {
             Request::Remove { parent, name, skip_trash } => {
-                let at = At::new(self.real(parent), Name::new(&name)?);
+                if skip_trash && !caller.is_root() {
+                    return Err(FsError::Perm);
+                }
+                let at = At::new(self.reached(parent, caller, interrupt)?, Name::new(&name)?);
                 let removed = self
                     .meta
                     .remove_tree(&at, skip_trash, caller, interrupt, &|count| progress.add(count, 0));
@@ -36,13 +39,14 @@ impl Vfs {
                 removed.map(|()| Answer::Done)
             }
             Request::Info { ino, recursive, raw, text } => {
-                self.info(interrupt, self.real(ino), (recursive, raw, text), progress)
+                let ino = self.reached(ino, caller, interrupt)?;
+                self.info(interrupt, ino, (recursive, raw, text), progress)
             }
             Request::FillCache => Err(FsError::NotSupported),
             Request::Clone { source, parent, name, umask, preserve } => {
-                let at = At::new(self.real(parent), Name::new(&name)?);
+                let at = At::new(self.reached(parent, caller, interrupt)?, Name::new(&name)?);
                 let dir = at.dir;
-                let source = self.real(source);
+                let source = self.reached(source, caller, interrupt)?;
                 let clone = CloneTree { source, at, preserve, umask, caller: caller.clone() };
                 self.data.flush_all()?;
                 let cloned = self.meta.clone_tree(&clone, interrupt, &|count| progress.add(count, count));
@@ -51,7 +55,7 @@ impl Vfs {
                 cloned.map(|_| Answer::Done)
             }
             Request::Summary { ino, depth, top } => {
-                let ino = self.real(ino);
+                let ino = self.reached(ino, caller, interrupt)?;
                 let (depth, top) = (usize::from(depth), usize::from(top));
                 let node =
                     self.meta.summarize(ino, depth, top, interrupt, &|count| progress.add(count, 0))?;
@@ -59,15 +63,19 @@ impl Vfs {
                 Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, "") })))
             }
             Request::Compact { ino } => {
-                self.compact_tree(self.real(ino), interrupt, progress)?;
+                self.compact_tree(self.reached(ino, caller, interrupt)?, interrupt, progress)?;
                 Ok(Answer::Done)
             }
         }
     }
 
-    /// The inode that a program means, which sees the root of the mount as 1.
-    fn real(&self, ino: Ino) -> Ino {
-        if ino == Ino::ROOT { self.root() } else { ino }
+    /// The inode that a program means, which sees the root of the mount as 1, and names by number what its user may not
+    /// come to by any path.
+    fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
+        let root = self.root();
+        let ino = if ino == Ino::ROOT { root } else { ino };
+        self.meta.ask(&Reach { ino, root, caller: caller.clone() }, interrupt)?;
+        Ok(ino)
     }
 
     /// After trees were removed without asking the mount: files that are open here have lost their names, and chunks
@@ -161,6 +169,26 @@ impl Vfs {
 
     /// Compacts every chunk of a file, or of all files below a directory.
     fn compact_tree(&self, ino: Ino, interrupt: &Interrupt, progress: &Progress<'_>) -> FsResult<()> {
+        // The way down is a list and not the stack, which a deep tree would overflow.
+        let mut left = vec![ino];
+        while let Some(at) = left.pop() {
+            match self.compact_node(at, &mut left, interrupt, progress) {
+                // It was removed meanwhile.
+                Err(FsError::NotFound) if at != ino => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Compacts the chunks of a file, or adds what lies in a directory to `left`.
+    fn compact_node(
+        &self,
+        ino: Ino,
+        left: &mut Vec<Ino>,
+        interrupt: &Interrupt,
+        progress: &Progress<'_>,
+    ) -> FsResult<()> {
         let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
         if attr.is_file() {
             let to = attr.length.div_ceil(CHUNK_SIZE) as u32;
@@ -173,24 +201,15 @@ impl Vfs {
             }
             return Ok(());
         }
-        let mut below = Vec::new();
         self.meta.each_page(Scan::Entries { dir: ino, nodes: false }, interrupt, |rows| {
-            below.extend(rows.into_iter().filter_map(|row| match row {
+            left.extend(rows.into_iter().filter_map(|row| match row {
                 Row::Entry(_, _, entry) if matches!(entry.kind, FileType::File | FileType::Dir) => {
                     Some(entry.ino)
                 }
                 _ => None,
             }));
             Ok(())
-        })?;
-        for ino in below {
-            match self.compact_tree(ino, interrupt, progress) {
-                // It was removed meanwhile.
-                Err(FsError::NotFound) => {}
-                done => done?,
-            }
-        }
-        Ok(())
+        })
     }
 }
 

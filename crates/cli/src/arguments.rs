@@ -80,10 +80,18 @@ pub(crate) fn without_password(text: &str) -> String {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
     };
-    // The password in a URL of MySQL may hold anything; behind it stands an address in parentheses.
-    let bracket = if scheme == "mysql://" { rest.find(")/") } else { None };
-    let end = bracket.or_else(|| rest.find(['/', '?'])).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
+    let before = &rest[..rest.find('?').unwrap_or(rest.len())];
+    let slash = match scheme.as_str() {
+        // The password may hold slashes; behind it stands an address, often in parentheses.
+        "mysql://" => rest.find(")/").or_else(|| before.rfind('/')),
+        // Here it may not, but whoever tries does not want it shown.
+        "redis://" | "rediss://" | "postgres://" | "postgresql://" => {
+            let at = before.rfind('@').unwrap_or(0);
+            before[at..].find('/').map(|slash| at + slash)
+        }
+        _ => before.find('/'),
+    };
+    let (authority, tail) = rest.split_at(slash.unwrap_or(before.len()));
     match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
         Some(((user, password), host)) if !password.is_empty() => {
             format!("{scheme}{user}:{MASK}@{host}{tail}")
@@ -153,6 +161,9 @@ mod tests {
         assert_eq!(without_password("rediss://user:a@b@host/1"), "rediss://user:****@host/1");
         assert_eq!(without_password("mysql://me:a/b?@c@(h:1)/d?e=/f"), "mysql://me:****@(h:1)/d?e=/f");
         assert_eq!(without_password("mysql://me:a@unix(/run/s)/d"), "mysql://me:****@unix(/run/s)/d");
+        assert_eq!(without_password("mysql://me:a/b@host:3306/d"), "mysql://me:****@host:3306/d");
+        assert_eq!(without_password("redis://:a/b@host/1?c=@"), "redis://:****@host/1?c=@");
+        assert_eq!(without_password("postgres://me:a/b@host/d"), "postgres://me:****@host/d");
         for plain in ["redis://user@host/1", "redis://host:6379", "sqlite3:///a:b@c/d", "/a/b"] {
             assert_eq!(without_password(plain), plain);
         }

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: on a volume that exists, a setting that is not given stays as it is.
 
-use std::{env, fs, path::PathBuf, process::ExitCode};
+use std::{env, fs, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -10,6 +10,7 @@ use sluice_meta::{
     Meta,
     schema::{Tier, VolumeFormat},
 };
+use sluice_object::ObjectStore;
 use sluice_types::{Clock, SystemClock};
 
 use super::config::{Config, changes};
@@ -111,10 +112,14 @@ impl Format {
             Some(existing) => self.changed(existing)?,
             None => self.fresh()?,
         };
-        self.probe(&format, existing.is_none())?;
-        Meta::format(engine.as_ref(), &format, SystemClock.now())?;
+        let store = self.probe(&format, existing.is_none())?;
+        let now = SystemClock.now();
         if let Some(existing) = &existing {
+            Meta::reformat(engine.as_ref(), existing, &format, now)?;
             tell_changes(existing, &format);
+        } else {
+            Meta::format(engine.as_ref(), &format, now)?;
+            mark(store.as_ref(), &format)?;
         }
         println!("{}", format.masked().to_json());
         tracing::info!("volume {} is ready", format.name);
@@ -223,7 +228,7 @@ impl Format {
     }
 
     /// Tries the object store before anything is written to the database.
-    fn probe(&self, format: &VolumeFormat, new: bool) -> Result<()> {
+    fn probe(&self, format: &VolumeFormat, new: bool) -> Result<Arc<dyn ObjectStore>> {
         let store = volume::open_store(format)?;
         volume::runtime()?.block_on(async {
             sluice_object::probe(store.as_ref())
@@ -232,13 +237,19 @@ impl Format {
             if new && !self.force {
                 sluice_object::ensure_empty(store.as_ref()).await?;
             }
-            let uuid = format.uuid.clone().into_bytes();
-            if new && let Err(error) = store.put("juicefs_uuid", uuid.into()).await {
-                tracing::warn!(%error, "the volume's UUID could not be stored beside its objects");
-            }
-            Ok(())
-        })
+            anyhow::Ok(())
+        })?;
+        Ok(store)
     }
+}
+
+/// Leaves the volume's UUID beside its objects, once there is a volume.
+fn mark(store: &dyn ObjectStore, format: &VolumeFormat) -> Result<()> {
+    let uuid = format.uuid.clone().into_bytes();
+    if let Err(error) = volume::runtime()?.block_on(store.put("juicefs_uuid", uuid.into())) {
+        tracing::warn!(%error, "the volume's UUID could not be stored beside its objects");
+    }
+    Ok(())
 }
 
 /// Puts the secrets of a new volume in their stored form.

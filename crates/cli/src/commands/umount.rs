@@ -34,19 +34,27 @@ impl Umount {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mountpoint = std::path::absolute(&self.mountpoint)?;
         let mountpoint = fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
-        if sluice_fuse::clear_dead(&mountpoint)? {
-            return Ok(ExitCode::SUCCESS);
-        }
         if self.flush {
             wait_for_staged(&mountpoint)?;
         }
+        if self.force {
+            // Whoever serves it may not answer any more, so nobody is asked.
+            sluice_fuse::unmount(&mountpoint, true)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if sluice_fuse::clear_dead(&mountpoint)? {
+            return Ok(ExitCode::SUCCESS);
+        }
         let server = server(&mountpoint);
-        sluice_fuse::unmount(&mountpoint, self.force)?;
-        if let Some(server) = server
-            && !self.force
-            && !server.wait()
-        {
-            tracing::warn!("process {} still stores what was written; it ends by itself", server.pid);
+        sluice_fuse::unmount(&mountpoint, false)?;
+        match server {
+            Some(server) if !server.wait() => {
+                tracing::warn!("process {} still stores what was written; it ends by itself", server.pid);
+            }
+            Some(_) => {}
+            None => tracing::warn!(
+                "whether all that was written is stored is not known: the mount does not tell you which process serves it"
+            ),
         }
         Ok(ExitCode::SUCCESS)
     }

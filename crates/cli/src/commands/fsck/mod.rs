@@ -14,11 +14,13 @@ use sluice_meta::{
     Interrupt, Meta, Options,
     check::{Finding, Repair, Report},
 };
-use sluice_types::Ino;
+use sluice_types::{Clock, Ino, SystemClock, Time};
 
 use crate::{engines, flags::StoreFlags, progress::Progress, sizes, tree, volume};
 use objects::{Fault, Sizes};
 
+/// By how much the clocks of clients may differ, seconds.
+const CLOCKS_DIFFER: i64 = 60;
 /// Rounds of repairs: one may bring to light what another has to put right.
 const ROUNDS: usize = 5;
 /// Files that are told by their path; finding it takes a walk.
@@ -66,9 +68,18 @@ impl Fsck {
     }
 
     fn check(&self, meta: &Arc<Meta>) -> Result<bool> {
+        let began = SystemClock.now();
         let mut report = self.survey(meta)?;
         if self.repair || self.sync_dir_stat {
-            report = self.put_right(meta, report)?;
+            let busy = meta.has_others(&Interrupt::never())?;
+            if busy && !report.findings.is_empty() {
+                tracing::warn!(
+                    "the volume is in use: what changes meanwhile is not repaired; unmount it to have all put right"
+                );
+            }
+            // Clocks differ.
+            let busy_since = busy.then(|| Time { sec: began.sec - CLOCKS_DIFFER, ..began });
+            report = self.put_right(meta, report, busy_since)?;
         }
         if !self.sync_dir_stat {
             // Without a record it is counted when somebody asks.
@@ -120,7 +131,7 @@ impl Fsck {
     }
 
     /// Repairs and checks again until there is nothing left that can be repaired.
-    fn put_right(&self, meta: &Meta, mut report: Report) -> Result<Report> {
+    fn put_right(&self, meta: &Meta, mut report: Report, busy_since: Option<Time>) -> Result<Report> {
         let never = Interrupt::never();
         for _ in 0..ROUNDS {
             let chosen = |finding: &&Finding| self.repair || matches!(finding, Finding::Usage { .. });
@@ -128,12 +139,13 @@ impl Fsck {
             // Counts are right only once what is counted is.
             let serious: Vec<&&Finding> = wanted.iter().filter(|finding| !finding.is_advisory()).collect();
             let mut put_right = 0;
+            let one = |finding: &Finding| self.put_one_right(meta, finding, busy_since, &never);
             for finding in serious.into_iter().copied() {
-                put_right += self.put_one_right(meta, finding, &never)?;
+                put_right += one(finding)?;
             }
             if put_right == 0 {
                 for finding in wanted.iter().filter(|finding| finding.is_advisory()) {
-                    put_right += self.put_one_right(meta, finding, &never)?;
+                    put_right += one(finding)?;
                 }
             }
             if put_right == 0 {
@@ -144,8 +156,14 @@ impl Fsck {
         Ok(report)
     }
 
-    fn put_one_right(&self, meta: &Meta, finding: &Finding, never: &Interrupt) -> Result<u64> {
-        let repair = Repair { finding: finding.clone(), dir_mode: self.repair_dir_mode };
+    fn put_one_right(
+        &self,
+        meta: &Meta,
+        finding: &Finding,
+        busy_since: Option<Time>,
+        never: &Interrupt,
+    ) -> Result<u64> {
+        let repair = Repair { finding: finding.clone(), dir_mode: self.repair_dir_mode, busy_since };
         let done = meta.run(repair, never).with_context(|| format!("cannot repair: {finding}"))?;
         if done {
             println!("repaired: {finding}");

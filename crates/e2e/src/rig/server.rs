@@ -43,7 +43,8 @@ pub(super) struct Started {
     pub(super) addr: Option<SocketAddr>,
 }
 
-/// Starts an engine with its files in `folder`. Servers that tell clients each other's addresses are at `host`.
+/// Starts an engine with its files in `folder`. Servers that tell clients each other's addresses are at `host`. PostgreSQL
+/// is as it comes, but for what `POSTGRES_SETTINGS` says (`shared_buffers=4GB work_mem=1GB`).
 pub(super) fn start(engine: Engine, folder: &Path, host: Ipv4Addr) -> anyhow::Result<Started> {
     let (server, meta, addr) = match engine {
         Engine::Sqlite => (None, format!("sqlite3://{}", folder.join("meta.db").display()), None),
@@ -65,7 +66,10 @@ pub(super) fn start(engine: Engine, folder: &Path, host: Ipv4Addr) -> anyhow::Re
             (Some(Server::RedisSentinel(server)), meta, None)
         }
         Engine::Postgres => {
-            let server = Postgres::start(&PostgresOptions { durable: true, ..PostgresOptions::default() })?;
+            let settings = std::env::var("POSTGRES_SETTINGS").unwrap_or_default();
+            let settings = settings.split_whitespace().map(Into::into).collect();
+            let options = PostgresOptions { durable: true, settings, ..PostgresOptions::default() };
+            let server = Postgres::start(&options)?;
             let (meta, addr) = (server.url(&server.database()?), server.addr());
             (Some(Server::Postgres(server)), meta, Some(addr))
         }

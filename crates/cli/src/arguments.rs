@@ -81,17 +81,18 @@ pub(crate) fn without_password(text: &str) -> String {
         None => (String::new(), text),
     };
     let before = &rest[..rest.find('?').unwrap_or(rest.len())];
-    let slash = match scheme.as_str() {
-        // The password may hold slashes; behind it stands an address, often in parentheses.
-        "mysql://" => rest.find(")/").or_else(|| before.rfind('/')),
-        // Here it may not, but whoever tries does not want it shown.
-        "redis://" | "rediss://" | "postgres://" | "postgresql://" => {
-            let at = before.rfind('@').unwrap_or(0);
-            before[at..].find('/').map(|slash| at + slash)
+    let end = match scheme.as_str() {
+        // The password may hold anything if an address in parentheses stands behind it.
+        "mysql://" if rest.contains(")/") => rest.find(")/"),
+        "mysql://" if before.contains('@') => before.rfind('/'),
+        // Else it may hold neither slashes nor question marks, but whoever tries does not want it shown.
+        "mysql://" | "redis://" | "rediss://" | "postgres://" | "postgresql://" => {
+            let at = before.rfind('@').or_else(|| rest.rfind('@')).unwrap_or(0);
+            Some(rest[at..].find(['/', '?']).map_or(rest.len(), |end| at + end))
         }
         _ => before.find('/'),
     };
-    let (authority, tail) = rest.split_at(slash.unwrap_or(before.len()));
+    let (authority, tail) = rest.split_at(end.unwrap_or(before.len()));
     match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
         Some(((user, password), host)) if !password.is_empty() => {
             format!("{scheme}{user}:{MASK}@{host}{tail}")
@@ -164,6 +165,8 @@ mod tests {
         assert_eq!(without_password("mysql://me:a/b@host:3306/d"), "mysql://me:****@host:3306/d");
         assert_eq!(without_password("redis://:a/b@host/1?c=@"), "redis://:****@host/1?c=@");
         assert_eq!(without_password("postgres://me:a/b@host/d"), "postgres://me:****@host/d");
+        assert_eq!(without_password("redis://:a?b@host/1"), "redis://:****@host/1");
+        assert_eq!(without_password("mysql://me:a?b@host/d?c=1"), "mysql://me:****@host/d?c=1");
         for plain in ["redis://user@host/1", "redis://host:6379", "sqlite3:///a:b@c/d", "/a/b"] {
             assert_eq!(without_password(plain), plain);
         }

@@ -94,7 +94,7 @@ fn write(data: &DataStore, ino: Ino, size: u64, piece: u64) -> FsResult<()> {
     for at in (0..size).step_by(piece as usize) {
         writer.write(at, &buffer, Time::from_nanos(1))?;
     }
-    writer.fsync()
+    writer.fsync(|| true)
 }
 
 fn read(data: &DataStore, ino: Ino, size: u64, piece: u64) -> FsResult<()> {
@@ -120,7 +120,7 @@ fn write_random(data: &DataStore, ino: Ino, size: u64, count: u64) -> FsResult<(
     for _ in 0..count {
         writer.write(rng.below(size / 4096) * 4096, &buffer, Time::from_nanos(1))?;
     }
-    writer.fsync()
+    writer.fsync(|| true)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

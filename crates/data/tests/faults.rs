@@ -327,7 +327,7 @@ fn staged_blocks_survive_a_crash() {
     let data = volume.open(&written_back(dir.path()));
     volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
     data.writer(INO).write(0, &content, now()).unwrap();
-    data.writer(INO).fsync().unwrap();
+    data.writer(INO).fsync(|| true).unwrap();
     assert!(volume.store.keys().is_empty(), "acknowledged before any upload");
     assert!(read_all(&data, INO, 0, 30_000, 30_000).unwrap() == content);
     assert!(data.flush_staging(Duration::from_millis(1)) > 0);
@@ -375,7 +375,7 @@ fn a_staging_directory_that_breaks_means_direct_uploads() {
     fs::remove_dir_all(dir.path().join("a-volume")).unwrap();
     fs::write(dir.path().join("a-volume"), b"a file where a directory should be").unwrap();
     data.writer(INO).write(0, b"abc", now()).unwrap();
-    data.writer(INO).fsync().unwrap();
+    data.writer(INO).fsync(|| true).unwrap();
     assert_eq!(volume.store.keys().len(), 1);
     assert_eq!(read_all(&data, INO, 0, 3, 3).unwrap(), b"abc");
 }

@@ -32,7 +32,7 @@ impl Run<'_> {
             0..45 => self.write(),
             45..85 => self.read(),
             85..90 => self.data.flush(INO).unwrap(),
-            90..92 => self.data.writer(INO).fsync().unwrap(),
+            90..92 => self.data.writer(INO).fsync(|| true).unwrap(),
             92..95 => self.truncate(),
             _ => self.compact(),
         }

@@ -9,7 +9,7 @@ use std::{
     io::{self, IoSlice},
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -54,6 +54,8 @@ pub(crate) struct Call {
     pub(crate) opcode: u32,
     channel: Arc<dyn Channel>,
     started: Instant,
+    /// For how long what must run waited to be run, milliseconds.
+    waited: AtomicU64,
     state: AtomicU8,
     reader: AtomicU8,
     callbacks: Callbacks,
@@ -67,6 +69,7 @@ impl Call {
             opcode: header.opcode,
             channel,
             started: Instant::now(),
+            waited: AtomicU64::new(0),
             state: AtomicU8::new(WAITING),
             reader: AtomicU8::new(BUSY),
             callbacks: Callbacks::default(),
@@ -77,6 +80,9 @@ impl Call {
 
     /// Takes it to run it; `false` if it has been answered while it waited.
     pub(crate) fn run(&self) -> bool {
+        if self.must_run() {
+            self.waited.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+        }
         self.state.compare_exchange(WAITING, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -135,10 +141,15 @@ impl Call {
         &self.callbacks
     }
 
-    /// A lock may be waited for without limit, and a reader that has time for what must run.
-    fn has_deadline(&self) -> bool {
+    /// Whether it takes longer than it may. A lock may be waited for without limit, and a reader that has time for what must
+    /// run.
+    fn is_late(&self, deadline: Duration) -> bool {
         let waits = self.state.load(Ordering::Acquire) == WAITING;
-        self.opcode != opcode::SETLKW && !(waits && self.must_run())
+        if self.opcode == opcode::SETLKW || waits && self.must_run() {
+            return false;
+        }
+        let waited = Duration::from_millis(self.waited.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(waited) >= deadline
     }
 
     /// Whether something is let go of by it, which nobody asks for twice.
@@ -170,7 +181,7 @@ pub struct Reply(pub(crate) Arc<Call>);
 impl Reply {
     /// Done.
     pub fn ok(self) {
-        self.result(Ok(()));
+        self.0.answer(Ok(()));
     }
 
     /// Failed.
@@ -178,9 +189,9 @@ impl Reply {
         self.0.answer(Err::<(), _>(errno));
     }
 
-    /// Answers with what a file-system operation returned; `false` if it took so long that its caller got an error before.
-    pub fn result(self, result: Result<()>) -> bool {
-        self.0.answer(result)
+    /// Answers with what a file-system operation returned.
+    pub fn result(self, result: Result<()>) {
+        self.0.answer(result);
     }
 }
 
@@ -227,7 +238,7 @@ impl Calls {
     /// Answers EIO to all calls older than `deadline` and says how many handlers are thereby left to themselves.
     pub(crate) fn expire(&self, deadline: Duration) -> usize {
         let mut abandoned = 0;
-        for call in self.collect(|call| call.has_deadline() && call.started.elapsed() >= deadline) {
+        for call in self.collect(|call| call.is_late(deadline)) {
             let before = call.finish(Errno::EIO.wire(), &[]);
             if before != ANSWERED {
                 tracing::warn!(

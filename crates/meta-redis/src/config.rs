@@ -114,9 +114,10 @@ impl Config {
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        if scheme != "unix" && path.contains('@') {
+        let key = query.split('=').next().unwrap_or_default();
+        if scheme != "unix" && (path.contains('@') || key.contains('@')) {
             // To name the part before it would show the beginning of the password.
-            return Err(refused("a / in a user's name or a password is written as %2F".into()));
+            return Err(refused("a / in a user's name or a password is written as %2F, a ? as %3F".into()));
         }
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));

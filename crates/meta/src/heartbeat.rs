@@ -123,10 +123,12 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether anybody else has the volume open, as far as sessions tell: those that are dead but not cleaned up count, too.
+    /// Whether anybody else has the volume open, as far as sessions tell that have not expired.
     pub fn has_others(&self, interrupt: &Interrupt) -> FsResult<bool> {
+        let now = self.env.clock.now().sec;
         let rows = self.patiently(interrupt, || scan_all(self.engine.as_ref(), Scan::Sessions))?;
-        Ok(rows.iter().any(|row| matches!(row, Row::Session(sid, _) if *sid != self.sid())))
+        let lives = |row: &Row| matches!(row, Row::Session(sid, session) if *sid != self.sid() && session.expire >= now);
+        Ok(rows.iter().any(lives))
     }
 
     /// Ends a session: its locks, its sustained files, its record. Files whose chunks now wait are left on record.

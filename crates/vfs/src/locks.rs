@@ -92,7 +92,9 @@ impl Vfs {
         let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
         let as_it_was = handle.file.attr();
         let attr = self.fetch(handle.file.ino, interrupt)?;
-        Ok(as_it_was.is_none_or(|before| (before.mtime, before.length) != (attr.mtime, attr.length)))
+        Ok(as_it_was.is_none_or(|before| {
+            (before.mtime, before.ctime, before.length) != (attr.mtime, attr.ctime, attr.length)
+        }))
     }
 
     /// The next one to hold the lock must see what was written under it. An error is told by the next fsync or close:

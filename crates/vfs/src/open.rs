@@ -253,11 +253,12 @@ impl Vfs {
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
+                // Who gave up, or was given up, does not hear of a failure.
+                let heard = || !interrupt.is_set();
                 if let Some(writer) = &handle.writer {
-                    // Who gave up, or was given up, does not hear of a failure.
-                    writer.fsync(|| !interrupt.is_set())?;
+                    writer.fsync(heard)?;
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
-                    writer.fsync()?;
+                    writer.fsync(heard)?;
                 } else {
                     // What was written and closed before may wait for its upload.
                     self.data.harden()?;

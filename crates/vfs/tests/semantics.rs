@@ -55,10 +55,15 @@ fn a_rewrite_that_sets_the_time_back_is_seen_by_the_next_open() {
     one.write(written.fh, 0, b"other").unwrap();
     one.close(written.fh).unwrap();
     let back = Changes { mtime: Some(SetTime::At(before)), ..Changes::default() };
-    one.vfs.setattr(&one.caller, &one.never, ino, back).unwrap();
+    one.vfs.setattr(&one.caller, &one.never, ino, back.clone()).unwrap();
     let opened = other.open(ino, libc::O_RDONLY).unwrap();
     assert!(!opened.keep_cache);
     assert_eq!(other.read(opened.fh, 0, 5).unwrap(), b"other");
+    let written = one.open(ino, libc::O_WRONLY).unwrap();
+    one.write(written.fh, 0, b"third").unwrap();
+    one.close(written.fh).unwrap();
+    one.vfs.setattr(&one.caller, &one.never, ino, back).unwrap();
+    assert_eq!(other.vfs.look_under_lock(&other.never, opened.fh), Ok(true), "nor does a lock hide it");
 }
 
 #[test]

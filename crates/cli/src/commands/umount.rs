@@ -34,10 +34,7 @@ impl Umount {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mountpoint = std::path::absolute(&self.mountpoint)?;
         let mountpoint = fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
-        if self.flush {
-            wait_for_staged(&mountpoint)?;
-        }
-        if self.force {
+        if self.force && !self.flush {
             // Whoever serves it may not answer any more, so nobody is asked.
             sluice_fuse::unmount(&mountpoint, true)?;
             return Ok(ExitCode::SUCCESS);
@@ -45,9 +42,13 @@ impl Umount {
         if sluice_fuse::clear_dead(&mountpoint)? {
             return Ok(ExitCode::SUCCESS);
         }
+        if self.flush {
+            wait_for_staged(&mountpoint)?;
+        }
         let server = server(&mountpoint);
-        sluice_fuse::unmount(&mountpoint, false)?;
+        sluice_fuse::unmount(&mountpoint, self.force)?;
         match server {
+            _ if self.force => {}
             Some(server) if !server.wait() => {
                 tracing::warn!("process {} still stores what was written; it ends by itself", server.pid);
             }

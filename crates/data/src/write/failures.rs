@@ -48,6 +48,11 @@ impl Failures {
         self.tell(self.told)
     }
 
+    /// The last of those of which nobody was told; that stays so.
+    pub(super) fn untold(&self) -> FsResult<()> {
+        self.last_since(self.told)
+    }
+
     /// Whether there are some of which nobody was told.
     pub(super) fn are_new(&self) -> bool {
         self.count > self.told

@@ -255,9 +255,14 @@ impl FileWriter {
         self.settle(target);
     }
 
-    /// [`Self::flush`], and makes sure that a power cut cannot take it back.
-    pub fn fsync(self: &Arc<Self>) -> FsResult<()> {
-        self.flush()?;
+    /// [`Self::flush`], and makes sure that a power cut cannot take it back. `heard` says in the end whether anybody still waits
+    /// for the answer: if not, somebody else is told what failed.
+    pub fn fsync(self: &Arc<Self>, heard: impl FnOnce() -> bool) -> FsResult<()> {
+        self.settle_all();
+        let mut state = self.state.lock();
+        let failed = if heard() { state.failures.tell_new() } else { state.failures.untold() };
+        drop(state);
+        failed?;
         self.context.blocks.harden()
     }
 

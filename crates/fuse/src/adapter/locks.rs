@@ -40,7 +40,7 @@ impl VolumeFs {
 
     pub(super) fn lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
         let locked = self.try_lock(req, ino, lock);
-        self.locked(ino, lock, locked, reply);
+        self.locked(ino, locked, reply);
     }
 
     fn try_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<bool> {
@@ -52,21 +52,20 @@ impl VolumeFs {
 
     /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages before, for which it may
     /// have to wait for other requests: another thread tells it.
-    fn locked(&self, number: u64, lock: &LockArgs, locked: Result<bool>, reply: Reply) {
-        let (vfs, ino, lock) = (Arc::clone(&self.vfs), self.ino(number), *lock);
+    fn locked(&self, ino: u64, locked: Result<bool>, reply: Reply) {
         let (Ok(true), Some(notifier)) = (&locked, self.notifier.get().cloned()) else {
-            return answer(&vfs, ino, &lock, locked, reply);
+            return reply.result(locked.map(drop));
         };
         wait_elsewhere(move || {
-            forget_pages(&notifier, number);
-            answer(&vfs, ino, &lock, locked, reply);
+            forget_pages(&notifier, ino);
+            reply.ok();
         });
     }
 
     pub(super) fn lock_or_wait(&self, req: &Request<'_>, number: u64, lock: &LockArgs, reply: Reply) {
         match self.try_lock(req, number, lock) {
             Err(Errno::EAGAIN) => {}
-            done => return self.locked(number, lock, done, reply),
+            done => return self.locked(number, done, reply),
         }
         let (vfs, asked, ino, lock) = (Arc::clone(&self.vfs), req.interrupt(), self.ino(number), *lock);
         let notifier = self.notifier.get().cloned();
@@ -81,16 +80,8 @@ impl VolumeFs {
             if let (Ok(true), Some(notifier)) = (&locked, &notifier) {
                 forget_pages(notifier, number);
             }
-            answer(&vfs, ino, &lock, locked.map_err(|error| translate::errno(&error)), reply);
+            reply.result(locked.map(drop).map_err(|error| translate::errno(&error)));
         });
-    }
-}
-
-/// Answers who asked for a lock. Who was told meanwhile that it took too long does not hold it.
-fn answer(vfs: &Vfs, ino: Ino, lock: &LockArgs, locked: Result<bool>, reply: Reply) {
-    let taken = locked.is_ok() && lock.lock.kind != LockKind::Unlock;
-    if !reply.result(locked.map(drop)) && taken {
-        release(vfs, ino, lock);
     }
 }
 
@@ -102,17 +93,13 @@ fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: b
     }
     let looked = vfs.look_under_lock(interrupt, lock.fh);
     if looked.is_err() {
-        release(vfs, ino, lock);
+        // Whoever is told that he failed must not keep others out. What he held before of that range goes with it.
+        let released = change_lock(vfs, &Interrupt::never(), ino, lock, (LockKind::Unlock, false));
+        if let Err(error) = released {
+            tracing::warn!(%ino, %error, "a lock that could not be used stays until the file is closed");
+        }
     }
     looked
-}
-
-/// Whoever is told that he failed must not keep others out. What he held before of that range goes with it.
-fn release(vfs: &Vfs, ino: Ino, lock: &LockArgs) {
-    let released = change_lock(vfs, &Interrupt::never(), ino, lock, (LockKind::Unlock, false));
-    if let Err(error) = released {
-        tracing::warn!(%ino, %error, "a lock that could not be used stays until the file is closed");
-    }
 }
 
 fn change_lock(

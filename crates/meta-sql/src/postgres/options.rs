@@ -99,10 +99,11 @@ impl Options {
         let rest = rest.ok_or("the URL does not begin with postgres://")?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if database.contains('@') {
+        let key = query.split('=').next().unwrap_or_default();
+        if database.contains('@') || key.contains('@') {
             // To name the part before it would show the beginning of the password.
             return Err(
-                "a / in a user's name or a password is written as %2F, an @ in a database's as %40".into()
+                "a / in a user's name or a password is written as %2F, a ? as %3F, an @ in a database's as %40".into()
             );
         }
         let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));

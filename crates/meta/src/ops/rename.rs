@@ -110,6 +110,10 @@ impl Op for Rename {
                 rules::check_removable(&other.attr)?;
                 rules::check_sticky(&self.caller, &to_dir, &other.attr)?;
                 self.check_moved_dir(view, &other, self.from.dir)?;
+                let (comes, goes) = (Self::tree_usage(view, &source), Self::tree_usage(view, &other));
+                let (space, inodes) = (comes.0 - goes.0, comes.1 - goes.1);
+                rules::admit_move(view, (self.from.dir, self.to.dir), space, inodes)?;
+                rules::admit_move(view, (self.to.dir, self.from.dir), -space, -inodes)?;
                 self.exchange(view, &source, &other, from_dir, to_dir)
             }
             (_, existing) => self.replace(view, &source, existing, from_dir, to_dir),

@@ -175,4 +175,7 @@ pub fn a_limit_holds_for_moves_and_links(factory: &Factory<'_>) {
     tree.does("a move inside", rename(at(LIMITED, "f1"), at(LIMITED, "g1")));
     assert_eq!(move_in("f0"), Ok(()), "in the place of another");
     tree.check("in its place");
+    tree.does("mkdir", create(FREE, "d", 10_040, FileType::Dir));
+    let exchange = Rename { mode: RenameMode::Exchange, ..rename(at(FREE, "d"), at(LIMITED, "f0")) };
+    tree.does("an exchange of one for one", exchange);
 }

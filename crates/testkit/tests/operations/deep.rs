@@ -3,7 +3,7 @@
 use std::thread;
 
 use sluice_meta::{
-    Interrupt,
+    Interrupt, Meta,
     engine::{Commit, Write},
     ops::{
         reach::Reach,
@@ -15,22 +15,36 @@ use sluice_meta::{
 use sluice_testkit::operations::{at, create, state::State};
 use sluice_types::{Caller, FileType, FsError, Ino};
 
-const LEVELS: u64 = 3000;
+const LEVELS: u64 = 2000;
 const TOP: u64 = 10_000;
+
+/// Directories in each other; answers the last.
+fn dig(meta: &Meta, levels: u64) -> u64 {
+    for level in 0..levels {
+        let above = if level == 0 { 1 } else { TOP + level - 1 };
+        meta.run(create(above, "d", TOP + level, FileType::Dir), &Interrupt::never()).unwrap();
+    }
+    TOP + levels - 1
+}
+
+#[test]
+fn each_quota_above_is_asked() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let meta = store.format(0);
+    let bottom = dig(&meta, 200);
+    let quota = Quota { max_inodes: 1, ..Quota::default() };
+    let writes = vec![Write::Insert(Row::Quota(QuotaKey::Dir(Ino(TOP)), quota))];
+    store.open().begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    meta.beat().unwrap().unwrap();
+    meta.run(create(bottom, "f", 20_000, FileType::File), &never).unwrap();
+    assert_eq!(meta.run(create(bottom, "g", 20_001, FileType::File), &never).map(drop), Err(FsError::Quota));
+}
 
 fn walk_a_deep_tree() {
     let (store, never) = (crate::fresh(), Interrupt::never());
     let meta = store.format(0);
-    let quota = Quota { max_inodes: 10 * LEVELS as i64, ..Quota::default() };
-    let writes = vec![Write::Insert(Row::Quota(QuotaKey::Dir(Ino::ROOT), quota))];
-    store.open().begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
-    for level in 0..LEVELS {
-        let above = if level == 0 { 1 } else { TOP + level - 1 };
-        meta.run(create(above, "d", TOP + level, FileType::Dir), &never).unwrap();
-    }
-    meta.beat().unwrap().unwrap();
-    let bottom = TOP + LEVELS - 1;
-    meta.run(create(bottom, "f", 20_000, FileType::File), &never).expect("each quota above is asked");
+    let bottom = dig(&meta, LEVELS);
+    meta.run(create(bottom, "f", 20_000, FileType::File), &never).unwrap();
     meta.run(create(1, "other", 20_001, FileType::Dir), &never).unwrap();
     let (from, to) = (at(1, "other"), at(bottom, "moved"));
     let below = Rename { from, to, mode: RenameMode::Replace, caller: Caller::client() };

@@ -51,6 +51,31 @@ pub(crate) struct Fsck {
     store: StoreFlags,
 }
 
+/// Whether others use the volume while it is checked.
+struct Busy {
+    began: Time,
+    others: bool,
+}
+
+impl Busy {
+    fn since_now(meta: &Meta, repairs: bool) -> Result<Self> {
+        let (began, others) = (SystemClock.now(), meta.has_others(&Interrupt::never())?);
+        if others && repairs {
+            tracing::warn!(
+                "the volume is in use: what changes meanwhile is not repaired; unmount it to have all put right"
+            );
+        }
+        // Clocks differ.
+        Ok(Self { began: Time { sec: began.sec - CLOCKS_DIFFER, ..began }, others })
+    }
+
+    /// Since when others may have changed what was found, if there are or were any.
+    fn look(&mut self, meta: &Meta) -> Result<Option<Time>> {
+        self.others |= meta.has_others(&Interrupt::never())?;
+        Ok(self.others.then_some(self.began))
+    }
+}
+
 impl Fsck {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let changes = self.repair || self.sync_dir_stat;
@@ -68,18 +93,10 @@ impl Fsck {
     }
 
     fn check(&self, meta: &Arc<Meta>) -> Result<bool> {
-        let began = SystemClock.now();
+        let mut busy = Busy::since_now(meta, self.repair || self.sync_dir_stat)?;
         let mut report = self.survey(meta)?;
         if self.repair || self.sync_dir_stat {
-            let busy = meta.has_others(&Interrupt::never())?;
-            if busy && !report.findings.is_empty() {
-                tracing::warn!(
-                    "the volume is in use: what changes meanwhile is not repaired; unmount it to have all put right"
-                );
-            }
-            // Clocks differ.
-            let busy_since = busy.then(|| Time { sec: began.sec - CLOCKS_DIFFER, ..began });
-            report = self.put_right(meta, report, busy_since)?;
+            report = self.put_right(meta, report, &mut busy)?;
         }
         if !self.sync_dir_stat {
             // Without a record it is counted when somebody asks.
@@ -131,9 +148,10 @@ impl Fsck {
     }
 
     /// Repairs and checks again until there is nothing left that can be repaired.
-    fn put_right(&self, meta: &Meta, mut report: Report, busy_since: Option<Time>) -> Result<Report> {
+    fn put_right(&self, meta: &Meta, mut report: Report, busy: &mut Busy) -> Result<Report> {
         let never = Interrupt::never();
         for _ in 0..ROUNDS {
+            let busy_since = busy.look(meta)?;
             let chosen = |finding: &&Finding| self.repair || matches!(finding, Finding::Usage { .. });
             let wanted: Vec<&Finding> = report.findings.iter().filter(chosen).collect();
             // Counts are right only once what is counted is.

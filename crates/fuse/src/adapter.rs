@@ -433,7 +433,12 @@ impl FileSystem for VolumeFs {
         };
         let pair = (xattr.name.as_bytes(), xattr.value);
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            self.vfs.setxattr(caller, interrupt, self.ino(ino), pair, mode)
+            let mut caller = caller.clone();
+            if pair.0.starts_with(b"system.posix_acl_") {
+                // Whether setgid stays depends on the caller's groups, and it goes without an error.
+                translate::add_groups(&mut caller);
+            }
+            self.vfs.setxattr(&caller, interrupt, self.ino(ino), pair, mode)
         };
         let (name, len, flags) = (xattr.name.display(), xattr.value.len(), xattr.flags);
         self.run(req, OpKind::SetXattr, run, args(format_args!("{ino},{name},{len},{flags}")))

@@ -8,13 +8,16 @@ use std::sync::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Clock, FsError, FsResult, Ino};
 
 use crate::{
     recall::Recall,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
 };
+
+/// What no volume holds more of, limit or not: counters and sums must not overflow, and sparse files take nothing to make.
+const MOST_COUNTED: i64 = 1 << 62;
 
 /// This client's knowledge, shared by all operations.
 pub struct Env {
@@ -26,6 +29,8 @@ pub struct Env {
     used_space: AtomicI64,
     used_inodes: AtomicI64,
     open: Mutex<FxHashMap<Ino, u32>>,
+    /// Files without a name that this client keeps because it had them open when they lost it.
+    sustained: Mutex<FxHashSet<Ino>>,
     fences: AtomicI64,
     /// ACL rules never change, so what was seen once is good for ever.
     acls: RwLock<FxHashMap<u32, Arc<AclRule>>>,
@@ -48,6 +53,7 @@ impl Env {
             used_space: AtomicI64::new(0),
             used_inodes: AtomicI64::new(0),
             open: Mutex::default(),
+            sustained: Mutex::default(),
             fences: AtomicI64::new(0),
             acls: RwLock::default(),
             quotas: RwLock::default(),
@@ -81,15 +87,20 @@ impl Env {
         self.used_inodes.fetch_add(inodes, Ordering::Relaxed);
     }
 
-    /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes.
+    /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those `pending`.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] if they do not.
-    pub(crate) fn admit(&self, space: i64, inodes: i64) -> FsResult<()> {
+    pub(crate) fn admit(&self, space: i64, inodes: i64, pending: (i64, i64)) -> FsResult<()> {
         let format = self.format.read();
         let (used_space, used_inodes) = self.used();
-        let full = |limit: u64, used: i64, more: i64| limit > 0 && more > 0 && used + more > limit as i64;
-        if full(format.capacity, used_space, space) || full(format.inodes, used_inodes, inodes) {
+        let full = |limit: u64, used: i64, pending: i64, more: i64| {
+            let limit = if limit == 0 { MOST_COUNTED } else { i64::try_from(limit).unwrap_or(i64::MAX) };
+            more > 0 && used.saturating_add(pending).saturating_add(more) > limit.min(MOST_COUNTED)
+        };
+        if full(format.capacity, used_space, pending.0, space)
+            || full(format.inodes, used_inodes, pending.1, inodes)
+        {
             return Err(FsError::NoSpace);
         }
         Ok(())
@@ -168,6 +179,23 @@ impl Env {
             }
             None => false,
         }
+    }
+
+    /// Notes that a file without a name is kept for this client, or is no more.
+    pub(crate) fn sustains(&self, ino: Ino, kept: bool) {
+        let mut sustained = self.sustained.lock();
+        if kept {
+            sustained.insert(ino);
+        } else {
+            sustained.remove(&ino);
+        }
+    }
+
+    /// Files without a name that are kept for this client although it has them open no more: they lost their names while
+    /// nobody watched.
+    pub(crate) fn left_over(&self) -> Vec<Ino> {
+        let kept: Vec<Ino> = self.sustained.lock().iter().copied().collect();
+        kept.into_iter().filter(|ino| !self.is_open(*ino)).collect()
     }
 
     /// Whether this client has the file open.

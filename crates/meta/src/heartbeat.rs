@@ -68,6 +68,10 @@ impl Meta {
             tracing::error!(sid = self.sid(), "this client was taken for dead; its locks are lost");
             self.env.fenced();
         }
+        for ino in self.env.left_over() {
+            self.run(DropSustained { sid: self.sid(), ino }, &never)?;
+            self.env.sustains(ino, false);
+        }
         let due = now - heartbeat * 9 / 10;
         if self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
             self.clean_sessions(now)?;
@@ -109,7 +113,9 @@ impl Meta {
         }
         for sid in dead.into_iter().take(STALE_SESSIONS) {
             tracing::info!(sid, "cleaning up after a dead session");
-            self.end_session(sid, Some(now), false)?;
+            if let Err(error) = self.end_session(sid, Some(now), false) {
+                tracing::warn!(sid, %error, "what a dead session left could not be cleaned up");
+            }
         }
         // Sessions that a JuiceFS client cleaned leave our writer records behind.
         for row in self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Writers))? {
@@ -178,27 +184,36 @@ impl Meta {
             self.clean_unreferenced(sink, interrupt)?;
         }
         if turn(Counter::LastCleanupTrash)? {
-            self.clean_trash(now, interrupt)?;
+            let emptied = self.clean_trash(now, interrupt);
             self.clean_delayed(now - 86_400 * self.env.format().trash_days, sink, interrupt)?;
+            emptied?;
         }
         Ok(())
     }
 
-    /// Empties and removes the hour directories of the trash that are older than the volume keeps them.
+    /// Empties and removes the hour directories of the trash that are older than the volume keeps them. One that cannot be does
+    /// not keep the others.
     fn clean_trash(&self, now: i64, interrupt: &Interrupt) -> FsResult<()> {
         let days = self.env.format().trash_days;
         let limit = hour_name(sluice_types::Time { sec: now - (24 * days + 2) * 3600, nsec: 0 });
+        let mut emptied = Ok(());
         self.each_page(Scan::Entries { dir: Ino::TRASH, nodes: false }, interrupt, |rows| {
             for row in rows {
                 if let Row::Entry(_, name, _) = row
                     && name.as_ref() < limit.as_bytes()
                 {
                     let at = crate::op::At::new(Ino::TRASH, name);
-                    self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, &|_| {})?;
+                    let removed =
+                        self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, &|_| {});
+                    if removed == Err(FsError::Interrupted) {
+                        return removed;
+                    }
+                    emptied = emptied.clone().and(removed);
                 }
             }
             Ok(())
-        })
+        })?;
+        emptied
     }
 }
 

@@ -136,6 +136,11 @@ impl Overlay {
         self.charges.get(&key).copied().unwrap_or_default()
     }
 
+    /// What is added to a counter.
+    pub(crate) fn counted(&self, counter: Counter) -> i64 {
+        self.counts.get(&counter).copied().unwrap_or_default()
+    }
+
     /// Whether exactly this collection is to be removed.
     pub(crate) fn is_cleared(&self, list: &List) -> bool {
         self.clears.get(&Group::of_list(list)).is_some_and(|lists| lists.contains(list))

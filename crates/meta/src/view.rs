@@ -11,7 +11,7 @@ use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
     env::Env,
     overlay::Overlay,
-    schema::{Entry, Key, QuotaKey, Row},
+    schema::{Counter, Entry, Key, QuotaKey, Row},
 };
 
 /// Why an operation stopped before its end.
@@ -247,6 +247,11 @@ impl<'a> View<'a> {
     /// Bytes and inodes that earlier operations of the batch add to the usage of a quota.
     pub(crate) fn charged(&self, key: QuotaKey) -> (i64, i64) {
         self.batch.overlay.charged(key)
+    }
+
+    /// What earlier operations of the batch add to a counter.
+    pub(crate) fn counted(&self, counter: Counter) -> i64 {
+        self.batch.overlay.counted(counter)
     }
 
     /// Asks for several things at once: one trip for all that are not here yet.

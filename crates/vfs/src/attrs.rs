@@ -126,14 +126,14 @@ impl Vfs {
         let mut total = format.capacity;
         if total == 0 {
             total = UNLIMITED_BYTES;
-            while used > total / 10 * 8 {
+            while used > total / 10 * 8 && total < 1 << 63 {
                 total *= 2;
             }
         }
         let mut free_inodes = format.inodes.saturating_sub(inodes);
         if format.inodes == 0 {
             free_inodes = UNLIMITED_INODES;
-            while inodes > (inodes + free_inodes) / 10 * 8 {
+            while inodes > (inodes + free_inodes) / 10 * 8 && free_inodes < 1 << 62 {
                 free_inodes *= 2;
             }
         }

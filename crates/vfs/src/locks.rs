@@ -3,6 +3,8 @@
 //! What must stay true: whoever waits was registered before the try that failed, so that no release is missed; no lock
 //! outlives the descriptor that held it; and nobody goes on as if he held a lock that was lost.
 
+use std::cell::Cell;
+
 use sluice_meta::{
     Interrupt,
     ops::{
@@ -52,8 +54,16 @@ impl Vfs {
             self.store_before_unlock(handle.as_deref());
         }
         let op = Flock { ino, owner: self.owner(owner), kind };
+        let gave_up = Cell::new(false);
         let attempt = || {
-            self.until_free(ino, interrupt, wait, || self.meta.run(op.clone(), interrupt))?;
+            self.until_free(ino, interrupt, wait, || {
+                let taken = self.meta.run(op.clone(), interrupt);
+                // Who waits for another kind of lock lets go of the one he has: of two who share it each would wait for the other.
+                if wait && taken == Err(FsError::Again) && !gave_up.replace(true) {
+                    self.meta.run(Flock { kind: None, ..op.clone() }, interrupt)?;
+                }
+                taken
+            })?;
             Ok(kind.is_some())
         };
         self.holding(handle.as_deref(), Lock::Flock(owner), attempt, || self.release_flock(ino, owner))

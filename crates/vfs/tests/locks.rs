@@ -7,6 +7,7 @@ mod rig;
 use std::{
     sync::{Arc, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 use rig::{Client, Volume};
@@ -44,6 +45,31 @@ fn a_waiter_gets_the_lock_when_it_is_released() {
     flock(&one, ino, None).unwrap();
     assert_eq!(result.recv().unwrap(), Ok(()));
     assert_eq!(flock(&one, ino, Some(FlockKind::Read)), Err(FsError::Again));
+}
+
+#[test]
+fn of_two_who_share_a_lock_and_want_it_alone_one_gets_it() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"");
+    let share = |client: &Client| {
+        client.vfs.flock(&client.never, (ino, 0), 2, Some(FlockKind::Read), false).unwrap();
+    };
+    share(&one);
+    share(&two);
+    let wait = |client: &Client| waiting(&client.vfs, ino, &Interrupt::never());
+    let results = [wait(&one), wait(&two)];
+    let until = Instant::now() + Duration::from_secs(30);
+    let first = loop {
+        if let Some(at) = (0..2).find(|at| results[*at].try_recv() == Ok(Ok(()))) {
+            break at;
+        }
+        assert!(Instant::now() < until, "each waits for the other");
+        thread::yield_now();
+    };
+    let winner = [&one, &two][first];
+    winner.vfs.flock(&winner.never, (ino, 0), 2, None, false).unwrap();
+    assert_eq!(results[1 - first].recv_timeout(Duration::from_secs(30)), Ok(Ok(())), "then the other");
 }
 
 #[test]

@@ -5,8 +5,11 @@
 mod rig;
 
 use rig::{Client, Volume, eventually};
-use sluice_meta::ops::reach::Reach;
-use sluice_types::{AttrFlags, Caller, FileType, FsError, Ino, Time};
+use sluice_meta::{
+    op::At,
+    ops::{getattr::GetAttr, reach::Reach},
+};
+use sluice_types::{AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
 use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
@@ -441,6 +444,62 @@ fn who_may_not_keep_them_takes_setuid_and_setgid_from_what_he_changes() {
         assert_eq!(is_left(), who.caller.is_root(), "copied by {}", who.caller.uid);
         who.close(fh).unwrap();
     }
+}
+
+#[test]
+fn sparse_files_fill_no_counter() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let mut made = 0;
+    for n in 0..70 {
+        let grown = client.create(ROOT, &format!("f{n}")).and_then(|(entry, opened)| {
+            client.close(opened.fh)?;
+            client.truncate(entry.ino, 1 << 57)
+        });
+        if let Err(error) = grown {
+            assert_eq!(error, FsError::NoSpace);
+            break;
+        }
+        made += 1;
+    }
+    assert!((1..=32).contains(&made), "{made} files of 128 PiB");
+    let size = client.vfs.statfs();
+    assert!(size.total > size.used && size.used >= made << 57);
+    client.unlink(ROOT, "f0").unwrap();
+    client.put(ROOT, "small", b"there is room again");
+}
+
+#[test]
+fn an_open_file_without_a_name_is_its_owners_still() {
+    let volume = Volume::with(|format| format.trash_days = 1);
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.unlink(ROOT, "f").unwrap();
+    let mode = |mode| {
+        let changes = Changes { mode: Some(mode), ..Changes::default() };
+        client.vfs.setattr(&client.caller, &client.never, entry.ino, changes).map(|attr| attr.mode)
+    };
+    assert_eq!(mode(0o600), Ok(0o600), "it is in the trash, but open");
+    client.close(opened.fh).unwrap();
+    assert_eq!(mode(0o644), Err(FsError::Perm));
+}
+
+#[test]
+fn what_lost_its_name_unseen_goes_with_the_next_heartbeat() {
+    let volume = Volume::new();
+    let client = volume.mount();
+    let (entry, opened) = client.create(ROOT, "f").unwrap();
+    client.write(opened.fh, 0, b"content").unwrap();
+    client.vfs.fsync(&client.never, opened.fh).unwrap();
+    let at = At::new(ROOT, Name::new(b"f").unwrap());
+    client.vfs.meta().remove_tree(&at, true, &Caller::client(), &client.never, &|_| {}).unwrap();
+    client.vfs.meta().beat().unwrap().unwrap();
+    assert_eq!(client.read(opened.fh, 0, 10).unwrap(), b"content", "it is open");
+    client.close(opened.fh).unwrap();
+    let node = || client.vfs.meta().ask(&GetAttr(entry.ino), &client.never).map(drop);
+    assert_eq!(node(), Ok(()), "nobody told the mount");
+    client.vfs.meta().beat().unwrap().unwrap();
+    assert_eq!(node(), Err(FsError::NotFound));
 }
 
 #[test]

@@ -74,7 +74,9 @@ impl VolumeFs {
             if let Some(opened) = opened {
                 let _ = write!(text, " [fh:{}]", opened.fh);
             }
-        })?;
+        });
+        // Another mount may have put another file in its place: the kernel looks the name up again then.
+        let opened = opened.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })?;
         if flags & libc::O_APPEND != 0 && !opened.direct && self.told.is_stale(ino, req.pid, opened.length) {
             let taken_back = self.vfs.take_back(opened.fh);
             return taken_back.map_err(|error| translate::errno(&error)).and(Err(Errno::ESTALE));

@@ -1,6 +1,6 @@
 //! What the engine says when the server does not do what it should.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Step, Write},
@@ -101,7 +101,11 @@ fn a_server_that_comes_back_is_used_again() {
     server.sql_in(&database, ended).expect("ended");
     commit(&engine, vec![Write::Insert(dir(2))]).expect("on a new connection");
     server.kill();
-    unavailable(get(&engine, Key::Node(Ino(1))));
+    // Those of its processes that had connections notice it a moment later.
+    let until = Instant::now() + Duration::from_mins(1);
+    while get(&engine, Key::Node(Ino(1))).is_ok() {
+        assert!(Instant::now() < until, "a killed server goes on");
+    }
     unavailable(commit(&engine, vec![Write::Insert(dir(3))]));
     server.restart().expect("again");
     assert_eq!(get(&engine, Key::Node(Ino(2))).expect("up"), Some(dir(2)));

@@ -182,6 +182,11 @@ impl Batcher {
                 Write::Count(Counter::UsedSpace, by) => self.env.add_used(*by, 0),
                 Write::Count(Counter::TotalInodes, by) => self.env.add_used(0, *by),
                 Write::Charge(key, space, inodes) => self.env.charge(*key, *space, *inodes),
+                Write::Insert(Row::Acl(id, rule)) => drop(self.env.learn_acl(*id, rule.clone())),
+                Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
+                Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {
+                    self.env.sustains(*ino, false);
+                }
                 _ => {}
             }
         }

@@ -155,7 +155,8 @@ pub(crate) fn admit(
     space: i64,
     inodes: i64,
 ) -> Result<(), Stop> {
-    view.env().admit(space, inodes)?;
+    let pending = (view.counted(Counter::UsedSpace), view.counted(Counter::TotalInodes));
+    view.env().admit(space, inodes, pending)?;
     if space <= 0 && inodes <= 0 {
         return Ok(());
     }

@@ -294,8 +294,10 @@ fn holes(file: &OwnedFd) -> Outcome {
 fn set_times(path: &Path, atime: (i64, i64), mtime: (i64, i64)) -> Outcome {
     let spec = |(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec };
     let times = Timestamps { last_access: spec(atime), last_modification: spec(mtime) };
+    // Looked up once, before: a symbolic link on the way may be the very node, by another of its names.
+    let node = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    let stat = rustix::fs::fstat(&node)?;
     Ok(Seen::Times((stat.st_atime, stat.st_atime_nsec), (stat.st_mtime, stat.st_mtime_nsec)))
 }
 

@@ -69,8 +69,11 @@ impl Meta {
             self.env.fenced();
         }
         for ino in self.env.left_over() {
-            self.run(DropSustained { sid: self.sid(), ino }, &never)?;
-            self.env.sustains(ino, false);
+            match self.run(DropSustained { sid: self.sid(), ino }, &never) {
+                Ok(_) => self.env.sustains(ino, false),
+                // The next heartbeat tries again; the rest of this one does not wait for it.
+                Err(error) => tracing::warn!(%ino, %error, "a deleted file could not be let go"),
+            }
         }
         let due = now - heartbeat * 9 / 10;
         if self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {

@@ -48,9 +48,10 @@ impl Caller {
         self.uid == 0
     }
 
-    /// Whether setuid and setgid go from what the caller changes. (The kernel asks for the capability `CAP_FSETID`.)
-    pub const fn loses_suid(&self) -> bool {
-        self.check && !self.is_root()
+    /// Whether nothing is denied to the caller: the superuser, and the client itself. From what others change setuid and
+    /// setgid go.
+    pub const fn is_privileged(&self) -> bool {
+        !self.check || self.is_root()
     }
 
     /// Whether the caller belongs to `gid`.

@@ -155,7 +155,7 @@ impl Vfs {
         let file = &handle.file;
         let ino = file.ino;
         // Of this and of a copy the kernel says nothing: it leaves that to who is asked.
-        if caller.loses_suid() {
+        if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
         let _gate = file.gate.write();
@@ -183,7 +183,7 @@ impl Vfs {
         self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;
         let (source, target) = (&source.file, &target.file);
-        if caller.loses_suid() {
+        if !caller.is_privileged() {
             self.kill_suid(interrupt, target)?;
         }
         let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;

@@ -200,7 +200,7 @@ impl Vfs {
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino);
-        self.run_cut(caller, interrupt, file.ino, 0, (false, caller.loses_suid()))
+        self.run_cut(caller, interrupt, file.ino, 0, (false, !caller.is_privileged()))
     }
 
     pub(crate) fn run_cut(

@@ -146,11 +146,12 @@ impl VolumeFs {
             place.offset = self.vfs.append_at(place);
         }
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            let mut caller = caller.clone();
-            if self.ino(ino).is_internal() {
-                // What is asked for there is done later, when it is not tried again with the groups.
-                translate::add_groups(&mut caller);
+            if !self.ino(ino).is_internal() {
+                return self.vfs.write(caller, interrupt, place, data, kill_suid_gid);
             }
+            // What is asked for there is done later, when it is not tried again with the groups.
+            let mut caller = caller.clone();
+            translate::add_groups(&mut caller);
             self.vfs.write(&caller, interrupt, place, data, kill_suid_gid)
         };
         let written = self.run(

@@ -116,7 +116,7 @@ impl CloneNode {
         attr.ctime = now;
         if self.preserve {
             // As with `cp -p`: only root gives files away.
-            if self.caller.check && !self.caller.is_root() && self.caller.uid != source.uid {
+            if !self.caller.is_privileged() && self.caller.uid != source.uid {
                 (attr.uid, attr.gid) = (self.caller.uid, self.caller.gid);
                 attr.mode &= !0o6000;
             }

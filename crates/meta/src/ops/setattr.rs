@@ -69,7 +69,7 @@ impl Op for SetAttr {
         self.mode(view, &before, &mut attr)?;
         self.times(view, &before, &mut attr)?;
         if let Some(flags) = self.changes.flags {
-            rules::require(self.privileged(), FsError::Perm)?;
+            rules::require(self.caller.is_privileged(), FsError::Perm)?;
             attr.flags = flags;
         }
         if attr == before {
@@ -86,10 +86,6 @@ impl Op for SetAttr {
 }
 
 impl SetAttr {
-    fn privileged(&self) -> bool {
-        !self.caller.check || self.caller.is_root()
-    }
-
     /// What `chattr +i` and `+a` forbid, to the superuser too: everything but the flags, and with `+a` times set to now.
     fn frozen(&self, before: &Attr) -> Result<(), Stop> {
         let changes = &self.changes;
@@ -110,18 +106,21 @@ impl SetAttr {
             && gid != before.gid
         {
             let own = self.caller.uid == before.uid && self.caller.in_group(gid);
-            rules::require(self.privileged() || own, FsError::Perm)?;
+            rules::require(self.caller.is_privileged() || own, FsError::Perm)?;
             attr.gid = gid;
         }
         if let Some(uid) = changes.uid
             && uid != before.uid
         {
-            rules::require(self.privileged(), FsError::Perm)?;
+            rules::require(self.caller.is_privileged(), FsError::Perm)?;
             attr.uid = uid;
         }
         let touched = changes.uid.is_some() || changes.gid.is_some();
-        rules::require(!touched || self.privileged() || self.caller.uid == before.uid, FsError::Perm)?;
-        if changes.kill_suid || touched && before.is_file() && !self.privileged() {
+        rules::require(
+            !touched || self.caller.is_privileged() || self.caller.uid == before.uid,
+            FsError::Perm,
+        )?;
+        if changes.kill_suid || touched && before.is_file() && !self.caller.is_privileged() {
             attr.mode = without_suid(attr);
         }
         Ok(())
@@ -130,8 +129,8 @@ impl SetAttr {
     fn mode(&self, view: &mut View<'_>, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
         let Some(mut mode) = self.changes.mode else { return Ok(()) };
         let own = self.caller.uid == before.uid;
-        rules::require(self.privileged() || own, FsError::Perm)?;
-        if !self.privileged() && !self.caller.in_group(attr.gid) && !before.is_dir() {
+        rules::require(self.caller.is_privileged() || own, FsError::Perm)?;
+        if !self.caller.is_privileged() && !self.caller.in_group(attr.gid) && !before.is_dir() {
             mode &= !0o2000;
         }
         attr.mode = mode & 0o7777;
@@ -144,7 +143,7 @@ impl SetAttr {
     }
 
     fn times(&self, view: &mut View<'_>, before: &Attr, attr: &mut Attr) -> Result<(), Stop> {
-        let own = self.privileged() || self.caller.uid == before.uid;
+        let own = self.caller.is_privileged() || self.caller.uid == before.uid;
         for (change, time) in [(self.changes.atime, &mut attr.atime), (self.changes.mtime, &mut attr.mtime)] {
             match change {
                 None => {}

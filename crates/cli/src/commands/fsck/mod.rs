@@ -59,8 +59,9 @@ struct Busy {
 
 impl Busy {
     fn since_now(meta: &Meta, repairs: bool) -> Result<Self> {
-        let (began, others) = (SystemClock.now(), meta.has_others(&Interrupt::never())?);
-        if others && repairs {
+        let began = SystemClock.now();
+        let others = repairs && meta.has_others(&Interrupt::never())?;
+        if others {
             tracing::warn!(
                 "the volume is in use: what changes meanwhile is not repaired; unmount it to have all put right"
             );

@@ -161,11 +161,19 @@ impl Dir {
 
     /// Indexes the files that an earlier process left.
     fn scan(&self) {
-        file::each_block(&self.root, |path, key| {
-            if path == self.path(key) {
-                self.note(key);
-            }
-        });
+        file::each_block(&self.root, |path, key| self.found(path, key));
+    }
+
+    /// Notes a file that was seen, unless it went meanwhile.
+    fn found(&self, path: &Path, key: BlockKey) {
+        if path != self.path(key) {
+            return;
+        }
+        self.note(key);
+        // Whoever removes it takes the file first: it is missing here, or the note is taken back there.
+        if !path.exists() {
+            self.remove(key);
+        }
     }
 
     /// Writes a block, if there is room or room can be made.
@@ -264,11 +272,40 @@ impl Dir {
 
     pub(super) fn remove(&self, key: BlockKey) {
         self.forget(key);
+        // Also one that no scan has found yet.
+        let _ = fs::remove_file(self.path(key));
         if self.shelf.lock().remove(key) {
             self.open.remove(&key);
-            let _ = fs::remove_file(self.path(key));
             self.stats.cache_blocks.sub(1);
             self.stats.cache_bytes.sub(file::disk_bytes(key.size));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_before_or_while_it_was_found_is_not_here() {
+        let place = tempfile::tempdir().unwrap();
+        let config = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let shared = (Arc::new(OpenFiles::new()), Arc::default(), Arc::default());
+        let dir = Dir::new(place.path().join("raw"), layout, &config, shared);
+        let (before, meanwhile) =
+            (BlockKey { id: 1, index: 0, size: 3 }, BlockKey { id: 2, index: 0, size: 3 });
+        for key in [before, meanwhile] {
+            file::write(&dir.path(key), &Bytes::from_static(b"abc"), false, 0o600).unwrap();
+        }
+        dir.remove(before);
+        dir.scan();
+        assert!(!dir.contains(before) && dir.contains(meanwhile));
+
+        let path = dir.path(meanwhile);
+        dir.remove(meanwhile);
+        dir.found(&path, meanwhile);
+        assert!(!dir.contains(meanwhile));
+        assert_eq!((dir.stats.cache_blocks.get(), dir.stats.cache_bytes.get()), (0, 0));
     }
 }

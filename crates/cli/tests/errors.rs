@@ -268,6 +268,15 @@ fn a_second_format_changes_only_what_is_given() {
 }
 
 #[test]
+fn what_is_written_has_the_storage_class_of_the_first_tier() {
+    let volume = Volume::new(&["--storage-class", "STANDARD_IA"]);
+    let class = || volume.status()["Setting"]["Tiers"]["0"]["StorageClass"].clone();
+    assert_eq!(class(), "STANDARD_IA");
+    ok(&["config", "--storage-class", "GLACIER_IR", "--force", &volume.meta]);
+    assert_eq!(class(), "GLACIER_IR");
+}
+
+#[test]
 fn settings_change_and_only_in_the_right_direction() {
     let volume = Volume::new(&[]);
     let config = |arguments: &[&str]| ok(&[&["config", volume.meta.as_str()], arguments].concat());

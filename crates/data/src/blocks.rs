@@ -5,11 +5,13 @@
 
 use std::{
     ops::Range,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use sluice_object::{Compression, ObjectError, ObjectStore};
 use sluice_types::{FsError, FsResult};
 use tokio::{
@@ -58,6 +60,8 @@ pub(crate) struct BlockStore {
     prefetch: bool,
     large_writes: bool,
     give_up: Duration,
+    /// When the store last did what it was asked for.
+    served: Mutex<Instant>,
 }
 
 impl BlockStore {
@@ -87,6 +91,7 @@ impl BlockStore {
             prefetch: config.prefetch > 0,
             large_writes: config.cache.large_writes,
             give_up: config.give_up,
+            served: Mutex::new(Instant::now()),
         }
     }
 
@@ -98,9 +103,42 @@ impl BlockStore {
         self.store.describe()
     }
 
-    /// Makes sure that a power cut cannot take back what was stored: also what waits for its upload.
+    /// Makes sure that a power cut cannot take back what was stored: also what waits for its upload. Blocks; must not be
+    /// called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
-        self.staging.as_ref().map_or(Ok(()), |staging| staging.sync().map_err(FsError::io))
+        let Some(staging) = &self.staging else { return Ok(()) };
+        let before = staging.lost();
+        for key in staging.sync().map_err(FsError::io)? {
+            self.runtime.block_on(self.account_for(staging, key)).map_err(FsError::io)?;
+        }
+        self.none_lost_since(before)
+    }
+
+    /// Fails if more than the first `before` staged blocks were lost since the volume was opened.
+    pub(crate) fn none_lost_since(&self, before: u64) -> FsResult<()> {
+        if self.lost() > before {
+            return Err(FsError::io("blocks that waited for their upload were lost; the log names them"));
+        }
+        Ok(())
+    }
+
+    /// Finds out what became of a staged block whose file is gone: another mount of this machine may have uploaded it.
+    pub(crate) async fn account_for(&self, staging: &Staging, key: BlockKey) -> Result<(), ObjectError> {
+        let name = self.layout.name(key);
+        match self.store.head(&name).await {
+            Ok(_) => staging.uploaded(key),
+            Err(ObjectError::NotFound { .. }) => {
+                tracing::error!(%name, "a staged block is lost: its file was removed before its upload");
+                staging.lose(key);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// How many staged blocks were lost since the volume was opened.
+    pub(crate) fn lost(&self) -> u64 {
+        self.staging.as_ref().map_or(0, |staging| staging.lost())
     }
 
     pub(crate) fn staging(&self) -> Option<&Arc<Staging>> {
@@ -234,7 +272,10 @@ impl BlockStore {
                 self.compression.decode(stored, wanted).map_err(|error| self.damaged(key, &error.to_string()))
             });
             let error = match decoded {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    self.answered();
+                    return Ok(bytes);
+                }
                 Err(error) => error,
             };
             self.stats.object_errors.add(1);
@@ -296,7 +337,10 @@ impl BlockStore {
             self.stats.puts.add(1);
             self.stats.put_time.observe(started.elapsed());
             match put {
-                Ok(()) => break Ok(()),
+                Ok(()) => {
+                    self.answered();
+                    break Ok(());
+                }
                 Err(error) => {
                     self.stats.object_errors.add(1);
                     let passing = matches!(error, ObjectError::Unavailable { .. });
@@ -334,7 +378,16 @@ impl BlockStore {
     pub(crate) async fn delete_block(&self, key: BlockKey) -> Result<(), ObjectError> {
         let _permit = self.permit(&self.deletes, "delete", key).await?;
         self.stats.deletes.add(1);
-        self.store.delete(&self.layout.name(key)).await.inspect_err(|_| self.stats.object_errors.add(1))
+        let deleted = self.store.delete(&self.layout.name(key)).await;
+        match &deleted {
+            Ok(()) => self.answered(),
+            Err(_) => self.stats.object_errors.add(1),
+        }
+        deleted
+    }
+
+    fn answered(&self) {
+        *self.served.lock() = Instant::now();
     }
 
     /// Drops a block from the caches.
@@ -375,13 +428,25 @@ impl BlockStore {
         }
     }
 
+    /// A place among those that may ask the store at once. Who waits for it is patient as long as the store serves others.
     async fn permit<'a>(
         &self,
         gate: &'a Semaphore,
         action: &'static str,
         key: BlockKey,
     ) -> Result<SemaphorePermit<'a>, ObjectError> {
-        gate.acquire().await.map_err(|_| self.unavailable(action, key, "the client is shutting down"))
+        let mut place = pin!(gate.acquire());
+        loop {
+            match tokio::time::timeout(self.give_up, &mut place).await {
+                Ok(permit) => {
+                    return permit.map_err(|_| self.unavailable(action, key, "the client is shutting down"));
+                }
+                Err(_) if self.served.lock().elapsed() < self.give_up => {}
+                Err(_) => {
+                    return Err(self.unavailable(action, key, "nothing that was asked before is answered"));
+                }
+            }
+        }
     }
 
     fn damaged(&self, key: BlockKey, reason: &str) -> ObjectError {

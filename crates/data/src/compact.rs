@@ -90,13 +90,23 @@ pub(crate) struct Compactor {
     pool: Pool,
     auto: bool,
     busy: Mutex<FxHashSet<(Ino, u32)>>,
+    /// Chunks whose compaction is scheduled and has not begun.
+    queued: Mutex<FxHashSet<(Ino, u32)>>,
     /// How many records a chunk had when compacting it was found useless.
     tried: Mutex<FxHashMap<(Ino, u32), usize>>,
 }
 
 impl Compactor {
     pub(crate) fn new(blocks: Arc<BlockStore>, index: crate::IndexRef, pool: Pool, auto: bool) -> Arc<Self> {
-        Arc::new(Self { blocks, index, pool, auto, busy: Mutex::default(), tried: Mutex::default() })
+        Arc::new(Self {
+            blocks,
+            index,
+            pool,
+            auto,
+            busy: Mutex::default(),
+            queued: Mutex::default(),
+            tried: Mutex::default(),
+        })
     }
 
     /// A chunk got `added` records and has `count` now.
@@ -122,11 +132,12 @@ impl Compactor {
 
     fn schedule(self: &Arc<Self>, ino: Ino, index: u32, count: usize) {
         let tried = self.tried.lock().get(&(ino, index)) == Some(&count);
-        if tried || self.busy.lock().contains(&(ino, index)) {
+        if tried || self.busy.lock().contains(&(ino, index)) || !self.queued.lock().insert((ino, index)) {
             return;
         }
         let compactor = Arc::clone(self);
         self.pool.run(move || {
+            compactor.queued.lock().remove(&(ino, index));
             // Commits that came meanwhile found the chunk busy: they are made good for here.
             let done = loop {
                 let done = compactor.compact(ino, index);

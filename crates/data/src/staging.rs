@@ -1,7 +1,7 @@
 //! Write-back: blocks wait in local files, `<dir>/<volume>/rawstaging/<object name>`, for their upload.
 //!
 //! What must stay true: a staged block is readable until the store has it, its file goes only then, and after
-//! [`Staging::sync`] a power cut takes none of them.
+//! [`Staging::sync`] a power cut takes none of them. One that is lost all the same is told of.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -9,13 +9,16 @@ use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
@@ -52,6 +55,8 @@ pub(crate) struct Staging {
     queued: Notify,
     /// Held while files are being synced, so that whoever comes second waits for the first.
     syncing: Mutex<()>,
+    /// Blocks that were staged and are nowhere any more.
+    lost: AtomicU64,
     stats: Arc<Stats>,
 }
 
@@ -60,7 +65,12 @@ struct State {
     /// Where each staged block is, as an index into the roots.
     staged: FxHashMap<BlockKey, usize>,
     queue: VecDeque<(Instant, BlockKey)>,
-    unsynced: Vec<BlockKey>,
+    /// Those of them that no sync has covered.
+    unsynced: FxHashSet<BlockKey>,
+    /// Those of which a sync failed. The kernel tells of that once, and takes the pages for clean from then on.
+    doubtful: FxHashSet<BlockKey>,
+    /// Those on their way to the store, and whether it has them.
+    uploading: FxHashMap<BlockKey, bool>,
     full: Option<Instant>,
     hurry: bool,
     stopped: bool,
@@ -93,6 +103,7 @@ impl Staging {
             emptied: Condvar::new(),
             queued: Notify::new(),
             syncing: Mutex::new(()),
+            lost: AtomicU64::new(0),
             stats,
             roots,
         };
@@ -125,15 +136,18 @@ impl Staging {
         }
         self.stats.staged_write_bytes.add(data.len() as u64);
         let mut state = self.state.lock();
-        state.unsynced.push(key);
+        state.unsynced.insert(key);
         self.enter(&mut state, number, key, Instant::now() + self.config.upload_delay);
         drop(state);
         self.queued.notify_one();
         true
     }
 
-    /// Makes everything staged so far survive a power cut.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    /// Makes everything staged so far survive a power cut. Answers which blocks have no file any more.
+    ///
+    /// # Errors
+    /// Also of an earlier sync, as long as the store does not have what it failed for.
+    pub(crate) fn sync(&self) -> io::Result<Vec<BlockKey>> {
         let _alone = self.syncing.lock();
         let files: Vec<(BlockKey, usize)> = {
             let mut state = self.state.lock();
@@ -141,25 +155,64 @@ impl Staging {
             // Those that are gone are in the object store.
             unsynced.into_iter().filter_map(|key| Some((key, *state.staged.get(&key)?))).collect()
         };
-        let synced = self.sync_files(&files);
-        if synced.is_err() {
-            self.state.lock().unsynced.extend(files.iter().map(|(key, _)| *key));
-        }
-        synced
-    }
-
-    fn sync_files(&self, files: &[(BlockKey, usize)]) -> io::Result<()> {
-        let mut dirs = BTreeSet::new();
-        for (key, number) in files {
+        let (mut missing, mut doubtful, mut failed, mut dirs) = (vec![], vec![], None, BTreeSet::new());
+        for (key, number) in &files {
             let path = self.path(*number, *key);
             match File::open(&path).and_then(|file| file.sync_data()) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                other => other?,
+                Ok(()) => {
+                    let root = &self.roots[*number];
+                    let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
+                    dirs.extend(above.map(Path::to_owned));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(*key),
+                Err(error) => {
+                    doubtful.push(*key);
+                    failed = Some(error);
+                }
             }
-            let root = &self.roots[*number];
-            dirs.extend(path.ancestors().skip(1).take_while(|dir| dir.starts_with(root)).map(Path::to_owned));
         }
-        sync_dirs(dirs.iter().map(PathBuf::as_path))
+        if let Err(error) = sync_dirs(dirs.iter().map(PathBuf::as_path)) {
+            doubtful = files.iter().map(|(key, _)| *key).collect();
+            failed = Some(error);
+        }
+        let mut state = self.state.lock();
+        if failed.is_some() {
+            state.full = Some(Instant::now());
+        }
+        doubtful.retain(|key| state.staged.contains_key(key));
+        state.doubtful.extend(doubtful);
+        missing.retain(|key| state.staged.contains_key(key) && state.uploading.get(key) != Some(&true));
+        if missing.iter().any(|key| state.uploading.contains_key(key)) {
+            failed = Some(io::Error::other("the file of a staged block went while it is being uploaded"));
+        }
+        // Until somebody knows what became of them.
+        state.unsynced.extend(&missing);
+        match failed {
+            Some(error) => Err(error),
+            None if !state.doubtful.is_empty() => Err(io::Error::other(format!(
+                "{} staged blocks could not be synced and are not uploaded yet",
+                state.doubtful.len()
+            ))),
+            None => Ok(missing),
+        }
+    }
+
+    /// How many staged blocks were lost since the volume was opened.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The store has a staged block although nobody here uploaded it.
+    pub(crate) fn uploaded(&self, key: BlockKey) {
+        self.leave(&mut self.state.lock(), key);
+    }
+
+    /// A staged block is gone for good.
+    pub(crate) fn lose(&self, key: BlockKey) {
+        if self.leave(&mut self.state.lock(), key).is_some() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.stats.staged_errors.add(1);
+        }
     }
 
     /// Bytes `range` of a block, if it is staged.
@@ -215,7 +268,7 @@ impl Staging {
         file::each_block(&self.roots[number], |path, key| {
             if path == self.path(number, key) {
                 // It may have been killed before it synced it.
-                state.unsynced.push(key);
+                state.unsynced.insert(key);
                 self.enter(&mut state, number, key, Instant::now());
             }
         });
@@ -255,11 +308,27 @@ impl Staging {
     }
 
     async fn upload(self: &Arc<Self>, blocks: &BlockStore, key: BlockKey) {
-        let Some(number) = self.state.lock().staged.get(&key).copied() else { return };
+        let number = {
+            let mut state = self.state.lock();
+            let Some(number) = state.staged.get(&key).copied() else { return };
+            state.uploading.insert(key, false);
+            number
+        };
+        self.upload_from(number, blocks, key).await;
+        self.state.lock().uploading.remove(&key);
+    }
+
+    async fn upload_from(self: &Arc<Self>, number: usize, blocks: &BlockStore, key: BlockKey) {
         let staging = Arc::clone(self);
         let loaded = tokio::task::spawn_blocking(move || staging.load(number, key, &(0..key.size))).await;
         let data = match loaded {
             Ok(Ok(data)) => data,
+            Ok(Err(Damaged::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
+                if blocks.account_for(self, key).await.is_err() {
+                    self.state.lock().queue.push_back((Instant::now() + REST, key));
+                }
+                return;
+            }
             Ok(Err(error)) => return self.give_up_on(number, key, &error),
             Err(_) => return,
         };
@@ -270,6 +339,7 @@ impl Staging {
             state.queue.push_back((Instant::now() + REST, key));
             return;
         }
+        self.state.lock().uploading.insert(key, true);
         let path = self.path(number, key);
         let kept = match &self.disk {
             Some(disk) if self.contains(key) => disk.adopt(key, &path),
@@ -289,23 +359,16 @@ impl Staging {
     /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is left.
     fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) {
         let path = self.path(number, key);
-        let gone = matches!(error, Damaged::Io(error) if error.kind() == io::ErrorKind::NotFound);
-        if let Damaged::Io(error) = error
-            && !gone
-        {
+        if let Damaged::Io(error) = error {
             tracing::warn!(path = %path.display(), %error, "a staged block cannot be read and is tried again");
             self.state.lock().queue.push_back((Instant::now() + REST, key));
             return;
         }
-        if !gone {
-            tracing::error!(path = %path.display(), %error, "a staged block is damaged; it is set aside");
-            self.stats.staged_errors.add(1);
-            let mut aside = path.clone().into_os_string();
-            aside.push(DAMAGED);
-            let _ = fs::rename(&path, aside);
-        }
-        let mut state = self.state.lock();
-        self.leave(&mut state, key);
+        tracing::error!(path = %path.display(), %error, "a staged block is damaged; it is set aside");
+        let mut aside = path.clone().into_os_string();
+        aside.push(DAMAGED);
+        let _ = fs::rename(&path, aside);
+        self.lose(key);
     }
 
     fn load(&self, number: usize, key: BlockKey, range: &Range<u32>) -> Result<Bytes, Damaged> {
@@ -322,10 +385,11 @@ impl Staging {
 
     fn leave(&self, state: &mut State, key: BlockKey) -> Option<usize> {
         let number = state.staged.remove(&key)?;
+        state.unsynced.remove(&key);
+        state.doubtful.remove(&key);
         self.stats.staged_blocks.sub(1);
         self.stats.staged_bytes.sub(u64::from(key.size));
         if state.staged.is_empty() {
-            state.unsynced.clear();
             self.emptied.notify_all();
         }
         Some(number)
@@ -385,6 +449,33 @@ mod tests {
         assert!(staging.read(key(1, 3), &(0..3)).is_none());
         let again = Staging::open(&config, layout, None, Arc::default()).unwrap().unwrap();
         assert!(again.contains(key(2_000_000, 3)) && !again.contains(key(1, 3)));
-        assert_eq!(again.state.lock().unsynced, [key(2_000_000, 3)], "nobody knows whether it was synced");
+        assert!(
+            again.state.lock().unsynced.contains(&key(2_000_000, 3)),
+            "nobody knows whether it was synced"
+        );
+    }
+
+    #[test]
+    fn what_a_sync_failed_for_is_in_doubt_until_the_store_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache =
+            CacheConfig { dirs: vec![dir.path().into()], free_space_ratio: 0.0, ..CacheConfig::default() };
+        let config =
+            DataConfig { cache, writeback: Some(WritebackConfig::default()), ..DataConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let staging = Staging::open(&config, layout, None, Arc::default()).unwrap().unwrap();
+        let [one, two] = [1, 2].map(|id| BlockKey { id, index: 0, size: 3 });
+        assert!(staging.stage(one, &Bytes::from_static(b"abc")));
+        let chunks = staging.roots[0].join("chunks");
+        let away = staging.roots[0].join("away");
+        fs::rename(&chunks, &away).unwrap();
+        fs::write(&chunks, "no directory").unwrap();
+        staging.sync().unwrap_err();
+        fs::remove_file(&chunks).unwrap();
+        fs::rename(&away, &chunks).unwrap();
+        staging.sync().expect_err("what was told once is still so");
+        assert!(!staging.stage(two, &Bytes::from_static(b"def")), "not onto a disk like that");
+        staging.uploaded(one);
+        assert_eq!(staging.sync().unwrap(), []);
     }
 }

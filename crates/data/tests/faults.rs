@@ -369,6 +369,57 @@ fn a_damaged_staged_block_is_set_aside_and_never_uploaded() {
 }
 
 #[test]
+fn a_staged_block_whose_file_goes_is_told_of_unless_the_store_has_it() {
+    let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
+    let staging = dir.path().join("a-volume/rawstaging");
+    let later = WritebackConfig { upload_delay: Duration::from_hours(1), ..WritebackConfig::default() };
+    let data = volume.open(&DataConfig { writeback: Some(later), ..written_back(dir.path()) });
+    let other = Ino(INO.0 + 1);
+    let bystander = data.open_writer(other);
+    let stage = || {
+        data.writer(INO).write(0, &bytes(5, 3000), now()).unwrap();
+        data.flush(INO).unwrap();
+        files(&staging).remove(0)
+    };
+    // Another mount on this machine took it up.
+    let file = stage();
+    let key = file.strip_prefix(&staging).unwrap().to_str().unwrap().to_owned();
+    let put = sluice_object::ObjectStore::put(&volume.store, &key, bytes(5, 3000).into());
+    futures::executor::block_on(put).unwrap();
+    fs::remove_file(file).unwrap();
+    data.writer(INO).fsync(|| true).unwrap();
+    bystander.fsync(|| true).unwrap();
+
+    fs::remove_file(stage()).unwrap();
+    data.writer(INO).fsync(|| true).unwrap_err();
+    bystander.fsync(|| true).expect_err("each is told that something was lost");
+    bystander.fsync(|| true).unwrap();
+    data.open_writer(other).fsync(|| true).unwrap();
+    assert_eq!(data.flush_staging(Duration::from_mins(1)), 0, "nobody waits for it");
+}
+
+#[test]
+fn who_waits_for_his_turn_at_a_dead_store_gives_up_with_the_others() {
+    let volume = Volume::default();
+    let config = DataConfig { max_uploads: 1, give_up: Duration::from_millis(300), ..small(BLOCK) };
+    let data = volume.open(&config);
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    data.writer(INO).write(0, &bytes(7, 20 * BLOCK as usize), now()).unwrap();
+    let files: Vec<_> = (1..4).map(|n| Ino(INO.0 + n)).collect();
+    for ino in &files {
+        data.writer(*ino).write(0, b"abc", now()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let flush = |ino: &Ino| data.flush(*ino);
+        let waiting: Vec<_> = files.iter().map(|ino| scope.spawn(move || flush(ino))).collect();
+        eventually("those who wait are told", || waiting.iter().filter(|one| one.is_finished()).count() >= 2);
+        volume.store.release();
+        let told = waiting.into_iter().map(|one| one.join().unwrap()).filter(Result::is_err).count();
+        assert!(told >= 2, "{told}");
+    });
+}
+
+#[test]
 fn a_staging_directory_that_breaks_means_direct_uploads() {
     let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
     let data = volume.open(&written_back(dir.path()));

@@ -174,7 +174,10 @@ impl VolumeFs {
         let made = self.run(
             req,
             op,
-            |caller, interrupt| self.vfs.make(caller, interrupt, self.ino(parent), name.as_bytes(), node),
+            |caller, interrupt| {
+                let caller = translate::with_groups(caller, node.mode & 0o2000 != 0);
+                self.vfs.make(&caller, interrupt, self.ino(parent), name.as_bytes(), node)
+            },
             |text, entry| {
                 let _ = write!(text, "({parent},{},0{:o})", name.display(), node.mode);
                 describe_entry(text, entry);
@@ -433,11 +436,8 @@ impl FileSystem for VolumeFs {
         };
         let pair = (xattr.name.as_bytes(), xattr.value);
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            let mut caller = caller.clone();
-            if pair.0.starts_with(b"system.posix_acl_") {
-                // Whether setgid stays depends on the caller's groups, and it goes without an error.
-                translate::add_groups(&mut caller);
-            }
+            // Whether setgid stays depends on them.
+            let caller = translate::with_groups(caller, pair.0.starts_with(b"system.posix_acl_"));
             self.vfs.setxattr(&caller, interrupt, self.ino(ino), pair, mode)
         };
         let (name, len, flags) = (xattr.name.display(), xattr.value.len(), xattr.flags);

@@ -127,7 +127,7 @@ fn a_hung_handler_is_answered_at_the_deadline() {
     if no_fuse() {
         return;
     }
-    let deadline = Some(Duration::from_millis(300));
+    let deadline = Some(Duration::from_secs(1));
     let m = Mounted::new(uncached(), Config { deadline, max_readers: 3, ..Config::default() });
     let paths: Vec<_> = (0..10).map(|i| write(&m, &format!("hang{i}"), "hang")).collect();
     let hung: Vec<_> = paths.iter().cloned().map(|path| thread::spawn(move || read_at(&path, 0))).collect();
@@ -147,7 +147,7 @@ fn late_answers_to_unlocks_leave_as_many_readers_as_there_were() {
     if no_fuse() {
         return;
     }
-    let deadline = Some(Duration::from_millis(200));
+    let deadline = Some(Duration::from_secs(1));
     let config = Config { deadline, idle_readers: 2, max_readers: 3, ..Config::default() };
     let m = Mounted::new(uncached(), config);
     let files: Vec<File> = (0..12)
@@ -198,7 +198,7 @@ fn waiting_for_a_lock_has_no_deadline() {
     if no_fuse() {
         return;
     }
-    let deadline = Some(Duration::from_millis(100));
+    let deadline = Some(Duration::from_millis(500));
     let m = Mounted::new(uncached(), Config { deadline, ..Config::default() });
     let (lock, hang) = (write(&m, "lock", ""), write(&m, "hang", "hang"));
     let mine = File::open(&lock).expect("open");

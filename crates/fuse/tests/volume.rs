@@ -21,8 +21,8 @@ use sluice_fuse::{Config, MountError, MountOptions, Session, SessionHandle, Volu
 use sluice_meta::{Meta, Options, mem::MemEngine, schema::VolumeFormat};
 use sluice_object::MemStore;
 use sluice_testkit::fuse::no_fuse;
-use sluice_types::{Clock, SystemClock};
-use sluice_vfs::{MetaIndex, Vfs, VfsConfig};
+use sluice_types::{Caller, Clock, Ino, SystemClock};
+use sluice_vfs::{Interrupt, MetaIndex, RenameMode, Vfs, VfsConfig};
 use tempfile::TempDir;
 
 /// A mounted volume that ends with the test.
@@ -34,13 +34,17 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// `None` where there is known to be no FUSE.
+    /// Without a trash; `None` where there is known to be no FUSE.
     fn new(config: VfsConfig) -> Option<Self> {
+        Self::with_trash(config, 0)
+    }
+
+    fn with_trash(config: VfsConfig, trash_days: i64) -> Option<Self> {
         if no_fuse() {
             return None;
         }
         let engine = Arc::new(MemEngine::new());
-        let format = VolumeFormat { name: "test".into(), trash_days: 0, ..VolumeFormat::default() };
+        let format = VolumeFormat { name: "test".into(), trash_days, ..VolumeFormat::default() };
         Meta::format(engine.as_ref(), &format, SystemClock.now()).unwrap();
         let index = MetaIndex::new(Meta::open(engine, Options::default()).unwrap());
         let store = Arc::new(MemStore::new());
@@ -164,5 +168,61 @@ fn a_private_directory_stays_private_once_its_names_are_cached() {
         let output = Command::new(tool).arg(&secret).uid(65534).gid(65534).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains("Permission denied"), "{tool}: {told}");
+    }
+}
+
+#[test]
+fn who_belongs_to_the_group_by_a_further_group_keeps_setgid() {
+    let Some(mounted) = Mounted::new(VfsConfig::default()) else { return };
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let root = mounted.path();
+    std::os::unix::fs::chown(root, None, Some(2000)).unwrap();
+    fs::set_permissions(root, fs::Permissions::from_mode(0o2777)).unwrap();
+    let make = r"use Fcntl; umask 0; sysopen(F, $ARGV[0], O_CREAT | O_WRONLY, 02755) or die $!";
+    for (name, groups, mode) in [("member", "2000", 0o2755), ("other", "3000", 0o755)] {
+        let file = root.join(name);
+        let user = ["--reuid=65534", "--regid=65534", &format!("--groups={groups}")];
+        let made = Command::new("setpriv").args(user).args(["perl", "-e", make]).arg(&file).status().unwrap();
+        assert!(made.success());
+        let made = fs::metadata(&file).unwrap();
+        assert_eq!((made.mode() & 0o7777, made.gid()), (mode, 2000), "{name}");
+    }
+}
+
+#[test]
+fn an_open_finds_what_took_the_place_of_a_file_also_when_that_lies_in_the_trash() {
+    let forever = Duration::from_hours(1);
+    let config = VfsConfig { attr_ttl: forever, entry_ttl: forever, ..VfsConfig::default() };
+    let Some(mounted) = Mounted::with_trash(config, 1) else { return };
+    let root = mounted.path();
+    let replace = |name: &str| {
+        fs::write(root.join(name), "old").unwrap();
+        let new = format!("new {name}");
+        fs::write(root.join(&new), "new").unwrap();
+        assert_eq!(fs::metadata(root.join(name)).unwrap().len(), 3);
+        let (vfs, me, never) = (&mounted.vfs, Caller::user(0, 0), Interrupt::never());
+        let (from, to) = ((Ino::ROOT, new.as_bytes()), (Ino::ROOT, name.as_bytes()));
+        vfs.rename(&me, &never, from, to, RenameMode::Replace).unwrap();
+    };
+    replace("read");
+    assert_eq!(fs::read(root.join("read")).unwrap(), b"new");
+    replace("write");
+    let mut file = fs::OpenOptions::new().write(true).open(root.join("write")).unwrap();
+    file.write_all(b"two").unwrap();
+    drop(file);
+    assert_eq!(fs::read(root.join("write")).unwrap(), b"two");
+    replace("cut");
+    fs::write(root.join("cut"), b"three").unwrap();
+    assert_eq!(fs::read(root.join("cut")).unwrap(), b"three");
+
+    let list = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let old: Vec<_> = list(&root.join(".trash")).iter().flat_map(|hour| list(hour)).collect();
+    assert_eq!(old.len(), 3);
+    for old in old {
+        assert_eq!(fs::read(&old).unwrap(), b"old");
+        let denied = fs::OpenOptions::new().write(true).open(&old).unwrap_err();
+        assert_eq!(denied.raw_os_error(), Some(libc::EPERM));
     }
 }

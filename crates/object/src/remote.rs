@@ -88,6 +88,13 @@ impl Remote {
             _ if mentions(&words, &NO_BUCKET) => {
                 refused("there is no such bucket: create it, or correct its name")
             }
+            // A clock that jumped is put right again.
+            _ if mentions(&words, &OTHER_TIME) => ObjectError::Unavailable {
+                action,
+                key,
+                store,
+                reason: format!("{words}: is the clock of this machine right?"),
+            },
             ErrorKind::NotFound if action == "read" => ObjectError::NotFound { key, store },
             ErrorKind::NotFound => {
                 refused("there is no such place: create the bucket, or correct its address")
@@ -159,6 +166,7 @@ impl Remote {
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"];
 const BAD_KEY: [&str; 5] =
     ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthenticationFailed"];
+const OTHER_TIME: [&str; 2] = ["RequestTimeTooSkewed", "RequestExpired"];
 const NO_KEY: [&str; 1] = ["failed to load signing credential"];
 const ELSEWHERE: [&str; 3] =
     ["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"];

@@ -135,7 +135,7 @@ impl Vfs {
         let opened = handle.is_some_and(|handle| handle.writer.is_some());
         let file = self.known().file(ino);
         let gate = file.as_ref().map(|file| file.gate.write());
-        self.store_before_cut(ino);
+        self.store_before_cut(ino)?;
         let moment = self.known().moment();
         let attr = self.run_cut(caller, interrupt, ino, length, (opened, kill_suid))?;
         drop(gate);

@@ -29,6 +29,7 @@ use crate::{
 const FMODE_EXEC: i32 = 0x20;
 
 /// An open file or directory.
+#[allow(clippy::struct_excessive_bools, reason = "each says one thing that the kernel is told")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// Its number.
@@ -41,6 +42,8 @@ pub struct Opened {
     pub direct: bool,
     /// Its length when it was opened, what is not flushed here included; 0 of internal files.
     pub length: u64,
+    /// Whether it lies in the trash: who found it under another name knows an old one.
+    pub trashed: bool,
 }
 
 /// A file on its way to being open. Dropped, it is not open.
@@ -190,16 +193,19 @@ impl Vfs {
 
     /// Stores what was written to a file before it is cut, also what lies behind the cut: that may yet be refused. An error
     /// is told by the next fsync or close of whoever wrote.
-    pub(crate) fn store_before_cut(&self, ino: Ino) {
-        if let Err(error) = self.data.flush(ino) {
-            tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is cut");
-        }
+    ///
+    /// # Errors
+    /// Some of it could not even be sent on its way: stored later, it would come back after the cut.
+    pub(crate) fn store_before_cut(&self, ino: Ino) -> FsResult<()> {
+        let Err(error) = self.data.flush(ino) else { return Ok(()) };
+        tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is cut");
+        if self.data.dirty_end(ino) > 0 { Err(error) } else { Ok(()) }
     }
 
     /// Empties a file that is being opened: what was written is stored first, and nobody writes meanwhile.
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
-        self.store_before_cut(file.ino);
+        self.store_before_cut(file.ino)?;
         self.run_cut(caller, interrupt, file.ino, 0, (false, !caller.is_privileged()))
     }
 
@@ -233,7 +239,7 @@ impl Vfs {
         let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
         let length = attr.length.max(self.data.dirty_end(ino));
-        Opened { fh, keep_cache, no_flush, direct: false, length }
+        Opened { fh, keep_cache, no_flush, direct: false, length, trashed: attr.parent.is_trash_hour() }
     }
 
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.

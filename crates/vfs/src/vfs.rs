@@ -112,6 +112,8 @@ impl Vfs {
             && (squash.all || uid == 0)
         {
             (caller.uid, caller.gid) = (squash.uid, squash.gid);
+            // Those that he belongs to besides are no more his.
+            caller.groups = vec![squash.gid];
         }
         caller
     }

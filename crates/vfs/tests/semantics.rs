@@ -10,7 +10,7 @@ use sluice_meta::{
     ops::{getattr::GetAttr, reach::Reach},
 };
 use sluice_types::{AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
-use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, VfsConfig};
+use sluice_vfs::{Allocation, Changes, Place, RenameMode, SetTime, Squash, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
 
@@ -576,4 +576,18 @@ fn a_growing_file_never_looks_shorter_whoever_looks_and_changes_it() {
     });
     client.close(fh).unwrap();
     assert_eq!(client.get(ino).len() as u64, ROUNDS * 10);
+}
+
+#[test]
+fn who_is_squashed_keeps_none_of_his_groups() {
+    let volume = Volume::new();
+    for (all, uid, squashed) in [(true, 1000, true), (true, 0, true), (false, 0, true), (false, 1000, false)]
+    {
+        let squash = Some(Squash { all, uid: 12, gid: 34 });
+        let client = volume.mount_with(VfsConfig { squash, ..VfsConfig::default() });
+        let caller = client.vfs.caller(uid, 500, 1);
+        assert_eq!((caller.uid, caller.gid), if squashed { (12, 34) } else { (uid, 500) });
+        // Nobody looks for the others of a caller who has some.
+        assert_eq!(caller.groups, if squashed { vec![34] } else { vec![] });
+    }
 }

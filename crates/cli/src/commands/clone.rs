@@ -28,7 +28,7 @@ pub(crate) struct Clone {
     /// Keep owner, group, mode and times
     #[arg(short, long)]
     preserve: bool,
-    /// Directories copied at once
+    /// Directories copied at once in a mount of JuiceFS; one of Sluice copies whole batches
     #[arg(long, default_value_t = 4)]
     threads: u32,
 }

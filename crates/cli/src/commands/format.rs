@@ -25,7 +25,8 @@ pub(crate) struct Format {
     meta_url: String,
     /// Name of the volume: lower-case letters, digits and dashes
     name: String,
-    /// Object storage driver [default: file]
+    /// Object storage driver: file, s3, minio, b2, bos, cos, eos, gs, ks3, mem, obs, oos, oss, qingstor, qiniu, scw, space,
+    /// tos, wasabi, wasb, webdav [default: file]
     #[arg(long)]
     storage: Option<String>,
     /// Bucket: an endpoint URL, or a directory [default: /var/jfs, or ~/.juicefs/local for users]
@@ -52,7 +53,7 @@ pub(crate) struct Format {
     /// File with the RSA private key (PEM) that encryption of the data starts from
     #[arg(long)]
     encrypt_rsa_key: Option<PathBuf>,
-    /// Cipher of the data [default: aes256gcm-rsa]
+    /// Cipher of the data: aes256gcm-rsa or chacha20-rsa [default: aes256gcm-rsa]
     #[arg(long)]
     encrypt_algo: Option<String>,
     /// Begin object names with a hash
@@ -73,7 +74,7 @@ pub(crate) struct Format {
     /// POSIX ACLs; they cannot be switched off again
     #[arg(long)]
     enable_acl: bool,
-    /// Change settings of an existing volume that are fixed otherwise
+    /// Change settings of an existing volume that are fixed otherwise; for a new one, take a bucket that is not empty
     #[arg(long)]
     force: bool,
     /// Leave an existing volume as it is
@@ -132,7 +133,11 @@ impl Format {
         let storage = given(&self.storage, "file");
         let mut format = VolumeFormat {
             uuid: volume::new_uuid(),
-            tiers: [("0".to_owned(), Tier::default())].into(),
+            tiers: [(
+                "0".to_owned(),
+                Tier { storage_class: given(&self.storage_class, ""), ..Tier::default() },
+            )]
+            .into(),
             meta_version: 1,
             min_client_version: if self.enable_acl { "1.2.0-A" } else { "1.1.0-A" }.into(),
             dir_stats: true,

@@ -32,7 +32,7 @@ pub(crate) struct Info {
     /// Show slices instead of objects
     #[arg(long)]
     raw: bool,
-    /// Count each file instead of believing the directories' own sums
+    /// Count each file instead of believing the directories' own sums, as a mount of Sluice always does
     #[arg(long)]
     strict: bool,
 }

@@ -16,7 +16,7 @@ use sluice_types::Ino;
 
 use crate::{
     background, engines,
-    flags::{CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags},
+    flags::{CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
     serve::{self, Serving},
     tree, volume,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Mount {
     log: Option<PathBuf>,
     #[arg(long, hide = true)]
     no_syslog: bool,
-    /// Mount although the same volume is mounted there already
+    /// Mount although a volume is mounted there already
     #[arg(long)]
     force: bool,
     #[arg(long, hide = true)]
@@ -51,6 +51,8 @@ pub(crate) struct Mount {
     cached: MetaCacheFlags,
     #[command(flatten)]
     store: StoreFlags,
+    #[command(flatten)]
+    transfers: TransferFlags,
     #[command(flatten)]
     cache: CacheFlags,
     #[command(flatten)]
@@ -85,6 +87,7 @@ impl Mount {
         self.meta.idle(&mut idle);
         self.cached.idle(&mut idle);
         self.store.idle(&mut idle);
+        self.transfers.idle(&mut idle);
         self.cache.idle(&mut idle);
         self.fuse.idle(&mut idle);
         idle
@@ -128,6 +131,8 @@ impl Mount {
         let format = meta.env().format();
         let mut store = volume::store_config(&format)?;
         self.store.apply(&mut store)?;
+        // A staged block survives a power cut; what takes its place must, too.
+        store.sync = self.cache.writeback;
         let mut data = DataConfig {
             volume: format.uuid.clone(),
             block_size: format.block_size << 10,
@@ -136,7 +141,7 @@ impl Mount {
             auto_compact: !meta.is_read_only(),
             ..DataConfig::default()
         };
-        self.store.apply_data(&mut data);
+        self.transfers.apply(&mut data);
         self.cache.apply(&mut data)?;
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);
@@ -149,7 +154,7 @@ impl Mount {
         Ok(Serving {
             meta: Arc::clone(meta),
             store,
-            check_storage: self.store.check_storage,
+            check_storage: self.transfers.check_storage,
             data,
             vfs,
             fuse: &self.fuse,

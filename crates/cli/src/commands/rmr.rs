@@ -22,7 +22,7 @@ pub(crate) struct Rmr {
     /// Do not put it in the trash; for root
     #[arg(long)]
     skip_trash: bool,
-    /// Removals at once, at most 255
+    /// Removals at once in a mount of JuiceFS, at most 255; one of Sluice removes whole batches
     #[arg(short = 'p', long, default_value_t = 50)]
     threads: u32,
 }

@@ -38,7 +38,7 @@ enum EvictionArg {
 #[derive(Args)]
 #[command(next_help_heading = "Data cache")]
 pub(crate) struct CacheFlags {
-    /// Memory for reading and writing; a bare number is MiB
+    /// Memory for reading and writing, from which writers are slowed, stopped at twice that; a bare number is MiB
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = sizes::mib)]
     buffer_size: u64,
     /// How far to read ahead of one reader; a bare number is MiB [default: 8 blocks]
@@ -50,10 +50,10 @@ pub(crate) struct CacheFlags {
     /// Acknowledge what is on the local disk, and upload it later
     #[arg(long)]
     pub(crate) writeback: bool,
-    /// Upload blocks of at least this size at once all the same, 0 for none; a bare number is bytes
+    /// With --writeback: upload blocks of at least this size at once all the same, 0 for none; a bare number is bytes
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = sizes::bytes)]
     writeback_threshold_size: u64,
-    /// How long a block waits for its upload
+    /// With --writeback: how long a block waits for its upload
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
     upload_delay: Duration,
     #[arg(long, value_name = "HOURS", hide = true)]

@@ -44,7 +44,7 @@ impl Atime {
 #[derive(Args)]
 #[command(next_help_heading = "Metadata")]
 pub(crate) struct MetaFlags {
-    /// Show this directory of the volume as the root
+    /// Show this directory of the volume as the root; made if it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) subdir: Option<String>,
     /// Time between two signs of life

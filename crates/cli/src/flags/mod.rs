@@ -11,7 +11,7 @@ mod store;
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
 pub(crate) use meta::{MetaCacheFlags, MetaFlags};
-pub(crate) use store::StoreFlags;
+pub(crate) use store::{StoreFlags, TransferFlags};
 
 /// Flags that were given and do nothing.
 #[derive(Default)]

@@ -35,33 +35,18 @@ pub(crate) struct StoreFlags {
     /// Tries after a failure; without it, as many as fit into five minutes
     #[arg(long, value_name = "N")]
     io_retries: Option<u32>,
-    /// Objects written at once
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    max_uploads: usize,
-    /// Objects read at once
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    max_downloads: usize,
-    /// Objects deleted at once
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    max_deletes: usize,
-    #[arg(long, value_name = "N", hide = true)]
-    max_stage_write: Option<u32>,
     /// Limit of writing in Mbps [default: as the volume's settings say]
     #[arg(long, value_name = "MBPS")]
     upload_limit: Option<u64>,
     /// Limit of reading in Mbps [default: as the volume's settings say]
     #[arg(long, value_name = "MBPS")]
     download_limit: Option<u64>,
-    /// Try the object storage before anything else
-    #[arg(long)]
-    pub(crate) check_storage: bool,
 }
 
 impl StoreFlags {
     /// Notes what does nothing.
     pub(crate) fn idle(&self, idle: &mut Idle) {
         idle.note("--tag", self.tag.is_some());
-        idle.note("--max-stage-write", self.max_stage_write.is_some());
     }
 
     /// Changes what the volume's settings say into what the flags say.
@@ -88,9 +73,36 @@ impl StoreFlags {
         };
         Ok(())
     }
+}
+
+/// How much of it is used at once.
+#[derive(Args)]
+#[command(next_help_heading = "Object storage")]
+pub(crate) struct TransferFlags {
+    /// Objects written at once
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    max_uploads: usize,
+    /// Objects read at once
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    max_downloads: usize,
+    /// Objects deleted at once
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_deletes: usize,
+    #[arg(long, value_name = "N", hide = true)]
+    max_stage_write: Option<u32>,
+    /// Try the object storage before anything else
+    #[arg(long)]
+    pub(crate) check_storage: bool,
+}
+
+impl TransferFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        idle.note("--max-stage-write", self.max_stage_write.is_some());
+    }
 
     /// The part that the data path has to know.
-    pub(crate) fn apply_data(&self, data: &mut DataConfig) {
+    pub(crate) fn apply(&self, data: &mut DataConfig) {
         data.max_uploads = self.max_uploads.max(1);
         data.max_downloads = self.max_downloads.max(1);
         data.max_deletes = self.max_deletes.max(1);

@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     ops::Range,
     path::Path,
     sync::{
@@ -93,9 +94,15 @@ impl DiskCache {
                 self.stats.cache_read_time.observe(started.elapsed());
                 Some(bytes)
             }
+            // Of a file that cannot be read now nobody knows whether it is right.
+            Err(Damaged::Io(error))
+                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) =>
+            {
+                tracing::warn!(path = %dir.path(key).display(), %error, "a cache file could not be read");
+                None
+            }
             Err(error) => {
-                let gone =
-                    matches!(&error, Damaged::Io(error) if error.kind() == std::io::ErrorKind::NotFound);
+                let gone = matches!(&error, Damaged::Io(error) if error.kind() == ErrorKind::NotFound);
                 if !gone {
                     tracing::warn!(path = %dir.path(key).display(), %error, "a cache file is damaged and goes");
                     self.stats.cache_damaged.add(1);
@@ -145,7 +152,10 @@ impl DiskCache {
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::rename(path, &target).or_else(|_| fs::remove_file(path))?;
+        if fs::rename(path, &target).is_err() {
+            // It may be on another file system.
+            return fs::remove_file(path);
+        }
         dir.note(key);
         Ok(())
     }

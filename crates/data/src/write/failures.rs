@@ -67,13 +67,16 @@ pub struct OpenWriter {
     written: AtomicU64,
     /// Failures that an fsync here told.
     synced: AtomicU64,
+    /// Lost staged blocks, of whatever file, that an fsync here told.
+    lost: AtomicU64,
 }
 
 impl OpenWriter {
     /// What failed before and nobody knows of is told here, too.
     pub(crate) fn new(writer: Arc<FileWriter>) -> Self {
         let told = writer.state.lock().failures.told;
-        Self { writer, written: told.into(), synced: told.into() }
+        let lost = writer.context.blocks.lost();
+        Self { writer, written: told.into(), synced: told.into(), lost: lost.into() }
     }
 
     /// [`FileWriter::write`].
@@ -105,7 +108,8 @@ impl OpenWriter {
         self.writer.settle_all();
         let mut state = self.writer.state.lock();
         let since = self.synced.load(Ordering::Relaxed);
-        let failed = if heard() {
+        let heard = heard();
+        let failed = if heard {
             self.written.store(state.failures.count, Ordering::Relaxed);
             self.synced.store(state.failures.count, Ordering::Relaxed);
             state.failures.tell(since)
@@ -114,6 +118,12 @@ impl OpenWriter {
         };
         drop(state);
         failed?;
-        self.writer.context.blocks.harden()
+        let blocks = &self.writer.context.blocks;
+        blocks.harden()?;
+        let none_lost = blocks.none_lost_since(self.lost.load(Ordering::Relaxed));
+        if heard {
+            self.lost.store(blocks.lost(), Ordering::Relaxed);
+        }
+        none_lost
     }
 }

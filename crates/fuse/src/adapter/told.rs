@@ -46,14 +46,16 @@ impl Told {
         }
     }
 
-    /// Whether the kernel must look up a file of that length again before `thread` may open it for appending. Said once
-    /// to each open: answered `ESTALE`, the kernel looks up every name of the path and opens again.
-    pub(super) fn is_stale(&self, ino: u64, thread: u32, length: u64) -> bool {
+    /// Whether the kernel believes a file to be so long.
+    pub(super) fn has_length(&self, ino: u64, length: u64) -> bool {
+        self.shard(ino).lock().get(&ino) == Some(&length)
+    }
+
+    /// Whether the kernel must look up a file again before `thread` may open it, because what it knows of it seems `stale`.
+    /// Said once to each open: answered `ESTALE`, the kernel looks up every name of the path and opens again.
+    pub(super) fn refuses(&self, ino: u64, thread: u32, stale: bool) -> bool {
         let mut awaited = self.awaited.lock();
-        if awaited.remove(&(ino, thread)).is_some_and(|since| since.elapsed() < REPEATS) {
-            return false;
-        }
-        if self.shard(ino).lock().get(&ino) == Some(&length) {
+        if awaited.remove(&(ino, thread)).is_some_and(|since| since.elapsed() < REPEATS) || !stale {
             return false;
         }
         if awaited.len() >= MOST_AWAITED {
@@ -71,15 +73,16 @@ mod tests {
     #[test]
     fn an_open_is_refused_once_and_only_if_the_length_is_another() {
         let told = Told::default();
+        let refuses = |ino, thread, length| told.refuses(ino, thread, !told.has_length(ino, length));
         told.length(5, 100);
-        assert!(!told.is_stale(5, 1, 100));
-        assert!(told.is_stale(5, 1, 200), "another mount appended");
-        assert!(told.is_stale(5, 2, 200), "each thread has its own open");
-        assert!(!told.is_stale(5, 1, 300), "and it still grows");
+        assert!(!refuses(5, 1, 100));
+        assert!(refuses(5, 1, 200), "another mount appended");
+        assert!(refuses(5, 2, 200), "each thread has its own open");
+        assert!(!refuses(5, 1, 300), "and it still grows");
         told.wrote(5, 150);
         told.wrote(5, 20);
-        assert!(!told.is_stale(5, 3, 150));
-        assert!(told.is_stale(6, 3, 0), "never told");
+        assert!(!refuses(5, 3, 150));
+        assert!(refuses(6, 3, 0), "never told");
     }
 
     #[test]
@@ -88,7 +91,7 @@ mod tests {
         (0..200_000).for_each(|ino| told.length(ino, 1));
         let kept: usize = told.shards.iter().map(|shard| shard.lock().len()).sum();
         assert!(kept <= SHARDS * SHARD_FILES);
-        let refused = (0..200_000).filter(|ino| told.is_stale(*ino, 1, 2)).count();
+        let refused = (0..200_000).filter(|ino| told.refuses(*ino, 1, !told.has_length(*ino, 2))).count();
         assert_eq!(refused, MOST_AWAITED);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: every number that the kernel gets is one it knows.
 
-use std::fs;
+use std::{borrow::Cow, fs};
 
 use sluice_types::{Caller, FileType, FsError};
 use sluice_vfs::{Allocation, SetTime as Set};
@@ -65,6 +65,15 @@ pub(super) fn add_groups(caller: &mut Caller) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     caller.groups = line.split_whitespace().filter_map(|gid| gid.parse().ok()).collect();
     !caller.groups.is_empty()
+}
+
+/// The caller for what his groups decide without an error, so that it would not be tried again with them.
+pub(super) fn with_groups(caller: &Caller, needed: bool) -> Cow<'_, Caller> {
+    let mut caller = Cow::Borrowed(caller);
+    if needed {
+        add_groups(caller.to_mut());
+    }
+    caller
 }
 
 /// What `fallocate(2)` is asked for; `None` for what the format cannot do.

@@ -1,7 +1,8 @@
 //! A blocking connection: a pipeline out, all its answers in.
 //!
-//! A failed exchange says whether the server can have seen the request whole: only then its effect is in doubt. A
-//! connection on which an exchange failed is never used again.
+//! A failed exchange says whether the server can have seen any of the request: only then its effect is in doubt, since a
+//! server runs the commands that it has whole, be it that others were to follow. A connection on which an exchange failed is
+//! never used again.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,9 +13,9 @@ use crate::{config::Address, error::story, pipeline::Pipeline, wire::Wire};
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server cannot have seen the whole request.
+    /// The server has seen nothing of the request.
     NotSent(String),
-    /// The request was sent, the answer did not come.
+    /// At least part of the request was sent, the answer did not come.
     NoAnswer(String),
 }
 
@@ -50,7 +51,10 @@ impl Conn {
 
     fn once(&mut self, pipeline: &Pipeline, sources: bool) -> Result<Vec<Value>, Failure> {
         let request = pipeline.render(sources, self.slot_key.as_deref());
-        self.wire.send(&request).map_err(|error| Failure::NotSent(story(&error)))?;
+        if let Err(error) = self.wire.send(&request) {
+            let failure = if self.wire.began() { Failure::NoAnswer } else { Failure::NotSent };
+            return Err(failure(story(&error)));
+        }
         let mut answers = Vec::with_capacity(pipeline.len());
         for _ in 0..pipeline.len() {
             answers.push(self.wire.receive().map_err(|error| Failure::NoAnswer(story(&error)))?);

@@ -15,7 +15,7 @@ use sluice_meta::{
         Commit, Cursor, Engine, EngineError, Found, Hold, Limits, List, News, Page, Read, Scan, Txn, Watch,
         Write,
     },
-    schema::Key,
+    schema::{Key, Told},
 };
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     read::{MOST_CHUNKS, Plan},
     scan, script,
     tracking::OwnChanges,
-    watch::Listener,
+    watch::{self, Listener},
 };
 
 /// Commits under way at once. Redis runs one script at a time; a second and third hide the network and our own work.
@@ -104,6 +104,23 @@ impl RedisEngine {
         Ok(())
     }
 
+    /// Whether the user may use the channel: a commit could tell nobody of itself, and would not say so.
+    fn check_channel(&self) -> Result<(), EngineError> {
+        let channel = watch::channel(self.keys()?);
+        let mut tell = Pipeline::default();
+        tell.command("PUBLISH").extend([&channel[..], &Told::anonymous(Vec::new()).encode()]);
+        let answer = self.pool.ask(&tell)?.pop().unwrap_or(Value::Nil);
+        if matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM") {
+            let channel = String::from_utf8_lossy(&channel);
+            let user = self.pool.config.user.as_deref().unwrap_or("default");
+            return Err(self.pool.refused(format!(
+                "clients tell each other what they change, and the user may not PUBLISH on their channel; allow it: \
+                 ACL SETUSER {user} &{channel} +publish +subscribe"
+            )));
+        }
+        self.pool.sound(answer).map(drop)
+    }
+
     fn forbid_eviction(&self) {
         let mut pipeline = Pipeline::default();
         pipeline.command("CONFIG").extend([&b"SET"[..], b"maxmemory-policy", b"noeviction"]);
@@ -134,6 +151,7 @@ impl Engine for RedisEngine {
         info.command("INFO");
         let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?;
         self.check_server(&About::read(answer))?;
+        self.check_channel()?;
         if self.pool.config.wait_replicas > 0 {
             let mut wait = Pipeline::default();
             self.pool.wait(&mut wait);

@@ -1,7 +1,7 @@
 //! Where the server is that takes the volume's writes: what sentinels and nodes of a cluster say.
 //!
 //! What must stay true: what they say is only believed until a server contradicts it, each has a deadline for its
-//! answer, and one node that is wrong or silent is not the first to be asked again. Of sentinels the one decides that
+//! answer, and a node that is wrong or silent is not asked again before the others. Of sentinels the one decides that
 //! knows of the latest failover: others learn of it seconds later, and until then name the old master, which may have
 //! come back without what was written since, or without anything.
 
@@ -18,9 +18,6 @@ use crate::{
     pool::Pool,
 };
 
-/// Most nodes of a cluster that are kept in mind.
-const MOST_NODES: usize = 64;
-
 /// The part of the deadline of a connection within which sentinels are waited for as long as any of them answers.
 const SILENT: u32 = 5;
 
@@ -34,8 +31,21 @@ pub(crate) struct Finder {
 struct State {
     /// Where it is, as far as is known.
     found: Option<Address>,
-    /// Who may know, the one to ask first in front.
+    /// Who said so, if somebody was asked.
+    by: Option<Address>,
+    /// Who may know, the one to ask first in front: the nodes of the newest answer, and those of the URL.
     know: Vec<Address>,
+    /// Those of the URL.
+    seeds: Vec<Address>,
+}
+
+impl State {
+    /// Nobody is asked behind that one.
+    fn move_back(&mut self, address: &Address) {
+        if let Some(at) = self.know.iter().position(|known| known == address) {
+            self.know[at..].rotate_left(1);
+        }
+    }
 }
 
 impl Finder {
@@ -46,20 +56,23 @@ impl Finder {
             Servers::Sentinel { group, sentinels } => (Some(group.clone()), sentinels.clone(), Some(false)),
             Servers::Cluster(nodes) => (None, nodes.clone(), Some(true)),
         };
-        (Self { group, state: Mutex::new(State { found: None, know }) }, clustered)
+        let state = State { found: None, by: None, seeds: know.clone(), know };
+        (Self { group, state: Mutex::new(state) }, clustered)
     }
 
     /// A server contradicted, or broke off: it may be another one's turn, and whoever said so may be wrong.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
-        if state.found.take().is_some() && state.know.len() > 1 {
-            state.know.rotate_left(1);
+        let (by, found) = (state.by.take(), state.found.take());
+        for address in by.iter().chain(&found) {
+            state.move_back(address);
         }
     }
 
     /// A node of a cluster sent us there.
     pub(crate) fn found(&self, address: Address) {
-        self.state.lock().found = Some(address);
+        let mut state = self.state.lock();
+        (state.found, state.by) = (Some(address), None);
     }
 
     /// The server to connect to.
@@ -82,27 +95,30 @@ impl Finder {
         for who in know {
             match ask_node(pool, &who) {
                 Ok((address, nodes)) => {
-                    self.learn(&who, &address, nodes);
+                    self.learn(who, address.clone(), nodes);
                     return Ok(address);
                 }
-                Err(story) => stories.push(format!("{who}: {story}")),
+                Err(story) => {
+                    self.state.lock().move_back(&who);
+                    stories.push(format!("{who}: {story}"));
+                }
             }
         }
         Err(pool.unavailable(format!("no node knows the cluster ({})", stories.join("; "))))
     }
 
-    /// Takes note of what `who` said.
-    fn learn(&self, who: &Address, address: &Address, nodes: Vec<Address>) {
+    /// Takes note of what `who` said. Those that were known before keep their order, in which those that failed are last.
+    fn learn(&self, who: Address, address: Address, nodes: Vec<Address>) {
         let mut state = self.state.lock();
-        state.found = Some(address.clone());
-        for node in nodes {
-            if state.know.len() < MOST_NODES && !state.know.contains(&node) {
-                state.know.push(node);
+        let before = std::mem::take(&mut state.know);
+        let mut know: Vec<Address> = Vec::with_capacity(nodes.len() + state.seeds.len());
+        for node in nodes.into_iter().chain(state.seeds.iter().cloned()) {
+            if !know.contains(&node) {
+                know.push(node);
             }
         }
-        if let Some(at) = state.know.iter().position(|known| known == who) {
-            state.know.rotate_left(at);
-        }
+        know.sort_by_key(|node| before.iter().position(|known| known == node));
+        (state.found, state.by, state.know) = (Some(address), Some(who), know);
     }
 }
 
@@ -240,5 +256,50 @@ impl Pool {
                 (0..pipeline.len()).map(|_| wire.receive()).collect()
             })
             .map_err(|error| story(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> Address {
+        Address::Tcp("h".into(), port)
+    }
+
+    fn all<const N: usize>(ports: [u16; N]) -> Vec<Address> {
+        ports.map(at).to_vec()
+    }
+
+    fn known(finder: &Finder) -> Vec<u16> {
+        let port = |address: &Address| if let Address::Tcp(_, port) = address { *port } else { 0 };
+        finder.state.lock().know.iter().map(port).collect()
+    }
+
+    #[test]
+    fn the_nodes_to_ask_are_those_of_the_newest_answer_and_the_last_are_those_that_failed() {
+        let (finder, _) = Finder::new(&Servers::Cluster(all([1, 2])));
+        finder.learn(at(1), at(3), all([3, 4, 1]));
+        assert_eq!(known(&finder), [3, 4, 1, 2], "who is in the cluster, then who was once");
+        finder.forget();
+        assert_eq!(known(&finder), [4, 2, 1, 3], "who was wrong, then who did not do what was asked");
+        finder.forget();
+        assert_eq!(known(&finder), [4, 2, 1, 3], "nobody was asked since");
+        finder.found(at(1));
+        finder.forget();
+        assert_eq!(known(&finder), [4, 2, 3, 1], "a node sent us there");
+        finder.learn(at(4), at(4), all([1, 3, 4]));
+        assert_eq!(known(&finder), [4, 2, 3, 1], "an answer does not bring those to the front that failed");
+    }
+
+    #[test]
+    fn nodes_that_left_are_forgotten_however_many_there_were() {
+        let (finder, _) = Finder::new(&Servers::Cluster(all([1])));
+        for port in 2..200 {
+            finder.learn(at(port), at(port), all([port, port + 1]));
+            finder.forget();
+            assert_eq!(known(&finder).len(), 3);
+            assert!(known(&finder).contains(&(port + 1)), "a node that came is known");
+        }
     }
 }

@@ -183,7 +183,9 @@ impl Listener {
                 if self.tracks {
                     self.expected.told(&told, &self.own);
                 }
-                Some(told)
+                // Somebody tried whether he may tell.
+                let says_nothing = told.writer == 0 && told.changes.is_empty();
+                (!says_nothing).then_some(told)
             }
             [Value::BulkString(kind), Value::Array(keys)] if kind == b"invalidate" => {
                 let changes = keys.iter().filter_map(|key| match key {

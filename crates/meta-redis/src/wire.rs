@@ -69,6 +69,8 @@ pub(crate) struct Wire {
     usual: Duration,
     /// When the last request was sent, until its first byte of answer.
     asked: Option<Instant>,
+    /// Whether the server may have any of the last request.
+    began: bool,
 }
 
 impl Wire {
@@ -82,16 +84,21 @@ impl Wire {
                 Socket::Tls(Box::new(StreamOwned::new(session, tcp(host, *port, dial)?)))
             }
         };
-        let mut wire = Self {
+        let mut wire = Self::new(socket, BUFFER);
+        wire.deadlines(dial, dial)?;
+        Ok(wire)
+    }
+
+    fn new(socket: Socket, buffer: usize) -> Self {
+        Self {
             socket,
-            input: vec![0; BUFFER].into(),
+            input: vec![0; buffer].into(),
             start: 0,
             end: 0,
             usual: Duration::from_micros(50),
             asked: None,
-        };
-        wire.deadlines(dial, dial)?;
-        Ok(wire)
+            began: false,
+        }
     }
 
     /// Sets how long to wait for an answer and for a request to be taken.
@@ -111,11 +118,34 @@ impl Wire {
     /// Sends a request.
     pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
         self.asked = Some(Instant::now());
-        match &mut self.socket {
-            Socket::Tcp(socket) => socket.write_all(request),
-            Socket::Tls(session) => session.write_all(request).and_then(|()| session.flush()),
-            Socket::Unix(socket) => socket.write_all(request),
+        self.began = false;
+        let socket: &mut dyn Write = match &mut self.socket {
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(session) => {
+                // It passes on what it likes, when it likes.
+                self.began = true;
+                return session.write_all(request).and_then(|()| session.flush());
+            }
+            Socket::Unix(socket) => socket,
+        };
+        let mut rest = request;
+        while !rest.is_empty() {
+            match socket.write(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => {
+                    self.began = true;
+                    rest = &rest[sent..];
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
+    }
+
+    /// Whether the server may have any of the last request. It runs the first commands of one that ends too soon.
+    pub(crate) fn began(&self) -> bool {
+        self.began
     }
 
     /// Whether the server closed it or said something that nobody asked for: it is not to be used any more.
@@ -291,14 +321,7 @@ mod tests {
     /// What is read of `sent`, which comes in pieces.
     fn read(sent: &'static [&'static [u8]]) -> io::Result<Value> {
         let (ours, mut theirs) = UnixStream::pair()?;
-        let mut wire = Wire {
-            socket: Socket::Unix(ours),
-            input: vec![0; 8].into(),
-            start: 0,
-            end: 0,
-            usual: Duration::ZERO,
-            asked: None,
-        };
+        let mut wire = Wire::new(Socket::Unix(ours), 8);
         wire.deadlines(Duration::from_mins(1), Duration::from_mins(1))?;
         let writer = thread::spawn(move || sent.iter().try_for_each(|piece| theirs.write_all(piece)));
         wire.send(b"PING\r\n").ok();
@@ -324,6 +347,23 @@ mod tests {
         assert_eq!(read(&[b">2\r\n+a\r\n:1\r\n"]).unwrap(), Value::Array(vec![simple("a"), Value::Int(1)]));
         let Value::ServerError(error) = read(&[b"-NOSCRIPT no such script\r\n"]).unwrap() else { panic!() };
         assert_eq!((error.code(), error.details()), ("NOSCRIPT", Some("no such script")));
+    }
+
+    #[test]
+    fn a_request_that_broke_off_says_whether_it_began() {
+        let request = vec![b'x'; 64 << 20];
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let mut wire = Wire::new(Socket::Unix(ours), 8);
+        assert!(wire.send(&request).is_err());
+        assert!(!wire.began(), "nobody took any of it");
+
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let peer = thread::spawn(move || theirs.read_exact(&mut [0]));
+        let mut wire = Wire::new(Socket::Unix(ours), 8);
+        assert!(wire.send(&request).is_err());
+        peer.join().unwrap().unwrap();
+        assert!(wire.began());
     }
 
     #[test]

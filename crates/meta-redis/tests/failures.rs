@@ -149,6 +149,28 @@ fn passwords_are_asked_for_and_never_shown() {
 }
 
 #[test]
+fn a_user_without_rights_to_the_channel_is_told_and_a_commit_that_tells_nobody_is_whole() {
+    let server = Server::start();
+    let grant = |channels| {
+        let rules = ["ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", channels];
+        server.call(&rules).expect("Redis 6.2 or newer");
+    };
+    let mut config = Config::parse(&server.url(3)).expect("valid");
+    (config.user, config.password) = (Some("u".into()), Some("p".into()));
+    let engine = RedisEngine::with_config(config).expect("valid");
+    grant("resetchannels");
+    let outcome = engine.prepare();
+    let Err(EngineError::Refused { reason, .. }) = &outcome else { panic!("{outcome:?}") };
+    let (_, rule) = reason.split_once("ACL SETUSER u ").expect("what to do");
+    grant(rule.split(' ').next().expect("a pattern"));
+    engine.prepare().expect("that was all");
+    grant("resetchannels");
+    let tell = Write::Tell(Change::Lock(Ino(1)));
+    commit(&engine, vec![Write::Insert(dir(1)), tell]).expect("it happened");
+    assert_eq!(get(&engine, Key::Node(Ino(1))).expect("up"), Some(dir(1)));
+}
+
+#[test]
 fn a_full_memory_refuses_whole_commits() {
     let server = Server::start();
     let engine = server.engine(0);

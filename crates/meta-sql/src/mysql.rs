@@ -120,13 +120,13 @@ impl Txn for MysqlTxn<'_> {
         let options = &pool.options;
         let mut lease = pool.take_sound()?;
         let packets = commit::packets(options, tables, commit, &self.raw, &lease)?;
-        let last = packets.len() - 1;
+        let (last, style) = (packets.len() - 1, lease.style());
         for (at, packet) in packets.into_iter().enumerate() {
             let Err(failure) = lease.exchange(packet.text) else { continue };
             // COMMIT is the last statement of the last packet.
             let committing = at == last
                 && match &failure {
-                    Failure::Server(error, done) => done + 1 == packet.answers && !error::is_certain(error),
+                    Failure::Server(_, done) => done + 1 == packet.answers,
                     Failure::Lost(_) => true,
                 };
             return Err(match failure {
@@ -135,12 +135,7 @@ impl Txn for MysqlTxn<'_> {
                 Failure::Server(error, _) => match refusal(&error) {
                     Refusal::Collision | Refusal::Other => {
                         let _ = lease.exchange("ROLLBACK");
-                        match options.judge(&error) {
-                            EngineError::Unavailable { reason, .. } if committing => {
-                                options.indeterminate(reason)
-                            }
-                            judged => judged,
-                        }
+                        if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
                     }
                     known => blame::blame(options, tables, &mut lease, commit, known),
                 },

@@ -69,6 +69,7 @@ fn values_that_do_not_fit_are_refused_and_change_nothing() {
     let odd = Row::Xattr(Ino(5), Name::stored(b"user.\xff"), vec![7].into());
     refused(commit(&engine, vec![Write::Insert(dir(5)), Write::Insert(odd)]), "text");
     assert_eq!(get(&engine, Key::Node(Ino(5))), Ok(None));
+    assert_eq!(get(&engine, Key::Xattr(Ino(5), Name::stored(b"user.\xff"))), Ok(None), "it is not there");
     commit(&engine, vec![Write::Insert(dir(5))]).expect("the engine goes on");
 }
 
@@ -259,13 +260,17 @@ fn what_one_client_tells_another_hears_in_time() {
     engine.prepare().expect("prepare");
     let mut watch = engine.watch().expect("watch");
     assert_eq!(watch.next(Duration::from_millis(150)), Ok(vec![]));
-    for _ in 0..3 {
+    let hear = || {
         commit(&other, vec![Write::Tell(Change::Lock(Ino(5)))]).expect("tell");
         let since = Instant::now();
         assert_eq!(watch.next(Duration::from_mins(1)), Ok(vec![Told::anything()]));
-        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        let took = since.elapsed();
         assert_eq!(watch.next(Duration::ZERO), Ok(vec![]), "told once");
-    }
+        took
+    };
+    let mut took: Vec<_> = std::iter::repeat_with(hear).take(5).collect();
+    took.sort_unstable();
+    assert!(took[2] < Duration::from_secs(1), "usually, on a machine that is busy: {took:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod ticket;
 
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -189,7 +190,10 @@ impl Batcher {
         let mut tries = 0;
         let mut groups = VecDeque::from([batch.to_vec()]);
         while let Some(group) = groups.pop_front() {
-            let (reason, conflict) = match self.attempt(lane, &group, tries > 0) {
+            // Whoever waits for the lane would wait for ever if a panic took it along.
+            let attempt = AssertUnwindSafe(|| self.attempt(lane, &group, tries > 0));
+            let outcome = catch_unwind(attempt).unwrap_or_else(|_| Err(self.panicked(lane)));
+            let (reason, conflict) = match outcome {
                 Ok(()) => {
                     tries = 0;
                     continue;

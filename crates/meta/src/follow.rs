@@ -145,7 +145,7 @@ struct Follower {
 
 impl Follower {
     fn new(engine: Arc<dyn Engine>, own: WriterId, expire: Duration) -> Result<Self, EngineError> {
-        // Listening begins first: what is committed between the two is heard of twice.
+        // Listening begins first: what is committed between the two is heard of twice, and nothing is lost by that.
         let watch = engine.watch()?;
         let news = engine.limits().news;
         let mut follower = Self {
@@ -215,10 +215,9 @@ impl Follower {
         }
         if told.writer != 0 {
             let before = self.heard.entry((told.writer, told.lane)).or_default();
-            if told.n <= *before {
-                return;
-            }
-            if told.n > *before + 1 {
+            // A number that is not the next says that some were missed, or that a failover lost commits that were heard of
+            // and the numbers are given out again.
+            if told.n != *before + 1 {
                 changes.push(Change::Any);
             }
             *before = told.n;
@@ -226,18 +225,19 @@ impl Follower {
         changes.extend(told.changes);
     }
 
-    /// Whether commits happened, by the last comparison, that no message told of.
+    /// Whether commits happened, by the last comparison, that no message told of, or did not although one told of them.
     fn missed(&mut self) -> Result<bool, EngineError> {
         let (stand, gone) = self.compare()?;
         let heard = &mut self.heard;
         let behind = self.stood.iter().any(|(lane, n)| heard.get(lane).copied().unwrap_or(0) < *n);
-        if behind {
+        let fell = heard.iter().any(|(lane, n)| stand.get(lane).is_some_and(|now| now < n));
+        if behind || fell {
             // What is on its way was heard of by this, too.
             heard.extend(stand.iter().map(|(lane, n)| (*lane, *n)));
         }
         heard.retain(|lane, _| stand.contains_key(lane));
         self.stood = stand;
-        Ok(behind || gone)
+        Ok(behind || fell || gone)
     }
 
     /// Reads what the commits since the last comparison changed.
@@ -247,7 +247,8 @@ impl Follower {
         let mut missed = gone;
         for ((writer, lane), n) in &stand {
             let before = self.heard.get(&(*writer, *lane)).copied().unwrap_or(0);
-            if n.saturating_sub(before) >= RING {
+            // Where it fell, a failover lost commits.
+            if *n < before || n - before >= RING {
                 missed = true;
             } else {
                 wanted.extend((before + 1..=*n).map(|n| (*writer, *lane, n)));
@@ -304,5 +305,78 @@ impl Follower {
             (true, true) => self.expire.min(BESIDE_WATCHED),
         });
         Ok((stand, gone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_types::Ino;
+
+    use super::*;
+    use crate::{
+        engine::{Commit, Step, Write},
+        mem::MemEngine,
+    };
+
+    const OTHER: WriterId = 2;
+
+    /// A store in which somebody else has committed five times, and who follows him. Comparisons are made when the test
+    /// says so.
+    fn following() -> (MemEngine, Follower) {
+        let engine = MemEngine::new();
+        stand_at(&engine, 5);
+        let follower = Follower::new(Arc::new(engine.clone()), 1, Duration::from_hours(1)).expect("up");
+        let mut follower = Follower { next: Instant::now() + Duration::from_hours(1), ..follower };
+        step(&engine, 6);
+        assert_eq!(follower.next(), Ok(vec![Change::Node(Ino(6))]));
+        (engine, follower)
+    }
+
+    fn commit(engine: &MemEngine, commit: &Commit) {
+        engine.begin(0).and_then(|txn| txn.commit(commit)).expect("up");
+    }
+
+    /// A failover sets the number of the last commit.
+    fn stand_at(engine: &MemEngine, n: u64) {
+        let writes = vec![Write::Put(Row::Writer(OTHER, 0, n))];
+        commit(engine, &Commit { writes, ..Commit::default() });
+    }
+
+    /// The commit that follows `to - 1`.
+    fn step(engine: &MemEngine, to: u64) {
+        let step = Step { writer: OTHER, lane: 0, from: to - 1, to };
+        let writes = vec![Write::Tell(Change::Node(Ino(to)))];
+        commit(engine, &Commit { step: Some(step), writes, ..Commit::default() });
+    }
+
+    #[test]
+    fn messages_whose_numbers_fell_back_are_heard() {
+        for fallen in [5, 3] {
+            let (engine, mut follower) = following();
+            stand_at(&engine, fallen);
+            step(&engine, fallen + 1);
+            assert_eq!(follower.next(), Ok(vec![Change::Node(Ino(fallen + 1)), Change::Any]));
+            step(&engine, fallen + 2);
+            assert_eq!(follower.next(), Ok(vec![Change::Node(Ino(fallen + 2))]));
+        }
+    }
+
+    #[test]
+    fn a_comparison_sees_that_numbers_fell_back() {
+        let (engine, mut follower) = following();
+        assert_eq!(follower.missed(), Ok(false));
+        stand_at(&engine, 3);
+        assert_eq!(follower.missed(), Ok(true));
+        assert_eq!(follower.missed(), Ok(false));
+        follower.next += Duration::from_hours(1);
+        step(&engine, 4);
+        assert_eq!(follower.next(), Ok(vec![Change::Node(Ino(4))]));
+
+        let mut changes = Vec::new();
+        assert_eq!(follower.look_up(&mut changes), Ok(()));
+        assert_eq!(changes, []);
+        stand_at(&engine, 2);
+        assert_eq!(follower.look_up(&mut changes), Ok(()));
+        assert_eq!(changes, [Change::Any]);
     }
 }

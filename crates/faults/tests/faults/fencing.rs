@@ -6,6 +6,10 @@ use sluice_faults::{
     check::{self, Records},
     volume::{Client, HEARTBEAT, Mount, engine},
 };
+use sluice_meta::{
+    engine::{Found, Hold, Read},
+    schema::{Key, Row},
+};
 use sluice_testkit::server::Behaviour;
 use sluice_types::FsError;
 use sluice_vfs::FlockKind;
@@ -173,6 +177,31 @@ impl sluice_meta::BlockSink for Sink<'_> {
     }
 }
 
+/// Does something whose commit happens while its client is taken for dead before the answer comes.
+fn lose_and_bury(
+    behind: &Behind,
+    two: &Client,
+    happened: impl FnMut() -> bool,
+    work: impl FnOnce() -> Result<(), FsError> + Send,
+) {
+    behind.proxy.set(Behaviour { answer_delay: Duration::from_mins(1), ..Behaviour::default() });
+    std::thread::scope(|scope| {
+        let working = scope.spawn(work);
+        sluice_faults::eventually("the commit has happened", happened);
+        // Its answer is on the way still, and ends there.
+        behind.proxy.set(Behaviour { drop_answers: true, ..DEAD });
+        sluice_faults::eventually("its answer is lost", || behind.proxy.swallowed() > 0);
+        behind.volume.clock.advance(5 * HEARTBEAT + Duration::from_secs(2));
+        two.beat().unwrap();
+        heal(behind);
+        // Nobody knows any more; to say that it exists already would be a lie.
+        match working.join().unwrap() {
+            Ok(()) => {}
+            Err(error) => assert_eq!(error, FsError::io(""), "{error}"),
+        }
+    });
+}
+
 #[test]
 fn a_commit_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_repeated() {
     if no_redis() {
@@ -184,25 +213,41 @@ fn a_commit_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_re
     let two = behind.volume.mount();
     // Numbers are fetched beforehand, so that the only commit is that of the directory.
     one.mkdir(ROOT, "before").unwrap();
-    behind.proxy.set(Behaviour { answer_delay: Duration::from_mins(1), ..Behaviour::default() });
-    std::thread::scope(|scope| {
-        let making = scope.spawn(|| one.mkdir(ROOT, "d"));
-        let engine = engine(&behind.volume.url);
-        let there = || Records::load(engine.as_ref()).entries.contains_key(&(ROOT, b"d".to_vec()));
-        sluice_faults::eventually("the commit has happened", there);
-        // Its answer is on the way still, and ends there.
-        behind.proxy.set(Behaviour { drop_answers: true, ..DEAD });
-        sluice_faults::eventually("its answer is lost", || behind.proxy.swallowed() > 0);
-        behind.volume.clock.advance(5 * HEARTBEAT + Duration::from_secs(2));
-        two.beat().unwrap();
-        heal(&behind);
-        // Nobody knows any more; to say that it exists already would be a lie.
-        match making.join().unwrap() {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error, FsError::io(""), "{error}"),
-        }
-    });
+    let engine = engine(&behind.volume.url);
+    let there = || Records::load(engine.as_ref()).entries.contains_key(&(ROOT, b"d".to_vec()));
+    lose_and_bury(&behind, &two, there, || one.mkdir(ROOT, "d").map(drop));
     one.mkdir(ROOT, "after").unwrap();
+    one.vfs.close(None).unwrap();
+    check::assert_sound(&behind.volume, &behind.volume.url, one.vfs.data().layout(), "lost and fenced");
+}
+
+#[test]
+fn a_write_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_repeated() {
+    if no_redis() {
+        return;
+    }
+    let behind = behind();
+    let url = behind.url.replace("read-timeout=200ms", "read-timeout=2m");
+    let one = behind.volume.mount_with(&url, &Mount::default());
+    let two = behind.volume.mount();
+    let (ino, opened) = one.create(ROOT, "f").unwrap();
+    let write = |pos: u64| {
+        one.write(opened.fh, pos, b"content")?;
+        one.vfs.fsync(&one.never, opened.fh)
+    };
+    // So that there are numbers for the next slice.
+    write(0).unwrap();
+    let engine = engine(&behind.volume.url);
+    let chunk = [Read::Get(Key::Chunk(ino, 0), Hold::None)];
+    let records = || match engine.read(&chunk).unwrap().pop() {
+        Some(Found::Row(Some(Row::Chunk(_, _, records)))) => records.len(),
+        _ => 0,
+    };
+    lose_and_bury(&behind, &two, || records() > 1, || write(4096));
+    assert_eq!(records(), 2);
+    // What may be lost was said, and is said once more.
+    let _ = one.close(opened.fh);
+    assert_eq!(&two.get(ino).unwrap()[4096..], b"content");
     one.vfs.close(None).unwrap();
     check::assert_sound(&behind.volume, &behind.volume.url, one.vfs.data().layout(), "lost and fenced");
 }

@@ -105,7 +105,7 @@ impl Connection {
         let mut text = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
              SET NAMES utf8mb4;\
-             SET autocommit=1,innodb_lock_wait_timeout={wait},time_zone='+00:00'\
+             SET autocommit=1,innodb_lock_wait_timeout={wait}\
              /*M!100300 ,idle_transaction_timeout={IDLE_TRANSACTION} */"
         );
         for (name, value) in &options.variables {
@@ -114,7 +114,7 @@ impl Connection {
         // These the statements rely on: an error rather than a value cut off, and an index rather than a scan of the
         // whole table, which would wait for the locks of all others.
         text.push_str(
-            ",sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',sql_safe_updates=1;\
+            ",sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',sql_safe_updates=1,time_zone='+00:00';\
              SELECT @@max_allowed_packet,VERSION() LIKE '%MariaDB%'",
         );
         let answers = self.exchange(text).map_err(|failure| options.failed(&failure))?;

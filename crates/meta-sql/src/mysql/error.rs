@@ -6,7 +6,7 @@
 use mysql_async::ServerError;
 use sluice_meta::engine::EngineError;
 
-use super::{connection::Failure, options::Options};
+use super::{commit::Style, connection::Failure, options::Options};
 use crate::codec::Damage;
 
 /// A value that a statement computed on purpose lies outside its type: a check failed.
@@ -15,6 +15,12 @@ const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
 /// MariaDB from 11.6 says so of a row that changed since a snapshot was taken.
 const CHANGED: u16 = 1020;
+/// Of a group that replicates, another member changed the same rows first: COMMIT undid the transaction.
+const OVERTAKEN: u16 = 3101;
+/// The same group did not take the transaction: it has lost its majority, or the transaction is too large. COMMIT undid it.
+const NOT_TAKEN: u16 = 3100;
+/// COMMIT failed half-way.
+const DURING_COMMIT: u16 = 1180;
 /// A statement set a column to NULL on purpose: what it was to add to is damaged.
 const DAMAGED: u16 = 1048;
 const NO_TABLE: u16 = 1146;
@@ -41,7 +47,7 @@ pub(super) const fn refusal(error: &ServerError) -> Refusal {
     match error.code {
         CHECK => Refusal::Check,
         DUPLICATE => Refusal::Duplicate,
-        DEADLOCK | CHANGED => Refusal::Collision,
+        DEADLOCK | CHANGED | OVERTAKEN => Refusal::Collision,
         DAMAGED => Refusal::Damaged,
         _ => Refusal::Other,
     }
@@ -51,10 +57,10 @@ pub(super) const fn is_missing_table(error: &ServerError) -> bool {
     error.code == NO_TABLE
 }
 
-/// Whether nothing was committed, for certain, although it may be COMMIT that failed: a lock was not to be had, or the
-/// server is read-only.
-pub(super) const fn is_certain(error: &ServerError) -> bool {
-    matches!(error.code, WAITED | 1206 | 1290 | 1637 | 1792 | 1836)
+/// Whether nothing was committed, for certain, although it may be COMMIT that failed: a lock was not to be had, the
+/// server is read-only, or its group undid it.
+const fn is_certain(error: &ServerError) -> bool {
+    matches!(error.code, WAITED | 1206 | 1290 | 1637 | 1792 | 1836 | NOT_TAKEN)
 }
 
 /// Whether the connection is worth nothing after this error: it is being closed, or leads to the wrong server.
@@ -91,11 +97,25 @@ impl Options {
         }
     }
 
+    /// What an error of the server means that may be that of COMMIT. Where statements are answered one by one it is, and
+    /// what is not known to have undone the transaction may have left it committed; of a compound statement it may be that
+    /// of any statement in it.
+    pub(super) fn judge_commit(&self, error: &ServerError, style: Style) -> EngineError {
+        match self.judge(error) {
+            judged if is_certain(error) => judged,
+            EngineError::Unavailable { reason, .. } => self.indeterminate(reason),
+            EngineError::Refused { reason, .. } if style == Style::Single || error.code == DURING_COMMIT => {
+                self.indeterminate(reason)
+            }
+            judged => judged,
+        }
+    }
+
     /// What an error of the server means. Nothing was done.
     pub(crate) fn judge(&self, error: &ServerError) -> EngineError {
         let database = &self.database;
         let temporary = match error.code {
-            DEADLOCK | CHANGED => return EngineError::Conflict(Vec::new()),
+            DEADLOCK | CHANGED | OVERTAKEN => return EngineError::Conflict(Vec::new()),
             WAITED => "another client holds a lock that is needed here for too long",
             1040 => {
                 "it has too many connections; raise its max_connections or lower max_open_conns of the clients"
@@ -107,6 +127,7 @@ impl Options {
             1290 | 1792 | 1836 => {
                 "it is read-only: a replica, or switched off; the URL must name the primary"
             }
+            NOT_TAKEN => "its group (Group Replication) does not take the transaction; see its log",
             1047 => "its cluster has lost its quorum (WSREP)",
             1053 | 1077 | 1079 | 1080 => "it is shutting down",
             1317 | 1927 | 3024 => "somebody ended the statement or the connection",
@@ -133,5 +154,50 @@ impl Options {
             1193 => format!("the URL sets a variable that the server does not know: {told}"),
             code => format!("error {code}: {told}"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first letter of what an error means.
+    fn meaning(error: &EngineError) -> char {
+        match error {
+            EngineError::Conflict(_) => 'c',
+            EngineError::Unavailable { .. } => 'u',
+            EngineError::Indeterminate { .. } => 'i',
+            EngineError::Corrupt { .. } => 'd',
+            EngineError::Refused { .. } => 'r',
+        }
+    }
+
+    #[test]
+    fn what_may_have_left_a_commit_behind_is_in_doubt() {
+        let options = Options::parse("mysql://root@(localhost:3306)/volume", None).expect("valid");
+        // Of another statement, of COMMIT answered by itself, of COMMIT or another in a compound statement.
+        for (code, wanted) in [
+            (1213, "ccc"),
+            (1020, "ccc"),
+            (3101, "ccc"),
+            (3100, "uuu"),
+            (1205, "uuu"),
+            (1290, "uuu"),
+            (1053, "uii"),
+            (1047, "uii"),
+            (1180, "rii"),
+            (1406, "rir"),
+            (4711, "rir"),
+        ] {
+            let error = ServerError { code, message: "told".into(), state: "HY000".into() };
+            let judged = [
+                options.judge(&error),
+                options.judge_commit(&error, Style::Single),
+                options.judge_commit(&error, Style::Compound),
+            ];
+            assert_eq!(judged.iter().map(meaning).collect::<String>(), wanted, "{code}: {judged:?}");
+            let collides = refusal(&error) == Refusal::Collision;
+            assert_eq!(collides, wanted == "ccc", "{code}");
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     op::Lane,
     ops::session::BURIED,
     recall::{Recall, Sent},
-    schema::{Counter, Key, Row, Session},
+    schema::{Change, Counter, Key, Row, Session},
     view::{Batch, View},
 };
 
@@ -246,23 +246,24 @@ impl Batcher {
     }
 
     /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record
-    /// that nobody else can have made tells as well. A commit that makes none is sent again as it is: it states what it
-    /// found and removes or replaces that, so that it cannot happen twice.
+    /// that nobody else can have made tells as well if it is there, and that of a node if it is not: of a slice with one
+    /// reference some engines keep none. Where nothing tells, the commit is sent again as it is: it states what it found
+    /// and removes or replaces that, so that it cannot happen twice.
     fn settle_fenced(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         insist(group, || self.resynchronise(lost))?;
-        let own = commit.writes.iter().find_map(|write| match write {
+        let own = commit.writes.iter().filter_map(|write| match write {
             Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
             _ => None,
         });
-        if let Some(key) = own {
+        if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
             let found = insist(group, || self.engine.read(&[Read::Get(key.clone(), Hold::None)]))?;
-            return match found.as_slice() {
-                [Found::Row(Some(_))] => {
-                    self.committed(commit, lost, None);
-                    Ok(())
-                }
-                _ => Err(Failed::Again { culprits: FxHashSet::default() }),
-            };
+            if let [Found::Row(Some(_))] = found.as_slice() {
+                self.committed(commit, lost, None);
+                return Ok(());
+            }
+            if let Key::Node(_) = key {
+                return Err(Failed::Again { culprits: FxHashSet::default() });
+            }
         }
         let step = self.next_step(lost.lane);
         let again = Commit { step: Some(step), ..commit.clone() };
@@ -328,9 +329,25 @@ impl Batcher {
             let expire = self.env.clock.now().sec + UNTIL_HEARTBEAT;
             commit.writes.push(Write::Put(Row::Session(step.writer, Session { expire, info: None })));
         }
-        self.engine.begin(step.lane)?.commit(&commit)?;
+        self.doubt(step);
+        // Nothing else was committed, and what expects that there is no record may be tried again.
+        self.engine.begin(step.lane)?.commit(&commit).map_err(|error| match error {
+            EngineError::Indeterminate { engine, reason } => EngineError::Unavailable { engine, reason },
+            error => error,
+        })?;
         self.reached(step.lane, step.to);
         Ok(())
+    }
+
+    /// The engine, or an operation, panicked while it worked for this lane: where the commit had got to, nobody knows.
+    pub(super) fn panicked(&self, lane: u16) -> Failed {
+        tracing::error!(lane, "a panic in the middle of a batch; please report this as a fault of sluice");
+        self.doubt(self.next_step(lane));
+        if let Some(recall) = &self.env.recall {
+            recall.hear(&[Change::Any]);
+        }
+        let reason = "sluice broke off in the middle of it (see what it printed); please report this".into();
+        Failed::Unknown(EngineError::Indeterminate { engine: self.engine.name().into(), reason })
     }
 }
 

@@ -12,10 +12,12 @@ use std::{
 use sluice_meta::{
     batch::{Batcher, Interrupt},
     engine::{Commit, Engine, EngineError, Hold, Write},
+    mem::MemEngine,
+    ops::{self, compact::Compact},
     schema::{Key, Row},
 };
 use sluice_testkit::wrap::{Chances, Faulty, Hooked, Injected};
-use sluice_types::{FsError, Ino, Rng};
+use sluice_types::{Attr, FileType, FsError, Ino, Rng, Slice, Time};
 
 use crate::fixture::{
     Append, Create, DIRS, Increment, appended, assert_consistent, batcher, log, node, patient, store, within,
@@ -356,4 +358,131 @@ fn a_fenced_client_asks_until_it_knows_what_became_of_a_commit() {
     assert_eq!(answer.join().unwrap(), Ok(100));
     assert_eq!(log(&engine), [100]);
     assert_consistent(&engine, "after it was fenced");
+}
+
+/// An engine that does the first commit, which has a number, and loses the answer; before the client can ask, it is taken
+/// for dead. Afterwards there are no records of slices that have one reference: some engines keep none.
+fn doing_and_fencing(engine: &MemEngine) -> Hooked {
+    let (inner, commits) = (engine.clone(), AtomicUsize::new(0));
+    let hook = move |commit: &Commit| {
+        if commits.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Ok(());
+        }
+        inner.begin(0).unwrap().commit(commit).unwrap();
+        let mut writes = vec![Write::Discard(Key::Writer(crate::fixture::WRITER, 0))];
+        writes.extend(commit.writes.iter().filter_map(|write| match write {
+            Write::Insert(row @ Row::SliceRef(_, _, 1)) => Some(Write::Discard(row.key())),
+            _ => None,
+        }));
+        inner.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+        Err(lost("it happened"))
+    };
+    Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)
+}
+
+#[test]
+fn a_slice_without_a_record_does_not_say_that_a_commit_did_not_happen() {
+    let file = Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time::default());
+    let old = [Slice::whole(0, 11, 4096), Slice::whole(4096, 12, 4096)];
+    let new = Slice::whole(0, 13, 8192);
+    let store = || {
+        let engine = store();
+        let rows = [Row::Node(Ino(50), file), Row::Chunk(Ino(50), 0, old.to_vec())];
+        let writes = rows.map(Write::Insert).to_vec();
+        engine.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+        engine
+    };
+    let never = Interrupt::never();
+
+    let engine = store();
+    let compact = Compact { ino: Ino(50), index: 0, old: old.to_vec(), keep: 0, new };
+    let answer = batcher(Arc::new(doing_and_fencing(&engine))).submit(compact, &never);
+    assert!(!matches!(answer, Err(FsError::Again)), "the blocks of the new slice would be deleted");
+    assert!(matches!(answer, Ok(_) | Err(FsError::Io(_))), "{answer:?}");
+    assert_eq!(appended(&engine, 50), [13]);
+
+    let engine = store();
+    let write = ops::write::Write { ino: Ino(50), index: 0, slices: vec![new], mtime: Time::default() };
+    let answer = batcher(Arc::new(doing_and_fencing(&engine))).submit(write, &never);
+    assert!(matches!(answer, Ok(_) | Err(FsError::Io(_))), "{answer:?}");
+    assert_eq!(appended(&engine, 50), [11, 12, 13], "once");
+}
+
+#[test]
+fn a_fenced_client_whose_return_is_not_answered_comes_back_again() {
+    for happens in [false, true] {
+        let engine = store();
+        let lanes = (0..16).map(|lane| Write::Discard(Key::Writer(crate::fixture::WRITER, lane)));
+        let fence = Commit { writes: lanes.collect(), ..Default::default() };
+        engine.begin(0).unwrap().commit(&fence).unwrap();
+        let (inner, returns, commits) = (engine.clone(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let hook = move |commit: &Commit| {
+            let number = if commit.step.is_some() { &commits } else { &returns };
+            match (commit.step, number.fetch_add(1, Ordering::Relaxed)) {
+                (None, 0) if happens => {
+                    inner.begin(0).unwrap().commit(commit).unwrap();
+                    Err(lost("it happened"))
+                }
+                // The number that the client came back with does not speak for the commit behind it.
+                (None, 0) | (Some(_), 1) => Err(lost("it did not happen")),
+                _ => Ok(()),
+            }
+        };
+        let batcher =
+            batcher(Arc::new(Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)));
+        for ino in 100..103 {
+            let create = Create { dir: 1, name: format!("f{ino}"), ino };
+            assert_eq!(batcher.submit(create, &Interrupt::never()), Ok(ino), "{happens}");
+        }
+        assert_eq!(log(&engine), [100, 101, 102]);
+        assert_consistent(&engine, "after it was fenced");
+    }
+}
+
+#[test]
+fn a_panic_fails_its_batch_and_nobody_waits_for_ever() {
+    for happens in [false, true] {
+        let engine = store();
+        let (open, opened) = std::sync::mpsc::channel::<()>();
+        let opened = parking_lot::Mutex::new(opened);
+        let (inner, panics) = (engine.clone(), AtomicUsize::new(0));
+        let hook = move |commit: &Commit| {
+            if commit.writes.iter().any(|write| matches!(write, Write::Append(Ino(50), ..))) {
+                opened.lock().recv().unwrap();
+            } else if panics.fetch_add(1, Ordering::Relaxed) == 0 {
+                if happens {
+                    inner.begin(0).unwrap().commit(commit).unwrap();
+                }
+                panic!("on purpose");
+            }
+            Ok(())
+        };
+        let batcher =
+            batcher(Arc::new(Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)));
+        let submit = |ino: u64| {
+            let batcher = batcher.clone();
+            let create = Create { dir: 1 + ino % DIRS, name: format!("f{ino}"), ino };
+            thread::spawn(move || batcher.submit(create, &Interrupt::never()))
+        };
+        let first = {
+            let batcher = batcher.clone();
+            thread::spawn(move || batcher.submit(Append::new(50, 1), &Interrupt::never()))
+        };
+        while batcher.stats().ops == 0 {
+            thread::yield_now();
+        }
+        let waiting: Vec<_> = (100..104).map(submit).collect();
+        while batcher.queued() < waiting.len() {
+            thread::yield_now();
+        }
+        open.send(()).unwrap();
+        first.join().unwrap().unwrap();
+        for thread in waiting {
+            let answer = within(Duration::from_mins(1), "an operation", move || thread.join().unwrap());
+            assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");
+        }
+        assert_eq!(log(&engine).len(), if happens { 4 } else { 0 });
+        assert_eq!(submit(104).join().unwrap(), Ok(104), "the lane is free again");
+        assert_consistent(&engine, "after a panic");
+    }
 }

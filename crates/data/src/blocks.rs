@@ -52,16 +52,32 @@ pub(crate) struct BlockStore {
     disk: Option<Arc<DiskCache>>,
     staging: Option<Arc<Staging>>,
     flights: Arc<Flights>,
-    uploads: Semaphore,
-    downloads: Semaphore,
-    deletes: Semaphore,
+    uploads: Gate,
+    downloads: Gate,
+    deletes: Gate,
     prefetches: Arc<Semaphore>,
     compression: Compression,
     prefetch: bool,
     large_writes: bool,
     give_up: Duration,
-    /// When the store last did what it was asked for.
+}
+
+/// How many may ask the store at once for one kind of thing.
+#[derive(Debug)]
+struct Gate {
+    places: Semaphore,
+    /// When the store last did it.
     served: Mutex<Instant>,
+}
+
+impl Gate {
+    fn new(places: usize) -> Self {
+        Self { places: Semaphore::new(places.max(1)), served: Mutex::new(Instant::now()) }
+    }
+
+    fn served(&self) {
+        *self.served.lock() = Instant::now();
+    }
 }
 
 impl BlockStore {
@@ -83,15 +99,14 @@ impl BlockStore {
             disk,
             staging,
             flights: Arc::default(),
-            uploads: Semaphore::new(config.max_uploads.max(1)),
-            downloads: Semaphore::new(config.max_downloads.max(1)),
-            deletes: Semaphore::new(config.max_deletes.max(1)),
+            uploads: Gate::new(config.max_uploads),
+            downloads: Gate::new(config.max_downloads),
+            deletes: Gate::new(config.max_deletes),
             prefetches: Arc::new(Semaphore::new(config.prefetch)),
             compression: config.compression,
             prefetch: config.prefetch > 0,
             large_writes: config.cache.large_writes,
             give_up: config.give_up,
-            served: Mutex::new(Instant::now()),
         }
     }
 
@@ -107,38 +122,49 @@ impl BlockStore {
     /// called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
         let Some(staging) = &self.staging else { return Ok(()) };
-        let before = staging.lost();
         for key in staging.sync().map_err(FsError::io)? {
-            self.runtime.block_on(self.account_for(staging, key)).map_err(FsError::io)?;
-        }
-        self.none_lost_since(before)
-    }
-
-    /// Fails if more than the first `before` staged blocks were lost since the volume was opened.
-    pub(crate) fn none_lost_since(&self, before: u64) -> FsResult<()> {
-        if self.lost() > before {
-            return Err(FsError::io("blocks that waited for their upload were lost; the log names them"));
+            self.runtime
+                .block_on(self.account_for(staging, key, staging.is_uploading(key)))
+                .map_err(FsError::io)?;
         }
         Ok(())
     }
 
-    /// Finds out what became of a staged block whose file is gone: another mount of this machine may have uploaded it.
-    pub(crate) async fn account_for(&self, staging: &Staging, key: BlockKey) -> Result<(), ObjectError> {
-        let name = self.layout.name(key);
-        match self.store.head(&name).await {
+    /// Finds out what became of a staged block whose file is gone: another mount of this machine may have uploaded it, or this
+    /// one is about to.
+    pub(crate) async fn account_for(
+        &self,
+        staging: &Staging,
+        key: BlockKey,
+        uploading: bool,
+    ) -> Result<(), ObjectError> {
+        match self.store.head(&self.layout.name(key)).await {
+            Ok(_) if uploading => {}
             Ok(_) => staging.uploaded(key),
-            Err(ObjectError::NotFound { .. }) => {
-                tracing::error!(%name, "a staged block is lost: its file was removed before its upload");
-                staging.lose(key);
+            Err(ObjectError::NotFound { .. }) if uploading => {
+                return Err(self.unavailable("write", key, "its staged file is gone before it was uploaded"));
             }
+            Err(ObjectError::NotFound { .. }) => staging.lose(key, "its file was removed before its upload"),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// How many staged blocks were lost since the volume was opened.
-    pub(crate) fn lost(&self) -> u64 {
-        self.staging.as_ref().map_or(0, |staging| staging.lost())
+    /// How many staged blocks were lost, of whatever file, and of how many somebody was told.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        self.staging.as_ref().map_or((0, 0), |staging| staging.lost())
+    }
+
+    /// Fails if staged blocks were lost beyond the first `since`. Somebody knows of them from now on if it is `heard`.
+    pub(crate) fn tell_lost(&self, since: u64, heard: bool) -> FsResult<()> {
+        let (lost, _) = self.lost();
+        if let Some(staging) = self.staging.as_ref().filter(|_| heard) {
+            staging.told(lost);
+        }
+        if lost > since {
+            return Err(FsError::io("blocks that waited for their upload were lost; the log names them"));
+        }
+        Ok(())
     }
 
     pub(crate) fn staging(&self) -> Option<&Arc<Staging>> {
@@ -273,7 +299,7 @@ impl BlockStore {
             });
             let error = match decoded {
                 Ok(bytes) => {
-                    self.answered();
+                    self.downloads.served();
                     return Ok(bytes);
                 }
                 Err(error) => error,
@@ -338,7 +364,7 @@ impl BlockStore {
             self.stats.put_time.observe(started.elapsed());
             match put {
                 Ok(()) => {
-                    self.answered();
+                    self.uploads.served();
                     break Ok(());
                 }
                 Err(error) => {
@@ -380,14 +406,10 @@ impl BlockStore {
         self.stats.deletes.add(1);
         let deleted = self.store.delete(&self.layout.name(key)).await;
         match &deleted {
-            Ok(()) => self.answered(),
+            Ok(()) => self.deletes.served(),
             Err(_) => self.stats.object_errors.add(1),
         }
         deleted
-    }
-
-    fn answered(&self) {
-        *self.served.lock() = Instant::now();
     }
 
     /// Drops a block from the caches.
@@ -431,17 +453,17 @@ impl BlockStore {
     /// A place among those that may ask the store at once. Who waits for it is patient as long as the store serves others.
     async fn permit<'a>(
         &self,
-        gate: &'a Semaphore,
+        gate: &'a Gate,
         action: &'static str,
         key: BlockKey,
     ) -> Result<SemaphorePermit<'a>, ObjectError> {
-        let mut place = pin!(gate.acquire());
+        let mut place = pin!(gate.places.acquire());
         loop {
             match tokio::time::timeout(self.give_up, &mut place).await {
                 Ok(permit) => {
                     return permit.map_err(|_| self.unavailable(action, key, "the client is shutting down"));
                 }
-                Err(_) if self.served.lock().elapsed() < self.give_up => {}
+                Err(_) if gate.served.lock().elapsed() < self.give_up => {}
                 Err(_) => {
                     return Err(self.unavailable(action, key, "nothing that was asked before is answered"));
                 }

@@ -55,15 +55,16 @@ pub(crate) struct Staging {
     queued: Notify,
     /// Held while files are being synced, so that whoever comes second waits for the first.
     syncing: Mutex<()>,
-    /// Blocks that were staged and are nowhere any more.
+    /// Blocks that this process staged and that are nowhere any more.
     lost: AtomicU64,
+    /// How many of them somebody was told of.
+    told: AtomicU64,
     stats: Arc<Stats>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where each staged block is, as an index into the roots.
-    staged: FxHashMap<BlockKey, usize>,
+    staged: FxHashMap<BlockKey, Staged>,
     queue: VecDeque<(Instant, BlockKey)>,
     /// Those of them that no sync has covered.
     unsynced: FxHashSet<BlockKey>,
@@ -74,6 +75,23 @@ struct State {
     full: Option<Instant>,
     hurry: bool,
     stopped: bool,
+}
+
+/// A staged block.
+#[derive(Clone, Copy, Debug)]
+struct Staged {
+    /// Where it is, as an index into the roots.
+    number: usize,
+    /// Whether this process staged it: what an earlier one left nobody was promised here.
+    own: bool,
+}
+
+/// Why a file is not synced.
+enum Unsynced {
+    Missing,
+    /// It could not be opened, which may pass.
+    Closed(io::Error),
+    Failed(io::Error),
 }
 
 impl Staging {
@@ -88,7 +106,8 @@ impl Staging {
             config.cache.dirs.iter().map(|dir| dir.join(&config.volume).join("rawstaging")).collect();
         let accepts = config.writeback.is_some();
         for root in roots.iter().filter(|_| accepts) {
-            let made = fs::create_dir_all(root).and_then(|()| sync_dirs(root.ancestors().take(3)));
+            let made = fs::create_dir_all(root)
+                .and_then(|()| root.ancestors().take(3).try_for_each(|dir| File::open(dir)?.sync_all()));
             made.map_err(|why| DataError::CacheDir { path: root.clone(), why })?;
         }
         let staging = Self {
@@ -104,6 +123,7 @@ impl Staging {
             queued: Notify::new(),
             syncing: Mutex::new(()),
             lost: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             stats,
             roots,
         };
@@ -137,7 +157,7 @@ impl Staging {
         self.stats.staged_write_bytes.add(data.len() as u64);
         let mut state = self.state.lock();
         state.unsynced.insert(key);
-        self.enter(&mut state, number, key, Instant::now() + self.config.upload_delay);
+        self.enter(&mut state, key, Staged { number, own: true }, Instant::now() + self.config.upload_delay);
         drop(state);
         self.queued.notify_one();
         true
@@ -153,53 +173,93 @@ impl Staging {
             let mut state = self.state.lock();
             let unsynced = std::mem::take(&mut state.unsynced);
             // Those that are gone are in the object store.
-            unsynced.into_iter().filter_map(|key| Some((key, *state.staged.get(&key)?))).collect()
+            unsynced.into_iter().filter_map(|key| Some((key, state.staged.get(&key)?.number))).collect()
         };
-        let (mut missing, mut doubtful, mut failed, mut dirs) = (vec![], vec![], None, BTreeSet::new());
+        let (mut again, mut doubtful, mut failed) = (vec![], vec![], None);
+        let (mut missing, mut dirs) = (vec![], BTreeSet::new());
         for (key, number) in &files {
             let path = self.path(*number, *key);
-            match File::open(&path).and_then(|file| file.sync_data()) {
+            match sync_file(&path, File::sync_data) {
                 Ok(()) => {
                     let root = &self.roots[*number];
                     let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
                     dirs.extend(above.map(Path::to_owned));
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(*key),
-                Err(error) => {
+                Err(Unsynced::Missing) => missing.push(*key),
+                Err(Unsynced::Closed(error)) => {
+                    again.push(*key);
+                    failed = Some(error);
+                }
+                Err(Unsynced::Failed(error)) => {
                     doubtful.push(*key);
                     failed = Some(error);
                 }
             }
         }
-        if let Err(error) = sync_dirs(dirs.iter().map(PathBuf::as_path)) {
-            doubtful = files.iter().map(|(key, _)| *key).collect();
-            failed = Some(error);
+        // Which names a directory did not keep nobody knows.
+        match dirs.iter().try_for_each(|dir| sync_file(dir, File::sync_all)) {
+            Ok(()) => {}
+            Err(Unsynced::Failed(error)) => {
+                doubtful = files.iter().map(|(key, _)| *key).collect();
+                failed = Some(error);
+            }
+            Err(Unsynced::Closed(error)) => {
+                again = files.iter().map(|(key, _)| *key).collect();
+                failed = Some(error);
+            }
+            // It went with the files in it, which somebody will miss.
+            Err(Unsynced::Missing) => again = files.iter().map(|(key, _)| *key).collect(),
         }
+        self.synced(again, doubtful, missing, failed)
+    }
+
+    /// Takes note of what was not synced, and answers what is missing.
+    fn synced(
+        &self,
+        again: Vec<BlockKey>,
+        doubtful: Vec<BlockKey>,
+        mut missing: Vec<BlockKey>,
+        failed: Option<io::Error>,
+    ) -> io::Result<Vec<BlockKey>> {
         let mut state = self.state.lock();
-        if failed.is_some() {
+        if !doubtful.is_empty() {
             state.full = Some(Instant::now());
         }
-        doubtful.retain(|key| state.staged.contains_key(key));
-        state.doubtful.extend(doubtful);
-        missing.retain(|key| state.staged.contains_key(key) && state.uploading.get(key) != Some(&true));
-        if missing.iter().any(|key| state.uploading.contains_key(key)) {
-            failed = Some(io::Error::other("the file of a staged block went while it is being uploaded"));
+        for key in doubtful.into_iter().filter(|key| Self::holds(&state, *key)).collect::<Vec<_>>() {
+            state.doubtful.insert(key);
+            // In the store it is safe.
+            state.queue.push_front((Instant::now(), key));
         }
+        missing.retain(|key| Self::holds(&state, *key));
         // Until somebody knows what became of them.
-        state.unsynced.extend(&missing);
+        let unsynced = again.into_iter().chain(missing.iter().copied());
+        let unsynced: Vec<_> = unsynced.filter(|key| state.staged.contains_key(key)).collect();
+        state.unsynced.extend(unsynced);
+        let doubtful = state.doubtful.len();
+        drop(state);
+        self.queued.notify_one();
         match failed {
             Some(error) => Err(error),
-            None if !state.doubtful.is_empty() => Err(io::Error::other(format!(
-                "{} staged blocks could not be synced and are not uploaded yet",
-                state.doubtful.len()
+            None if doubtful > 0 => Err(io::Error::other(format!(
+                "{doubtful} staged blocks could not be synced and are not uploaded yet"
             ))),
             None => Ok(missing),
         }
     }
 
-    /// How many staged blocks were lost since the volume was opened.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    /// How many blocks that this process staged were lost, and of how many somebody was told.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        (self.lost.load(Ordering::Relaxed), self.told.load(Ordering::Relaxed))
+    }
+
+    /// Somebody was told of the first `lost`.
+    pub(crate) fn told(&self, lost: u64) {
+        self.told.fetch_max(lost, Ordering::Relaxed);
+    }
+
+    /// Whether a block whose file is gone is on its way to the store out of memory.
+    pub(crate) fn is_uploading(&self, key: BlockKey) -> bool {
+        self.state.lock().uploading.contains_key(&key)
     }
 
     /// The store has a staged block although nobody here uploaded it.
@@ -208,16 +268,17 @@ impl Staging {
     }
 
     /// A staged block is gone for good.
-    pub(crate) fn lose(&self, key: BlockKey) {
-        if self.leave(&mut self.state.lock(), key).is_some() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            self.stats.staged_errors.add(1);
-        }
+    pub(crate) fn lose(&self, key: BlockKey, why: &str) {
+        let Some(staged) = self.leave(&mut self.state.lock(), key) else { return };
+        self.stats.staged_errors.add(1);
+        let path = self.path(staged.number, key);
+        tracing::error!(path = %path.display(), "a staged block is lost: {why}");
+        self.lost.fetch_add(u64::from(staged.own), Ordering::Relaxed);
     }
 
     /// Bytes `range` of a block, if it is staged.
     pub(crate) fn read(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
-        let number = *self.state.lock().staged.get(&key)?;
+        let number = self.state.lock().staged.get(&key)?.number;
         match self.load(number, key, range) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
@@ -235,9 +296,9 @@ impl Staging {
     /// Drops a staged block that nobody needs any more.
     pub(crate) fn remove(&self, key: BlockKey) {
         let mut state = self.state.lock();
-        if let Some(number) = self.leave(&mut state, key) {
+        if let Some(staged) = self.leave(&mut state, key) {
             drop(state);
-            let _ = fs::remove_file(self.path(number, key));
+            let _ = fs::remove_file(self.path(staged.number, key));
         }
     }
 
@@ -269,7 +330,7 @@ impl Staging {
             if path == self.path(number, key) {
                 // It may have been killed before it synced it.
                 state.unsynced.insert(key);
-                self.enter(&mut state, number, key, Instant::now());
+                self.enter(&mut state, key, Staged { number, own: false }, Instant::now());
             }
         });
     }
@@ -310,9 +371,13 @@ impl Staging {
     async fn upload(self: &Arc<Self>, blocks: &BlockStore, key: BlockKey) {
         let number = {
             let mut state = self.state.lock();
-            let Some(number) = state.staged.get(&key).copied() else { return };
+            let Some(staged) = state.staged.get(&key).copied() else { return };
+            // A block in doubt is in the queue twice.
+            if state.uploading.contains_key(&key) {
+                return;
+            }
             state.uploading.insert(key, false);
-            number
+            staged.number
         };
         self.upload_from(number, blocks, key).await;
         self.state.lock().uploading.remove(&key);
@@ -324,7 +389,7 @@ impl Staging {
         let data = match loaded {
             Ok(Ok(data)) => data,
             Ok(Err(Damaged::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
-                if blocks.account_for(self, key).await.is_err() {
+                if blocks.account_for(self, key, false).await.is_err() {
                     self.state.lock().queue.push_back((Instant::now() + REST, key));
                 }
                 return;
@@ -364,27 +429,31 @@ impl Staging {
             self.state.lock().queue.push_back((Instant::now() + REST, key));
             return;
         }
-        tracing::error!(path = %path.display(), %error, "a staged block is damaged; it is set aside");
         let mut aside = path.clone().into_os_string();
         aside.push(DAMAGED);
         let _ = fs::rename(&path, aside);
-        self.lose(key);
+        self.lose(key, &format!("it is damaged and set aside: {error}"));
+    }
+
+    /// Whether a block waits for its upload.
+    fn holds(state: &State, key: BlockKey) -> bool {
+        state.staged.contains_key(&key) && state.uploading.get(&key) != Some(&true)
     }
 
     fn load(&self, number: usize, key: BlockKey, range: &Range<u32>) -> Result<Bytes, Damaged> {
         BlockFile::open(&self.path(number, key), key.size, Verify::Extend)?.read(range, Verify::Extend)
     }
 
-    fn enter(&self, state: &mut State, number: usize, key: BlockKey, due: Instant) {
-        if state.staged.insert(key, number).is_none() {
+    fn enter(&self, state: &mut State, key: BlockKey, staged: Staged, due: Instant) {
+        if state.staged.insert(key, staged).is_none() {
             state.queue.push_back((due, key));
             self.stats.staged_blocks.add(1);
             self.stats.staged_bytes.add(u64::from(key.size));
         }
     }
 
-    fn leave(&self, state: &mut State, key: BlockKey) -> Option<usize> {
-        let number = state.staged.remove(&key)?;
+    fn leave(&self, state: &mut State, key: BlockKey) -> Option<Staged> {
+        let staged = state.staged.remove(&key)?;
         state.unsynced.remove(&key);
         state.doubtful.remove(&key);
         self.stats.staged_blocks.sub(1);
@@ -392,7 +461,7 @@ impl Staging {
         if state.staged.is_empty() {
             self.emptied.notify_all();
         }
-        Some(number)
+        Some(staged)
     }
 
     fn has_room(&self) -> bool {
@@ -416,11 +485,12 @@ impl Staging {
     }
 }
 
-fn sync_dirs<'a>(dirs: impl Iterator<Item = &'a Path>) -> io::Result<()> {
-    for dir in dirs {
-        File::open(dir)?.sync_all()?;
-    }
-    Ok(())
+fn sync_file(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> Result<(), Unsynced> {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unsynced::Missing,
+        _ => Unsynced::Closed(error),
+    })?;
+    sync(&file).map_err(Unsynced::Failed)
 }
 
 #[cfg(test)]
@@ -460,12 +530,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache =
             CacheConfig { dirs: vec![dir.path().into()], free_space_ratio: 0.0, ..CacheConfig::default() };
-        let config =
-            DataConfig { cache, writeback: Some(WritebackConfig::default()), ..DataConfig::default() };
+        let later = WritebackConfig { upload_delay: Duration::from_hours(1), ..WritebackConfig::default() };
+        let config = DataConfig { cache, writeback: Some(later), ..DataConfig::default() };
         let layout = Layout { block_size: 4096, hash_prefix: false };
         let staging = Staging::open(&config, layout, None, Arc::default()).unwrap().unwrap();
-        let [one, two] = [1, 2].map(|id| BlockKey { id, index: 0, size: 3 });
+        let [one, two, three] = [1, 2, 3].map(|id| BlockKey { id, index: 0, size: 3 });
         assert!(staging.stage(one, &Bytes::from_static(b"abc")));
+        assert!(staging.stage(two, &Bytes::from_static(b"abc")));
+        // What cannot be opened now may be later.
         let chunks = staging.roots[0].join("chunks");
         let away = staging.roots[0].join("away");
         fs::rename(&chunks, &away).unwrap();
@@ -473,9 +545,18 @@ mod tests {
         staging.sync().unwrap_err();
         fs::remove_file(&chunks).unwrap();
         fs::rename(&away, &chunks).unwrap();
-        staging.sync().expect_err("what was told once is still so");
-        assert!(!staging.stage(two, &Bytes::from_static(b"def")), "not onto a disk like that");
-        staging.uploaded(one);
+        assert_eq!(staging.sync().unwrap(), []);
+
+        let told = || Some(io::Error::other("told"));
+        staging.synced(vec![], vec![two], vec![], told()).unwrap_err();
+        staging.sync().expect_err("the disk says it once, and it is still so");
+        assert!(!staging.stage(three, &Bytes::from_static(b"def")), "not onto a disk like that");
+        assert_eq!(
+            staging.state.lock().queue.front().map(|(_, key)| *key),
+            Some(two),
+            "without further delay"
+        );
+        staging.uploaded(two);
         assert_eq!(staging.sync().unwrap(), []);
     }
 }

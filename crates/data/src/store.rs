@@ -128,7 +128,8 @@ impl DataStore {
 
     /// Makes sure that a power cut cannot take back what was flushed, of any file.
     pub fn harden(&self) -> FsResult<()> {
-        self.blocks.harden()
+        self.blocks.harden()?;
+        self.blocks.tell_lost(self.blocks.lost().1, true)
     }
 
     /// Flushes every file. Answers the first error; the others are flushed all the same.

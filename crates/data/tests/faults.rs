@@ -391,11 +391,19 @@ fn a_staged_block_whose_file_goes_is_told_of_unless_the_store_has_it() {
     bystander.fsync(|| true).unwrap();
 
     fs::remove_file(stage()).unwrap();
+    bystander.fsync(|| false).expect_err("of which nobody hears");
     data.writer(INO).fsync(|| true).unwrap_err();
     bystander.fsync(|| true).expect_err("each is told that something was lost");
     bystander.fsync(|| true).unwrap();
-    data.open_writer(other).fsync(|| true).unwrap();
+    data.open_writer(other).fsync(|| true).expect("it was told before that was opened");
+
+    // What an earlier process left torn was promised to nobody who is here.
+    let file = stage();
+    drop(data);
+    fs::write(file, b"torn").unwrap();
+    let data = volume.open(&written_back(dir.path()));
     assert_eq!(data.flush_staging(Duration::from_mins(1)), 0, "nobody waits for it");
+    data.open_writer(other).fsync(|| true).unwrap();
 }
 
 #[test]

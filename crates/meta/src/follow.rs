@@ -6,6 +6,7 @@
 //! compared a short time ago; a client that is cut off stops believing by itself.
 
 use std::{
+    ops::RangeInclusive,
     sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
@@ -133,6 +134,8 @@ struct Follower {
     watch: Box<dyn Watch>,
     /// The last commits heard of.
     heard: Numbers,
+    /// Where a comparison raised that: messages of what lies between may be on their way, and say nothing new.
+    raised: FxHashMap<(WriterId, u16), RangeInclusive<u64>>,
     /// The numbers that the engine held at the last comparison.
     stood: Numbers,
     /// The last session id that was given out by then.
@@ -154,6 +157,7 @@ impl Follower {
             own,
             watch,
             heard: FxHashMap::default(),
+            raised: FxHashMap::default(),
             stood: FxHashMap::default(),
             sessions: 0,
             next: Instant::now(),
@@ -214,7 +218,12 @@ impl Follower {
             return;
         }
         if told.writer != 0 {
-            let before = self.heard.entry((told.writer, told.lane)).or_default();
+            let lane = (told.writer, told.lane);
+            if self.raised.get(&lane).is_some_and(|known| known.contains(&told.n)) {
+                return;
+            }
+            self.raised.remove(&lane);
+            let before = self.heard.entry(lane).or_default();
             // A number that is not the next says that some were missed, or that a failover lost commits that were heard of
             // and the numbers are given out again.
             if told.n != *before + 1 {
@@ -232,10 +241,17 @@ impl Follower {
         let behind = self.stood.iter().any(|(lane, n)| heard.get(lane).copied().unwrap_or(0) < *n);
         let fell = heard.iter().any(|(lane, n)| stand.get(lane).is_some_and(|now| now < n));
         if behind || fell {
-            // What is on its way was heard of by this, too.
-            heard.extend(stand.iter().map(|(lane, n)| (*lane, *n)));
+            for (lane, n) in &stand {
+                let before = heard.insert(*lane, *n).unwrap_or(0);
+                if before < *n {
+                    self.raised.insert(*lane, before + 1..=*n);
+                } else if *n < before {
+                    self.raised.remove(lane);
+                }
+            }
         }
         heard.retain(|lane, _| stand.contains_key(lane));
+        self.raised.retain(|lane, _| stand.contains_key(lane));
         self.stood = stand;
         Ok(behind || fell || gone)
     }
@@ -359,6 +375,20 @@ mod tests {
             step(&engine, fallen + 2);
             assert_eq!(follower.next(), Ok(vec![Change::Node(Ino(fallen + 2))]));
         }
+    }
+
+    #[test]
+    fn messages_of_what_a_comparison_found_say_nothing_new() {
+        let (engine, mut follower) = following();
+        for to in 7..=9 {
+            step(&engine, to);
+        }
+        // Two comparisons without a message in between: it lags.
+        assert_eq!(follower.missed(), Ok(false));
+        assert_eq!(follower.missed(), Ok(true));
+        step(&engine, 10);
+        let told = (0..10).map(|_| follower.next().expect("up")).find(|told| !told.is_empty());
+        assert_eq!(told, Some(vec![Change::Node(Ino(10))]));
     }
 
     #[test]

@@ -255,10 +255,10 @@ impl Dir {
     fn evict(&self) -> bool {
         let Some(victim) = self.shelf.lock().evict(self.config.eviction) else { return false };
         self.open.remove(&victim);
-        let _ = fs::remove_file(self.path(victim));
         self.stats.cache_evictions.add(1);
-        self.stats.cache_blocks.sub(1);
-        self.stats.cache_bytes.sub(file::disk_bytes(victim.size));
+        self.gone(victim);
+        // A scan may have found it before its file went.
+        self.remove(victim);
         true
     }
 
@@ -276,9 +276,13 @@ impl Dir {
         let _ = fs::remove_file(self.path(key));
         if self.shelf.lock().remove(key) {
             self.open.remove(&key);
-            self.stats.cache_blocks.sub(1);
-            self.stats.cache_bytes.sub(file::disk_bytes(key.size));
+            self.gone(key);
         }
+    }
+
+    fn gone(&self, key: BlockKey) {
+        self.stats.cache_blocks.sub(1);
+        self.stats.cache_bytes.sub(file::disk_bytes(key.size));
     }
 }
 

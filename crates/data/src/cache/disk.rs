@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::io::Errno;
 
 use super::{
     SecondChance,
@@ -94,9 +95,12 @@ impl DiskCache {
                 self.stats.cache_read_time.observe(started.elapsed());
                 Some(bytes)
             }
-            // Of a file that cannot be read now nobody knows whether it is right.
+            // It says nothing about the file.
             Err(Damaged::Io(error))
-                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) =>
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM)
+                ) =>
             {
                 tracing::warn!(path = %dir.path(key).display(), %error, "a cache file could not be read");
                 None

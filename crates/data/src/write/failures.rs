@@ -75,7 +75,7 @@ impl OpenWriter {
     /// What failed before and nobody knows of is told here, too.
     pub(crate) fn new(writer: Arc<FileWriter>) -> Self {
         let told = writer.state.lock().failures.told;
-        let lost = writer.context.blocks.lost();
+        let (_, lost) = writer.context.blocks.lost();
         Self { writer, written: told.into(), synced: told.into(), lost: lost.into() }
     }
 
@@ -120,10 +120,9 @@ impl OpenWriter {
         failed?;
         let blocks = &self.writer.context.blocks;
         blocks.harden()?;
-        let none_lost = blocks.none_lost_since(self.lost.load(Ordering::Relaxed));
-        if heard {
-            self.lost.store(blocks.lost(), Ordering::Relaxed);
-        }
-        none_lost
+        let (lost, _) = blocks.lost();
+        let since =
+            if heard { self.lost.swap(lost, Ordering::Relaxed) } else { self.lost.load(Ordering::Relaxed) };
+        blocks.tell_lost(since, heard)
     }
 }

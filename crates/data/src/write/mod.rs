@@ -260,10 +260,12 @@ impl FileWriter {
     pub fn fsync(self: &Arc<Self>, heard: impl FnOnce() -> bool) -> FsResult<()> {
         self.settle_all();
         let mut state = self.state.lock();
-        let failed = if heard() { state.failures.tell_new() } else { state.failures.untold() };
+        let heard = heard();
+        let failed = if heard { state.failures.tell_new() } else { state.failures.untold() };
         drop(state);
         failed?;
-        self.context.blocks.harden()
+        self.context.blocks.harden()?;
+        self.context.blocks.tell_lost(self.context.blocks.lost().1, heard)
     }
 
     /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it failed.

@@ -25,7 +25,7 @@ use crate::{
     blocks::BlockStore,
     cache::{
         DiskCache,
-        file::{self, BlockFile, Damaged},
+        file::{self, BlockFile, Damaged, Unsynced},
     },
     config::{DataConfig, Verify, WritebackConfig},
     error::DataError,
@@ -84,14 +84,6 @@ struct Staged {
     number: usize,
     /// Whether this process staged it: what an earlier one left nobody was promised here.
     own: bool,
-}
-
-/// Why a file is not synced.
-enum Unsynced {
-    Missing,
-    /// It could not be opened, which may pass.
-    Closed(io::Error),
-    Failed(io::Error),
 }
 
 impl Staging {
@@ -179,7 +171,7 @@ impl Staging {
         let (mut missing, mut dirs) = (vec![], BTreeSet::new());
         for (key, number) in &files {
             let path = self.path(*number, *key);
-            match sync_file(&path, File::sync_data) {
+            match file::sync(&path, File::sync_data) {
                 Ok(()) => {
                     let root = &self.roots[*number];
                     let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
@@ -196,19 +188,25 @@ impl Staging {
                 }
             }
         }
-        // Which names a directory did not keep nobody knows.
-        match dirs.iter().try_for_each(|dir| sync_file(dir, File::sync_all)) {
-            Ok(()) => {}
-            Err(Unsynced::Failed(error)) => {
-                doubtful = files.iter().map(|(key, _)| *key).collect();
-                failed = Some(error);
+        let all = || files.iter().map(|(key, _)| *key).collect();
+        for dir in &dirs {
+            match file::sync(dir, File::sync_all) {
+                Ok(()) => {}
+                // It went with the files in it.
+                Err(Unsynced::Missing) => {
+                    let gone = |(key, number): &&(BlockKey, usize)| !self.path(*number, *key).exists();
+                    missing = files.iter().filter(gone).map(|(key, _)| *key).collect();
+                }
+                Err(Unsynced::Closed(error)) => {
+                    again = all();
+                    failed = Some(error);
+                }
+                // Which names it did not keep nobody knows.
+                Err(Unsynced::Failed(error)) => {
+                    doubtful = all();
+                    failed = Some(error);
+                }
             }
-            Err(Unsynced::Closed(error)) => {
-                again = files.iter().map(|(key, _)| *key).collect();
-                failed = Some(error);
-            }
-            // It went with the files in it, which somebody will miss.
-            Err(Unsynced::Missing) => again = files.iter().map(|(key, _)| *key).collect(),
         }
         self.synced(again, doubtful, missing, failed)
     }
@@ -379,30 +377,31 @@ impl Staging {
             state.uploading.insert(key, false);
             staged.number
         };
-        self.upload_from(number, blocks, key).await;
-        self.state.lock().uploading.remove(&key);
+        let done = self.upload_from(number, blocks, key).await;
+        let mut state = self.state.lock();
+        state.uploading.remove(&key);
+        // Not before: whoever takes it up leaves one alone that is on its way.
+        if !done {
+            state.queue.push_back((Instant::now() + REST, key));
+        }
     }
 
-    async fn upload_from(self: &Arc<Self>, number: usize, blocks: &BlockStore, key: BlockKey) {
+    /// Answers whether nothing is left to do.
+    async fn upload_from(self: &Arc<Self>, number: usize, blocks: &BlockStore, key: BlockKey) -> bool {
         let staging = Arc::clone(self);
         let loaded = tokio::task::spawn_blocking(move || staging.load(number, key, &(0..key.size))).await;
         let data = match loaded {
             Ok(Ok(data)) => data,
             Ok(Err(Damaged::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
-                if blocks.account_for(self, key, false).await.is_err() {
-                    self.state.lock().queue.push_back((Instant::now() + REST, key));
-                }
-                return;
+                return blocks.account_for(self, key, false).await.is_ok();
             }
             Ok(Err(error)) => return self.give_up_on(number, key, &error),
-            Err(_) => return,
+            Err(_) => return true,
         };
         if let Err(error) = blocks.upload(key, &data).await {
             tracing::warn!(slice = key.id, block = key.index, %error, "a staged block waits for the next try");
             self.stats.staged_errors.add(1);
-            let mut state = self.state.lock();
-            state.queue.push_back((Instant::now() + REST, key));
-            return;
+            return false;
         }
         self.state.lock().uploading.insert(key, true);
         let path = self.path(number, key);
@@ -419,20 +418,22 @@ impl Staging {
         if removed_meanwhile && let Err(error) = blocks.delete_block(key).await {
             tracing::warn!(%error, "a block deleted during its upload stays behind for gc");
         }
+        true
     }
 
     /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is left.
-    fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) {
+    /// Answers whether nothing is left to do.
+    fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) -> bool {
         let path = self.path(number, key);
         if let Damaged::Io(error) = error {
             tracing::warn!(path = %path.display(), %error, "a staged block cannot be read and is tried again");
-            self.state.lock().queue.push_back((Instant::now() + REST, key));
-            return;
+            return false;
         }
         let mut aside = path.clone().into_os_string();
         aside.push(DAMAGED);
         let _ = fs::rename(&path, aside);
         self.lose(key, &format!("it is damaged and set aside: {error}"));
+        true
     }
 
     /// Whether a block waits for its upload.
@@ -483,14 +484,6 @@ impl Staging {
     fn path(&self, number: usize, key: BlockKey) -> PathBuf {
         self.roots[number].join(self.layout.name(key))
     }
-}
-
-fn sync_file(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> Result<(), Unsynced> {
-    let file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Unsynced::Missing,
-        _ => Unsynced::Closed(error),
-    })?;
-    sync(&file).map_err(Unsynced::Failed)
 }
 
 #[cfg(test)]

@@ -198,6 +198,25 @@ fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Why a file or directory is not synced.
+pub(crate) enum Unsynced {
+    /// It is not there.
+    Missing,
+    /// It could not be opened, which may pass.
+    Closed(io::Error),
+    /// The disk did not take it.
+    Failed(io::Error),
+}
+
+/// Syncs the file or directory at `path` by `sync`.
+pub(crate) fn sync(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> Result<(), Unsynced> {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unsynced::Missing,
+        _ => Unsynced::Closed(error),
+    })?;
+    sync(&file).map_err(Unsynced::Failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -202,15 +202,19 @@ fn lose_and_bury(
     });
 }
 
+/// A client that waits long for its answers, and one that nothing stands before.
+fn patient(behind: &Behind) -> (Client, Client) {
+    let url = behind.url.replace("read-timeout=200ms", "read-timeout=2m");
+    (behind.volume.mount_with(&url, &Mount::default()), behind.volume.mount())
+}
+
 #[test]
 fn a_commit_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_repeated() {
     if no_redis() {
         return;
     }
     let behind = behind();
-    let url = behind.url.replace("read-timeout=200ms", "read-timeout=2m");
-    let one = behind.volume.mount_with(&url, &Mount::default());
-    let two = behind.volume.mount();
+    let (one, two) = patient(&behind);
     // Numbers are fetched beforehand, so that the only commit is that of the directory.
     one.mkdir(ROOT, "before").unwrap();
     let engine = engine(&behind.volume.url);
@@ -227,9 +231,7 @@ fn a_write_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_rep
         return;
     }
     let behind = behind();
-    let url = behind.url.replace("read-timeout=200ms", "read-timeout=2m");
-    let one = behind.volume.mount_with(&url, &Mount::default());
-    let two = behind.volume.mount();
+    let (one, two) = patient(&behind);
     let (ino, opened) = one.create(ROOT, "f").unwrap();
     let write = |pos: u64| {
         one.write(opened.fh, pos, b"content")?;

@@ -101,12 +101,13 @@ impl Connection {
     /// Sets all of the session, once.
     fn set_up(&mut self, options: &Options) -> Result<(), EngineError> {
         let wait = LOCK_WAIT.min(options.read_timeout.as_secs()).max(1);
-        // What comes in `/*M!` is for MariaDB alone: a client that is cut off does not keep for ever what it locked.
+        // What comes in `/*M!` is for MariaDB alone: a client that is cut off does not keep for ever what it locked,
+        // and how long a statement may take is what we wait for it.
         let mut text = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
              SET NAMES utf8mb4;\
              SET autocommit=1,innodb_lock_wait_timeout={wait}\
-             /*M!100300 ,idle_transaction_timeout={IDLE_TRANSACTION} */"
+             /*M!100300 ,idle_transaction_timeout={IDLE_TRANSACTION},max_statement_time=0 */"
         );
         for (name, value) in &options.variables {
             let _ = write!(text, ",{name}={value}");

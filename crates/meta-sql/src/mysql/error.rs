@@ -63,9 +63,13 @@ const fn is_certain(error: &ServerError) -> bool {
     matches!(error.code, WAITED | 1206 | 1290 | 1637 | 1792 | 1836 | NOT_TAKEN)
 }
 
-/// Whether the connection is worth nothing after this error: it is being closed, or leads to the wrong server.
+/// Whether the connection is worth nothing after this error: it is being closed, or leads to the wrong server, be it one
+/// that its cluster has left behind.
 pub(super) const fn is_last(error: &ServerError) -> bool {
-    matches!(error.code, 1053 | 1077 | 1079 | 1080 | 1158..=1161 | 1184 | 1290 | 1317 | 1792 | 1836 | 1927)
+    matches!(
+        error.code,
+        1047 | 1053 | 1077 | 1079 | 1080 | 1158..=1161 | 1184 | 1290 | 1317 | 1792 | 1836 | 1927 | NOT_TAKEN
+    )
 }
 
 impl Options {
@@ -130,7 +134,7 @@ impl Options {
             NOT_TAKEN => "its group (Group Replication) does not take the transaction; see its log",
             1047 => "its cluster has lost its quorum (WSREP)",
             1053 | 1077 | 1079 | 1080 => "it is shutting down",
-            1317 | 1927 | 3024 => "somebody ended the statement or the connection",
+            1317 | 1927 | 1969 | 3024 => "somebody ended the statement or the connection",
             1158..=1161 | 1184 => "it gave up the connection",
             1206 | 1637 => "it has no room for more locks or transactions",
             1412 => "its tables are being altered",
@@ -185,6 +189,7 @@ mod tests {
             (1290, "uuu"),
             (1053, "uii"),
             (1047, "uii"),
+            (1969, "uii"),
             (1180, "rii"),
             (1406, "rir"),
             (4711, "rir"),

@@ -4,6 +4,9 @@
 
 use crate::mysql::error::CHECK;
 
+/// Longest check, bytes, that also looks at the rows which the statement before met: both go into one packet.
+const SHORT: usize = 1 << 10;
+
 /// How the statements of a transaction are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mysql) enum Style {
@@ -21,10 +24,16 @@ pub(in crate::mysql) struct Packet {
     pub(in crate::mysql) answers: usize,
 }
 
+struct Statement {
+    text: String,
+    /// Whether it looks at how many rows the one before met, which in the next packet nobody could tell.
+    looks_back: bool,
+}
+
 /// Statements of one transaction.
 pub(super) struct Flight {
     style: Style,
-    statements: Vec<String>,
+    statements: Vec<Statement>,
     /// Rows that the last statement must have met.
     due: Option<usize>,
     /// The statement that numbers the commit, until it is in its place.
@@ -66,7 +75,9 @@ impl Style {
 
 impl Flight {
     pub(super) fn new(style: Style) -> Self {
-        Self { style, statements: vec![style.begin().into()], due: None, number: None }
+        let mut flight = Self { style, statements: Vec::new(), due: None, number: None };
+        flight.push(style.begin().into());
+        flight
     }
 
     /// Takes the statement that numbers the commit and must meet one row. Nobody else locks that row, so it may stand
@@ -83,10 +94,16 @@ impl Flight {
 
     /// Adds a statement.
     pub(super) fn push(&mut self, statement: String) {
+        self.look_back();
+        self.statements.push(Statement { text: statement, looks_back: false });
+    }
+
+    /// Checks how many rows the last statement met, if that is open.
+    fn look_back(&mut self) {
         if let Some(rows) = self.due.take() {
-            self.statements.push(self.style.check(&format!("ROW_COUNT()<>{rows}")));
+            let text = self.style.check(&format!("ROW_COUNT()<>{rows}"));
+            self.statements.push(Statement { text, looks_back: true });
         }
-        self.statements.push(statement);
     }
 
     /// Adds a statement that must meet so many rows.
@@ -98,12 +115,16 @@ impl Flight {
     /// Adds a check, given what would be wrong.
     pub(super) fn check(&mut self, wrong: &str) {
         self.place_number();
-        // Of the statement before, which this one need not be parted from.
-        let checked = match self.due.take() {
+        if wrong.len() > SHORT {
+            self.look_back();
+        }
+        // Of the statement before, which a short one need not be parted from.
+        let due = self.due.take();
+        let text = match due {
             Some(rows) => self.style.check(&format!("ROW_COUNT()<>{rows} OR {wrong}")),
             None => self.style.check(wrong),
         };
-        self.statements.push(checked);
+        self.statements.push(Statement { text, looks_back: due.is_some() });
     }
 
     /// The packets to be sent one after another; nothing if a statement fits into none.
@@ -113,17 +134,23 @@ impl Flight {
         let [head, tail] = self.style.around();
         let most = most.saturating_sub(head.len() + tail.len() + 4);
         let mut packets: Vec<Packet> = Vec::new();
-        for statement in self.statements {
-            if statement.len() > most {
+        let mut statements = self.statements.into_iter().peekable();
+        while let Some(Statement { text: mut together, .. }) = statements.next() {
+            let mut answers = 1;
+            while let Some(next) = statements.next_if(|next| next.looks_back) {
+                together = together + ";" + &next.text;
+                answers += 1;
+            }
+            if together.len() > most {
                 return None;
             }
             match packets.last_mut() {
-                Some(packet) if packet.text.len() + 1 + statement.len() <= most => {
+                Some(packet) if packet.text.len() + 1 + together.len() <= most => {
                     packet.text.push(';');
-                    packet.text.push_str(&statement);
-                    packet.answers += 1;
+                    packet.text.push_str(&together);
+                    packet.answers += answers;
                 }
-                _ => packets.push(Packet { text: head.to_owned() + &statement, answers: 1 }),
+                _ => packets.push(Packet { text: head.to_owned() + &together, answers }),
             }
         }
         for packet in &mut packets {
@@ -188,6 +215,29 @@ mod tests {
             let mut flight = Flight::new(style);
             flight.push("x".repeat(300));
             assert_eq!(flight.packets(200), None);
+        }
+    }
+
+    #[test]
+    fn what_looks_back_is_in_the_packet_of_what_it_looks_at() {
+        for style in [Style::Single, Style::Compound] {
+            for filling in 150..250 {
+                let mut flight = Flight::new(style);
+                flight.push("x".repeat(filling));
+                flight.push_met("UPDATE".into(), 7);
+                flight.check(&"y".repeat(20));
+                flight.push_met("UPDATE".into(), 7);
+                flight.check(&"y".repeat(SHORT + 1));
+                let packets = flight.packets(SHORT + 300).expect("small enough");
+                assert!(packets.len() > 1, "{filling}");
+                let looks = packets.iter().map(|packet| {
+                    let [updates, looks] =
+                        ["UPDATE", "ROW_COUNT()<>7"].map(|part| packet.text.matches(part).count());
+                    assert_eq!(updates, looks, "{style:?} {filling}: {packets:?}");
+                    looks
+                });
+                assert_eq!(looks.sum::<usize>(), 2);
+            }
         }
     }
 }

@@ -7,8 +7,9 @@
 //!   commit that is no longer in the log when we sync it is safe already, whoever copied it.
 //! * The log cannot be removed or exchanged under us: the last connection that closes does that, and ours is open.
 //!   Its directory entry is synced by SQLite with the log's first header, the database's own by [`sync_dir`] once.
-//! * In the other journal modes COMMIT itself waits for the disk, but for the removal of the journal: there the
-//!   directory is synced.
+//! * In the other journal modes, in which there is no log, COMMIT itself waits for the disk, but not for the end of the
+//!   journal: a journal that comes back would undo the commit. So it is synced, cut off as it may be, and the directory.
+//!   Which mode it is shows in the files alone: SQLite may have refused the wanted one, and others may change it.
 //!
 //! The *database file* must never be opened and closed here: closing any descriptor of it drops the POSIX locks that
 //! SQLite holds on it for the whole process. The log has none.
@@ -21,18 +22,26 @@ use super::options::Options;
 
 /// Syncs what earlier commits wrote.
 pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
-    let synced = if options.journal == "WAL" { sync_log(options) } else { sync_dir_of(options) };
     // Nobody may take "try again" for an answer here: data that could not be synced may be gone at the second try.
-    synced.map_err(|error| options.refused(format!("cannot sync the database's log: {error}")))
+    sync_files(options)
+        .map_err(|error| options.refused(format!("cannot sync the database's log or journal: {error}")))
 }
 
-fn sync_log(options: &Options) -> io::Result<()> {
+fn sync_files(options: &Options) -> io::Result<()> {
+    if !sync_beside(options, "-wal")? {
+        sync_beside(options, "-journal")?;
+        sync_dir_of(options)?;
+    }
+    Ok(())
+}
+
+/// Syncs the file of that ending beside the database; whether there is one.
+fn sync_beside(options: &Options, ending: &str) -> io::Result<bool> {
     let mut path = options.path.clone().into_os_string();
-    path.push("-wal");
+    path.push(ending);
     match File::open(PathBuf::from(path)) {
-        Ok(log) => log.sync_data(),
-        // Nothing was committed since the database was opened.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(file) => file.sync_data().map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }

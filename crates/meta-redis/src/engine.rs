@@ -15,7 +15,7 @@ use sluice_meta::{
         Commit, Cursor, Engine, EngineError, Found, Hold, Limits, List, News, Page, Read, Scan, Txn, Watch,
         Write,
     },
-    schema::{Key, Told},
+    schema::{Counter, Key, Told},
 };
 
 use crate::{
@@ -155,13 +155,7 @@ impl Engine for RedisEngine {
         if self.pool.config.wait_replicas > 0 {
             let mut wait = Pipeline::default();
             self.pool.wait(&mut wait);
-            for answer in self.pool.ask(&wait)? {
-                let have = self.pool.sound(answer)?;
-                if !matches!(have, Value::Int(have) if have >= i64::from(self.pool.config.wait_replicas)) {
-                    let reason = "fewer replicas are connected than wait-replicas wants";
-                    return Err(self.pool.unavailable(reason.into()));
-                }
-            }
+            self.pool.replicated(self.pool.ask(&wait)?)?;
         }
         let mut scripts = Pipeline::default();
         for script in script::ALL {
@@ -189,17 +183,17 @@ impl Engine for RedisEngine {
             return Err(self.pool.refused("the cursor is not of this scan".into()));
         }
         let asked = std::cell::Cell::new(0);
-        let (answer, _) = self.pool.ask_by(|process| {
+        let (answers, _) = self.pool.ask_by(|process| {
             asked.set(process);
             Cow::Owned(request(process).map(scan::Request::into_pipeline).unwrap_or_default())
         })?;
         let request = request(asked.get()).ok_or_else(|| self.pool.odd("a scan"))?;
-        let answer = answer.into_iter().next().unwrap_or(Value::Nil);
-        request.page(&self.pool, keys, self.pool.sound(answer)?)
+        request.page(&self.pool, keys, answers)
     }
 
+    /// What a commit survives is the server's to decide, but for `wait-replicas`.
     fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
+        self.pool.harden(&self.keys()?.counter(Counter::DirMoves))
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

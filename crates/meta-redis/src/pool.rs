@@ -35,6 +35,8 @@ pub(crate) struct Pool {
     pub(crate) clustered: OnceLock<bool>,
     state: Mutex<State>,
     returned: Condvar,
+    /// Whether a commit may have happened that nobody waited for to reach the replicas.
+    doubtful: Mutex<bool>,
 }
 
 #[derive(Default)]
@@ -65,6 +67,7 @@ impl Pool {
             clustered,
             state: Mutex::default(),
             returned: Condvar::new(),
+            doubtful: Mutex::default(),
         })
     }
 
@@ -128,6 +131,7 @@ impl Pool {
                         // Also of a conflict: that is what a commit met which the replicas may not have.
                         Some(_) if done => {
                             self.forget();
+                            *self.doubtful.lock() = true;
                             let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
                             return Err(self.indeterminate(reason));
                         }
@@ -142,6 +146,7 @@ impl Pool {
                 }
                 Err(Failure::NoAnswer(reason)) => {
                     self.forget();
+                    *self.doubtful.lock() = replicas > 0;
                     return Err(self.indeterminate(reason));
                 }
             }
@@ -156,6 +161,32 @@ impl Pool {
         let wait = pipeline.command("WAIT");
         wait.push_number(u64::from(self.config.wait_replicas));
         wait.push_number(patience.max(1));
+    }
+
+    /// Waits until the replicas have the commits in doubt, if these happened, which takes a change of its own: from Redis 7.2
+    /// on a connection waits only for what it changed itself. Who comes meanwhile waits too. `key` is of a number.
+    pub(crate) fn harden(&self, key: &[u8]) -> Result<(), EngineError> {
+        let mut doubtful = self.doubtful.lock();
+        if *doubtful {
+            let mut pipeline = Pipeline::default();
+            pipeline.command("INCRBY").extend([key, b"0"]);
+            self.wait(&mut pipeline);
+            self.replicated(self.ask(&pipeline)?)?;
+            *doubtful = false;
+        }
+        Ok(())
+    }
+
+    /// Whether the last of the answers, to [`Self::wait`], says that there are enough replicas.
+    pub(crate) fn replicated(&self, answers: Vec<Value>) -> Result<(), EngineError> {
+        let mut have = Value::Nil;
+        for answer in answers {
+            have = self.sound(answer)?;
+        }
+        match have {
+            Value::Int(have) if have >= i64::from(self.config.wait_replicas) => Ok(()),
+            _ => Err(self.unavailable("fewer replicas are connected than wait-replicas wants".into())),
+        }
     }
 
     /// Whether the volume is on another node now, which is then the one to ask. A connection to a server that is not,

@@ -132,6 +132,24 @@ fn a_master_that_dies_under_load_is_replaced() {
 }
 
 #[test]
+fn a_commit_in_doubt_is_not_taken_for_safe_before_a_replica_has_it() {
+    let group = RedisSentinel::start(&RedisOptions::default()).expect("a group");
+    let url = format!("{}?wait-replicas=1&read-timeout=3s", group.servers[0].url(1));
+    let engine = open(&url);
+    engine.sync().expect("nothing is in doubt");
+    group.servers[1].signal("-STOP").expect("stopped");
+    let outcome = commit(&engine, vec![Write::Insert(dir(1))]);
+    assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
+    assert!(matches!(engine.sync(), Err(EngineError::Unavailable { .. })));
+    group.servers[1].signal("-CONT").expect("goes on");
+    let until = std::time::Instant::now() + Duration::from_mins(1);
+    while let Err(error) = engine.sync() {
+        assert!(std::time::Instant::now() < until, "{error}");
+    }
+    assert_eq!(get(&open(&group.servers[1].url(1)), 1).expect("up"), Some(dir(1)));
+}
+
+#[test]
 fn a_master_that_was_made_a_replica_is_left() {
     let group = RedisSentinel::start(&RedisOptions::default()).expect("a group");
     let engine = open(&format!("{}?read-timeout=5s&wait-replicas=1", group.url(1)));

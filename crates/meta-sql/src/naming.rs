@@ -24,22 +24,68 @@ impl Naming {
 
     /// Prefix of the volume's tables.
     pub(crate) fn prefix(&self) -> String {
-        self.0.as_ref().map_or_else(|| "jfs_".into(), |infix| format!("jfs_{infix}_"))
+        self.table("jfs_").into_owned()
     }
 
     /// Prefix of Sluice's own tables.
     pub(crate) fn own_prefix(&self) -> String {
-        self.0.as_ref().map_or_else(|| "sluice_".into(), |infix| format!("sluice_{infix}_"))
+        self.table("sluice_").into_owned()
     }
 
-    /// A statement written for the usual prefixes, with those of this volume. Parameters are no part of the text, so
-    /// that nothing but names of tables is changed.
+    /// What the table of that usual name is called.
+    pub(crate) fn table<'t>(&self, usual: &'t str) -> Cow<'t, str> {
+        let Some(infix) = &self.0 else { return Cow::Borrowed(usual) };
+        let kind = ["jfs_", "sluice_"].into_iter().find(|kind| usual.starts_with(kind));
+        kind.map_or(Cow::Borrowed(usual), |kind| {
+            Cow::Owned(format!("{kind}{infix}_{}", &usual[kind.len()..]))
+        })
+    }
+
+    /// A statement written for the usual prefixes, with those of this volume, in backquotes. Parameters are no part of
+    /// the text, so that nothing but names of tables is changed.
     pub(crate) fn sql<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match &self.0 {
-            None => Cow::Borrowed(text),
-            Some(_) => {
-                Cow::Owned(text.replace("jfs_", &self.prefix()).replace("sluice_", &self.own_prefix()))
+        if self.0.is_none() {
+            return Cow::Borrowed(text);
+        }
+        let is_edge = |pair: &[u8]| is_word(pair[0]) != is_word(pair[1]);
+        let edges = text.as_bytes().windows(2).zip(1..).filter(|(pair, _)| is_edge(pair));
+        let mut out = String::with_capacity(text.len() + 64);
+        let mut from = 0;
+        for to in edges.map(|(_, at)| at).chain([text.len()]) {
+            match self.table(&text[from..to]) {
+                Cow::Borrowed(same) => out.push_str(same),
+                Cow::Owned(table) => out.extend(["`", &table, "`"]),
             }
+            from = to;
+        }
+        Cow::Owned(out)
+    }
+}
+
+const fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tables_alone_are_changed() {
+        let text = "SELECT jfs_node.mode,'sluice:' FROM jfs_node,sluice_writer n WHERE not_jfs_x=sluice";
+        assert_eq!(Naming::default().sql(text), text);
+        // Each of these contains what it stands behind, or is not as the server writes names without quotes.
+        for infix in ["x", "sluice", "jfs_", "sluice_jfs", "Vol"] {
+            let naming = Naming::new(infix).expect("a prefix");
+            assert_eq!(
+                naming.sql(text),
+                format!(
+                    "SELECT `jfs_{infix}_node`.mode,'sluice:' FROM `jfs_{infix}_node`,`sluice_{infix}_writer` n \
+                     WHERE not_jfs_x=sluice"
+                )
+            );
+            let prefixes = (naming.prefix(), naming.own_prefix());
+            assert_eq!(prefixes, (format!("jfs_{infix}_"), format!("sluice_{infix}_")));
         }
     }
 }

@@ -86,9 +86,10 @@ impl Engine for PostgresEngine {
         self.0.page(scan, from, limit)
     }
 
-    /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to add.
+    /// A commit that returned is as durable as the server's `synchronous_commit` makes it; there is nothing to add but
+    /// for those whose answer was lost.
     fn sync(&self) -> Result<(), EngineError> {
-        Ok(())
+        self.0.harden()
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

@@ -276,7 +276,8 @@ fn what_one_client_tells_another_hears_in_time() {
 #[test]
 fn a_table_prefix_keeps_volumes_of_one_database_apart() {
     let url = mysql::fresh_url();
-    let volumes = ["", "?table_prefix=a", "?table_prefix=b"].map(|option| open(&format!("{url}{option}")));
+    let volumes =
+        ["", "?table_prefix=a", "?table_prefix=sluice_B"].map(|option| open(&format!("{url}{option}")));
     for (engine, ino) in volumes.iter().zip(10..) {
         engine.prepare().expect("prepare");
         engine.prepare().expect("again");

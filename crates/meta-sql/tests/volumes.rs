@@ -163,11 +163,11 @@ fn an_old_volume_gets_what_it_lacks_and_keeps_what_it_has() {
 }
 
 #[test]
-fn two_volumes_share_a_database_by_their_prefixes() {
+fn volumes_share_a_database_by_their_prefixes() {
     let dir = tempfile::tempdir().expect("a directory");
     let plain = url(&dir.path().join("volume.db"));
-    let volumes = [plain.clone(), format!("{plain}?table_prefix=x")].map(|url| {
-        let engine = SqliteEngine::open(&url).expect("open");
+    let volumes = ["", "?table_prefix=x", "?table_prefix=sluice_jfs"].map(|option| {
+        let engine = SqliteEngine::open(&format!("{plain}{option}")).expect("open");
         engine.prepare().expect("prepare");
         engine
     });
@@ -177,6 +177,9 @@ fn two_volumes_share_a_database_by_their_prefixes() {
     assert_eq!(get(&volumes[1], row.key()), None);
     commit(&volumes[1], vec![Write::Insert(row), Write::Insert(Row::Writer(1, 0, 0))]).expect("insert");
     assert_eq!(get(&volumes[0], Key::Writer(1, 0)), None);
+    let other = Row::Writer(1, 0, 7);
+    commit(&volumes[2], vec![Write::Insert(other.clone())]).expect("insert");
+    assert_eq!(get(&volumes[2], other.key()), Some(other));
 }
 
 #[test]

@@ -356,7 +356,8 @@ pub trait Engine: Send + Sync + 'static {
     /// One page of about `limit` records. One trip.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 
-    /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
+    /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it). A commit whose answer was lost
+    /// and that was found to have happened is as safe behind it as one that returned.
     fn sync(&self) -> Result<(), EngineError>;
 
     /// A listener for what other clients tell.

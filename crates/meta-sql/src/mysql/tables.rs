@@ -44,7 +44,7 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn new(naming: &Naming) -> Self {
-        let name = |table: &str| format!("`{}`", naming.sql(table));
+        let name = |table: &str| format!("`{}`", naming.table(table));
         let places = Record::ALL.iter().map(|record| Place::new(*record, naming)).collect();
         Self { places, edge: name("jfs_edge"), node: name("jfs_node") }
     }
@@ -64,7 +64,7 @@ impl Place {
                 table.and_then(|table| table.columns.iter().find(|c| c.name == name.trim_matches('`')));
             Field::new(name, column)
         };
-        let name = naming.sql(shape.table);
+        let name = naming.table(shape.table);
         let index = match table.and_then(|table: &Table| table.unique) {
             Some((index, _)) => format!("UQE_{name}_{index}"),
             None => "PRIMARY".into(),

@@ -32,7 +32,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, still_holds},
+    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, Write, still_holds},
     schema::{Key, Row, encode_plocks},
 };
 
@@ -78,6 +78,10 @@ const ORDER: [Record; 21] = [
     Record::Counter,
 ];
 
+/// Tables with rows that most commits add to. With bumped nodes they are why a commit should not hold its locks while
+/// it waits for the disk; one that touches none of them meets hardly anybody, and does without the second transaction.
+const SHARED: [Record; 4] = [Record::DirStat, Record::DirQuota, Record::Quota, Record::Counter];
+
 /// What it means when a statement fails.
 enum Blame {
     /// Nothing that concerns the caller.
@@ -114,6 +118,8 @@ impl Store {
         let stored = self.stored_texts(&commit.expects)?;
         let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new(), bumps: Vec::new() };
         let mut gathered = Gathered::new(commit, &stored)?;
+        let shared = commit.writes.iter().any(|write| matches!(write, Write::Bump { .. }))
+            || SHARED.iter().any(|record| gathered.work.contains_key(record));
         for record in ORDER {
             if record == Record::Counter && !plan.bumps.is_empty() {
                 let bumps = std::mem::take(&mut plan.bumps);
@@ -138,7 +144,7 @@ impl Store {
         if plan.flight.is_empty() {
             return Ok(());
         }
-        if self.pool.flushes() {
+        if shared && self.pool.flushes() {
             plan.flight.flush_after(self.catalog.get(Do::Softly, Record::Setting));
             plan.blames.insert(0, Blame::None);
         }
@@ -147,6 +153,18 @@ impl Store {
             Err(Failed::Engine(error)) => Err(error),
             Err(Failed::Statement(at, error)) => Err(self.blame(plan.blames.get(at), &error)),
         }
+    }
+
+    /// Waits until commits in doubt are as safe as those that returned, if they happened. Who comes meanwhile waits too.
+    pub(super) fn harden(&self) -> Result<(), EngineError> {
+        let mut doubtful = self.pool.doubtful.lock();
+        if *doubtful {
+            let mut flight = Flight::default();
+            flight.add(self.catalog.get(Do::Harden, Record::Setting), Vec::new());
+            self.pool.ask(&flight).map_err(|error| error.plain(&self.pool.options))?;
+            *doubtful = false;
+        }
+        Ok(())
     }
 
     /// Settings and sessions are texts of their own writers: what is expected of them is compared here, and at the

@@ -27,7 +27,7 @@ pub(super) enum Failure {
     /// The flight was sent, the answer did not come.
     NoAnswer(String),
     /// It was committed, and the server cannot say whether it is safe.
-    NotFlushed(String),
+    NotFlushed(ServerError),
     /// The server refused the statement at that place; nothing was done.
     Server(usize, ServerError),
     /// The flight cannot be said in the server's language.
@@ -152,7 +152,7 @@ impl Conn {
                     failed = Some(Failure::Server(answers.len(), ServerError::read(&body)));
                 }
                 Message::ErrorResponse(body) if failed.is_none() => {
-                    failed = Some(Failure::NotFlushed(ServerError::read(&body).message));
+                    failed = Some(Failure::NotFlushed(ServerError::read(&body)));
                 }
                 Message::ReadyForQuery(_) => self.owed -= 1,
                 _ => {}

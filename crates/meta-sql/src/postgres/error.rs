@@ -44,6 +44,11 @@ impl ServerError {
         self.code == "42P01"
     }
 
+    /// Whether the server has no such function, or not for us.
+    pub(super) fn is_lack(&self) -> bool {
+        matches!(&*self.code, "42501" | "42883")
+    }
+
     /// Whether the connection is of no use any more, though it may be open: it leads to a server that takes no writes,
     /// or something between us and the server lost our prepared statements.
     pub(super) fn spoils_connection(&self) -> bool {

@@ -6,9 +6,9 @@
 //! the transaction, so that one that was not sent whole is never committed.
 //!
 //! While a commit waits for the disk it holds its locks, and all that add to the same rows would wait for one disk after
-//! the other. So the transaction of a change commits without that wait, and a second one behind it, which locks nothing,
-//! waits: the log is written in order, and until it is there nobody is told that the change is done. What others saw
-//! of it by then a crash may take back, like any commit whose answer did not come.
+//! the other. So the transaction of a change that adds to such rows commits without that wait, and a second one behind
+//! it, which locks nothing, waits: the log is written in order, and until it is there nobody is told that the change is
+//! done. What others saw of it by then a crash may take back, like any commit whose answer did not come.
 
 use std::sync::Arc;
 

@@ -7,7 +7,8 @@ use std::{
     io,
     net::{TcpStream, ToSocketAddrs},
     os::unix::net::UnixStream,
-    time::Instant,
+    path::Path,
+    time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
@@ -19,6 +20,7 @@ use postgres_protocol::{
     },
     message::{backend::Message, frontend},
 };
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::{
     error::ServerError,
@@ -72,7 +74,7 @@ pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {
 fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
     let until = Instant::now() + options.connect_timeout;
     let mut wire = Wire::new(match host {
-        Host::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+        Host::Unix(path) => Socket::Unix(unix(path)?),
         Host::Tcp(name, port) => Socket::Tcp(tcp(name, *port, until)?),
     });
     if let Host::Tcp(name, _) = host
@@ -93,7 +95,7 @@ fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
     frontend::query(SERVE, &mut request)?;
     wire.send(&request, Kind::Look, until)?;
     let read_only = await_ready(&mut wire, until)?;
-    if read_only && options.writable {
+    if read_only && options.writable == Some(true) {
         return Err(NoConnection::Io(io::Error::other("every server that answers is read-only")));
     }
     Ok(wire)
@@ -103,15 +105,35 @@ fn tcp(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"));
     for address in (name, port).to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now());
-        match TcpStream::connect_timeout(&address, left.max(std::time::Duration::from_millis(1))) {
+        match TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1))) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
+                keep_alive(&socket)?;
                 return Ok(socket);
             }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Has the kernel find out that the other end is gone, as the server is told to: who only listens would never.
+fn keep_alive(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    Ok(sockopt::set_tcp_user_timeout(socket, 30_000)?)
+}
+
+/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect would wait for it without end.
+fn unix(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 fn encrypt(wire: &mut Wire, options: &Options, name: &str, until: Instant) -> Result<(), NoConnection> {

@@ -19,8 +19,8 @@ pub(super) struct Options {
     pub(super) password: Option<String>,
     pub(super) database: String,
     pub(super) tls: Tls,
-    /// Whether a server that takes no writes is passed over.
-    pub(super) writable: bool,
+    /// Whether a server that takes no writes is passed over; by itself if there are several hosts.
+    pub(super) writable: Option<bool>,
     /// Deadline for a connection to be made.
     pub(super) connect_timeout: Duration,
     /// Deadline for an answer.
@@ -117,7 +117,7 @@ impl Options {
             password: password.filter(|password| !password.is_empty()),
             database: decoded(database)?,
             tls: Tls { mode: TlsMode::Prefer, root: None, cert: None, key: None },
-            writable: false,
+            writable: None,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
             max_open: MAX_OPEN,
@@ -140,7 +140,7 @@ impl Options {
             }
         }
         options.hosts = addresses(&hosts, port)?;
-        options.writable |= options.hosts.len() > 1;
+        options.writable.get_or_insert(options.hosts.len() > 1);
         if options.user.is_empty() {
             options.user = "postgres".into();
         }
@@ -166,8 +166,8 @@ impl Options {
             "sslkey" => self.tls.key = file(value),
             "target_session_attrs" => {
                 self.writable = match &*value {
-                    "any" => false,
-                    "read-write" | "primary" => true,
+                    "any" => Some(false),
+                    "read-write" | "primary" => Some(true),
                     _ => return Err(format!("{name}={value} is none of any, read-write, primary")),
                 }
             }
@@ -313,7 +313,9 @@ mod tests {
         }
         let many = Options::parse("postgres://a,[::1]:7/x?port=9").expect("valid");
         assert_eq!(many.hosts, [Host::Tcp("a".into(), 9), Host::Tcp("::1".into(), 7)]);
-        assert!(many.writable && !full.writable);
+        assert_eq!((many.writable, full.writable), (Some(true), Some(false)));
+        let any = Options::parse("postgres://a,b/x?target_session_attrs=any").expect("valid");
+        assert_eq!(any.writable, Some(false));
     }
 
     #[test]

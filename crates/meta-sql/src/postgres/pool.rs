@@ -26,6 +26,8 @@ pub(super) struct Pool {
     returned: Condvar,
     /// Whether the server cannot flush what was committed before.
     blunt: AtomicBool,
+    /// Whether a commit may have happened that nobody waited for to be safe.
+    pub(super) doubtful: Mutex<bool>,
 }
 
 #[derive(Default)]
@@ -43,7 +45,13 @@ struct Lent<'p> {
 
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
-        Self { options, state: Mutex::default(), returned: Condvar::new(), blunt: AtomicBool::new(false) }
+        Self {
+            options,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+            blunt: AtomicBool::new(false),
+            doubtful: Mutex::default(),
+        }
     }
 
     /// A new connection, not one of the pool's.
@@ -118,11 +126,16 @@ impl Pool {
                 Err(Failure::NotSent(_)) if used => self.forget(),
                 Err(Failure::NoAnswer(reason)) => {
                     self.forget();
+                    *self.doubtful.lock() = true;
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
-                Err(Failure::NotFlushed(reason)) => {
-                    tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
-                    self.blunt.store(true, Ordering::Relaxed);
+                Err(Failure::NotFlushed(error)) => {
+                    let reason = error.message.clone();
+                    if error.is_lack() {
+                        tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
+                        self.blunt.store(true, Ordering::Relaxed);
+                    }
+                    *self.doubtful.lock() = true;
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
                 answered => return answered.map_err(|failure| self.failed(failure)),
@@ -138,9 +151,10 @@ impl Pool {
     fn failed(&self, failure: Failure) -> Failed {
         match failure {
             Failure::Server(at, error) => Failed::Statement(at, error),
-            Failure::NotSent(reason) | Failure::NoAnswer(reason) | Failure::NotFlushed(reason) => {
+            Failure::NotSent(reason) | Failure::NoAnswer(reason) => {
                 Failed::Engine(self.options.unavailable(reason))
             }
+            Failure::NotFlushed(error) => Failed::Engine(self.options.unavailable(error.message)),
             Failure::Unfit(reason) => Failed::Engine(self.options.refused(reason)),
         }
     }

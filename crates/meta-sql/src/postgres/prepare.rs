@@ -19,6 +19,10 @@ use crate::schema::{Dialect, OWN, TABLES, Table};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the connection.
 const ALONE: &str = "SELECT pg_advisory_lock(7238247823)";
+/// Ours are made beside those of a volume that is there, wherever the path finds it: one by the name of the user may have
+/// been put in front.
+const BESIDE: &str = "SELECT set_config('search_path',quote_ident(n.nspname),false) FROM pg_class c \
+     JOIN pg_namespace n ON n.oid=c.relnamespace WHERE c.oid=to_regclass('\"{}\"')";
 /// Tables, `table.column`s and indexes of the schema in which we make ours.
 const EXISTING: &str = "SELECT c.relname FROM pg_class c WHERE c.relnamespace=current_schema()::regnamespace \
      UNION ALL SELECT c.relname||'.'||a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid=c.oid \
@@ -28,6 +32,8 @@ impl Store {
     /// Brings the database up to the schema.
     pub(super) fn prepare(&self) -> Result<(), EngineError> {
         let mut wire = self.pool.connect()?;
+        let setting = self.pool.options.naming.table("jfs_setting");
+        self.simple(&mut wire, &BESIDE.replace("{}", &setting))?;
         // Most volumes lack nothing, and then no permission to make tables is needed.
         if self.missing(&mut wire)?.is_empty() {
             return Ok(());

@@ -157,6 +157,8 @@ pub(super) enum Do {
     Add,
     /// The commit of this transaction does not wait for the disk.
     Softly,
+    /// Locks a row that everybody may lock so, which makes of a look a commit that waits for the disk, as the session has it.
+    Harden,
     /// Numbers given out go on behind those that were given explicitly.
     Renumber,
     /// A page of rows, behind a number.
@@ -190,7 +192,7 @@ impl Catalog {
         let id = known.len() as u32;
         let statement = known.entry((what, record)).or_insert_with(|| {
             let (text, types) = text(what, record);
-            let text = self.naming.sql(&text.replace('`', "\"")).into_owned();
+            let text = self.naming.sql(&text).replace('`', "\"");
             Arc::new(Statement { id, name: format!("sluice{id}"), text, types })
         });
         statement.clone()
@@ -211,6 +213,7 @@ fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         | Do::Step
         | Do::Add
         | Do::Softly
+        | Do::Harden
         | Do::Renumber => change::text(what, record),
         _ => look::text(what, record),
     }
@@ -226,7 +229,7 @@ mod tests {
         let one = catalog.get(Do::Get, Record::Acl);
         assert_eq!(
             one.text,
-            "SELECT id,owner,\"group\",mask,other,named_users,named_groups FROM jfs_x_acl WHERE id=$1"
+            "SELECT id,owner,\"group\",mask,other,named_users,named_groups FROM \"jfs_x_acl\" WHERE id=$1"
         );
         assert_eq!(one.types, [Type::I4]);
         let put = catalog.get(Do::Put, Record::SliceRef);

@@ -40,9 +40,9 @@ pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
     if *writer == 0 {
         return format!("NOTIFY \"{channel}\",'{message}'");
     }
-    let (writers, writer, n) = (naming.sql("sluice_writer"), *writer as i64, *n as i64);
+    let (writers, writer, n) = (naming.table("sluice_writer"), *writer as i64, *n as i64);
     format!(
-        "SELECT pg_notify('{}','{message}') FROM {writers} WHERE writer={writer} AND lane={lane} AND n={n}",
+        "SELECT pg_notify('{}','{message}') FROM \"{writers}\" WHERE writer={writer} AND lane={lane} AND n={n}",
         channel.replace('\'', "''")
     )
 }

@@ -92,7 +92,6 @@ mod tests {
         .expect("all");
         assert_eq!((all.path.to_str(), all.journal.as_str()), (Some("/a b%20.db"), "DELETE"));
         assert_eq!((all.timeout.as_millis(), all.naming.prefix().as_str()), (70, "jfs_x_"));
-        assert_eq!(all.naming.sql("FROM jfs_node, sluice_writer"), "FROM jfs_x_node, sluice_x_writer");
         for bad in [
             "sqlite3://",
             "sqlite3://a?_timeout=soon",

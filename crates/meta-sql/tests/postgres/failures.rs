@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Step, Write},
-    schema::{Change, Key, Row, Told},
+    schema::{Change, Counter, Key, Row, Told, VolumeFormat},
 };
 use sluice_meta_sql::PostgresEngine;
 use sluice_testkit::server::{self, Behaviour, Postgres, PostgresOptions, Proxy};
@@ -154,10 +154,43 @@ fn a_server_that_does_not_flush_on_request_waits_with_each_commit() {
                   REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean,text,text) FROM PUBLIC";
     server.sql_in(&database, lesser).expect("a role");
     let engine = open(&server.url(&database).replace("sluice:", "lesser:"));
-    let first = commit(&engine, vec![Write::Insert(dir(1))]);
+    let counted = |ino| vec![Write::Insert(dir(ino)), Write::Count(Counter::TotalInodes, 1)];
+    let first = commit(&engine, counted(1));
     assert!(matches!(&first, Err(EngineError::Indeterminate { .. })), "{first:?}");
-    commit(&engine, vec![Write::Insert(dir(2))]).expect("as any server does");
+    commit(&engine, counted(2)).expect("as any server does");
     assert_eq!(get(&engine, Key::Node(Ino(1))).expect("up"), Some(dir(1)));
+    engine.sync().expect("up");
+}
+
+#[test]
+fn a_commit_in_doubt_is_not_taken_for_safe_before_it_is() {
+    let server = Postgres::start(&PostgresOptions::default()).expect("a server");
+    let database = server.database().expect("a database");
+    let engine = open(&format!("{}&read_timeout=1s", server.unix_url(&database)));
+    let format =
+        VolumeFormat::parse(br#"{"Name":"x","UUID":"u","Storage":"file","Bucket":"/b/"}"#).expect("valid");
+    commit(&engine, vec![Write::Insert(Row::Setting(format.into()))]).expect("up");
+    let standby = |name: &str| {
+        let set = format!("ALTER SYSTEM SET synchronous_standby_names='{name}'");
+        server.sql_in(&database, &set).expect("set");
+        server.sql_in(&database, "SELECT pg_reload_conf()").expect("told");
+    };
+    // Its processes hear of that one after the other.
+    let at_last = |done: &dyn Fn() -> bool| {
+        let until = Instant::now() + Duration::from_mins(1);
+        while !done() {
+            assert!(Instant::now() < until, "the server does not hear");
+        }
+    };
+    let doubtful = |write| matches!(commit(&engine, vec![write]), Err(EngineError::Indeterminate { .. }));
+    standby("nobody");
+    // What adds to the totals leaves it to what follows to wait for the standby, the other waits itself.
+    at_last(&|| doubtful(Write::Count(Counter::UsedSpace, 1)));
+    assert!(doubtful(Write::Insert(dir(2))));
+    unavailable(engine.sync());
+    standby("");
+    at_last(&|| engine.sync().is_ok());
+    assert_eq!(get(&engine, Key::Node(Ino(2))).expect("up"), Some(dir(2)));
 }
 
 #[test]

@@ -125,7 +125,9 @@ fn volumes_share_a_database_by_prefix_or_schema() {
     let database = server.database().expect("a database");
     server.sql_in(&database, "CREATE SCHEMA other").expect("a schema");
     let url = server.unix_url(&database);
-    let urls = [url.clone(), format!("{url}&table_prefix=x"), format!("{url}&search_path=other")];
+    let options =
+        ["", "&table_prefix=x", "&search_path=other", "&table_prefix=sluice_jfs", "&table_prefix=Vol"];
+    let urls = options.map(|option| format!("{url}{option}"));
     let engines: Vec<PostgresEngine> = urls.iter().map(|url| open(url)).collect();
     for (engine, value) in engines.iter().zip(1..) {
         commit(engine, vec![Write::Insert(Row::Counter(Counter::NextInode, value))]).expect("up");
@@ -138,5 +140,22 @@ fn volumes_share_a_database_by_prefix_or_schema() {
     }
     let tables = "SELECT string_agg(schemaname||'.'||tablename,' ' ORDER BY 1) FROM pg_tables WHERE tablename LIKE '%writer'";
     let named = server.sql_in(&database, tables).expect("tables");
-    assert!(named.split(' ').count() == 3 && named.contains("public.sluice_x_writer"), "{named}");
+    assert!(named.split(' ').count() == 5 && named.contains("public.sluice_x_writer"), "{named}");
+}
+
+#[test]
+fn a_schema_put_in_front_of_a_volume_does_not_hide_it() {
+    let server = server::postgres().expect("a server");
+    let database = server.database().expect("a database");
+    let url = server.unix_url(&database);
+    let number = Row::Counter(Counter::NextInode, 7);
+    commit(&open(&url), vec![Write::Insert(number.clone())]).expect("up");
+    // The server looks into the schema by the name of the user first.
+    server
+        .sql_in(&database, "DROP TABLE sluice_writer; CREATE SCHEMA sluice AUTHORIZATION sluice")
+        .expect("a schema");
+    assert_eq!(get(&open(&url), Key::Counter(Counter::NextInode)).expect("up"), Some(number));
+    let tables = "SELECT count(*) FILTER (WHERE schemaname='sluice')||' '||\
+        count(*) FILTER (WHERE tablename='sluice_writer') FROM pg_tables";
+    assert_eq!(server.sql_in(&database, tables).expect("tables").trim(), "0 1");
 }

@@ -225,10 +225,7 @@ impl Batcher {
                     return Err(again());
                 }
                 Err(error @ EngineError::Conflict(_)) => match self.stored_step(lost) {
-                    Ok(Some(n)) if n == lost.to => {
-                        self.committed(commit, lost, None);
-                        return Ok(());
-                    }
+                    Ok(Some(n)) if n == lost.to => return self.found_done(commit, lost, group),
                     // Neither happened yet: the conflict had another reason.
                     Ok(Some(n)) if n == lost.from => error,
                     Ok(Some(_)) => {
@@ -245,6 +242,14 @@ impl Batcher {
         Err(again())
     }
 
+    /// A commit whose answer was lost has happened. Others see it already, but it may not be as safe as it was to be when
+    /// it was answered.
+    fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+        insist(group, || self.engine.sync())?;
+        self.committed(commit, step, None);
+        Ok(())
+    }
+
     /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record
     /// that nobody else can have made tells as well if it is there, and that of a node if it is not: of a slice with one
     /// reference some engines keep none. Where nothing tells, the commit is sent again as it is: it states what it found
@@ -258,8 +263,7 @@ impl Batcher {
         if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
             let found = insist(group, || self.engine.read(&[Read::Get(key.clone(), Hold::None)]))?;
             if let [Found::Row(Some(_))] = found.as_slice() {
-                self.committed(commit, lost, None);
-                return Ok(());
+                return self.found_done(commit, lost, group);
             }
             if let Key::Node(_) = key {
                 return Err(Failed::Again { culprits: FxHashSet::default() });

@@ -79,6 +79,7 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         Do::Add => add(record),
         // As SET LOCAL, which warns of transactions that begin by themselves.
         Do::Softly => ("SELECT set_config('synchronous_commit','off',true)".into(), Vec::new()),
+        Do::Harden => (format!("SELECT 1 FROM {table} FOR KEY SHARE"), Vec::new()),
         _ => {
             let sequence = format!("pg_get_serial_sequence('{table}','id')");
             (

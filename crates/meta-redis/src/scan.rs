@@ -20,7 +20,7 @@ use crate::{
     script::SCAN,
 };
 
-/// Most entries that the script finds the nodes of.
+/// Most entries of a directory whose nodes the script finds, too.
 const WOVEN: u64 = 100;
 
 /// Most nodes that one command asks for.
@@ -119,7 +119,14 @@ impl Request {
         let pipeline = match scan {
             Scan::Entries { dir, nodes: false } => native("HSCAN", keys.dir(dir)),
             Scan::Entries { dir, nodes: true } => {
-                script("entries", &[&keys.dir(dir), &place.cursor, &number(WOVEN)])
+                let mut pipeline = native("HSCAN", keys.dir(dir));
+                // A directory of few is answered at once.
+                if &*place.cursor == b"0" {
+                    let mut args = Args::default();
+                    args.extend([&b"entries"[..], &keys.word("i"), &number(WOVEN), &keys.dir(dir)]);
+                    pipeline.script(&SCAN, args);
+                }
+                pipeline
             }
             Scan::Nodes => whole("strings", "i", "^i%d+$", &[]),
             Scan::AllEntries => {
@@ -146,24 +153,30 @@ impl Request {
         self.pipeline
     }
 
-    /// Reads the answer.
-    pub(crate) fn page(&self, pool: &Pool, keys: &Keys, answer: Value) -> Result<Page, EngineError> {
-        let mut parts = array(pool, Some(answer))?.into_iter();
+    /// Reads the answers.
+    pub(crate) fn page(&self, pool: &Pool, keys: &Keys, answers: Vec<Value>) -> Result<Page, EngineError> {
+        let mut sound = Vec::with_capacity(answers.len());
+        for answer in answers {
+            sound.push(pool.sound(answer)?);
+        }
+        let mut answers = sound.into_iter();
+        let mut parts = array(pool, answers.next())?.into_iter();
+        if let Some(Value::Array(all)) = answers.next() {
+            let (rows, damaged) = self.rows(pool, keys, all)?;
+            return Ok(Page { rows, damaged, next: None });
+        }
         let mut place = Place::start(self.part, self.process);
         place.cursor = text(pool, parts.next())?;
         let values = array(pool, parts.next())?;
-        let (rows, damaged) = match (self.scan, parts.next()) {
-            (Scan::Entries { dir, .. }, Some(entries)) => {
-                self.with_nodes(pool, keys, dir, array(pool, Some(entries))?)?
+        if let Some(inner) = parts.next() {
+            place.inner = text(pool, Some(inner))?;
+            for key in array(pool, parts.next())? {
+                place.pending.push(text(pool, Some(key))?);
             }
-            (_, Some(inner)) => {
-                place.inner = text(pool, Some(inner))?;
-                for key in array(pool, parts.next())? {
-                    place.pending.push(text(pool, Some(key))?);
-                }
-                self.rows(pool, keys, values)?
-            }
-            (_, None) => self.rows(pool, keys, values)?,
+        }
+        let (rows, damaged) = match self.scan {
+            Scan::Entries { dir, nodes: true } => self.with_nodes(pool, keys, dir, values)?,
+            _ => self.rows(pool, keys, values)?,
         };
         let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
             Some(place.cursor())
@@ -201,7 +214,8 @@ impl Request {
         for answer in answers {
             nodes.extend(array(pool, Some(pool.sound(answer)?))?);
         }
-        let (mut woven, mut lost, mut nodes) = (Vec::new(), Vec::new(), nodes.into_iter());
+        let (mut woven, mut lost) = (Vec::with_capacity(wanted.len() * 3), Vec::new());
+        let mut nodes = nodes.into_iter();
         for (entry, ino) in texts.chunks_exact_mut(2).zip(inos) {
             let [name, stored] = [0, 1].map(|at| std::mem::take(&mut entry[at]));
             let node = if ino.is_some() { nodes.next().unwrap_or(Value::Nil) } else { Value::Nil };

@@ -1,8 +1,8 @@
 //! Messages between the clients of a volume.
 //!
-//! The commit script publishes; a listener has a connection of its own. A message may be lost whenever that connection
+//! The script of each commit publishes; a listener has a connection of its own. A message may be lost whenever that connection
 //! is: the listener then says that anything may have changed. In a cluster messages are plain ones, which all nodes pass
-//! on: they are few, older servers have no others, and a listener hears them wherever the volume's slot goes.
+//! on: older servers have no others, and a listener hears them wherever the volume's slot goes.
 //!
 //! While clients have sessions that tell nothing, a listener asks the server which keys change ([`crate::tracking`]). Not in
 //! a cluster, where only the node that has a key knows that.

@@ -7,10 +7,12 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{TcpStream, ToSocketAddrs},
+    ops::Range,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +21,7 @@ use redis::Value;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::RecvFlags,
+    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with},
 };
 use rustls::{ClientConnection, StreamOwned};
 
@@ -31,6 +33,8 @@ const NEAR: Duration = Duration::from_micros(200);
 const BUFFER: usize = 32 << 10;
 /// Longest text Redis stores.
 const LONGEST: usize = 512 << 20;
+/// Longest line, bytes: lines are numbers and messages.
+const LINE: usize = 1 << 20;
 /// How deep answers may be nested: ours are at most three deep.
 const DEEPEST: u32 = 8;
 
@@ -62,7 +66,7 @@ impl Socket {
 pub(crate) struct Wire {
     socket: Socket,
     /// What was received and not yet read: `input[start..end]`.
-    input: Box<[u8]>,
+    input: Vec<u8>,
     start: usize,
     end: usize,
     /// How long answers took lately.
@@ -77,7 +81,7 @@ impl Wire {
     /// Connects to an address, one resolved address after the other. Until told otherwise no wait is longer than `dial`.
     pub(crate) fn connect(address: &Address, tls: Option<&Encryption>, dial: Duration) -> io::Result<Self> {
         let socket = match (address, tls) {
-            (Address::Unix(path), _) => Socket::Unix(UnixStream::connect(path)?),
+            (Address::Unix(path), _) => Socket::Unix(unix(path)?),
             (Address::Tcp(host, port), None) => Socket::Tcp(tcp(host, *port, dial)?),
             (Address::Tcp(host, port), Some(encryption)) => {
                 let session = encryption.session(host)?;
@@ -92,7 +96,7 @@ impl Wire {
     fn new(socket: Socket, buffer: usize) -> Self {
         Self {
             socket,
-            input: vec![0; buffer].into(),
+            input: vec![0; buffer],
             start: 0,
             end: 0,
             usual: Duration::from_micros(50),
@@ -182,13 +186,17 @@ impl Wire {
 
     fn value(&mut self, depth: u32) -> io::Result<Value> {
         let line = self.line()?;
-        let (kind, text) = line.split_first().ok_or_else(|| odd("an empty line"))?;
+        let (kind, text) = self.input[line.clone()].split_first().ok_or_else(|| odd("an empty line"))?;
+        let kind = *kind;
         match kind {
-            b'$' => self.bulk(number(text)?),
+            b'$' => {
+                let length = number(text)?;
+                self.bulk(length)
+            }
             b':' => Ok(Value::Int(number(text)?)),
             b'*' | b'>' | b'%' => {
                 let Ok(mut count) = usize::try_from(number(text)?) else { return Ok(Value::Nil) };
-                if *kind == b'%' {
+                if kind == b'%' {
                     count = count.saturating_mul(2);
                 }
                 let depth = depth.checked_sub(1).ok_or_else(|| odd("an answer that is nested too deep"))?;
@@ -200,10 +208,8 @@ impl Wire {
             }
             b'_' => Ok(Value::Nil),
             b'+' if text == b"OK" => Ok(Value::Okay),
-            b'+' | b'-' => {
-                let whole = [&line[..], b"\r\n"].concat();
-                redis::parse_redis_value(&whole).map_err(|error| odd(&error.to_string()))
-            }
+            b'+' | b'-' => redis::parse_redis_value(&self.input[line.start..line.end + 2])
+                .map_err(|error| odd(&error.to_string())),
             _ => Err(odd("an answer that is not RESP")),
         }
     }
@@ -222,38 +228,40 @@ impl Wire {
             text.extend_from_slice(&self.input[self.start..self.start + take]);
             self.start += take;
         }
-        if &*self.line()? == b"" { Ok(Value::BulkString(text)) } else { Err(odd("a text without an end")) }
+        if self.line()?.is_empty() { Ok(Value::BulkString(text)) } else { Err(odd("a text without an end")) }
     }
 
-    /// What stands before the next line end.
-    fn line(&mut self) -> io::Result<smallvec::SmallVec<[u8; 64]>> {
-        let mut line = smallvec::SmallVec::new();
+    /// Where in the buffer the next line stands, without its end. It stays there until more is read.
+    fn line(&mut self) -> io::Result<Range<usize>> {
+        let mut searched = 0;
         loop {
             let had = &self.input[self.start..self.end];
-            if let Some(at) = had.iter().position(|byte| *byte == b'\n') {
-                line.extend_from_slice(&had[..at]);
-                self.start += at + 1;
-                return match line.pop() {
-                    Some(b'\r') => Ok(line),
-                    _ => Err(odd("a line without an end")),
-                };
+            if let Some(at) = had[searched..].iter().position(|byte| *byte == b'\n') {
+                let line =
+                    had[..searched + at].strip_suffix(b"\r").ok_or_else(|| odd("a line without an end"))?;
+                let line = self.start..self.start + line.len();
+                self.start = line.end + 2;
+                return Ok(line);
             }
-            line.extend_from_slice(had);
-            if line.len() > LONGEST {
+            searched = had.len();
+            if searched > LINE {
                 return Err(odd("a line without an end"));
             }
-            self.start = self.end;
             self.fill()?;
         }
     }
 
-    /// Waits for more bytes; the buffer must be read to its end.
+    /// Waits for more bytes, behind those that are not read yet.
     fn fill(&mut self) -> io::Result<()> {
+        self.input.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
         self.start = 0;
-        self.end = 0;
+        if self.end == self.input.len() {
+            self.input.resize(self.end * 2, 0);
+        }
         let received = match self.spin()? {
             Some(received) => received,
-            None => self.socket.read(&mut self.input)?,
+            None => self.socket.read(&mut self.input[self.end..])?,
         };
         if received == 0 {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
@@ -261,7 +269,7 @@ impl Wire {
         if let Some(asked) = self.asked.take() {
             self.usual = (self.usual * 7 + asked.elapsed()) / 8;
         }
-        self.end = received;
+        self.end += received;
         Ok(())
     }
 
@@ -272,7 +280,7 @@ impl Wire {
         let Some(asked) = self.asked.filter(|_| plain && self.usual < NEAR) else { return Ok(None) };
         let fd = self.socket.fd();
         loop {
-            if let Some(received) = try_receive(fd, &mut self.input)? {
+            if let Some(received) = try_receive(fd, &mut self.input[self.end..])? {
                 return Ok(Some(received));
             }
             if asked.elapsed() > NEAR {
@@ -303,6 +311,16 @@ fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect would wait for it without end.
+fn unix(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 fn number(text: &[u8]) -> io::Result<i64> {

@@ -27,12 +27,11 @@ local function by_thousand(keys, take)
   for from = 1, #keys, 1000 do take(from, math.min(from + 999, #keys)) end
 end
 
--- A directory: name, entry and node of each. Of many only name and entry, as a third part of the answer: weaving them
--- takes longer here than a second question takes.
-local function entries(key, cursor, most)
-  local page = call('HSCAN', key, cursor, 'COUNT', limit)
-  local found, out, nodes, whose = page[2], {}, {}, {}
-  if #found > 2 * most then return { page[1], out, found } end
+-- All of a directory: name, entry and node of each. Nothing if it has more than `most`: weaving them takes longer here
+-- than a second question takes.
+local function entries(key, most)
+  if call('HLEN', key) > most then return false end
+  local found, out, nodes, whose = call('HGETALL', key), {}, {}, {}
   for n = 1, #found, 2 do
     local at = #out
     out[at + 1], out[at + 2], out[at + 3] = found[n], found[n + 1], false
@@ -45,7 +44,7 @@ local function entries(key, cursor, most)
     local attrs = call('MGET', unpack(nodes, first, last))
     for n = 1, #attrs do out[whose[first + n - 1]] = attrs[n] end
   end)
-  return { page[1], out }
+  return out
 end
 
 -- Keys of the whole database that look like `glob` and then like `pattern` behind `prefix` bytes.
@@ -121,7 +120,7 @@ local function joined(command, cursor, first, others)
   return { page[1], out }
 end
 
-if op == 'entries' then return entries(A[4], A[5], tonumber(A[6])) end
+if op == 'entries' then return entries(A[4], tonumber(limit)) end
 if op == 'strings' then return strings(A[4], A[5], tonumber(A[6]), A[7]) end
 if op == 'collections' then return collections(A[4], A[5], tonumber(A[6]), A[7], A[8]) end
 if op == 'hashes' then

@@ -140,6 +140,10 @@ pub(super) enum Do {
     Counted,
     /// Checks that the locks on a file are as they were.
     SameLocks,
+    /// Replaces one row that is as expected, or fails.
+    Swap,
+    /// Removes one row that is as expected, or fails.
+    Take,
     Insert,
     InsertMany,
     Put,
@@ -203,7 +207,9 @@ impl Catalog {
 fn text(what: Do, record: Record) -> (String, Vec<Type>) {
     match what {
         Do::Hold(..) | Do::Absent | Do::Vacant | Do::Counted | Do::SameLocks => check::text(what, record),
-        Do::Insert
+        Do::Swap
+        | Do::Take
+        | Do::Insert
         | Do::InsertMany
         | Do::Put
         | Do::Delete

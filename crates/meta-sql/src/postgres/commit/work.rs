@@ -3,7 +3,10 @@
 //! What must stay true: the statements that touch rows first take them in ascending order of their unique keys, each
 //! within itself and all of them together; what comes after them writes rows that this flight has locked already.
 
-use std::{collections::BTreeMap, mem::take};
+use std::{
+    collections::{BTreeMap, btree_map::OccupiedEntry},
+    mem::take,
+};
 
 use sluice_meta::schema::Key;
 use smallvec::SmallVec;
@@ -76,6 +79,7 @@ pub(super) struct Work<'c> {
 impl<'c> Work<'c> {
     /// Adds its statements to the plan.
     pub(super) fn plan(mut self, record: Record, plan: &mut Plan<'c>) {
+        self.at_once(record, plan);
         let mut spans = around(take(&mut self.clears), &mut self.rows).into_iter().peekable();
         let is_made = |change: &Change<'_>| matches!(change.what, Do::Put | Do::Insert);
         let numbered = record == Record::Acl && self.rows.values().any(|row| row.changes.iter().any(is_made));
@@ -113,6 +117,30 @@ impl<'c> Work<'c> {
         if numbered {
             plan.add(Do::Renumber, record, Vec::new(), Blame::None);
         }
+    }
+}
+
+impl<'c> Work<'c> {
+    /// The only row of a table, which must be as expected and is then replaced or removed: as one statement.
+    fn at_once(&mut self, record: Record, plan: &mut Plan<'c>) {
+        if !self.clears.is_empty() || self.rows.len() != 1 || record == Record::Acl {
+            return;
+        }
+        let replaced = record.shape().columns.split(',').count() > record.shape().unique;
+        let whole = self.rows.first_entry().filter(|row| {
+            let Touch { held, changes, .. } = row.get();
+            let expected = held.as_ref().is_some_and(|held| held.same == Same::All);
+            let [change] = &changes[..] else { return false };
+            expected && (change.what == Do::Delete || change.what == Do::Put && replaced)
+        });
+        let Some(Touch { held: Some(held), changes, .. }) = whole.map(OccupiedEntry::remove) else { return };
+        let mut args: Vec<Arg<'c>> = held.row.into_iter().map(Arg::One).collect();
+        let mut what = Do::Take;
+        for change in changes.into_iter().filter(|change| change.what == Do::Put) {
+            what = Do::Swap;
+            args.extend(change.values.into_iter().map(Arg::One));
+        }
+        plan.add(what, record, args, Blame::Named(vec![held.key]));
     }
 }
 

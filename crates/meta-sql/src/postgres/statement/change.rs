@@ -26,6 +26,17 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
             (format!("INSERT INTO {table}({listed}) SELECT * FROM unnest({})", params(&types, 1)), types)
         }
+        Do::Swap => swap(table, &columns, unique.len()),
+        Do::Take => {
+            let none = fail_unless_one("d");
+            (
+                format!(
+                    "WITH d AS (DELETE FROM {table} n WHERE {} RETURNING 1) {none}",
+                    as_expected(&columns)
+                ),
+                types(&columns),
+            )
+        }
         Do::Put => {
             let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
             // A node is replaced under the lock that guards of it wait for, which is that of a changed key.
@@ -90,6 +101,37 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             )
         }
     }
+}
+
+/// A row that is locked as it is now, if it is as the first parameters say, and gets the values of those behind them. The
+/// lock is that of a changed key, which guards of a node wait for.
+fn swap(table: &str, columns: &[Column], unique: usize) -> (String, Vec<Type>) {
+    let set = columns.iter().zip(columns.len() + 1..).skip(unique);
+    let set = set.map(|(column, at)| format!("{}=${at}", column.name)).collect::<Vec<_>>().join(",");
+    let key = columns[..unique].iter().zip(1..).map(|(column, at)| format!("n.{}=${at}", column.name));
+    let key = key.collect::<Vec<_>>().join(" AND ");
+    let text = format!(
+        "WITH k AS MATERIALIZED (SELECT 1 FROM {table} n WHERE {} FOR UPDATE),\
+         u AS (UPDATE {table} n SET {set} FROM k WHERE {key} RETURNING 1) {}",
+        as_expected(columns),
+        fail_unless_one("u")
+    );
+    let types = columns.iter().chain(columns).map(|column| column.kind);
+    (text, types.collect())
+}
+
+/// Whether a row is what the parameters from the first on say.
+fn as_expected(columns: &[Column]) -> String {
+    let same = columns.iter().zip(1..).map(|(column, at)| {
+        let wanted = format!("${at}::{}", column.kind.name());
+        let wanted = if column.null { format!("coalesce({wanted},{})", column.kind.zero()) } else { wanted };
+        format!("{}={wanted}", column.sound("n"))
+    });
+    same.collect::<Vec<_>>().join(" AND ")
+}
+
+fn fail_unless_one(rows: &str) -> String {
+    format!("SELECT ('{MARK}'||count(*))::int4 FROM {rows} HAVING count(*)<>1")
 }
 
 /// The rows `k` of `from` that are there, each locked in its turn.

@@ -312,9 +312,6 @@ local function writes()
       clear_chunks(key, tonumber(A[first + 1]), tonumber(A[first + 2]))
     elseif op == 'xf' then
       clear_fields(key, A[first + 1])
-    elseif op == 'pb' then
-      -- All is written. Who misses a message sees that by its number.
-      for at = first + 1, last do redis.pcall('PUBLISH', key, A[at]) end
     end
   end
 
@@ -328,7 +325,10 @@ local function all_checks()
     local op, first = A[at], at + 2
     local last = at + 1 + tonumber(A[at + 1])
     doing = A[first]
-    if op == 'he' or op == 'hi' then
+    if (op == 'he' or op == 'hi') and last == first + 2 then
+      local v = call('HGET', doing, A[first + 1])
+      if (op == 'hi' and v) or (op == 'he' and v ~= A[last]) then failed[#failed + 1] = first + 1 end
+    elseif op == 'he' or op == 'hi' then
       local got = call('HMGET', doing, unpack(every(first + 1, last, 2)))
       for n = 1, #got do
         local v = got[n]
@@ -465,6 +465,9 @@ while at < last_arg do
     end
   elseif op == 'lp' then
     push(first, last)
+  elseif op == 'pb' then
+    -- All that is left is to be written at once. Who misses a message sees that by its number.
+    for item = first + 1, last do redis.pcall('PUBLISH', A[first], A[item]) end
   else
     write = write or writes()
     write(op, first, last)

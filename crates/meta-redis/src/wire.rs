@@ -1,8 +1,7 @@
 //! A socket to a server, encrypted or not: commands out, answers in.
 //!
-//! An answer that usually comes within [`NEAR`] is waited for by asking the socket again and again, in between giving
-//! way to whoever else wants to run: to sleep until it comes and be woken costs more than such an answer takes. What
-//! must stay true: a wait never outlasts the deadlines of the configuration.
+//! The answer of a near server ([`sluice_meta::near`]) is waited for by asking the socket again and again, in between
+//! giving way to whoever else wants to run. What must stay true: a wait never outlasts the deadlines of the configuration.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -24,11 +23,10 @@ use rustix::{
     net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with},
 };
 use rustls::{ClientConnection, StreamOwned};
+use sluice_meta::near::{NEAR, Nearness};
 
 use crate::{config::Address, tls::Encryption};
 
-/// Servers that answer within this time are near.
-const NEAR: Duration = Duration::from_micros(200);
 /// The buffer between socket and answers, bytes.
 const BUFFER: usize = 32 << 10;
 /// Longest text Redis stores.
@@ -69,8 +67,9 @@ pub(crate) struct Wire {
     input: Vec<u8>,
     start: usize,
     end: usize,
-    /// How long answers took lately.
-    usual: Duration,
+    nearness: Nearness,
+    /// Whether the answer to the last request is waited for awake.
+    awake: bool,
     /// When the last request was sent, until its first byte of answer.
     asked: Option<Instant>,
     /// Whether the server may have any of the last request.
@@ -99,7 +98,8 @@ impl Wire {
             input: vec![0; buffer],
             start: 0,
             end: 0,
-            usual: Duration::from_micros(50),
+            nearness: Nearness::default(),
+            awake: false,
             asked: None,
             began: false,
         }
@@ -122,6 +122,8 @@ impl Wire {
     /// Sends a request.
     pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
         self.asked = Some(Instant::now());
+        // Encrypted bytes are not the answer yet.
+        self.awake = !matches!(self.socket, Socket::Tls(_)) && self.nearness.stays_awake();
         self.began = false;
         let socket: &mut dyn Write = match &mut self.socket {
             Socket::Tcp(socket) => socket,
@@ -267,27 +269,23 @@ impl Wire {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
         }
         if let Some(asked) = self.asked.take() {
-            self.usual = (self.usual * 7 + asked.elapsed()) / 8;
+            self.nearness.took(asked.elapsed());
         }
         self.end += received;
         Ok(())
     }
 
-    /// Asks the socket until bytes come, if they usually come soon, but not for longer than is worth it.
+    /// Asks the socket until bytes come, if the answer is waited for awake, but not for longer than is worth it.
     fn spin(&mut self) -> io::Result<Option<usize>> {
-        // Encrypted bytes are not the answer yet.
-        let plain = !matches!(self.socket, Socket::Tls(_));
-        let Some(asked) = self.asked.filter(|_| plain && self.usual < NEAR) else { return Ok(None) };
-        let fd = self.socket.fd();
-        loop {
-            if let Some(received) = try_receive(fd, &mut self.input[self.end..])? {
+        let since = self.asked.unwrap_or_else(Instant::now);
+        while self.awake {
+            if let Some(received) = try_receive(self.socket.fd(), &mut self.input[self.end..])? {
                 return Ok(Some(received));
             }
-            if asked.elapsed() > NEAR {
-                return Ok(None);
-            }
+            self.awake = since.elapsed() < NEAR;
             thread::yield_now();
         }
+        Ok(None)
     }
 }
 

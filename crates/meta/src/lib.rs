@@ -15,6 +15,7 @@ mod heartbeat;
 mod ids;
 pub mod mem;
 mod meta;
+pub mod near;
 pub mod op;
 pub mod ops;
 mod overlay;

@@ -1,8 +1,8 @@
 //! The bytes of a connection: out as the server takes them, in as they come, encrypted or not.
 //!
 //! What must stay true: a wait never outlasts its deadline, and what the server sends is taken in while it has no
-//! room for what we send, so that the two never wait for each other. An answer that usually comes within [`NEAR`] is
-//! waited for awake: to sleep until it comes and be woken costs more than such an answer takes.
+//! room for what we send, so that the two never wait for each other. The answer of a near
+//! server ([`sluice_meta::near`]) is waited for awake.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -12,7 +12,7 @@ use std::{
         unix::net::UnixStream,
     },
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::BytesMut;
@@ -23,9 +23,8 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 use rustls::ClientConnection;
+use sluice_meta::near::{NEAR, Nearness};
 
-/// Servers that answer within this time are near.
-const NEAR: Duration = Duration::from_micros(200);
 /// Received at once, bytes.
 const CHUNK: usize = 32 << 10;
 
@@ -92,8 +91,10 @@ pub(super) struct Wire {
     tls: Option<Box<ClientConnection>>,
     input: BytesMut,
     chunk: Box<[u8]>,
-    /// How long answers of either kind took lately.
-    usual: [Duration; 2],
+    /// Of answers of either kind.
+    nearness: [Nearness; 2],
+    /// Whether the answer to the last request is waited for awake.
+    awake: bool,
     /// What was asked last and when, until the first byte of its answer.
     asked: Option<(Kind, Instant)>,
     /// Bytes of the last request that may be on their way.
@@ -107,7 +108,8 @@ impl Wire {
             tls: None,
             input: BytesMut::new(),
             chunk: vec![0; CHUNK].into(),
-            usual: [NEAR / 2; 2],
+            nearness: Default::default(),
+            awake: false,
             asked: None,
             sent: 0,
         }
@@ -136,6 +138,7 @@ impl Wire {
     /// Sends a request whole.
     pub(super) fn send(&mut self, request: &[u8], kind: Kind, until: Instant) -> io::Result<()> {
         self.asked = Some((kind, Instant::now()));
+        self.awake = self.nearness[kind as usize].stays_awake();
         self.sent = 0;
         let mut rest = request;
         if let Some(tls) = &mut self.tls {
@@ -201,16 +204,17 @@ impl Wire {
 
     /// Waits for more bytes.
     fn fill(&mut self, until: Instant) -> io::Result<()> {
-        let awake = self.asked.filter(|(kind, _)| self.usual[*kind as usize] < NEAR);
+        let since = self.asked.map_or_else(Instant::now, |(_, since)| since);
         while !self.take()? {
-            match awake {
-                Some((_, since)) if since.elapsed() < NEAR => thread::yield_now(),
-                _ => self.socket.wait(false, until)?,
+            self.awake &= since.elapsed() < NEAR;
+            if self.awake {
+                thread::yield_now();
+            } else {
+                self.socket.wait(false, until)?;
             }
         }
         if let Some((kind, since)) = self.asked.take() {
-            let usual = &mut self.usual[kind as usize];
-            *usual = (*usual * 7 + since.elapsed()) / 8;
+            self.nearness[kind as usize].took(since.elapsed());
         }
         Ok(())
     }

@@ -191,8 +191,12 @@ impl Engine for RedisEngine {
         request.page(&self.pool, keys, answers)
     }
 
-    /// What a commit survives is the server's to decide, but for `wait-replicas`.
     fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// A commit is seen before it is with the replicas.
+    fn harden(&self) -> Result<(), EngineError> {
         self.pool.harden(&self.keys()?.counter(Counter::DirMoves))
     }
 

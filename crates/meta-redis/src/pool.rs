@@ -35,8 +35,6 @@ pub(crate) struct Pool {
     pub(crate) clustered: OnceLock<bool>,
     state: Mutex<State>,
     returned: Condvar,
-    /// Whether a commit may have happened that nobody waited for to reach the replicas.
-    doubtful: Mutex<bool>,
 }
 
 #[derive(Default)]
@@ -67,7 +65,6 @@ impl Pool {
             clustered,
             state: Mutex::default(),
             returned: Condvar::new(),
-            doubtful: Mutex::default(),
         })
     }
 
@@ -131,7 +128,6 @@ impl Pool {
                         // Also of a conflict: that is what a commit met which the replicas may not have.
                         Some(_) if done => {
                             self.forget();
-                            *self.doubtful.lock() = true;
                             let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
                             return Err(self.indeterminate(reason));
                         }
@@ -146,7 +142,6 @@ impl Pool {
                 }
                 Err(Failure::NoAnswer(reason)) => {
                     self.forget();
-                    *self.doubtful.lock() = replicas > 0;
                     return Err(self.indeterminate(reason));
                 }
             }
@@ -163,18 +158,16 @@ impl Pool {
         wait.push_number(patience.max(1));
     }
 
-    /// Waits until the replicas have the commits in doubt, if these happened, which takes a change of its own: from Redis 7.2
-    /// on a connection waits only for what it changed itself. Who comes meanwhile waits too. `key` is of a number.
+    /// Waits until the replicas that commits wait for have all that was committed before, which takes a change of its own:
+    /// from Redis 7.2 on a connection waits only for what it changed itself. `key` is of a number.
     pub(crate) fn harden(&self, key: &[u8]) -> Result<(), EngineError> {
-        let mut doubtful = self.doubtful.lock();
-        if *doubtful {
-            let mut pipeline = Pipeline::default();
-            pipeline.command("INCRBY").extend([key, b"0"]);
-            self.wait(&mut pipeline);
-            self.replicated(self.ask(&pipeline)?)?;
-            *doubtful = false;
+        if self.config.wait_replicas == 0 {
+            return Ok(());
         }
-        Ok(())
+        let mut pipeline = Pipeline::default();
+        pipeline.command("INCRBY").extend([key, b"0"]);
+        self.wait(&mut pipeline);
+        self.replicated(self.ask_by(|_| Cow::Borrowed(&pipeline))?.0)
     }
 
     /// Whether the last of the answers, to [`Self::wait`], says that there are enough replicas.

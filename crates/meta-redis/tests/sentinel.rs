@@ -136,14 +136,14 @@ fn a_commit_in_doubt_is_not_taken_for_safe_before_a_replica_has_it() {
     let group = RedisSentinel::start(&RedisOptions::default()).expect("a group");
     let url = format!("{}?wait-replicas=1&read-timeout=3s", group.servers[0].url(1));
     let engine = open(&url);
-    engine.sync().expect("nothing is in doubt");
+    engine.harden().expect("nothing is in doubt");
     group.servers[1].signal("-STOP").expect("stopped");
     let outcome = commit(&engine, vec![Write::Insert(dir(1))]);
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
-    assert!(matches!(engine.sync(), Err(EngineError::Unavailable { .. })));
+    assert!(matches!(engine.harden(), Err(EngineError::Unavailable { .. })));
     group.servers[1].signal("-CONT").expect("goes on");
     let until = std::time::Instant::now() + Duration::from_mins(1);
-    while let Err(error) = engine.sync() {
+    while let Err(error) = engine.harden() {
         assert!(std::time::Instant::now() < until, "{error}");
     }
     assert_eq!(get(&open(&group.servers[1].url(1)), 1).expect("up"), Some(dir(1)));

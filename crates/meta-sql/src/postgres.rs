@@ -86,9 +86,13 @@ impl Engine for PostgresEngine {
         self.0.page(scan, from, limit)
     }
 
-    /// A commit that returned is as durable as the server's `synchronous_commit` makes it; there is nothing to add but
-    /// for those whose answer was lost.
+    /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to add.
     fn sync(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// A commit is seen before it is on the disk.
+    fn harden(&self) -> Result<(), EngineError> {
         self.0.harden()
     }
 

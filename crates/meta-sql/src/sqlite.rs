@@ -96,6 +96,10 @@ impl Engine for SqliteEngine {
         durable::sync(&self.0.options)
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(SqliteWatch::new(self.0.clone())?))
     }

@@ -41,6 +41,9 @@ impl Engine for Owned {
     fn sync(&self) -> Result<(), EngineError> {
         self.engine.sync()
     }
+    fn harden(&self) -> Result<(), EngineError> {
+        self.engine.harden()
+    }
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.engine.watch()
     }

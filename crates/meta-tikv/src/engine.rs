@@ -99,6 +99,11 @@ impl Engine for TikvEngine {
         Ok(())
     }
 
+    /// A commit is seen when most stores have it.
+    fn harden(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(Listener::new(self.store.clone())?))
     }

@@ -356,9 +356,12 @@ pub trait Engine: Send + Sync + 'static {
     /// One page of about `limit` records. One trip.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 
-    /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it). A commit whose answer was lost
-    /// and that was found to have happened is as safe behind it as one that returned.
+    /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
     fn sync(&self) -> Result<(), EngineError>;
+
+    /// Makes all commits that are seen by now as safe as those that returned: one whose answer was lost may be seen before
+    /// it is. For engines where that cannot be there is nothing to do.
+    fn harden(&self) -> Result<(), EngineError>;
 
     /// A listener for what other clients tell.
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;

@@ -166,6 +166,10 @@ impl Engine for MemEngine {
         Ok(())
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let seen = self.0.told.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))

@@ -416,7 +416,7 @@ local function all_checks()
       for item = first + 1, last, 2 do
         if call('ZSCORE', doing, A[item + 1]) then failed[#failed + 1] = item end
       end
-    elseif op ~= 'hs' and op ~= 'ss' and op ~= 'hr' and op ~= 'sr' then
+    elseif op ~= 'hs' and op ~= 'ss' and op ~= 'hr' and op ~= 'sr' and op ~= 'pb' then
       if not check then check, numeric = checks() end
       check(op, first, last)
     end

@@ -155,16 +155,11 @@ impl Store {
         }
     }
 
-    /// Waits until commits in doubt are as safe as those that returned, if they happened. Who comes meanwhile waits too.
+    /// Commits something that waits for the disk, and with it for all that was committed before.
     pub(super) fn harden(&self) -> Result<(), EngineError> {
-        let mut doubtful = self.pool.doubtful.lock();
-        if *doubtful {
-            let mut flight = Flight::default();
-            flight.add(self.catalog.get(Do::Harden, Record::Setting), Vec::new());
-            self.pool.ask(&flight).map_err(|error| error.plain(&self.pool.options))?;
-            *doubtful = false;
-        }
-        Ok(())
+        let mut flight = Flight::default();
+        flight.add(self.catalog.get(Do::Harden, Record::Setting), Vec::new());
+        self.pool.ask(&flight).map(drop).map_err(|error| error.plain(&self.pool.options))
     }
 
     /// Settings and sessions are texts of their own writers: what is expected of them is compared here, and at the

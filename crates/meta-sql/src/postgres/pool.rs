@@ -26,8 +26,6 @@ pub(super) struct Pool {
     returned: Condvar,
     /// Whether the server cannot flush what was committed before.
     blunt: AtomicBool,
-    /// Whether a commit may have happened that nobody waited for to be safe.
-    pub(super) doubtful: Mutex<bool>,
 }
 
 #[derive(Default)]
@@ -45,13 +43,7 @@ struct Lent<'p> {
 
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
-        Self {
-            options,
-            state: Mutex::default(),
-            returned: Condvar::new(),
-            blunt: AtomicBool::new(false),
-            doubtful: Mutex::default(),
-        }
+        Self { options, state: Mutex::default(), returned: Condvar::new(), blunt: AtomicBool::new(false) }
     }
 
     /// A new connection, not one of the pool's.
@@ -126,7 +118,6 @@ impl Pool {
                 Err(Failure::NotSent(_)) if used => self.forget(),
                 Err(Failure::NoAnswer(reason)) => {
                     self.forget();
-                    *self.doubtful.lock() = true;
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
                 Err(Failure::NotFlushed(error)) => {
@@ -135,7 +126,6 @@ impl Pool {
                         tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
                         self.blunt.store(true, Ordering::Relaxed);
                     }
-                    *self.doubtful.lock() = true;
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
                 answered => return answered.map_err(|failure| self.failed(failure)),

@@ -14,7 +14,11 @@
 //! The *database file* must never be opened and closed here: closing any descriptor of it drops the POSIX locks that
 //! SQLite holds on it for the whole process. The log has none.
 
-use std::{fs::File, io, path::PathBuf};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
 
 use sluice_meta::engine::EngineError;
 
@@ -28,16 +32,18 @@ pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
 }
 
 fn sync_files(options: &Options) -> io::Result<()> {
-    if !sync_beside(options, "-wal")? {
-        sync_beside(options, "-journal")?;
-        sync_dir_of(options)?;
+    // Its files are where a symbolic link leads, not beside the link.
+    let database = fs::canonicalize(&options.path)?;
+    if !sync_beside(&database, "-wal")? {
+        sync_beside(&database, "-journal")?;
+        sync_dir_of(&database)?;
     }
     Ok(())
 }
 
 /// Syncs the file of that ending beside the database; whether there is one.
-fn sync_beside(options: &Options, ending: &str) -> io::Result<bool> {
-    let mut path = options.path.clone().into_os_string();
+fn sync_beside(database: &Path, ending: &str) -> io::Result<bool> {
+    let mut path = database.to_owned().into_os_string();
     path.push(ending);
     match File::open(PathBuf::from(path)) {
         Ok(file) => file.sync_data().map(|()| true),
@@ -48,14 +54,11 @@ fn sync_beside(options: &Options, ending: &str) -> io::Result<bool> {
 
 /// Makes the directory entry of a new database survive.
 pub(super) fn sync_dir(options: &Options) -> Result<(), EngineError> {
-    sync_dir_of(options)
+    fs::canonicalize(&options.path)
+        .and_then(|database| sync_dir_of(&database))
         .map_err(|error| options.refused(format!("cannot sync the database's directory: {error}")))
 }
 
-fn sync_dir_of(options: &Options) -> io::Result<()> {
-    let dir = match options.path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => std::path::Path::new("."),
-    };
-    File::open(dir)?.sync_all()
+fn sync_dir_of(database: &Path) -> io::Result<()> {
+    File::open(database.parent().unwrap_or(database))?.sync_all()
 }

@@ -159,7 +159,7 @@ fn a_server_that_does_not_flush_on_request_waits_with_each_commit() {
     assert!(matches!(&first, Err(EngineError::Indeterminate { .. })), "{first:?}");
     commit(&engine, counted(2)).expect("as any server does");
     assert_eq!(get(&engine, Key::Node(Ino(1))).expect("up"), Some(dir(1)));
-    engine.sync().expect("up");
+    engine.harden().expect("up");
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn a_commit_in_doubt_is_not_taken_for_safe_before_it_is() {
     // What adds to the totals leaves it to what follows to wait for the standby, the other waits itself.
     at_last(&|| doubtful(Write::Count(Counter::UsedSpace, 1)));
     assert!(doubtful(Write::Insert(dir(2))));
-    unavailable(engine.sync());
+    unavailable(engine.harden());
     standby("");
-    at_last(&|| engine.sync().is_ok());
+    at_last(&|| engine.harden().is_ok());
     assert_eq!(get(&engine, Key::Node(Ino(2))).expect("up"), Some(dir(2)));
 }
 

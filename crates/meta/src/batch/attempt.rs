@@ -242,12 +242,11 @@ impl Batcher {
         Err(again())
     }
 
-    /// A commit whose answer was lost has happened. Others see it already, but it may not be as safe as it was to be when
-    /// it was answered.
+    /// A commit whose answer was lost has happened. It is not acknowledged before it is as safe as the answer would have
+    /// said.
     fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        insist(group, || self.engine.sync())?;
         self.committed(commit, step, None);
-        Ok(())
+        insist(group, || self.engine.harden())
     }
 
     /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record

@@ -169,6 +169,10 @@ impl Engine for Counting {
         self.inner.sync()
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        self.inner.harden()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
     }

@@ -83,6 +83,10 @@ impl Engine for Delayed {
         self.inner.sync()
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        self.inner.harden()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
     }

@@ -218,6 +218,10 @@ impl Engine for Faulty {
         self.inner.sync()
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        self.inner.harden()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
     }

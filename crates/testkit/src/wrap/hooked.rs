@@ -66,6 +66,10 @@ impl Engine for Hooked {
         self.inner.sync()
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        self.inner.harden()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
     }

@@ -46,6 +46,10 @@ impl Engine for Twice {
         self.0.sync()
     }
 
+    fn harden(&self) -> Result<(), EngineError> {
+        self.0.harden()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.0.watch()
     }

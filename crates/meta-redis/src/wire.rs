@@ -6,7 +6,6 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{TcpStream, ToSocketAddrs},
-    ops::Range,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
@@ -187,8 +186,8 @@ impl Wire {
     }
 
     fn value(&mut self, depth: u32) -> io::Result<Value> {
-        let line = self.line()?;
-        let (kind, text) = self.input[line.clone()].split_first().ok_or_else(|| odd("an empty line"))?;
+        let (from, to) = self.line()?;
+        let (kind, text) = self.input[from..to].split_first().ok_or_else(|| odd("an empty line"))?;
         let kind = *kind;
         match kind {
             b'$' => {
@@ -210,8 +209,9 @@ impl Wire {
             }
             b'_' => Ok(Value::Nil),
             b'+' if text == b"OK" => Ok(Value::Okay),
-            b'+' | b'-' => redis::parse_redis_value(&self.input[line.start..line.end + 2])
-                .map_err(|error| odd(&error.to_string())),
+            b'+' | b'-' => {
+                redis::parse_redis_value(&self.input[from..to + 2]).map_err(|error| odd(&error.to_string()))
+            }
             _ => Err(odd("an answer that is not RESP")),
         }
     }
@@ -230,20 +230,21 @@ impl Wire {
             text.extend_from_slice(&self.input[self.start..self.start + take]);
             self.start += take;
         }
-        if self.line()?.is_empty() { Ok(Value::BulkString(text)) } else { Err(odd("a text without an end")) }
+        let (from, to) = self.line()?;
+        if from == to { Ok(Value::BulkString(text)) } else { Err(odd("a text without an end")) }
     }
 
-    /// Where in the buffer the next line stands, without its end. It stays there until more is read.
-    fn line(&mut self) -> io::Result<Range<usize>> {
+    /// From where to where in the buffer the next line stands, without its end. It stays there until more is read.
+    fn line(&mut self) -> io::Result<(usize, usize)> {
         let mut searched = 0;
         loop {
             let had = &self.input[self.start..self.end];
             if let Some(at) = had[searched..].iter().position(|byte| *byte == b'\n') {
                 let line =
                     had[..searched + at].strip_suffix(b"\r").ok_or_else(|| odd("a line without an end"))?;
-                let line = self.start..self.start + line.len();
-                self.start = line.end + 2;
-                return Ok(line);
+                let (from, to) = (self.start, self.start + line.len());
+                self.start = to + 2;
+                return Ok((from, to));
             }
             searched = had.len();
             if searched > LINE {

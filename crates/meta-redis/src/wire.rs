@@ -10,7 +10,6 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -19,10 +18,10 @@ use redis::Value;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with},
+    net::RecvFlags,
 };
 use rustls::{ClientConnection, StreamOwned};
-use sluice_meta::near::{NEAR, Nearness};
+use sluice_meta::near::{NEAR, Nearness, connect_unix};
 
 use crate::{config::Address, tls::Encryption};
 
@@ -79,7 +78,7 @@ impl Wire {
     /// Connects to an address, one resolved address after the other. Until told otherwise no wait is longer than `dial`.
     pub(crate) fn connect(address: &Address, tls: Option<&Encryption>, dial: Duration) -> io::Result<Self> {
         let socket = match (address, tls) {
-            (Address::Unix(path), _) => Socket::Unix(unix(path)?),
+            (Address::Unix(path), _) => Socket::Unix(connect_unix(path)?),
             (Address::Tcp(host, port), None) => Socket::Tcp(tcp(host, *port, dial)?),
             (Address::Tcp(host, port), Some(encryption)) => {
                 let session = encryption.session(host)?;
@@ -310,16 +309,6 @@ fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
         }
     }
     Err(last)
-}
-
-/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect would wait for it without end.
-fn unix(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false)?;
-    Ok(stream)
 }
 
 fn number(text: &[u8]) -> io::Result<i64> {

@@ -1,10 +1,12 @@
-//! How to wait for the answers of a server, by how long they took lately.
+//! How to reach a server on this machine, and how to wait for the answers of any, by how long they took lately.
 //!
 //! To sleep until an answer comes and be woken costs more than the answer of a near server takes, so that one is waited
 //! for awake. What must stay true: a server that is far costs next to nothing that way, and a near one that was slow for
 //! a moment is not slept for ever after, although each answer that is slept for takes as long as a far one's.
 
-use std::time::Duration;
+use std::{io, os::unix::net::UnixStream, path::Path, time::Duration};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// Servers that answer within this time are near; nobody stays awake for longer.
 pub const NEAR: Duration = Duration::from_micros(200);
@@ -46,6 +48,19 @@ impl Nearness {
             (self.usual * 7 + time.min(NEAR * 2)) / 8
         };
     }
+}
+
+/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect would wait for it without end.
+///
+/// # Errors
+/// Those of `connect(2)`; [`io::ErrorKind::WouldBlock`] if the queue is full.
+pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@
 use std::{
     io,
     net::{TcpStream, ToSocketAddrs},
-    os::unix::net::UnixStream,
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -20,7 +18,8 @@ use postgres_protocol::{
     },
     message::{backend::Message, frontend},
 };
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::net::sockopt;
+use sluice_meta::near::connect_unix;
 
 use super::{
     error::ServerError,
@@ -74,7 +73,7 @@ pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {
 fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
     let until = Instant::now() + options.connect_timeout;
     let mut wire = Wire::new(match host {
-        Host::Unix(path) => Socket::Unix(unix(path)?),
+        Host::Unix(path) => Socket::Unix(connect_unix(path)?),
         Host::Tcp(name, port) => Socket::Tcp(tcp(name, *port, until)?),
     });
     if let Host::Tcp(name, _) = host
@@ -124,16 +123,6 @@ fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(5))?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
     Ok(sockopt::set_tcp_user_timeout(socket, 30_000)?)
-}
-
-/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect would wait for it without end.
-fn unix(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false)?;
-    Ok(stream)
 }
 
 fn encrypt(wire: &mut Wire, options: &Options, name: &str, until: Instant) -> Result<(), NoConnection> {

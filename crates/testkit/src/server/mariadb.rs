@@ -77,6 +77,8 @@ impl Mariadb {
         }
         let dir = TempDir::with_prefix("mariadb-")?;
         copy(&template()?, &dir.path().join("data"))?;
+        // Its own: a server that starts deletes the temporary tables that it finds, those of others too.
+        fs::create_dir(dir.path().join("tmp"))?;
         let user = format!(
             "CREATE USER IF NOT EXISTS {USER} IDENTIFIED BY '{PASSWORD}';\n\
              GRANT ALL ON *.* TO {USER} WITH GRANT OPTION;\n\
@@ -199,6 +201,7 @@ fn arguments(dir: &Path, port: u16, options: &MariadbOptions) -> Vec<OsString> {
     }
     arguments.extend([
         at("datadir", "data"),
+        at("tmpdir", "tmp"),
         at("socket", "sock"),
         at("pid-file", "pid"),
         at("init-file", "init.sql"),
@@ -251,7 +254,9 @@ fn make_template() -> io::Result<PathBuf> {
     let mut install = Command::new("mariadb-install-db");
     install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-name-resolve"]);
     install.args(["--skip-test-db", "--innodb-log-file-size=32M"]);
-    install.arg(format!("--datadir={}", unfinished.path().display()));
+    for place in ["datadir", "tmpdir"] {
+        install.arg(format!("--{place}={}", unfinished.path().display()));
+    }
     if is_root() {
         install.arg("--user=root");
     }

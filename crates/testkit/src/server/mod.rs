@@ -21,7 +21,7 @@ pub use redis::{Redis, RedisOptions, redis};
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
 pub use shell::Shell;
-pub use tikv::{Tikv, TikvOptions, TikvPart};
+pub use tikv::{Tikv, TikvOptions, TikvPart, TikvRegion};
 
 use std::net::{Ipv4Addr, TcpListener};
 

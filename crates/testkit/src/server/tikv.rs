@@ -43,6 +43,17 @@ pub enum TikvPart {
     Kv,
 }
 
+/// A range of keys, as the placement driver knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TikvRegion {
+    /// Its first key, in hexadecimal digits; empty: the first of all.
+    pub start: String,
+    /// The first key behind it, in hexadecimal digits; empty: there is none.
+    pub end: String,
+    /// Grows with each split.
+    pub version: u64,
+}
+
 /// The running servers.
 #[derive(Debug)]
 pub struct Tikv {
@@ -249,6 +260,29 @@ impl Tikv {
             Some((method.to_owned(), count.trim().parse().ok()?))
         });
         Ok(counts.collect())
+    }
+
+    /// The regions that the placement driver knows, in the order of their keys.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn regions(&self) -> io::Result<Vec<TikvRegion>> {
+        let body = http(self.pd_addr(), "/pd/api/v1/regions")?;
+        let told: serde_json::Value = serde_json::from_str(&body)?;
+        let text =
+            |region: &serde_json::Value, name: &str| region[name].as_str().unwrap_or_default().to_owned();
+        let mut regions: Vec<TikvRegion> = told["regions"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
+            .map(|region| TikvRegion {
+                start: text(region, "start_key"),
+                end: text(region, "end_key"),
+                version: region["epoch"]["version"].as_u64().unwrap_or_default(),
+            })
+            .collect();
+        regions.sort_by(|a, b| a.start.cmp(&b.start));
+        Ok(regions)
     }
 
     /// Gives the store an order of ours.

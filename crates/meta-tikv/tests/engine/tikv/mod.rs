@@ -4,4 +4,5 @@ mod conformance;
 mod failures;
 mod operations;
 mod records;
+mod regions;
 mod server;

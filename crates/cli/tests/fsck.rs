@@ -73,7 +73,6 @@ fn metadata_that_disagrees_is_found_and_put_right() {
         ("DELETE FROM jfs_edge WHERE name = CAST('e' AS BLOB)", "has no name"),
         ("DELETE FROM jfs_node WHERE inode = 3", "does not exist"),
         ("UPDATE jfs_edge SET type = 3 WHERE name = CAST('one' AS BLOB)", "another kind"),
-        ("UPDATE jfs_chunk_ref SET refs = 5", "used 5 times"),
         ("DELETE FROM jfs_chunk_ref", "no record of its uses"),
         ("UPDATE jfs_counter SET value = 2 WHERE name = 'nextInode'", "nextInode"),
         ("UPDATE jfs_counter SET value = 1 WHERE name = 'nextChunk'", "nextChunk"),
@@ -88,6 +87,28 @@ fn metadata_that_disagrees_is_found_and_put_right() {
         let said = ok(&["fsck", &volume.meta]);
         assert!(said.contains("0 errors in the metadata, 0 blocks"), "{statement}: {said}");
         assert!(said.contains(" 0 advisory"), "{statement}: {said}");
+    }
+}
+
+#[test]
+fn what_leaked_is_told_and_removed() {
+    if no_fuse() {
+        return;
+    }
+    for (statement, leak) in [
+        ("UPDATE jfs_chunk_ref SET refs = 5", "leaked: slice"),
+        (
+            "UPDATE jfs_chunk SET inode = 99 WHERE inode = (SELECT inode FROM jfs_node WHERE length = 7000)",
+            "leaked: chunk 0 belongs to inode 99",
+        ),
+    ] {
+        let volume = sample();
+        forge(&volume, statement);
+        let said = ok(&["fsck", &volume.meta]);
+        assert!(said.contains(leak) && !said.contains(" 0 chunks or slices leaked"), "{statement}: {said}");
+        assert!(ok(&["fsck", "--repair", &volume.meta]).contains("repaired: "), "{statement}");
+        let said = ok(&["fsck", &volume.meta]);
+        assert!(said.contains(" 0 chunks or slices leaked"), "{statement}: {said}");
     }
 }
 

@@ -372,7 +372,9 @@ impl Volume {
     /// # Errors
     /// What its `fsck` found.
     pub fn fsck_by(&self, program: &Path) -> anyhow::Result<()> {
-        command(program, &["fsck", &self.meta]).map(drop).context("fsck is not clean")
+        let said = command(program, &["fsck", &self.meta]).context("fsck is not clean")?;
+        ensure!(!said.contains("leaked: "), "something leaked:\n{said}");
+        Ok(())
     }
 }
 

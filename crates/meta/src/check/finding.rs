@@ -20,6 +20,18 @@ pub struct Counted {
     pub counted: i64,
 }
 
+/// What a finding means to who uses the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// Something is lost, or will be.
+    Error,
+    /// Storage that nobody uses is not given back.
+    Leak,
+    /// A number that is only informative: clients add to it some time after they did something, and a crash lets it
+    /// drift.
+    Advisory,
+}
+
 /// Something that does not agree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Finding {
@@ -161,10 +173,15 @@ impl Finding {
         Self::Unreadable { story }
     }
 
-    /// Whether it concerns a number that is only informative: clients add to it some time after they did something,
-    /// and a crash lets it drift.
-    pub const fn is_advisory(&self) -> bool {
-        matches!(self, Self::Total { .. } | Self::Usage { .. })
+    /// What it means to who uses the volume.
+    pub const fn weight(&self) -> Weight {
+        match self {
+            Self::Total { .. } | Self::Usage { .. } => Weight::Advisory,
+            Self::ChunkWithoutFile { .. } => Weight::Leak,
+            // One that is used more often than its record says is removed under those who use it.
+            Self::References { references, .. } if references.stored > references.counted => Weight::Leak,
+            _ => Weight::Error,
+        }
     }
 
     /// The inode it is about, if it is about one.

@@ -12,7 +12,7 @@ mod repair;
 mod subtree;
 mod survey;
 
-pub use finding::{Counted, Finding};
+pub use finding::{Counted, Finding, Weight};
 pub use repair::Repair;
 
 use rustc_hash::{FxHashMap, FxHashSet};

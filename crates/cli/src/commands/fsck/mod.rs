@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use sluice_data::Layout;
 use sluice_meta::{
     Interrupt, Meta, Options,
-    check::{Finding, Repair, Report},
+    check::{Finding, Repair, Report, Weight},
 };
 use sluice_types::{Clock, Ino, SystemClock, Time};
 
@@ -103,32 +103,27 @@ impl Fsck {
             // Without a record it is counted when somebody asks.
             report.findings.retain(|finding| !matches!(finding, Finding::Usage { stored: None, .. }));
         }
-        let (advisory, wrong): (Vec<_>, Vec<_>) =
-            report.findings.iter().partition(|finding| finding.is_advisory());
-        for finding in &wrong {
-            println!("error: {finding}");
-        }
-        for finding in &advisory {
-            println!("advisory: {finding}");
-        }
+        let kinds = [(Weight::Error, "error"), (Weight::Leak, "leaked"), (Weight::Advisory, "advisory")];
+        let [wrong, leaked, advisory] = kinds.map(|(weight, label)| {
+            let of_weight = report.findings.iter().filter(|finding| finding.weight() == weight);
+            of_weight.inspect(|finding| println!("{label}: {finding}")).count()
+        });
         let mut faults = 0;
         if self.path.is_none() {
             faults = self.check_objects(meta, &report)?;
         }
         println!(
-            "{} inodes and {} slices checked: {} errors in the metadata, {faults} blocks missing or damaged, {} \
-             advisory numbers drifted",
+            "{} inodes and {} slices checked: {wrong} errors in the metadata, {faults} blocks missing or damaged, \
+             {leaked} chunks or slices leaked, {advisory} advisory numbers drifted",
             report.inodes,
             report.slices.len(),
-            wrong.len(),
-            advisory.len()
         );
-        if wrong.iter().any(|finding| matches!(finding, Finding::Unreadable { .. })) {
+        if report.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. })) {
             println!("nothing else was compared, and nothing is repaired, until every record can be read");
-        } else if !(self.repair || wrong.is_empty() && advisory.is_empty()) {
+        } else if !(self.repair || report.findings.is_empty()) {
             println!("`sluice fsck --repair` puts right what can be");
         }
-        Ok(wrong.is_empty() && faults == 0)
+        Ok(wrong == 0 && faults == 0)
     }
 
     fn survey(&self, meta: &Meta) -> Result<Report> {
@@ -156,14 +151,15 @@ impl Fsck {
             let chosen = |finding: &&Finding| self.repair || matches!(finding, Finding::Usage { .. });
             let wanted: Vec<&Finding> = report.findings.iter().filter(chosen).collect();
             // Counts are right only once what is counted is.
-            let serious: Vec<&&Finding> = wanted.iter().filter(|finding| !finding.is_advisory()).collect();
+            let (last, first): (Vec<&Finding>, Vec<_>) =
+                wanted.into_iter().partition(|finding| finding.weight() == Weight::Advisory);
             let mut put_right = 0;
             let one = |finding: &Finding| self.put_one_right(meta, finding, busy_since, &never);
-            for finding in serious.into_iter().copied() {
+            for finding in first {
                 put_right += one(finding)?;
             }
             if put_right == 0 {
-                for finding in wanted.iter().filter(|finding| finding.is_advisory()) {
+                for finding in last {
                     put_right += one(finding)?;
                 }
             }

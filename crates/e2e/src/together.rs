@@ -9,7 +9,7 @@ use crate::{
     rig::{Engine, Volume, until},
     shared, told,
 };
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -90,6 +90,7 @@ fn both(
 }
 
 fn work(mounts: &[PathBuf], random: Option<(u64, usize)>) -> anyhow::Result<()> {
+    crowd(mounts).context("many at once in one directory")?;
     if let Some((seed, operations)) = random {
         shared::run(mounts, shared::Among::Both, seed, operations)?;
     }
@@ -111,6 +112,25 @@ fn work(mounts: &[PathBuf], random: Option<(u64, usize)>) -> anyhow::Result<()> 
         until("the removed folder to go", NAMES, || !there.exists())?;
     }
     Ok(())
+}
+
+/// Makes directories in one directory by several threads of each mount at once. What each of them adds to its links and
+/// entries, `fsck` counts.
+fn crowd(mounts: &[PathBuf]) -> anyhow::Result<()> {
+    let crowded: Vec<PathBuf> = mounts.iter().map(|mount| mount.join("crowded")).collect();
+    std::fs::create_dir(&crowded[0])?;
+    std::thread::scope(|scope| {
+        let threads = (0..4 * crowded.len()).map(|thread| {
+            let place = &crowded[thread % crowded.len()];
+            let make =
+                move || (0..25).try_for_each(|n| std::fs::create_dir(place.join(format!("{thread}-{n}"))));
+            scope.spawn(make)
+        });
+        let threads: Vec<_> = threads.collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?.context("mkdir"))
+    })
 }
 
 fn make(root: &Path) -> anyhow::Result<()> {

@@ -67,7 +67,7 @@ impl VolumeFs {
                 Change::Entry(dir, name) => notifier.inval_entry(number(*dir), OsStr::from_bytes(name)),
                 // Pages stay: whoever opens the file next drops them if its content changed.
                 Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
-                // What was known of these comes spelt out beside them; the rest expires.
+                // What the kernel believes of these comes spelt out beside them.
                 Change::Names(_) | Change::Any | Change::Lock(_) => Ok(()),
             };
             if let Err(why) = told
@@ -234,6 +234,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn setattr(&self, req: &Request<'_>, ino: u64, change: &SetAttr) -> Result<AttrReply> {
+        let ttl = self.vfs.attr_ttl(self.ino(ino));
         let attr = self.run(
             req,
             OpKind::SetAttr,
@@ -245,7 +246,7 @@ impl FileSystem for VolumeFs {
                 }
             },
         )?;
-        Ok(AttrReply { attr: self.attr(ino, &attr), ttl: self.vfs.config().attr_ttl })
+        Ok(AttrReply { attr: self.attr(ino, &attr), ttl })
     }
 
     fn readlink(&self, req: &Request<'_>, ino: u64) -> Result<Bytes> {

@@ -62,6 +62,11 @@ const READS: usize = 256;
 pub type OnChange = Box<dyn Fn(&[Change]) + Send + Sync>;
 
 impl Meta {
+    /// Whether [`Self::follow`] follows anybody.
+    pub fn follows_others(&self) -> bool {
+        self.options.client_cache.is_some() && self.env.recall.is_some()
+    }
+
     /// Begins to follow other clients, if the volume was opened with a [`ClientCache`]: lookups and attributes are then
     /// answered from what is remembered. `told` is called with each change, from a thread that no request needs.
     pub fn follow(self: &Arc<Self>, told: OnChange) {
@@ -99,7 +104,8 @@ fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
             Ok(changes) => {
                 complained = false;
                 if !changes.is_empty() {
-                    told(&recall.hear(&changes));
+                    recall.hear(&changes);
+                    told(&changes);
                 }
                 if let Some(age) = follower.as_mut().and_then(Follower::compared) {
                     recall.trust(TRUST, age);

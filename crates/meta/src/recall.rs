@@ -110,10 +110,6 @@ impl Shard {
         self.young.remove(key);
         self.old.remove(key);
     }
-
-    fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.young.keys().chain(self.old.keys())
-    }
 }
 
 impl Recall {
@@ -265,42 +261,29 @@ impl Recall {
         });
     }
 
-    /// Forgets what another client changed. Answers the changes with those spelt out that were known here.
-    pub(crate) fn hear(&self, changes: &[Change]) -> Vec<Change> {
-        let mut heard = Vec::with_capacity(changes.len());
+    /// Forgets what another client changed.
+    pub(crate) fn hear(&self, changes: &[Change]) {
         for change in changes {
             match change {
                 Change::Node(ino) => self.forget(&[Key::Node(*ino)]),
                 Change::Entry(dir, name) => self.forget(&[Key::Entry(*dir, name.clone())]),
-                Change::Names(dir) => heard.extend(self.drop_where(
-                    &self.shards[(dir.0 as usize) % SHARDS],
-                    |key| matches!(key, Key::Entry(of, _) if of == dir),
-                )),
-                Change::Any => {
-                    heard.extend(self.shards.iter().flat_map(|shard| self.drop_where(shard, |_| true)));
+                Change::Names(dir) => {
+                    let shard = &self.shards[(dir.0 as usize) % SHARDS];
+                    self.keep_where(shard, |key| !matches!(key, Key::Entry(of, _) if of == dir));
                 }
+                Change::Any => self.shards.iter().for_each(|shard| self.keep_where(shard, |_| false)),
                 Change::Lock(_) => {}
             }
-            heard.push(change.clone());
         }
-        heard
     }
 
-    fn drop_where(&self, shard: &Mutex<Shard>, drops: impl Fn(&Key) -> bool) -> Vec<Change> {
+    fn keep_where(&self, shard: &Mutex<Shard>, keeps: impl Fn(&Key) -> bool) {
         let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         let mut shard = shard.lock();
         shard.changed = shard.changed.max(now);
         shard.heard = shard.heard.max(now);
-        let keys: Vec<Key> = shard.keys().filter(|key| drops(key)).cloned().collect();
-        let dropped = keys.into_iter().filter_map(|key| {
-            shard.remove(&key);
-            match key {
-                Key::Node(ino) => Some(Change::Node(ino)),
-                Key::Entry(dir, name) => Some(Change::Entry(dir, name)),
-                _ => None,
-            }
-        });
-        dropped.collect()
+        shard.young.retain(|key, _| keeps(key));
+        shard.old.retain(|key, _| keeps(key));
     }
 
     /// Answers for an operation that only looks, if there are answers to all of `reads` that may be believed.
@@ -435,15 +418,16 @@ mod tests {
             );
         };
         known();
-        assert_eq!(recall.hear(&[Change::Entry(Ino(1), name("a"))]), [Change::Entry(Ino(1), name("a"))]);
+        recall.hear(&[Change::Entry(Ino(1), name("a"))]);
         assert_eq!(recall.believed(&look(1, "a")), None);
         assert!(recall.believed(&look(1, "b")).is_some());
         known();
-        let heard = recall.hear(&[Change::Names(Ino(1))]);
-        assert_eq!(heard.len(), 3, "both names and their directory: {heard:?}");
+        recall.hear(&[Change::Names(Ino(1))]);
+        assert_eq!(recall.believed(&look(1, "a")), None);
+        assert_eq!(recall.believed(&look(1, "b")), None);
         assert!(recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]).is_some());
         known();
-        assert_eq!(recall.hear(&[Change::Any]).len(), 5);
+        recall.hear(&[Change::Any]);
         assert_eq!(recall.believed(&look(1, "b")), None);
         assert_eq!(recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]), None);
     }

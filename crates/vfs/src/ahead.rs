@@ -44,16 +44,25 @@ struct Page {
     at: Instant,
     /// Changes of this client that the attributes cover.
     moment: u64,
+    /// Changes of others that the names cover.
+    asked: u64,
 }
 
 impl Ahead {
-    /// What a fresh page says of a name: inode, attributes, the moment they cover, their age.
-    fn find(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<(Ino, Attr, u64, Duration)> {
+    /// What a page that is younger than `ttl` and `good` says of a name: inode, attributes, the moment they cover, how long
+    /// they still hold.
+    fn find(
+        &self,
+        dir: Ino,
+        name: &Name,
+        ttl: Duration,
+        good: impl FnOnce(&Page) -> bool,
+    ) -> Option<(Ino, Attr, u64, Duration)> {
         let dirs = self.0.lock();
         let page = dirs.get(&dir)?.page.as_ref()?;
-        let age = page.at.elapsed();
-        let (ino, attr) = page.nodes.get(name).filter(|_| age < ttl)?;
-        Some((*ino, *attr, page.moment, age))
+        let left = ttl.checked_sub(page.at.elapsed())?;
+        let (ino, attr) = page.nodes.get(name).filter(|_| good(page))?;
+        Some((*ino, *attr, page.moment, left))
     }
 
     /// Counts a lookup that goes to the engine; whether the directory is to be read instead.
@@ -113,8 +122,8 @@ impl Vfs {
     }
 
     fn found_ahead(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
-        let (ino, attr, moment, age) = self.ahead.find(dir, name, ttl)?;
-        let left = ttl.checked_sub(age)?;
+        let good = |page: &Page| self.given.same_since(dir, page.asked);
+        let (ino, attr, moment, left) = self.ahead.find(dir, name, ttl, good)?;
         // What is written to an open file need not be stored yet.
         if self.known().changed_since(ino, moment) || self.known().file(ino).is_some() {
             return None;
@@ -126,7 +135,7 @@ impl Vfs {
     }
 
     fn read_ahead(&self, interrupt: &Interrupt, dir: Ino) {
-        let (moment, at) = (self.known().moment(), Instant::now());
+        let (moment, asked, at) = (self.known().moment(), self.given.moment(), Instant::now());
         let scan = Scan::Entries { dir, nodes: true };
         // Whoever asks for one name is told what is wrong with it.
         let Ok(page) = self.meta.scan_readable(scan, None, MOST, interrupt) else { return };
@@ -145,7 +154,7 @@ impl Vfs {
                     _ => {}
                 }
             }
-            Page { nodes, at, moment }
+            Page { nodes, at, moment, asked }
         });
         self.ahead.keep(dir, whole);
     }

@@ -45,17 +45,39 @@ impl Vfs {
         }
         let at = At::new(dir, Name::new(name)?);
         let _ = caller;
-        if let Some(entry) = self.lookup_ahead(interrupt, dir, &at.name) {
+        loop {
+            let asked = self.given.moment();
+            match self.look_up(interrupt, &at) {
+                Ok(entry) => return Ok(self.given.entry(dir, &at.name, asked, entry)),
+                Err(FsError::NotFound) => {
+                    let ttl = self.config.negative_ttl;
+                    // What came to be while it was asked for is asked for again.
+                    if ttl.is_zero() || !self.given.name(dir, &at.name, asked, ttl).is_zero() {
+                        return Err(FsError::NotFound);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn look_up(&self, interrupt: &Interrupt, at: &At) -> FsResult<Entry> {
+        if let Some(entry) = self.lookup_ahead(interrupt, at.dir, &at.name) {
             return Ok(entry);
         }
         let moment = self.known().moment();
         let (ino, attr) = self.meta.look(&Lookup(at.clone()), interrupt)?;
         if attr.is_dir() {
-            self.hints.put(dir, &at.name, ino);
+            self.hints.put(at.dir, &at.name, ino);
         }
         let shown = self.shown(ino, attr, moment);
         self.known().note(ino);
         Ok(self.entry(ino, shown))
+    }
+
+    /// How long the kernel may believe attributes that it is about to be given.
+    pub fn attr_ttl(&self, ino: Ino) -> Duration {
+        self.given.node(ino, self.config.attr_ttl)
     }
 
     /// Attributes, and how long they may be believed. At most one trip.
@@ -63,7 +85,7 @@ impl Vfs {
         if ino.is_internal() {
             return Ok((self.internal_attr(ino)?, self.config.attr_ttl));
         }
-        let ttl = self.config.attr_ttl;
+        let ttl = self.attr_ttl(ino);
         let recent = self.dirs.get(ino, ttl).or_else(|| self.recent_of_open(ino, ttl));
         if let Some(recent) = recent {
             return Ok(recent);

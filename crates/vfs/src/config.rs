@@ -73,6 +73,13 @@ pub struct VfsConfig {
     pub on_ended: Option<OnEnded>,
 }
 
+impl VfsConfig {
+    /// The longest that the kernel is allowed to believe anything.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.attr_ttl.max(self.entry_ttl).max(self.dir_entry_ttl).max(self.negative_ttl)
+    }
+}
+
 impl Default for VfsConfig {
     fn default() -> Self {
         Self {

@@ -81,6 +81,8 @@ struct Page {
     first: usize,
     attrs: Vec<Option<Attr>>,
     moment: u64,
+    /// When it was asked for, by [`crate::given::Given::moment`].
+    asked: u64,
     at: Option<Instant>,
 }
 
@@ -125,8 +127,8 @@ impl Vfs {
                 return if at as u64 > offset { Ok(()) } else { Err(error) };
             }
             let Some(item) = listing.items.get(at - DOTS) else { return Ok(()) };
-            let entry = if plus { self.entry_of(&listing, at - DOTS) } else { None };
             let name = &listing.names[item.at as usize..][..usize::from(item.len)];
+            let entry = if plus { self.entry_of(dir.ino, &listing, (at - DOTS, name)) } else { None };
             let shown = DirItem { name, ino: item.ino, kind: item.kind, cookie: at as u64 + 1, entry };
             if !add(shown) {
                 return Ok(());
@@ -150,15 +152,15 @@ impl Vfs {
                 Next::At(cursor) => Some(cursor),
                 Next::End => return Ok(()),
             };
-            let moment = self.known().moment();
+            let (moment, asked) = (self.known().moment(), self.given.moment());
             let scan = Scan::Entries { dir: dir.ino, nodes };
             let page = self.meta.scan_readable(scan, from, PAGE, interrupt)?;
             // A damaged node hides no name: whoever asks for its attributes is told.
             for damage in &page.damaged {
                 tracing::error!("in directory {}: {damage}", dir.ino);
             }
-            listing.page =
-                Page { first: listing.items.len(), attrs: Vec::new(), moment, at: Some(Instant::now()) };
+            let (first, at) = (listing.items.len(), Some(Instant::now()));
+            listing.page = Page { first, attrs: Vec::new(), moment, asked, at };
             listing.take(page.rows);
             listing.next = page.next.map_or(Next::End, Next::At);
             if matches!(listing.next, Next::End) {
@@ -174,7 +176,7 @@ impl Vfs {
     }
 
     /// What a lookup of an item would answer, if its page is still good for that.
-    fn entry_of(&self, listing: &Listing, index: usize) -> Option<Entry> {
+    fn entry_of(&self, dir: Ino, listing: &Listing, (index, name): (usize, &[u8])) -> Option<Entry> {
         let page = &listing.page;
         let attr = (*page.attrs.get(index.checked_sub(page.first)?)?)?;
         let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at?.elapsed())?;
@@ -183,7 +185,10 @@ impl Vfs {
             return None;
         }
         let attr = self.shown(ino, attr, page.moment);
-        Some(Entry { ino, attr, attr_ttl: ttl, entry_ttl: ttl })
+        if !self.given.same_since(dir, page.asked) {
+            return None;
+        }
+        Some(self.given.entry(dir, name, page.asked, Entry { ino, attr, attr_ttl: ttl, entry_ttl: ttl }))
     }
 
     fn parent(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Ino> {

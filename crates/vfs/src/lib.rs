@@ -11,6 +11,7 @@ mod attrs;
 mod config;
 mod control;
 mod dir;
+mod given;
 mod handles;
 mod held;
 mod index;

@@ -89,12 +89,13 @@ impl Vfs {
         let NewNode { kind, mode, umask, rdev } = node;
         let umask = self.umask(umask);
         let create = Create { at: at.clone(), ino, kind, mode, umask, rdev, target, caller: caller.clone() };
+        let asked = self.given.moment();
         let Made { attr, dir: parent } = self.meta.run(create, interrupt)?;
         self.changed(dir, &parent);
         if attr.is_dir() {
             self.hints.put(dir, &at.name, ino);
         }
-        Ok(self.entry(ino, attr))
+        Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, attr)))
     }
 
     /// Gives a node one more name. Two trips.
@@ -110,12 +111,13 @@ impl Vfs {
             return Err(FsError::Perm);
         }
         let at = At::new(dir, self.new_name(dir, name)?);
-        let Made { attr, dir: parent } =
-            self.meta.run(Link { ino, at, caller: caller.clone() }, interrupt)?;
+        let asked = self.given.moment();
+        let link = Link { ino, at: at.clone(), caller: caller.clone() };
+        let Made { attr, dir: parent } = self.meta.run(link, interrupt)?;
         let moment = self.known().moment();
         self.known().renamed(ino, &attr);
         self.changed(dir, &parent);
-        Ok(self.entry(ino, self.shown(ino, attr, moment)))
+        Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, self.shown(ino, attr, moment))))
     }
 
     /// Removes a name of anything but a directory. Two trips.

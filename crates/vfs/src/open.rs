@@ -92,7 +92,7 @@ impl Vfs {
             }
             Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
                 drop(opening);
-                self.open_existing(caller, interrupt, At::new(dir, Name::new(name)?), flags)
+                self.open_existing(caller, interrupt, &At::new(dir, Name::new(name)?), flags)
             }
             Err(error) => Err(error),
         }
@@ -103,10 +103,11 @@ impl Vfs {
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        at: At,
+        at: &At,
         flags: i32,
     ) -> FsResult<(Entry, Opened)> {
-        let (ino, attr) = self.meta.ask(&Lookup(at), interrupt)?;
+        let asked = self.given.moment();
+        let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
         match attr.kind {
             FileType::File => {}
             FileType::Dir => return Err(FsError::IsDir),
@@ -115,7 +116,7 @@ impl Vfs {
         }
         let opened = self.open(caller, interrupt, ino, flags)?;
         let (attr, _) = self.getattr(interrupt, ino)?;
-        Ok((self.entry(ino, attr), opened))
+        Ok((self.given.entry(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
     }
 
     fn opening(&self, ino: Ino) -> Opening<'_> {

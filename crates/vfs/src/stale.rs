@@ -52,6 +52,9 @@ impl Vfs {
             }
             Change::Lock(_) => return,
         }
+        for known in self.given.hear(change) {
+            self.tell_stale(&known);
+        }
         self.tell_stale(change);
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     accesslog::AccessLog,
     ahead::Ahead,
     config::VfsConfig,
+    given::Given,
     handles::Handles,
     index::MetaIndex,
     internal::Internals,
@@ -56,6 +57,8 @@ pub struct Vfs {
     pub(crate) observed: Observed,
     pub(crate) since: Instant,
     pub(crate) stale: OnceLock<OnStale>,
+    /// What the kernel believes.
+    pub(crate) given: Given,
 }
 
 impl Vfs {
@@ -74,6 +77,7 @@ impl Vfs {
             gone: Gone::default(),
             hints: Hints::new(),
             ahead: Ahead::default(),
+            given: Given::new(meta.follows_others().then(|| config.longest_ttl())),
             meta,
             index,
             data,

@@ -10,7 +10,7 @@ use std::{
 
 use futures::StreamExt as _;
 use sluice_data::{DataConfig, DataStore};
-use sluice_meta::{Meta, Options, mem::MemEngine, schema::VolumeFormat};
+use sluice_meta::{ClientCache, Meta, Options, mem::MemEngine, schema::VolumeFormat};
 use sluice_object::{MemStore, ObjectStore};
 use sluice_testkit::wrap::Counting;
 use sluice_types::{Caller, Clock, FileType, FsResult, Ino, SystemClock};
@@ -52,7 +52,16 @@ impl Volume {
     }
 
     pub fn mount_with(&self, config: VfsConfig) -> Client {
-        let options = Options { patience: Duration::from_secs(20), ..Options::default() };
+        self.mount_as(None, config)
+    }
+
+    /// A client that remembers what others may change, and listens to them.
+    pub fn follow(&self, config: VfsConfig) -> Client {
+        self.mount_as(Some(ClientCache::default()), config)
+    }
+
+    fn mount_as(&self, client_cache: Option<ClientCache>, config: VfsConfig) -> Client {
+        let options = Options { patience: Duration::from_secs(20), client_cache, ..Options::default() };
         let meta = Meta::open(Arc::clone(&self.engine) as _, options).unwrap();
         let index = MetaIndex::new(meta);
         let config = VfsConfig { heartbeat: Duration::from_hours(1), cleaning: false, ..config };

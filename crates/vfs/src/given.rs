@@ -1,0 +1,277 @@
+//! What the kernel was given to believe while this mount follows other clients: names, and inodes with their attributes.
+//!
+//! Others' changes are told to the kernel by name. When only a directory is known to have changed, or that anything may
+//! have, these are the names to tell. What must stay true: a name that the kernel may believe for longer than a moment is
+//! here; and an answer that was asked for before such a change was heard of is believed for no time at all, since the
+//! names were told before it was among them. Of a single name the kernel may be told at any time: it lets the question
+//! about it end.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_meta::schema::Change;
+use sluice_types::{Ino, Name};
+
+use crate::vfs::Entry;
+
+/// Parts, each with a lock of its own. The names of a directory lie in one.
+const SHARDS: usize = 16;
+/// Most names and inodes of one generation of a part: at about 100 bytes each, all parts take some 25 MiB at most.
+const GENERATION: usize = 8192;
+/// Most directories of a part whose last change is remembered.
+const MOST_CHANGED: usize = 4096;
+/// How long the kernel may believe what is not remembered here.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Names and inodes that the kernel believes.
+pub(crate) struct Given {
+    /// The longest that it may believe anything; `None` if this mount follows nobody.
+    longest: Option<Duration>,
+    changes: AtomicU64,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+struct Shard {
+    young: Generation,
+    /// All of it is forgotten by the kernel, too, once the young ones have become as old.
+    old: Generation,
+    since: Instant,
+    /// The last changes of the names of a directory.
+    changed: FxHashMap<Ino, Last>,
+    /// Directories that are not in `changed` may have changed up to here.
+    floor: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Last {
+    /// Of a single name, or of all.
+    any: u64,
+    /// Of any number of names, which were not told.
+    whole: u64,
+}
+
+#[derive(Default)]
+struct Generation {
+    names: FxHashMap<Ino, FxHashSet<Box<[u8]>>>,
+    nodes: FxHashSet<Ino>,
+    count: usize,
+}
+
+impl Generation {
+    fn drain(&mut self) -> impl Iterator<Item = Change> + use<> {
+        let Self { names, nodes, .. } = std::mem::take(self);
+        let names = names.into_iter().flat_map(|(dir, names)| entries(dir, names));
+        names.chain(nodes.into_iter().map(Change::Node))
+    }
+}
+
+fn entries(dir: Ino, names: FxHashSet<Box<[u8]>>) -> impl Iterator<Item = Change> {
+    names.into_iter().map(move |name| Change::Entry(dir, Name::stored(&name)))
+}
+
+impl Shard {
+    fn last(&self, dir: Ino) -> Last {
+        self.changed.get(&dir).copied().unwrap_or(Last { any: self.floor, whole: self.floor })
+    }
+
+    /// Room for one more, if there is any.
+    fn room(&mut self, longest: Duration) -> Option<&mut Generation> {
+        if self.since.elapsed() > longest {
+            self.old = std::mem::take(&mut self.young);
+            self.since = Instant::now();
+        }
+        (self.young.count < GENERATION).then_some(&mut self.young)
+    }
+}
+
+impl Given {
+    /// Of a kernel that believes nothing for longer than `longest`; `None` if nobody is followed.
+    pub(crate) fn new(longest: Option<Duration>) -> Self {
+        let shard = || Shard {
+            young: Generation::default(),
+            old: Generation::default(),
+            since: Instant::now(),
+            changed: FxHashMap::default(),
+            floor: 0,
+        };
+        Self { longest, changes: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::new(shard())) }
+    }
+
+    /// To be taken before the engine is asked.
+    pub(crate) fn moment(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
+        &self.shards[ino.0 as usize % SHARDS]
+    }
+
+    /// Whether no change of the names of `dir` was heard of since `asked`.
+    pub(crate) fn same_since(&self, dir: Ino, asked: u64) -> bool {
+        self.longest.is_none() || self.shard(dir).lock().last(dir).any <= asked
+    }
+
+    /// How long the kernel may believe what was said of a name when asked at `asked`: `ttl` at most.
+    pub(crate) fn name(&self, dir: Ino, name: &[u8], asked: u64, ttl: Duration) -> Duration {
+        let Some(longest) = self.longest else { return ttl };
+        let mut shard = self.shard(dir).lock();
+        if shard.last(dir).whole > asked {
+            return Duration::ZERO;
+        }
+        let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
+        let names = young.names.entry(dir).or_default();
+        if !names.contains(name) {
+            names.insert(name.into());
+            young.count += 1;
+        }
+        ttl
+    }
+
+    /// How long the kernel may believe attributes that it is about to ask for: `ttl` at most. It knows by itself when
+    /// it was told of a change while it asked.
+    pub(crate) fn node(&self, ino: Ino, ttl: Duration) -> Duration {
+        let Some(longest) = self.longest else { return ttl };
+        let mut shard = self.shard(ino).lock();
+        let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
+        young.count += usize::from(young.nodes.insert(ino));
+        ttl
+    }
+
+    /// The same for an answer about a name that stands for something.
+    pub(crate) fn entry(&self, dir: Ino, name: &[u8], asked: u64, entry: Entry) -> Entry {
+        let attr_ttl = self.node(entry.ino, entry.attr_ttl);
+        let entry_ttl = self.name(dir, name, asked, entry.entry_ttl);
+        // What was heard since may have been that anything changed.
+        let attr_ttl = if entry_ttl.is_zero() { Duration::ZERO } else { attr_ttl };
+        Entry { attr_ttl, entry_ttl, ..entry }
+    }
+
+    /// Another client changed names. Answers what the kernel is to be told besides.
+    pub(crate) fn hear(&self, change: &Change) -> Vec<Change> {
+        if self.longest.is_none() {
+            return Vec::new();
+        }
+        let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
+        match change {
+            Change::Entry(dir, _) | Change::Names(dir) => {
+                let mut shard = self.shard(*dir).lock();
+                if shard.changed.len() >= MOST_CHANGED {
+                    shard.changed.clear();
+                    shard.floor = now;
+                }
+                let last = Last { any: now, ..shard.last(*dir) };
+                if let Change::Entry(..) = change {
+                    shard.changed.insert(*dir, last);
+                    return Vec::new();
+                }
+                shard.changed.insert(*dir, Last { whole: now, ..last });
+                let Shard { young, old, .. } = &mut *shard;
+                let taken = [young, old].map(|generation| {
+                    let names = generation.names.remove(dir).unwrap_or_default();
+                    generation.count -= names.len();
+                    names
+                });
+                drop(shard);
+                taken.into_iter().flat_map(|names| entries(*dir, names)).collect()
+            }
+            Change::Any => {
+                let every = self.shards.iter().flat_map(|shard| {
+                    let mut shard = shard.lock();
+                    shard.changed.clear();
+                    shard.floor = now;
+                    shard.young.drain().chain(shard.old.drain())
+                });
+                every.collect()
+            }
+            Change::Node(_) | Change::Lock(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_hours(1);
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).expect("a name")
+    }
+
+    fn following() -> Given {
+        Given::new(Some(TTL))
+    }
+
+    fn given(given: &Given, dir: u64, text: &str, asked: u64) -> Duration {
+        given.name(Ino(dir), &name(text), asked, TTL)
+    }
+
+    #[test]
+    fn the_names_of_a_directory_are_told_once() {
+        let kernel = following();
+        for (dir, text) in [(1, "a"), (1, "b"), (17, "c")] {
+            assert_eq!(given(&kernel, dir, text, kernel.moment()), TTL);
+        }
+        let mut told = kernel.hear(&Change::Names(Ino(1)));
+        told.sort_unstable_by_key(|change| format!("{change:?}"));
+        assert_eq!(told, [Change::Entry(Ino(1), name("a")), Change::Entry(Ino(1), name("b"))]);
+        assert_eq!(kernel.hear(&Change::Names(Ino(1))), []);
+        assert_eq!(kernel.node(Ino(5), TTL), TTL);
+        let told = kernel.hear(&Change::Any);
+        assert_eq!(told, [Change::Entry(Ino(17), name("c")), Change::Node(Ino(5))]);
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_is_not_believed() {
+        for change in [Change::Names(Ino(1)), Change::Any] {
+            let kernel = following();
+            let asked = kernel.moment();
+            assert!(kernel.same_since(Ino(1), asked));
+            kernel.hear(&change);
+            assert_eq!(given(&kernel, 1, "a", asked), Duration::ZERO, "{change:?}");
+            assert!(!kernel.same_since(Ino(1), asked), "{change:?}");
+            assert_eq!(given(&kernel, 1, "a", kernel.moment()), TTL, "{change:?}");
+            assert_eq!(given(&kernel, 17, "a", asked).is_zero(), change == Change::Any, "{change:?}");
+        }
+        let kernel = following();
+        let asked = kernel.moment();
+        kernel.hear(&Change::Entry(Ino(1), name("a")));
+        assert!(!kernel.same_since(Ino(1), asked), "of a page it may be one of many");
+        assert_eq!(given(&kernel, 1, "a", asked), TTL, "the kernel is told of it");
+        for dir in 0..2 * (SHARDS * MOST_CHANGED) as u64 {
+            kernel.hear(&Change::Names(Ino(dir)));
+        }
+        assert_eq!(given(&kernel, 0, "a", asked), Duration::ZERO, "forgotten changes count as changes");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_believed_for_a_moment() {
+        let kernel = following();
+        let most = GENERATION as u64;
+        (0..most).for_each(|n| assert_eq!(given(&kernel, 1, &n.to_string(), 0), TTL));
+        assert_eq!(given(&kernel, 1, "more", 0), MOMENT);
+        assert_eq!(kernel.hear(&Change::Names(Ino(1))).len(), GENERATION);
+        assert_eq!(given(&kernel, 1, "more", kernel.moment()), TTL, "there is room again");
+    }
+
+    #[test]
+    fn what_the_kernel_has_forgotten_is_not_kept() {
+        let kernel = Given::new(Some(Duration::ZERO));
+        (0..100 * GENERATION as u64).for_each(|n| {
+            kernel.node(Ino(1 + 16 * n), TTL);
+        });
+        let shard = kernel.shards[1].lock();
+        assert!(shard.young.count + shard.old.count < GENERATION);
+    }
+
+    #[test]
+    fn a_mount_that_follows_nobody_keeps_nothing() {
+        let kernel = Given::new(None);
+        assert_eq!(given(&kernel, 1, "a", 0), TTL);
+        assert_eq!(kernel.hear(&Change::Any), []);
+    }
+}

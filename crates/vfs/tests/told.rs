@@ -1,0 +1,66 @@
+//! What the kernel believes is told to it when others change it, by name, however it came to know of it.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
+
+mod rig;
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rig::{Volume, eventually};
+use sluice_meta::{
+    engine::{Commit, Engine as _, Step, Write},
+    schema::{Change, Row},
+};
+use sluice_types::{Ino, Name};
+use sluice_vfs::VfsConfig;
+
+/// Longer than the test.
+const TTL: Duration = Duration::from_hours(1);
+
+fn config() -> VfsConfig {
+    VfsConfig { attr_ttl: TTL, entry_ttl: TTL, dir_entry_ttl: TTL, ..VfsConfig::default() }
+}
+
+fn name(file: usize) -> String {
+    format!("f{file}")
+}
+
+#[test]
+fn every_name_of_a_changed_directory_is_told() {
+    let volume = Volume::new();
+    let other = volume.mount();
+    let [looked, listed] = ["looked", "listed"].map(|dir| other.mkdir(Ino::ROOT, dir).unwrap().ino);
+    for (dir, file) in [looked, listed].into_iter().flat_map(|dir| (0..40).map(move |file| (dir, file))) {
+        other.put(dir, &name(file), b"");
+    }
+
+    let one = volume.follow(config());
+    let told: Arc<Mutex<Vec<Change>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    one.vfs.on_stale(move |change| heard.lock().push(change.clone()));
+    eventually("it follows", || told.lock().contains(&Change::Any));
+
+    // So many in a row that most are answered ahead.
+    for file in 0..40 {
+        assert!(one.lookup(looked, &name(file)).unwrap().entry_ttl > TTL / 2);
+    }
+    let given = one.list(listed, 100, true).into_iter().filter(|(.., entry)| entry.is_some());
+    assert_eq!(given.count(), 40);
+
+    told.lock().clear();
+    let step = Step { writer: 99, lane: 0, from: 0, to: 1 };
+    let writes = [looked, listed].map(|dir| Write::Tell(Change::Names(dir))).to_vec();
+    let begin = vec![Write::Put(Row::Writer(step.writer, step.lane, step.from))];
+    for commit in [
+        Commit { writes: begin, ..Commit::default() },
+        Commit { step: Some(step), writes, ..Commit::default() },
+    ] {
+        volume.engine.begin(0).and_then(|txn| txn.commit(&commit)).unwrap();
+    }
+    let all = |told: &[Change]| {
+        let wanted = |dir, file| Change::Entry(dir, Name::new(name(file).as_bytes()).unwrap());
+        [looked, listed].into_iter().all(|dir| (0..40).all(|file| told.contains(&wanted(dir, file))))
+    };
+    eventually("the names of both directories to be told", || all(&told.lock()));
+}

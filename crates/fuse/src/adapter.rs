@@ -68,12 +68,14 @@ impl VolumeFs {
                 // Pages stay: whoever opens the file next drops them if its content changed.
                 Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
                 // What the kernel believes of these comes spelt out beside them.
-                Change::Names(_) | Change::Any | Change::Lock(_) => Ok(()),
+                Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
             };
-            if let Err(why) = told
-                && why.raw_os_error() != Some(libc::ENOENT)
-            {
-                tracing::debug!("the kernel could not be told of a change: {why}");
+            match told {
+                Ok(known) => known,
+                Err(why) => {
+                    tracing::debug!("the kernel could not be told of a change: {why}");
+                    true
+                }
             }
         });
     }
@@ -84,7 +86,6 @@ impl VolumeFs {
     fn forget_attributes(&self, ino: u64) {
         if let Some(notifier) = self.notifier.get()
             && let Err(why) = notifier.inval_inode(ino, -1, 0)
-            && why.raw_os_error() != Some(libc::ENOENT)
         {
             tracing::debug!("the kernel could not be told of changed attributes: {why}");
         }

@@ -13,7 +13,7 @@ use crate::{
     call::{self, Channel},
 };
 
-/// Sends notifications to the kernel; cheap to clone. What the kernel does not know is no error.
+/// Sends notifications to the kernel; cheap to clone. Each answers whether the kernel knew what it is about.
 ///
 /// Call it from a thread that no request needs, under no lock that a request takes: see the module.
 #[derive(Clone, Debug)]
@@ -28,42 +28,42 @@ impl Notifier {
 
     /// Drops the attributes of `ino`, and its pages from byte `offset` on: `length` bytes, all if that is 0, none if
     /// `offset` is negative.
-    pub fn inval_inode(&self, ino: u64, offset: i64, length: i64) -> io::Result<()> {
+    pub fn inval_inode(&self, ino: u64, offset: i64, length: i64) -> io::Result<bool> {
         let head = NotifyInvalInodeOut { ino, off: offset, len: length };
         self.send(notify::INVAL_INODE, &[head.as_bytes()])
     }
 
     /// Drops a name: the next access looks it up again. What is mounted below it goes too.
-    pub fn inval_entry(&self, parent: u64, name: &OsStr) -> io::Result<()> {
+    pub fn inval_entry(&self, parent: u64, name: &OsStr) -> io::Result<bool> {
         self.entry(parent, name, 0)
     }
 
     /// Lets a name expire: the next access looks it up again, but what uses it meanwhile keeps it.
-    pub fn expire_entry(&self, parent: u64, name: &OsStr) -> io::Result<()> {
+    pub fn expire_entry(&self, parent: u64, name: &OsStr) -> io::Result<bool> {
         self.entry(parent, name, bits::NOTIFY_EXPIRE_ONLY)
     }
 
-    fn entry(&self, parent: u64, name: &OsStr, flags: u32) -> io::Result<()> {
+    fn entry(&self, parent: u64, name: &OsStr, flags: u32) -> io::Result<bool> {
         let head = NotifyInvalEntryOut { parent, namelen: name.len() as u32, flags };
         self.send(notify::INVAL_ENTRY, &[head.as_bytes(), name.as_bytes(), &[0]])
     }
 
     /// The name was removed and stood for `child`: whoever watches it (inotify) is told. Also drops it.
-    pub fn delete(&self, parent: u64, child: u64, name: &OsStr) -> io::Result<()> {
+    pub fn delete(&self, parent: u64, child: u64, name: &OsStr) -> io::Result<bool> {
         let head = NotifyDeleteOut { parent, child, namelen: name.len() as u32, padding: 0 };
         self.send(notify::DELETE, &[head.as_bytes(), name.as_bytes(), &[0]])
     }
 
     /// Puts `data` into the page cache of `ino` at byte `offset`.
-    pub fn store(&self, ino: u64, offset: u64, data: &[u8]) -> io::Result<()> {
+    pub fn store(&self, ino: u64, offset: u64, data: &[u8]) -> io::Result<bool> {
         let head = NotifyStoreOut { nodeid: ino, offset, size: data.len() as u32, padding: 0 };
         self.send(notify::STORE, &[head.as_bytes(), data])
     }
 
-    fn send(&self, code: i32, body: &[&[u8]]) -> io::Result<()> {
+    fn send(&self, code: i32, body: &[&[u8]]) -> io::Result<bool> {
         match call::send(&*self.channel, 0, code, body) {
-            Err(why) if why.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            other => other,
+            Err(why) if why.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            sent => sent.map(|()| true),
         }
     }
 }

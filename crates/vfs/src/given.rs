@@ -4,9 +4,10 @@
 //! have, these are the names to tell. What must stay true: a name that the kernel may believe for longer than a moment is
 //! here; and an answer that was asked for before such a change was heard of is believed for no time at all, since the
 //! names were told before it was among them. Of a single name the kernel may be told at any time: it lets the question
-//! about it end.
+//! about it end. Of an inode, too, if it knows it; one that it is about to know goes with its name.
 
 use std::{
+    collections::hash_map::Entry::Vacant,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -40,24 +41,27 @@ struct Shard {
     /// All of it is forgotten by the kernel, too, once the young ones have become as old.
     old: Generation,
     since: Instant,
-    /// The last changes of the names of a directory.
     changed: FxHashMap<Ino, Last>,
-    /// Directories that are not in `changed` may have changed up to here.
+    /// Those that are not in `changed` may have changed up to here.
     floor: u64,
 }
 
+/// The last changes of a directory or another inode.
 #[derive(Clone, Copy)]
 struct Last {
-    /// Of a single name, or of all.
-    any: u64,
-    /// Of any number of names, which were not told.
-    whole: u64,
+    /// Of its attributes.
+    attr: u64,
+    /// Of any of its names.
+    name: u64,
+    /// Of names which were not told.
+    names: u64,
 }
 
 #[derive(Default)]
 struct Generation {
-    names: FxHashMap<Ino, FxHashSet<Box<[u8]>>>,
-    nodes: FxHashSet<Ino>,
+    names: FxHashMap<Ino, FxHashSet<Name>>,
+    /// Inodes, with the name they were given by last.
+    nodes: FxHashMap<Ino, Option<(Ino, Name)>>,
     count: usize,
 }
 
@@ -65,17 +69,27 @@ impl Generation {
     fn drain(&mut self) -> impl Iterator<Item = Change> + use<> {
         let Self { names, nodes, .. } = std::mem::take(self);
         let names = names.into_iter().flat_map(|(dir, names)| entries(dir, names));
-        names.chain(nodes.into_iter().map(Change::Node))
+        names.chain(nodes.into_keys().map(Change::Node))
     }
 }
 
-fn entries(dir: Ino, names: FxHashSet<Box<[u8]>>) -> impl Iterator<Item = Change> {
-    names.into_iter().map(move |name| Change::Entry(dir, Name::stored(&name)))
+fn entries(dir: Ino, names: FxHashSet<Name>) -> impl Iterator<Item = Change> {
+    names.into_iter().map(move |name| Change::Entry(dir, name))
 }
 
 impl Shard {
-    fn last(&self, dir: Ino) -> Last {
-        self.changed.get(&dir).copied().unwrap_or(Last { any: self.floor, whole: self.floor })
+    fn last(&self, ino: Ino) -> Last {
+        let floor = Last { attr: self.floor, name: self.floor, names: self.floor };
+        self.changed.get(&ino).copied().unwrap_or(floor)
+    }
+
+    fn change(&mut self, ino: Ino, now: u64, change: impl FnOnce(Last) -> Last) {
+        if self.changed.len() >= MOST_CHANGED {
+            self.changed.clear();
+            self.floor = now;
+        }
+        let last = change(self.last(ino));
+        self.changed.insert(ino, last);
     }
 
     /// Room for one more, if there is any.
@@ -112,63 +126,77 @@ impl Given {
 
     /// Whether no change of the names of `dir` was heard of since `asked`.
     pub(crate) fn same_since(&self, dir: Ino, asked: u64) -> bool {
-        self.longest.is_none() || self.shard(dir).lock().last(dir).any <= asked
+        self.longest.is_none() || self.shard(dir).lock().last(dir).name <= asked
     }
 
     /// How long the kernel may believe what was said of a name when asked at `asked`: `ttl` at most.
-    pub(crate) fn name(&self, dir: Ino, name: &[u8], asked: u64, ttl: Duration) -> Duration {
+    pub(crate) fn name(&self, dir: Ino, name: &Name, asked: u64, ttl: Duration) -> Duration {
         let Some(longest) = self.longest else { return ttl };
         let mut shard = self.shard(dir).lock();
-        if shard.last(dir).whole > asked {
+        if shard.last(dir).names > asked {
             return Duration::ZERO;
         }
         let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
-        let names = young.names.entry(dir).or_default();
-        if !names.contains(name) {
-            names.insert(name.into());
+        young.count += usize::from(young.names.entry(dir).or_default().insert(name.clone()));
+        ttl
+    }
+
+    /// How long the kernel may believe attributes that are about to be asked for: `ttl` at most. It knows by itself when
+    /// it was told of a change meanwhile.
+    pub(crate) fn node(&self, ino: Ino, ttl: Duration) -> Duration {
+        let Some(longest) = self.longest else { return ttl };
+        let mut shard = self.shard(ino).lock();
+        let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
+        if let Vacant(new) = young.nodes.entry(ino) {
+            new.insert(None);
             young.count += 1;
         }
         ttl
     }
 
-    /// How long the kernel may believe attributes that it is about to ask for: `ttl` at most. It knows by itself when
-    /// it was told of a change while it asked.
-    pub(crate) fn node(&self, ino: Ino, ttl: Duration) -> Duration {
-        let Some(longest) = self.longest else { return ttl };
-        let mut shard = self.shard(ino).lock();
-        let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
-        young.count += usize::from(young.nodes.insert(ino));
-        ttl
-    }
-
-    /// The same for an answer about a name that stands for something.
+    /// The same for an answer about a name that stands for something, which the kernel may not know yet.
     pub(crate) fn entry(&self, dir: Ino, name: &[u8], asked: u64, entry: Entry) -> Entry {
-        let attr_ttl = self.node(entry.ino, entry.attr_ttl);
-        let entry_ttl = self.name(dir, name, asked, entry.entry_ttl);
-        // What was heard since may have been that anything changed.
-        let attr_ttl = if entry_ttl.is_zero() { Duration::ZERO } else { attr_ttl };
+        if self.longest.is_none() {
+            return entry;
+        }
+        let name = Name::stored(name);
+        let entry_ttl = self.name(dir, &name, asked, entry.entry_ttl);
+        let mut attr_ttl = self.node(entry.ino, entry.attr_ttl);
+        let mut shard = self.shard(entry.ino).lock();
+        if shard.last(entry.ino).attr > asked {
+            attr_ttl = Duration::ZERO;
+        }
+        if let Some(by) = shard.young.nodes.get_mut(&entry.ino) {
+            *by = Some((dir, name));
+        }
         Entry { attr_ttl, entry_ttl, ..entry }
     }
 
-    /// Another client changed names. Answers what the kernel is to be told besides.
+    /// The name that an inode was given by last.
+    pub(crate) fn name_of(&self, ino: Ino) -> Option<Change> {
+        let shard = self.shard(ino).lock();
+        let by = shard.young.nodes.get(&ino).or_else(|| shard.old.nodes.get(&ino));
+        by.cloned().flatten().map(|(dir, name)| Change::Entry(dir, name))
+    }
+
+    /// Another client changed something. Answers what the kernel is to be told besides.
     pub(crate) fn hear(&self, change: &Change) -> Vec<Change> {
         if self.longest.is_none() {
             return Vec::new();
         }
         let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         match change {
-            Change::Entry(dir, _) | Change::Names(dir) => {
+            Change::Node(ino) => {
+                self.shard(*ino).lock().change(*ino, now, |last| Last { attr: now, ..last });
+                Vec::new()
+            }
+            Change::Entry(dir, _) => {
+                self.shard(*dir).lock().change(*dir, now, |last| Last { name: now, ..last });
+                Vec::new()
+            }
+            Change::Names(dir) => {
                 let mut shard = self.shard(*dir).lock();
-                if shard.changed.len() >= MOST_CHANGED {
-                    shard.changed.clear();
-                    shard.floor = now;
-                }
-                let last = Last { any: now, ..shard.last(*dir) };
-                if let Change::Entry(..) = change {
-                    shard.changed.insert(*dir, last);
-                    return Vec::new();
-                }
-                shard.changed.insert(*dir, Last { whole: now, ..last });
+                shard.change(*dir, now, |last| Last { name: now, names: now, ..last });
                 let Shard { young, old, .. } = &mut *shard;
                 let taken = [young, old].map(|generation| {
                     let names = generation.names.remove(dir).unwrap_or_default();
@@ -187,13 +215,15 @@ impl Given {
                 });
                 every.collect()
             }
-            Change::Node(_) | Change::Lock(_) => Vec::new(),
+            Change::Lock(_) => Vec::new(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sluice_types::{Attr, FileType, Time};
+
     use super::*;
 
     const TTL: Duration = Duration::from_hours(1);
@@ -246,6 +276,22 @@ mod tests {
             kernel.hear(&Change::Names(Ino(dir)));
         }
         assert_eq!(given(&kernel, 0, "a", asked), Duration::ZERO, "forgotten changes count as changes");
+    }
+
+    #[test]
+    fn attributes_from_before_a_change_are_not_believed() {
+        let kernel = following();
+        let attr = Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time::default());
+        let answer = Entry { ino: Ino(5), attr, attr_ttl: TTL, entry_ttl: TTL };
+        let asked = kernel.moment();
+        assert_eq!(kernel.entry(Ino(1), b"a", asked, answer), answer);
+        assert_eq!(kernel.hear(&Change::Node(Ino(5))), []);
+        assert_eq!(kernel.name_of(Ino(5)), Some(Change::Entry(Ino(1), name("a"))));
+        let late = kernel.entry(Ino(1), b"b", asked, answer);
+        assert_eq!((late.attr_ttl, late.entry_ttl), (Duration::ZERO, TTL));
+        assert_eq!(kernel.entry(Ino(1), b"b", kernel.moment(), answer), answer);
+        assert_eq!(kernel.name_of(Ino(5)), Some(Change::Entry(Ino(1), name("b"))));
+        assert_eq!(kernel.name_of(Ino(6)), None);
     }
 
     #[test]

@@ -9,14 +9,15 @@ use sluice_meta::schema::Change;
 
 use crate::vfs::Vfs;
 
-/// Told of what the kernel may still believe.
-pub(crate) type OnStale = Box<dyn Fn(&Change) + Send + Sync>;
+/// Told of what the kernel may still believe; whether the kernel knew of it.
+pub(crate) type OnStale = Box<dyn Fn(&Change) -> bool + Send + Sync>;
 
 impl Vfs {
     /// Has `told` called for what changed without the kernel having asked for it: names that are removed through
     /// `.control`, and what other clients change while this one follows them ([`Meta::follow`](sluice_meta::Meta)).
-    /// It is called from a thread that no request needs. Only the first call counts.
-    pub fn on_stale(self: &Arc<Self>, told: impl Fn(&Change) + Send + Sync + 'static) {
+    /// It answers whether the kernel knew what changed, and is called from a thread that no request needs. Only the first
+    /// call counts.
+    pub fn on_stale(self: &Arc<Self>, told: impl Fn(&Change) -> bool + Send + Sync + 'static) {
         if self.stale.set(Box::new(told)).is_err() {
             return;
         }
@@ -30,10 +31,8 @@ impl Vfs {
         }));
     }
 
-    pub(crate) fn tell_stale(&self, change: &Change) {
-        if let Some(told) = self.stale.get() {
-            told(change);
-        }
+    pub(crate) fn tell_stale(&self, change: &Change) -> bool {
+        self.stale.get().is_none_or(|told| told(change))
     }
 
     /// Forgets what another client changed.
@@ -55,6 +54,13 @@ impl Vfs {
         for known in self.given.hear(change) {
             self.tell_stale(&known);
         }
-        self.tell_stale(change);
+        let knew = self.tell_stale(change);
+        // The answer from which the kernel will know it may be on its way; it has the directory locked for that.
+        if let Change::Node(ino) = change
+            && !knew
+            && let Some(name) = self.given.name_of(*ino)
+        {
+            self.tell_stale(&name);
+        }
     }
 }

@@ -13,7 +13,7 @@ use sluice_meta::{
     schema::{Change, Row},
 };
 use sluice_types::{Ino, Name};
-use sluice_vfs::VfsConfig;
+use sluice_vfs::{Changes, VfsConfig};
 
 /// Longer than the test.
 const TTL: Duration = Duration::from_hours(1);
@@ -38,7 +38,10 @@ fn every_name_of_a_changed_directory_is_told() {
     let one = volume.follow(config());
     let told: Arc<Mutex<Vec<Change>>> = Arc::default();
     let heard = Arc::clone(&told);
-    one.vfs.on_stale(move |change| heard.lock().push(change.clone()));
+    one.vfs.on_stale(move |change| {
+        heard.lock().push(change.clone());
+        true
+    });
     eventually("it follows", || told.lock().contains(&Change::Any));
 
     // So many in a row that most are answered ahead.
@@ -63,4 +66,24 @@ fn every_name_of_a_changed_directory_is_told() {
         [looked, listed].into_iter().all(|dir| (0..40).all(|file| told.contains(&wanted(dir, file))))
     };
     eventually("the names of both directories to be told", || all(&told.lock()));
+}
+
+#[test]
+fn a_kernel_that_is_about_to_know_an_inode_is_told_of_its_name() {
+    let volume = Volume::new();
+    let other = volume.mount();
+    let ino = other.put(Ino::ROOT, "f", b"");
+    let one = volume.follow(config());
+    let told: Arc<Mutex<Vec<Change>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    one.vfs.on_stale(move |change| {
+        heard.lock().push(change.clone());
+        !matches!(change, Change::Node(_))
+    });
+    eventually("it follows", || told.lock().contains(&Change::Any));
+    one.lookup(Ino::ROOT, "f").unwrap();
+    let mode = Changes { mode: Some(0o600), ..Changes::default() };
+    other.vfs.setattr(&other.caller, &other.never, ino, mode).unwrap();
+    let name = Change::Entry(Ino::ROOT, Name::new(b"f").unwrap());
+    eventually("the name", || told.lock().contains(&name));
 }

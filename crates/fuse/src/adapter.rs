@@ -198,6 +198,7 @@ fn args<T>(arguments: fmt::Arguments<'_>) -> impl FnOnce(&mut String, Option<&T>
 impl FileSystem for VolumeFs {
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Result<Entry> {
         let dir = self.ino(parent);
+        let absent_ttl = self.vfs.absent_ttl(dir, name.as_bytes());
         let found = self.run(
             req,
             OpKind::Lookup,
@@ -212,9 +213,7 @@ impl FileSystem for VolumeFs {
         );
         match found {
             Ok(entry) => Ok(self.entry(&entry)),
-            Err(Errno::ENOENT) if !self.vfs.config().negative_ttl.is_zero() => {
-                Ok(Entry::absent(self.vfs.config().negative_ttl))
-            }
+            Err(Errno::ENOENT) if !absent_ttl.is_zero() => Ok(Entry::absent(absent_ttl)),
             Err(errno) => Err(errno),
         }
     }

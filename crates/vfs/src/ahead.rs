@@ -49,20 +49,21 @@ struct Page {
 }
 
 impl Ahead {
-    /// What a page that is younger than `ttl` and `good` says of a name: inode, attributes, the moment they cover, how long
-    /// they still hold.
+    /// What a page that is younger than `ttl` and `good` says of a name, and the changes of this client and of others that it
+    /// covers.
     fn find(
         &self,
         dir: Ino,
         name: &Name,
         ttl: Duration,
         good: impl FnOnce(&Page) -> bool,
-    ) -> Option<(Ino, Attr, u64, Duration)> {
+    ) -> Option<(Entry, [u64; 2])> {
         let dirs = self.0.lock();
         let page = dirs.get(&dir)?.page.as_ref()?;
         let left = ttl.checked_sub(page.at.elapsed())?;
         let (ino, attr) = page.nodes.get(name).filter(|_| good(page))?;
-        Some((*ino, *attr, page.moment, left))
+        let entry = Entry { ino: *ino, attr: *attr, attr_ttl: left, entry_ttl: left };
+        Some((entry, [page.moment, page.asked]))
     }
 
     /// Counts a lookup that goes to the engine; whether the directory is to be read instead.
@@ -123,7 +124,8 @@ impl Vfs {
 
     fn found_ahead(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
         let good = |page: &Page| self.given.same_since(dir, page.asked);
-        let (ino, attr, moment, left) = self.ahead.find(dir, name, ttl, good)?;
+        let (entry, [moment, asked]) = self.ahead.find(dir, name, ttl, good)?;
+        let Entry { ino, attr, .. } = entry;
         // What is written to an open file need not be stored yet.
         if self.known().changed_since(ino, moment) || self.known().file(ino).is_some() {
             return None;
@@ -131,7 +133,7 @@ impl Vfs {
         if attr.is_dir() {
             self.hints.put(dir, name, ino);
         }
-        Some(Entry { ino, attr, attr_ttl: left, entry_ttl: left })
+        Some(self.given.entry(dir, name, asked, entry))
     }
 
     fn read_ahead(&self, interrupt: &Interrupt, dir: Ino) {

@@ -45,34 +45,26 @@ impl Vfs {
         }
         let at = At::new(dir, Name::new(name)?);
         let _ = caller;
-        loop {
-            let asked = self.given.moment();
-            match self.look_up(interrupt, &at) {
-                Ok(entry) => return Ok(self.given.entry(dir, &at.name, asked, entry)),
-                Err(FsError::NotFound) => {
-                    let ttl = self.config.negative_ttl;
-                    // What came to be while it was asked for is asked for again.
-                    if ttl.is_zero() || !self.given.name(dir, &at.name, asked, ttl).is_zero() {
-                        return Err(FsError::NotFound);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn look_up(&self, interrupt: &Interrupt, at: &At) -> FsResult<Entry> {
-        if let Some(entry) = self.lookup_ahead(interrupt, at.dir, &at.name) {
+        if let Some(entry) = self.lookup_ahead(interrupt, dir, &at.name) {
             return Ok(entry);
         }
-        let moment = self.known().moment();
+        let (moment, asked) = (self.known().moment(), self.given.moment());
         let (ino, attr) = self.meta.look(&Lookup(at.clone()), interrupt)?;
         if attr.is_dir() {
-            self.hints.put(at.dir, &at.name, ino);
+            self.hints.put(dir, &at.name, ino);
         }
         let shown = self.shown(ino, attr, moment);
         self.known().note(ino);
-        Ok(self.entry(ino, shown))
+        Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, shown)))
+    }
+
+    /// How long the kernel may believe that a name is absent, if a lookup that begins now says so.
+    pub fn absent_ttl(&self, dir: Ino, name: &[u8]) -> Duration {
+        match self.config.negative_ttl {
+            Duration::ZERO => Duration::ZERO,
+            // Whatever is heard from here on, the kernel is told of the name, and waits for the answer first.
+            ttl => self.given.name(dir, &Name::stored(name), self.given.moment(), ttl),
+        }
     }
 
     /// How long the kernel may believe attributes that it is about to be given.

@@ -8,7 +8,7 @@
 
 use std::{
     collections::hash_map::Entry::Vacant,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
@@ -21,8 +21,8 @@ use crate::vfs::Entry;
 
 /// Parts, each with a lock of its own. The names of a directory lie in one.
 const SHARDS: usize = 16;
-/// Most names and inodes of one generation of a part: at about 100 bytes each, all parts take some 25 MiB at most.
-const GENERATION: usize = 8192;
+/// Most names and inodes in all: at about 100 bytes each, some 25 MiB.
+const MOST: usize = 1 << 18;
 /// Most directories of a part whose last change is remembered.
 const MOST_CHANGED: usize = 4096;
 /// How long the kernel may believe what is not remembered here.
@@ -33,6 +33,8 @@ pub(crate) struct Given {
     /// The longest that it may believe anything; `None` if this mount follows nobody.
     longest: Option<Duration>,
     changes: AtomicU64,
+    /// Names and inodes in all parts.
+    count: AtomicUsize,
     shards: [Mutex<Shard>; SHARDS],
 }
 
@@ -92,13 +94,13 @@ impl Shard {
         self.changed.insert(ino, last);
     }
 
-    /// Room for one more, if there is any.
-    fn room(&mut self, longest: Duration) -> Option<&mut Generation> {
-        if self.since.elapsed() > longest {
-            self.old = std::mem::take(&mut self.young);
-            self.since = Instant::now();
+    /// Forgets what the kernel has forgotten, too; how much that was.
+    fn age(&mut self, longest: Duration) -> usize {
+        if self.since.elapsed() <= longest {
+            return 0;
         }
-        (self.young.count < GENERATION).then_some(&mut self.young)
+        self.since = Instant::now();
+        std::mem::replace(&mut self.old, std::mem::take(&mut self.young)).count
     }
 }
 
@@ -112,7 +114,12 @@ impl Given {
             changed: FxHashMap::default(),
             floor: 0,
         };
-        Self { longest, changes: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::new(shard())) }
+        Self {
+            longest,
+            changes: AtomicU64::new(0),
+            count: AtomicUsize::new(0),
+            shards: std::array::from_fn(|_| Mutex::new(shard())),
+        }
     }
 
     /// To be taken before the engine is asked.
@@ -136,9 +143,40 @@ impl Given {
         if shard.last(dir).names > asked {
             return Duration::ZERO;
         }
-        let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
-        young.count += usize::from(young.names.entry(dir).or_default().insert(name.clone()));
-        ttl
+        if self.keep_name(&mut shard, longest, (dir, name), MOST) { ttl } else { ttl.min(MOMENT) }
+    }
+
+    /// A name that the kernel knows is about to become this one, as which it will believe it for no longer than before.
+    pub(crate) fn moves_to(&self, dir: Ino, name: &Name) {
+        if let Some(longest) = self.longest {
+            self.keep_name(&mut self.shard(dir).lock(), longest, (dir, name), usize::MAX);
+        }
+    }
+
+    /// Keeps a name if there are fewer than `most`; whether it is there now.
+    fn keep_name(
+        &self,
+        shard: &mut Shard,
+        longest: Duration,
+        (dir, name): (Ino, &Name),
+        most: usize,
+    ) -> bool {
+        self.count.fetch_sub(shard.age(longest), Ordering::Relaxed);
+        let known = shard.young.names.get(&dir).is_some_and(|names| names.contains(name));
+        if known || !self.one_more(most) {
+            return known;
+        }
+        shard.young.count += 1;
+        shard.young.names.entry(dir).or_default().insert(name.clone())
+    }
+
+    /// Counts one more, if there are fewer than `most`.
+    fn one_more(&self, most: usize) -> bool {
+        let fits = self.count.load(Ordering::Relaxed) < most;
+        if fits {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// How long the kernel may believe attributes that are about to be asked for: `ttl` at most. It knows by itself when
@@ -146,10 +184,14 @@ impl Given {
     pub(crate) fn node(&self, ino: Ino, ttl: Duration) -> Duration {
         let Some(longest) = self.longest else { return ttl };
         let mut shard = self.shard(ino).lock();
-        let Some(young) = shard.room(longest) else { return ttl.min(MOMENT) };
-        if let Vacant(new) = young.nodes.entry(ino) {
+        self.count.fetch_sub(shard.age(longest), Ordering::Relaxed);
+        let Generation { nodes, count, .. } = &mut shard.young;
+        if let Vacant(new) = nodes.entry(ino) {
+            if !self.one_more(MOST) {
+                return ttl.min(MOMENT);
+            }
             new.insert(None);
-            young.count += 1;
+            *count += 1;
         }
         ttl
     }
@@ -201,6 +243,7 @@ impl Given {
                 let taken = [young, old].map(|generation| {
                     let names = generation.names.remove(dir).unwrap_or_default();
                     generation.count -= names.len();
+                    self.count.fetch_sub(names.len(), Ordering::Relaxed);
                     names
                 });
                 drop(shard);
@@ -211,6 +254,7 @@ impl Given {
                     let mut shard = shard.lock();
                     shard.changed.clear();
                     shard.floor = now;
+                    self.count.fetch_sub(shard.young.count + shard.old.count, Ordering::Relaxed);
                     shard.young.drain().chain(shard.old.drain())
                 });
                 every.collect()
@@ -297,21 +341,27 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_believed_for_a_moment() {
         let kernel = following();
-        let most = GENERATION as u64;
-        (0..most).for_each(|n| assert_eq!(given(&kernel, 1, &n.to_string(), 0), TTL));
-        assert_eq!(given(&kernel, 1, "more", 0), MOMENT);
-        assert_eq!(kernel.hear(&Change::Names(Ino(1))).len(), GENERATION);
-        assert_eq!(given(&kernel, 1, "more", kernel.moment()), TTL, "there is room again");
+        (0..MOST).for_each(|n| assert_eq!(given(&kernel, 1, &n.to_string(), 0), TTL));
+        assert_eq!(given(&kernel, 2, "more", 0), MOMENT);
+        assert_eq!(kernel.node(Ino(2), TTL), MOMENT);
+        assert_eq!(given(&kernel, 1, "0", 0), TTL, "it is there already");
+        kernel.moves_to(Ino(2), &name("moved"));
+        assert_eq!(kernel.hear(&Change::Names(Ino(2))), [Change::Entry(Ino(2), name("moved"))]);
+        assert_eq!(kernel.hear(&Change::Names(Ino(1))).len(), MOST);
+        assert_eq!(given(&kernel, 2, "more", kernel.moment()), TTL, "there is room again");
+        kernel.hear(&Change::Any);
+        assert_eq!(kernel.count.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn what_the_kernel_has_forgotten_is_not_kept() {
         let kernel = Given::new(Some(Duration::ZERO));
-        (0..100 * GENERATION as u64).for_each(|n| {
+        (0..2 * MOST as u64).for_each(|n| {
             kernel.node(Ino(1 + 16 * n), TTL);
         });
         let shard = kernel.shards[1].lock();
-        assert!(shard.young.count + shard.old.count < GENERATION);
+        assert!(shard.young.count + shard.old.count < MOST / 2);
+        assert_eq!(shard.young.count + shard.old.count, kernel.count.load(Ordering::Relaxed));
     }
 
     #[test]

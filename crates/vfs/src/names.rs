@@ -154,6 +154,10 @@ impl Vfs {
         let from = At::new(from.0, self.old_name(from.0, from.1)?);
         let to = At::new(to.0, self.new_name(to.0, to.1)?);
         let (from_dir, to_dir) = (from.dir, to.dir);
+        self.given.moves_to(to_dir, &to.name);
+        if let RenameMode::Exchange = mode {
+            self.given.moves_to(from_dir, &from.name);
+        }
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
         let renamed = self.meta.run(rename, interrupt)?;
         self.changed(from_dir, &renamed.from_dir);

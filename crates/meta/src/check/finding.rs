@@ -178,8 +178,13 @@ impl Finding {
         match self {
             Self::Total { .. } | Self::Usage { .. } => Weight::Advisory,
             Self::ChunkWithoutFile { .. } => Weight::Leak,
-            // One that is used more often than its record says is removed under those who use it.
-            Self::References { references, .. } if references.stored > references.counted => Weight::Leak,
+            // One that is used more often than its record says is removed under those who use it; where nobody uses it,
+            // what did may be lost.
+            Self::References { references, .. }
+                if references.stored > references.counted && references.counted > 0 =>
+            {
+                Weight::Leak
+            }
             _ => Weight::Error,
         }
     }

@@ -29,7 +29,9 @@ pub(crate) fn format_of(engine: &dyn Engine) -> Result<VolumeFormat> {
 
 /// Opens a volume for a tool, which appears as `purpose` among the sessions.
 pub(crate) fn open_meta(url: &str, purpose: &str, read_only: bool) -> Result<Arc<Meta>> {
-    open_engine(engines::open(url)?, purpose, read_only)
+    let meta = open_engine(engines::open(url)?, purpose, read_only)?;
+    meta.keep_alive().context("no thread to show that this client lives")?;
+    Ok(meta)
 }
 
 /// The same of an engine that is open.

@@ -17,7 +17,7 @@ use crate::{
         session::{DropLocks, DropSession, ListSustained, PutSession},
         sustained::DropSustained,
     },
-    schema::{Counter, Key, Row, Session},
+    schema::{Counter, Key, Row},
 };
 
 /// Why a client must end at once.
@@ -32,6 +32,39 @@ pub enum Ended {
     /// A newer client raised the metadata version.
     #[error("the volume was changed to a metadata version that needs a newer client")]
     TooNew,
+}
+
+/// Heartbeats after which a session that was not renewed is dead.
+pub(crate) const LIFETIME: i64 = 5;
+/// Heartbeats without a renewal from which on others may have missed so many that they look dead.
+const MISSED: i64 = 3;
+
+/// Since when this client has shown without a break that it lives.
+///
+/// When nobody could commit for longer than a session lasts, all sessions have expired, and all their clients are about
+/// to renew them. Who comes first leaves them the time for it: nobody is buried by a client whose own renewals went
+/// through for less than a session's lifetime.
+#[derive(Debug)]
+pub(crate) struct Grace {
+    since: i64,
+    last: i64,
+}
+
+impl Grace {
+    /// Of a client whose session was just made, Unix seconds.
+    pub(crate) fn new(now: i64) -> Self {
+        Self { since: now, last: now }
+    }
+
+    /// Notes a renewal; whether the grace is over.
+    fn renewed(&mut self, now: i64, heartbeat: i64) -> bool {
+        // A clock that was put back says nothing either.
+        if !(0..=MISSED * heartbeat).contains(&(now - self.last)) {
+            self.since = now;
+        }
+        self.last = now;
+        now - self.since >= LIFETIME * heartbeat
+    }
 }
 
 /// Most stale sessions cleaned in one round.
@@ -56,30 +89,39 @@ impl Meta {
             return Ok(Err(Ended::TooNew));
         }
         self.env.set_format(format);
-        self.reload_usage().map_err(FsError::io)?;
+        let settled = self.sid() != 0 && self.renew()?;
+        // Others expire against the time at which this client had shown that it lives, not against a later one: whatever
+        // follows may wait for the engine, and they with it.
+        let now = self.env.clock.now().sec;
+        self.patiently(&never, || self.reload_usage())?;
         if self.sid() == 0 {
             return Ok(Ok(()));
         }
-        let now = self.env.clock.now().sec;
-        let heartbeat = self.options.heartbeat.as_secs().max(1) as i64;
-        let session = Session { expire: now + 5 * heartbeat, info: Some(self.options.info.clone().into()) };
-        if !self.run(PutSession { sid: self.sid(), session }, &never)? {
-            // Other programs of the format remove the session and its locks, and leave our writer records.
-            tracing::error!(sid = self.sid(), "this client was taken for dead; its locks are lost");
-            self.env.fenced();
-        }
         for ino in self.env.left_over() {
-            match self.run(DropSustained { sid: self.sid(), ino }, &never) {
+            match self.run(DropSustained { sid: self.sid(), ino, dead_before: None }, &never) {
                 Ok(_) => self.env.sustains(ino, false),
                 // The next heartbeat tries again; the rest of this one does not wait for it.
                 Err(error) => tracing::warn!(%ino, %error, "a deleted file could not be let go"),
             }
         }
-        let due = now - heartbeat * 9 / 10;
-        if self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
+        let due = now - self.options.heartbeat_seconds() * 9 / 10;
+        if settled && self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
             self.clean_sessions(now)?;
         }
         Ok(Ok(()))
+    }
+
+    /// Renews the session; whether this client may bury others.
+    fn renew(&self) -> FsResult<bool> {
+        let (sid, lifetime) = (self.sid(), self.options.session_lifetime());
+        let info = self.options.info.clone();
+        if !self.run(PutSession { sid, lifetime, info }, &Interrupt::never())? {
+            // Other programs of the format remove the session and its locks, and leave our writer records.
+            tracing::error!(sid, "this client was taken for dead; its locks are lost");
+            self.env.fenced();
+        }
+        let now = self.env.clock.now().sec;
+        Ok(self.grace.lock().renewed(now, self.options.heartbeat_seconds()))
     }
 
     /// Loads how much is in use, and the quotas.
@@ -152,7 +194,7 @@ impl Meta {
             return Ok(Vec::new());
         }
         let files = self.ask(&ListSustained(sid), &never)?;
-        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino }).collect();
+        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before }).collect();
         let mut waiting = Vec::new();
         for (ino, length) in files.iter().zip(self.run_all(drops, &never)) {
             waiting.extend(length?.map(|length| (*ino, length)));
@@ -163,6 +205,7 @@ impl Meta {
 
     /// Ends this client's session. Operations after it are refused by the engine as those of a dead client.
     pub fn close(&self) -> FsResult<()> {
+        self.stop_beating();
         if self.sid() != 0 {
             // The last commit cannot remove the record that every commit must find: that one goes by itself.
             self.end_session(self.sid(), None, true)?;

@@ -6,6 +6,7 @@
 
 mod announce;
 pub mod batch;
+mod beater;
 pub mod check;
 mod deletion;
 pub mod engine;

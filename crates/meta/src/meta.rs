@@ -10,13 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use sluice_types::{Attr, Clock, FileType, FsError, FsResult, Ino, SystemClock, Time};
 
 use crate::{
     batch::{Batcher, Interrupt, PATIENCE},
+    beater::Beater,
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Write},
     env::Env,
     follow::ClientCache,
+    heartbeat::{Grace, LIFETIME},
     ids::IdPool,
     op::Op,
     recall::Recall,
@@ -60,6 +63,18 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// [`Self::heartbeat`] in seconds, at least one.
+    pub(crate) fn heartbeat_seconds(&self) -> i64 {
+        self.heartbeat.as_secs().max(1) as i64
+    }
+
+    /// How long a session lasts that is not renewed, seconds.
+    pub(crate) fn session_lifetime(&self) -> i64 {
+        LIFETIME * self.heartbeat_seconds()
+    }
+}
+
 /// Why a volume cannot be opened or made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -89,6 +104,8 @@ pub struct Meta {
     pub(crate) inodes: IdPool,
     pub(crate) slices: IdPool,
     pub(crate) waiters: Waiters,
+    pub(crate) grace: Mutex<Grace>,
+    pub(crate) beater: Mutex<Option<Beater>>,
     read_only: bool,
 }
 
@@ -211,6 +228,7 @@ impl Meta {
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         let waiters = Waiters::new(engine.clone());
+        let grace = Mutex::new(Grace::new(options.clock.now().sec));
         let meta = Self {
             engine,
             env,
@@ -219,6 +237,8 @@ impl Meta {
             inodes: IdPool::new(Counter::NextInode, 1024),
             slices: IdPool::new(Counter::NextChunk, 1 << 14),
             waiters,
+            grace,
+            beater: Mutex::new(None),
             read_only,
         };
         meta.reload_usage()?;
@@ -394,7 +414,7 @@ fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> 
         let (before, moves) = (found.next().flatten(), found.next().flatten());
         let last = if let Some(Row::Counter(_, last)) = before { last } else { 0 };
         let sid = last as u64 + 1;
-        let expire = options.clock.now().sec + 5 * options.heartbeat.as_secs().max(1) as i64;
+        let expire = options.clock.now().sec + options.session_lifetime();
         let session = Session { expire, info: Some(options.info.clone().into()) };
         let mut commit = Commit::default();
         commit.expects.push(match before {

@@ -169,6 +169,18 @@ impl<'e> Batch<'e> {
         }
     }
 
+    /// How to ask the engine for what `read` wants: of an entry that this very batch makes it knows nothing, of the node
+    /// it may.
+    fn question(&self, read: &Read) -> Read {
+        if let Read::Follow(dir, name, hold) = read
+            && let Some(pending) = self.overlay.get(&Key::Entry(*dir, name.clone()))
+            && let Some(Row::Entry(_, _, to)) = pending.row()
+        {
+            return Read::Get(Key::Node(to.ino), *hold);
+        }
+        read.clone()
+    }
+
     /// Takes over what a finished operation decided.
     pub(crate) fn accept(&mut self, outcome: Outcome) {
         for (key, hold) in outcome.held {
@@ -256,7 +268,8 @@ impl<'a> View<'a> {
 
     /// Asks for several things at once: one trip for all that are not here yet.
     pub fn want(&self, reads: &[Read]) -> Result<(), Stop> {
-        let missing: Vec<Read> = reads.iter().filter(|read| !self.batch.knows(read)).cloned().collect();
+        let missing = reads.iter().filter(|read| !self.batch.knows(read));
+        let missing: Vec<Read> = missing.map(|read| self.batch.question(read)).collect();
         if missing.is_empty() { Ok(()) } else { Err(Stop::More(missing)) }
     }
 

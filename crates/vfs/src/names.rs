@@ -216,7 +216,7 @@ impl Vfs {
 
     /// Ends a file without a name that nobody here has open any more.
     pub(crate) fn drop_sustained(&self, ino: Ino) {
-        let drop = DropSustained { sid: self.meta.sid(), ino };
+        let drop = DropSustained { sid: self.meta.sid(), ino, dead_before: None };
         match self.meta.run(drop, &Interrupt::never()) {
             Ok(Some(length)) => {
                 self.known().records.forget(ino);

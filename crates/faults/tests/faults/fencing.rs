@@ -18,6 +18,7 @@ use crate::{
     ROOT,
     answers::{Behind, behind},
     no_redis,
+    objects::sqlite,
 };
 
 const DEAD: Behaviour = Behaviour {
@@ -31,8 +32,7 @@ const DEAD: Behaviour = Behaviour {
 /// Cuts `one` off until `two` has cleaned up after it.
 fn bury(behind: &Behind, one: &Client, two: &Client) {
     behind.proxy.set(DEAD);
-    behind.volume.clock.advance(5 * HEARTBEAT + Duration::from_secs(2));
-    two.beat().unwrap();
+    behind.volume.outlive(two).unwrap();
     let records = Records::load(engine(&behind.volume.url).as_ref());
     assert!(!records.sessions.contains(&one.vfs.meta().sid()), "{:?}", records.sessions);
 }
@@ -40,6 +40,52 @@ fn bury(behind: &Behind, one: &Client, two: &Client) {
 fn heal(behind: &Behind) {
     behind.proxy.heal();
     behind.proxy.reset();
+}
+
+/// To others it is the same whether the engine was away or its clients were.
+#[test]
+fn after_an_outage_of_three_session_lifetimes_nobody_is_taken_for_dead() {
+    let (_dir, volume) = sqlite();
+    let clients = [volume.mount(), volume.mount()];
+    let content = vec![5; 200_000];
+    let held: Vec<_> = ["a", "b"]
+        .iter()
+        .zip(&clients)
+        .map(|(name, client)| {
+            let locked = client.put(ROOT, &format!("locked-{name}"), b"content").unwrap();
+            client.lock(locked, 7).unwrap();
+            let open = client.put(ROOT, name, &content).unwrap();
+            let opened = client.open(open).unwrap();
+            client.unlink(ROOT, name).unwrap();
+            (locked, opened.fh)
+        })
+        .collect();
+    volume.clock.advance(3 * 5 * HEARTBEAT);
+    for _ in 0..12 {
+        for client in &clients {
+            client.beat().unwrap();
+        }
+        volume.clock.advance(HEARTBEAT);
+    }
+    let records = || Records::load(engine(&volume.url).as_ref());
+    assert_eq!((records().sessions.len(), records().sustained.len()), (2, 2));
+    for (at, client) in clients.iter().enumerate() {
+        assert_eq!(client.vfs.meta().env().fences(), 0);
+        assert_eq!(clients[1 - at].lock(held[at].0, 8), Err(FsError::Again), "the lock is held");
+        assert_eq!(client.read(held[at].1, 0, 200_000).unwrap(), content);
+        client.close(held[at].1).unwrap();
+    }
+    assert_eq!(records().sustained, []);
+    // Who stays away is taken for dead still.
+    let gone = clients[1].vfs.meta().sid();
+    volume.outlive(&clients[0]).unwrap();
+    assert!(!records().sessions.contains(&gone));
+    assert_eq!(clients[0].lock(held[1].0, 8), Ok(()), "its lock is free");
+    clients[1].beat().unwrap();
+    for client in &clients {
+        client.vfs.close(None).unwrap();
+    }
+    check::assert_sound(&volume, &volume.url, clients[0].vfs.data().layout(), "outage");
 }
 
 #[test]
@@ -191,8 +237,7 @@ fn lose_and_bury(
         // Its answer is on the way still, and ends there.
         behind.proxy.set(Behaviour { drop_answers: true, ..DEAD });
         sluice_faults::eventually("its answer is lost", || behind.proxy.swallowed() > 0);
-        behind.volume.clock.advance(5 * HEARTBEAT + Duration::from_secs(2));
-        two.beat().unwrap();
+        behind.volume.outlive(two).unwrap();
         heal(behind);
         // Nobody knows any more; to say that it exists already would be a lie.
         match working.join().unwrap() {

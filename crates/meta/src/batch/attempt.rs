@@ -21,9 +21,8 @@ use crate::{
     announce::announce,
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
     op::Lane,
-    ops::session::BURIED,
     recall::{Recall, Sent},
-    schema::{Change, Counter, Key, Row, Session},
+    schema::{BURIED, Change, Counter, Key, Row, Session},
     view::{Batch, View},
 };
 
@@ -55,7 +54,7 @@ const UNTIL_HEARTBEAT: i64 = 300;
 
 /// More trips than any operation needs, be it one that asks for each of the directories above another: a limit against
 /// an operation that asks for ever.
-const MAX_TRIPS: usize = 100_000;
+const MAX_TRIPS: usize = 10_000;
 
 /// Questions of a batch that is large.
 const MANY: usize = 64;

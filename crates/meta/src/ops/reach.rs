@@ -55,7 +55,7 @@ impl Op for Reach {
 
 impl Reach {
     fn search(&self, view: &mut View<'_>, dir: Ino) -> Result<(), Stop> {
-        let above = rules::ancestors(view, dir)?;
+        let above = rules::ancestors(view, dir, Hold::None)?;
         // The trash is below the root of the volume.
         let ends = |dir: &Ino| *dir == self.root || (self.root == Ino::ROOT && dir.is_trash());
         let Some(end) = above.iter().position(ends) else {

@@ -162,7 +162,8 @@ impl Rename {
             Read::Get(Key::Node(into), Hold::Guard),
         ])?;
         let moves = rules::counter(view, Counter::DirMoves)?;
-        if rules::ancestors(view, into)?.contains(&moved.ino) {
+        // Guarded: the batch may have read one of them before others moved it, for an operation that failed.
+        if rules::ancestors(view, into, Hold::Guard)?.contains(&moved.ino) {
             return Err(FsError::Invalid.into());
         }
         view.put(Row::Counter(Counter::DirMoves, moves + 1));

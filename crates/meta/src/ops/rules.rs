@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, align4k};
 
 use crate::{
@@ -139,7 +139,7 @@ pub(crate) fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64
     if !view.env().limits_dirs() {
         return Ok(());
     }
-    for dir in ancestors(view, dir)? {
+    for dir in ancestors(view, dir, Hold::None)? {
         if view.env().quota(QuotaKey::Dir(dir)).is_some() {
             view.write(Write::Charge(QuotaKey::Dir(dir), space, inodes));
         }
@@ -167,10 +167,28 @@ pub(crate) fn admit(
     admit_tree(view, dir, space, inodes)
 }
 
+/// Whether the quotas above a file's directories admit `space` more bytes for each of its names there. One that is
+/// above several of them counts all.
+pub(crate) fn admit_names(view: &mut View<'_>, parents: &[(Ino, i64)], space: i64) -> Result<(), Stop> {
+    if space <= 0 || !view.env().limits_dirs() {
+        return Ok(());
+    }
+    let mut names: FxHashMap<Ino, i64> = FxHashMap::default();
+    for (parent, links) in parents {
+        for dir in ancestors(view, *parent, Hold::None)? {
+            *names.entry(dir).or_default() += links;
+        }
+    }
+    for (dir, links) in names {
+        admit_under(view, QuotaKey::Dir(dir), space.saturating_mul(links), 0)?;
+    }
+    Ok(())
+}
+
 /// Whether the quotas above `dir` admit that much more.
 pub(crate) fn admit_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
     if view.env().limits_dirs() && dir != Ino::NONE {
-        for dir in ancestors(view, dir)? {
+        for dir in ancestors(view, dir, Hold::None)? {
             admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
         }
     }
@@ -187,8 +205,8 @@ pub(crate) fn admit_move(
     if from == to || !view.env().limits_dirs() {
         return Ok(());
     }
-    let counted = ancestors(view, from)?;
-    for dir in ancestors(view, to)? {
+    let counted = ancestors(view, from, Hold::None)?;
+    for dir in ancestors(view, to, Hold::None)? {
         if !counted.contains(&dir) {
             admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
         }
@@ -204,12 +222,13 @@ fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Resul
     require(quota.admits(space, inodes), FsError::Quota)
 }
 
-/// `dir` and the directories above it, up to the root of the volume or of the trash.
-pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
+/// `dir` and the directories above it, up to the root of the volume or of the trash. Unheld they may be those of a
+/// moment ago; guarded they are so at the commit, too.
+pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Vec<Ino>, Stop> {
     let (mut chain, mut seen) = (vec![dir], FxHashSet::default());
     let mut at = dir;
     while at != Ino::ROOT && !at.is_trash() {
-        let Some(attr) = view.node(at, Hold::None)? else { break };
+        let Some(attr) = view.node(at, hold)? else { break };
         at = attr.parent;
         if at == Ino::NONE || !seen.insert(at) {
             break;

@@ -6,20 +6,20 @@ use smallvec::smallvec;
 use crate::{
     engine::{Hold, List, Read, Write},
     op::{Lane, Lanes, Op},
-    schema::{Change, Key, Row, Session},
+    schema::{BURIED, Change, Key, Row, Session, SessionInfo},
     view::{Stop, View},
 };
-
-/// When the session of a client expires that was taken for dead, and that has files left to clear away.
-pub(crate) const BURIED: i64 = 0;
 
 /// Renews this client's session at each heartbeat. Two trips.
 #[derive(Clone, Debug)]
 pub struct PutSession {
     /// Session id.
     pub sid: u64,
+    /// How long it lasts from the attempt on that succeeds, seconds: an engine that takes no commits for a while must
+    /// not leave one that has expired already.
+    pub lifetime: i64,
     /// What others shall see.
-    pub session: Session,
+    pub info: SessionInfo,
 }
 
 impl Op for PutSession {
@@ -34,7 +34,8 @@ impl Op for PutSession {
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let found = view.get(&Key::Session(self.sid), Hold::Lock)?;
         let there = matches!(found, Some(Row::Session(_, session)) if session.expire != BURIED);
-        view.put(Row::Session(self.sid, self.session.clone()));
+        let expire = view.now().sec + self.lifetime;
+        view.put(Row::Session(self.sid, Session { expire, info: Some(self.info.clone().into()) }));
         Ok(there)
     }
 }

@@ -7,7 +7,7 @@ use super::removal::destroy;
 use crate::{
     engine::{Hold, Read},
     op::{Lane, Lanes, Op},
-    schema::Key,
+    schema::{Key, Row},
     view::{Stop, View},
 };
 
@@ -18,10 +18,13 @@ pub struct DropSustained {
     pub sid: u64,
     /// The file.
     pub ino: Ino,
+    /// The session is dead if it expires before this, Unix seconds: one that came back may have the file open. `None`
+    /// for whoever ends what is its own.
+    pub dead_before: Option<i64>,
 }
 
 impl Op for DropSustained {
-    /// Length of the file, whose chunks now wait to be deleted; `None` if somebody else did it.
+    /// Length of the file, whose chunks now wait to be deleted; `None` if somebody else did it, or the session lives.
     type Out = Option<u64>;
     const NAME: &'static str = "drop_sustained";
 
@@ -31,7 +34,17 @@ impl Op for DropSustained {
 
     fn run(&self, view: &mut View<'_>) -> Result<Option<u64>, Stop> {
         let key = Key::Sustained(self.sid, self.ino);
-        view.want(&[Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(self.ino), Hold::Lock)])?;
+        let mut wanted = vec![Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(self.ino), Hold::Lock)];
+        if self.dead_before.is_some() {
+            wanted.push(Read::Get(Key::Session(self.sid), Hold::Guard));
+        }
+        view.want(&wanted)?;
+        if let Some(before) = self.dead_before
+            && let Some(Row::Session(_, session)) = view.get(&Key::Session(self.sid), Hold::Guard)?
+            && session.expire >= before
+        {
+            return Ok(None);
+        }
         if view.get(&key, Hold::Lock)?.is_none() {
             return Ok(None);
         }

@@ -148,8 +148,8 @@ pub fn resize(view: &mut View<'_>, ino: Ino, attr: &mut Attr, length: u64) -> Re
     }
     attr.length = length;
     let parents = parents(view, ino, attr)?;
-    let dir = if attr.nlink == 0 { Ino::NONE } else { attr.parent };
-    rules::admit(view, dir, (attr.uid, attr.gid), usage.space, 0)?;
+    rules::admit(view, Ino::NONE, (attr.uid, attr.gid), usage.space, 0)?;
+    rules::admit_names(view, &parents, usage.space)?;
     rules::charge_volume(view, attr, usage.space, 0);
     for (parent, links) in parents {
         let times = DirStat { length: usage.length * links, space: usage.space * links, inodes: 0 };

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// When the session of a client expires that was taken for dead, and that has files left to clear away.
+pub(crate) const BURIED: i64 = 0;
+
 /// A mounted client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {

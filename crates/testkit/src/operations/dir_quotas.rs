@@ -124,7 +124,7 @@ fn every_change(tree: &Tree) {
         Truncate { ino: Ino(10_024), length: 0, opened: true, kill_suid: false, caller: Caller::client() };
     tree.does("cutting it", truncate);
     tree.meta.unregister_open(Ino(10_024));
-    tree.does("its last close", DropSustained { sid: tree.meta.sid(), ino: Ino(10_024) });
+    tree.does("its last close", DropSustained { sid: tree.meta.sid(), ino: Ino(10_024), dead_before: None });
     State::of(tree.store.open().as_ref()).assert_tree("a file without a name");
     for (dir, name) in [(LIMITED, "copy"), (FREE, "copy"), (LIMITED, "again")] {
         tree.clone(10_020, dir, name).expect("clone");
@@ -178,4 +178,28 @@ pub fn a_limit_holds_for_moves_and_links(factory: &Factory<'_>) {
     tree.does("mkdir", create(FREE, "d", 10_040, FileType::Dir));
     let exchange = Rename { mode: RenameMode::Exchange, ..rename(at(FREE, "d"), at(LIMITED, "f0")) };
     tree.does("an exchange of one for one", exchange);
+}
+
+/// What a file has for each of its names counts, whichever directory it was made in.
+pub fn a_limit_holds_for_files_with_several_names(factory: &Factory<'_>) {
+    let tree = Tree::new(factory(), 0, Quota { max_space: 100 << 10, ..Quota::default() });
+    let link = |dir, name| Link { ino: Ino(10_031), at: at(dir, name), caller: Caller::client() };
+    tree.does("create", create(FREE, "f", 10_031, FileType::File));
+    tree.does("mkdir", create(LIMITED, "d", 10_032, FileType::Dir));
+    tree.does("a link", link(LIMITED, "f"));
+    let never = Interrupt::never();
+    let grow = |length| {
+        let caller = Caller::client();
+        let truncate = Truncate { ino: Ino(10_031), length, opened: true, kill_suid: false, caller };
+        tree.meta.run(truncate, &never).map(drop)
+    };
+    assert_eq!(grow(1 << 20), Err(FsError::Quota));
+    assert_eq!(grow(40 << 10), Ok(()));
+    tree.check("what fits");
+    // Each name alone would fit.
+    tree.does("a second link", link(10_032, "f"));
+    assert_eq!(grow(52 << 10), Err(FsError::Quota));
+    tree.check("no more than that");
+    assert_eq!(grow(4 << 10), Ok(()));
+    tree.check("cut");
 }

@@ -135,6 +135,7 @@ macro_rules! for_each_operations_case {
             dir_quotas::usage_of_a_tree_follows_every_change,
             dir_quotas::a_clone_over_the_limit_leaves_nothing,
             dir_quotas::a_limit_holds_for_moves_and_links,
+            dir_quotas::a_limit_holds_for_files_with_several_names,
             owners::usage_follows_every_change,
             owners::usage_follows_every_change_with_a_trash,
             owners::a_limit_holds_at_once,

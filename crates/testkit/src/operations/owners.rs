@@ -142,7 +142,7 @@ fn every_change(checked: &Checked) {
     checked.does("unlink of an open file", Unlink { skip_trash: true, ..unlink(at(10_010, "open")) });
     checked.does("growing it without a name", truncate(10_023, 70_000));
     meta.unregister_open(Ino(10_023));
-    checked.does("its last close", DropSustained { sid: meta.sid(), ino: Ino(10_023) });
+    checked.does("its last close", DropSustained { sid: meta.sid(), ino: Ino(10_023), dead_before: None });
 }
 
 fn truncate(ino: u64, length: u64) -> Truncate {

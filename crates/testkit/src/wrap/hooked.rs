@@ -7,18 +7,22 @@ use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Pa
 /// What the test says to a commit: go on, or fail like this. It may block.
 type Hook = dyn Fn(&Commit) -> Result<(), EngineError> + Send + Sync;
 
+/// What the test does before a read.
+type Look = dyn Fn(&[Read]) + Send + Sync;
+
 /// An engine under the test's control. Clones share it.
 #[derive(Clone)]
 pub struct Hooked {
     inner: Arc<dyn Engine>,
     limits: Limits,
     hook: Arc<Hook>,
+    look: Arc<Look>,
 }
 
 impl Hooked {
     /// Lets everything through.
     pub fn new(inner: Arc<dyn Engine>) -> Self {
-        Self { limits: inner.limits(), inner, hook: Arc::new(|_| Ok(())) }
+        Self { limits: inner.limits(), inner, hook: Arc::new(|_| Ok(())), look: Arc::new(|_| {}) }
     }
 
     /// Claims to take so many lanes and so many operations in a commit; no more lanes than the engine has.
@@ -34,6 +38,12 @@ impl Hooked {
         hook: impl Fn(&Commit) -> Result<(), EngineError> + Send + Sync + 'static,
     ) -> Self {
         Self { hook: Arc::new(hook), ..self }
+    }
+
+    /// Calls `look` before each read of a batch.
+    #[must_use]
+    pub fn before_read(self, look: impl Fn(&[Read]) + Send + Sync + 'static) -> Self {
+        Self { look: Arc::new(look), ..self }
     }
 }
 
@@ -51,7 +61,7 @@ impl Engine for Hooked {
     }
 
     fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(HookedTxn { inner: self.inner.begin(lane)?, hook: &*self.hook }))
+        Ok(Box::new(HookedTxn { inner: self.inner.begin(lane)?, hook: &*self.hook, look: &*self.look }))
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
@@ -78,10 +88,12 @@ impl Engine for Hooked {
 struct HookedTxn<'e> {
     inner: Box<dyn Txn + 'e>,
     hook: &'e Hook,
+    look: &'e Look,
 }
 
 impl Txn for HookedTxn<'_> {
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        (self.look)(reads);
         self.inner.read(reads)
     }
 

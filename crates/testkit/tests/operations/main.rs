@@ -4,6 +4,8 @@
 
 mod deep;
 mod listings;
+mod liveness;
+mod moves;
 mod settings;
 mod trips;
 

@@ -1,0 +1,102 @@
+//! Who lives, who is dead, and who may say so.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use sluice_meta::{
+    Interrupt, Meta, Options,
+    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    ops::{
+        getattr::GetAttr,
+        session::{DropLocks, ListSustained},
+        sustained::DropSustained,
+        unlink::Unlink,
+    },
+    schema::{Key, Row},
+};
+use sluice_testkit::{
+    operations::{at, create},
+    wrap::Hooked,
+};
+use sluice_types::{Caller, Clock, FileType, FsError, Ino, ManualClock, Time};
+
+const NOW: Time = Time { sec: 1_700_000_000, nsec: 0 };
+/// Longer than a session lasts.
+const LONG: Duration = Duration::from_mins(3);
+
+fn options(clock: &ManualClock) -> Options {
+    Options { clock: Arc::new(clock.clone()), ..Options::default() }
+}
+
+/// When a session expires, if there is one.
+fn expire(engine: &dyn Engine, sid: u64) -> Option<i64> {
+    match engine.read(&[Read::Get(Key::Session(sid), Hold::None)]).unwrap().pop() {
+        Some(Found::Row(Some(Row::Session(_, session)))) => Some(session.expire),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_renewal_that_had_to_wait_lasts_from_when_it_went_through() {
+    let (store, clock) = (crate::fresh(), ManualClock::new(NOW));
+    store.format(0);
+    let (time, waited) = (clock.clone(), AtomicBool::new(false));
+    let engine = Hooked::new(store.open()).before_commit(move |commit: &Commit| {
+        let renews = |write: &Write| matches!(write, Write::Put(Row::Session(..)));
+        let first = commit.step.is_some() && commit.writes.iter().any(renews);
+        if first && !waited.swap(true, Ordering::SeqCst) {
+            time.advance(LONG);
+            return Err(EngineError::Unavailable { engine: "test".into(), reason: "full".into() });
+        }
+        Ok(())
+    });
+    let meta = Meta::open(Arc::new(engine), options(&clock)).unwrap();
+    meta.beat().unwrap().unwrap();
+    assert_eq!(expire(store.open().as_ref(), meta.sid()), Some(clock.now().sec + 60));
+}
+
+#[test]
+fn a_session_that_came_back_keeps_what_it_has_open() {
+    let (store, clock, never) = (crate::fresh(), ManualClock::new(NOW), Interrupt::never());
+    store.format(0);
+    let [one, two] = [(); 2].map(|()| Meta::open(store.open(), options(&clock)).unwrap());
+    one.run(create(1, "f", 10, FileType::File), &never).unwrap();
+    one.register_open(Ino(10));
+    one.run(Unlink { at: at(1, "f"), skip_trash: true, caller: Caller::client() }, &never).unwrap();
+    let sid = one.sid();
+    assert_eq!(two.ask(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
+    // Who cleans up found the session dead, but it is back by now.
+    let drop_before =
+        |before| two.run(DropSustained { sid, ino: Ino(10), dead_before: Some(before) }, &never);
+    assert_eq!(drop_before(NOW.sec), Ok(None));
+    assert_eq!(one.ask(&GetAttr(Ino(10)), &never).map(drop), Ok(()));
+    assert_eq!(two.ask(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
+    let late = NOW.sec + 61;
+    assert_eq!(two.run(DropLocks { sid, dead_before: Some(late) }, &never), Ok(true));
+    drop_before(late).unwrap();
+    assert_eq!(two.ask(&GetAttr(Ino(10)), &never).map(drop), Err(FsError::NotFound));
+}
+
+#[test]
+fn a_program_without_a_mount_is_kept_alive_until_it_closes() {
+    let (store, clock) = (crate::fresh(), ManualClock::new(NOW));
+    store.format(0);
+    let heartbeat = Duration::from_millis(10);
+    let meta = Meta::open(store.open(), Options { heartbeat, ..options(&clock) }).unwrap();
+    let engine = store.open();
+    meta.keep_alive().unwrap();
+    clock.advance(LONG);
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while expire(engine.as_ref(), meta.sid()).is_some_and(|expire| expire < clock.now().sec) {
+        assert!(Instant::now() < deadline, "nobody renews the session");
+        std::thread::yield_now();
+    }
+    meta.close().unwrap();
+    assert_eq!(expire(engine.as_ref(), meta.sid()), None);
+    assert_eq!(meta.env().fences(), 0);
+}

@@ -157,8 +157,18 @@ fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {
 /// Ends the mount when told to; told once more by a signal, it waits for nobody.
 fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Vfs) {
     let Ok(why) = told.recv() else { return };
-    if let End::Signal(signal) = why {
-        tracing::info!("signal {signal}: unmounting {}", handle.mountpoint().display());
+    match why {
+        End::Signal(signal) => {
+            tracing::info!("signal {signal}: unmounting {}", handle.mountpoint().display());
+        }
+        // Nobody asked it to go: programs get errors there, and do not write into the folder below.
+        End::Volume => {
+            if let Err(error) = handle.abort() {
+                tracing::error!(%error, "cannot cut the mount off, so the process ends");
+                process::exit(VOLUME_GONE.into());
+            }
+            return;
+        }
     }
     thread::scope(|scope| {
         let ending = scope.spawn(|| {

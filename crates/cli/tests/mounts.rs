@@ -13,6 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::fuse::no_fuse;
 use support::{Volume, ends_well, fails, mounted, ok, run, sluice, until};
 
+const ENOTCONN: i32 = rustix::io::Errno::NOTCONN.raw_os_error();
+
+/// Whether what is mounted at `point` has no server any more.
+fn is_dead(point: &Path) -> bool {
+    fs::metadata(point).is_err_and(|why| why.raw_os_error() == Some(ENOTCONN))
+}
+
 fn pid(child: &std::process::Child) -> Pid {
     Pid::from_child(child)
 }
@@ -83,7 +90,7 @@ fn a_signal_flushes_and_unmounts() {
 }
 
 #[test]
-fn a_dead_mount_is_cleared_by_the_next() {
+fn a_dead_mount_answers_until_it_is_replaced_or_unmounted() {
     if no_fuse() {
         return;
     }
@@ -92,9 +99,20 @@ fn a_dead_mount_is_cleared_by_the_next() {
     fs::write(point.join("a"), "hello").expect("written");
     child.kill().expect("killed");
     child.wait().expect("ended");
-    let point = volume.mount("mnt", &[]);
-    assert_eq!(fs::read(point.join("a")).expect("read"), b"hello");
+    until("the mount to be dead", || is_dead(&point));
+    let error = fs::write(point.join("b"), "lost").expect_err("nobody serves it");
+    assert_eq!(error.raw_os_error(), Some(ENOTCONN));
+    let (point, mut child) = {
+        let mounted = volume.mount("mnt", &[]);
+        assert_eq!(fs::read(mounted.join("a")).expect("read"), b"hello");
+        volume.umount(&mounted);
+        volume.serve("mnt", &[])
+    };
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    until("the mount to be dead", || is_dead(&point));
     volume.umount(&point);
+    assert_eq!(fs::read_dir(&point).expect("the folder below").count(), 0);
 }
 
 #[test]
@@ -280,6 +298,7 @@ fn a_mount_ends_when_its_volume_is_gone() {
         status.is_some()
     });
     assert_eq!(status.and_then(|status| status.code()), Some(11), "{}", volume.log());
-    assert!(!mounted(&point));
+    until("the mount to be dead", || is_dead(&point));
+    volume.umount(&point);
     assert!(volume.log().contains("destroyed"), "{}", volume.log());
 }

@@ -63,6 +63,8 @@ pub enum Engine {
 pub struct Volume {
     // Dropped in this order: mounts are gone by then, then the proxy, the server, the files.
     mounts: Vec<Mount>,
+    /// Where mounts died that nobody has unmounted, and may have been mounted over since.
+    dead: Vec<PathBuf>,
     proxy: Option<Proxy>,
     /// Where other mounts live, and the URL by which they reach the server.
     apart: Option<(Namespace, String)>,
@@ -135,7 +137,7 @@ impl Volume {
         let folder = Self::folder(program, within)?;
         let Started { server, meta, addr } = server::start(engine, folder.path(), host)?;
         let (mounts, program) = (Vec::new(), program.to_owned());
-        Ok((Self { mounts, proxy: None, apart: None, server, folder, program, meta }, addr))
+        Ok((Self { mounts, dead: Vec::new(), proxy: None, apart: None, server, folder, program, meta }, addr))
     }
 
     /// Formats a volume in the database at `meta`, which the caller keeps alive.
@@ -145,8 +147,17 @@ impl Volume {
     pub fn at(program: &Path, meta: &str, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let folder = Self::folder(program, within)?;
         let (program, meta) = (program.to_owned(), meta.to_owned());
-        Self { mounts: Vec::new(), proxy: None, apart: None, server: None, folder, program, meta }
-            .format(options)
+        Self {
+            mounts: Vec::new(),
+            dead: Vec::new(),
+            proxy: None,
+            apart: None,
+            server: None,
+            folder,
+            program,
+            meta,
+        }
+        .format(options)
     }
 
     fn folder(program: &Path, within: &Path) -> anyhow::Result<TempDir> {
@@ -260,7 +271,9 @@ impl Volume {
         let (first, words) = command.split_first().context("no program")?;
         let number = self.mounts.len();
         let point = self.path(&format!("mnt{number}"));
-        std::fs::create_dir_all(&point)?;
+        if !dead(&point) {
+            std::fs::create_dir_all(&point)?;
+        }
         let log = File::options().append(true).create(true).open(self.path("mount.log"))?;
         let cache = self.path(&format!("cache{number}"));
         let mut process = Command::new(first)
@@ -279,7 +292,7 @@ impl Volume {
         let mut died = None;
         until("mount", PATIENCE, || {
             died = process.try_wait().ok().flatten();
-            died.is_some() || mounted(&point)
+            died.is_some() || mounted(&point) && !dead(&point)
         })?;
         if let Some(status) = died {
             bail!("mount ended with {status}:\n{}", self.log());
@@ -323,10 +336,21 @@ impl Volume {
         Ok(())
     }
 
+    /// Kills every mount at once, without a word. The dead mounts stay: the next takes their place.
+    pub fn die(&mut self) {
+        for mut mount in self.mounts.drain(..) {
+            mount.die();
+            self.dead.push(mount.point);
+        }
+    }
+
     /// Kills every mount at once, without a word, and takes the dead mount points away.
     pub fn kill(&mut self) {
         for mut mount in self.mounts.drain(..) {
             mount.take_away();
+        }
+        for point in self.dead.drain(..) {
+            take_away(&point);
         }
     }
 
@@ -346,7 +370,7 @@ impl Volume {
     }
 
     /// Waits until the newest mount is gone, its process and its mount point, by no deed of the rig; killed at once
-    /// before, if `kill` says so.
+    /// before, if `kill` says so, which may leave a dead mount.
     ///
     /// # Errors
     /// When either stays, or a process that was not killed did not end well.
@@ -356,6 +380,7 @@ impl Volume {
         if gone.is_err() {
             mount.take_away();
         }
+        self.dead.push(mount.point);
         gone
     }
 
@@ -398,28 +423,33 @@ impl Mount {
             status.is_some()
         })?;
         ensure!(kill || status.is_some_and(|status| status.success()), "the mount ended with {status:?}");
-        until("the mount point to be free", PATIENCE, || !mounted(&self.point))
+        until("the mount point to be free or dead", PATIENCE, || {
+            !mounted(&self.point) || kill && dead(&self.point)
+        })
     }
 
-    fn take_away(&mut self) {
+    fn die(&mut self) {
         if let Some(group) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.process.wait();
-        // Whoever the mount had to guard it may be first: each try is harmless.
-        let _ = until("the dead mount to go", PATIENCE, || {
-            if mounted(&self.point) {
-                let quiet = || Stdio::null();
-                let _ = Command::new("umount")
-                    .arg("-l")
-                    .arg(&self.point)
-                    .stdout(quiet())
-                    .stderr(quiet())
-                    .status();
-            }
-            !mounted(&self.point)
-        });
     }
+
+    fn take_away(&mut self) {
+        self.die();
+        take_away(&self.point);
+    }
+}
+
+/// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is harmless.
+fn take_away(point: &Path) {
+    let _ = until("the dead mount to go", PATIENCE, || {
+        if mounted(point) {
+            let quiet = || Stdio::null();
+            let _ = Command::new("umount").arg("-l").arg(point).stdout(quiet()).stderr(quiet()).status();
+        }
+        !mounted(point)
+    });
 }
 
 /// Runs a program; its output.
@@ -445,4 +475,9 @@ pub fn mounted(point: &Path) -> bool {
     let Some(wanted) = point.to_str() else { return false };
     std::fs::read_to_string("/proc/self/mountinfo")
         .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
+}
+
+/// Whether what is mounted at `point` has no server any more.
+fn dead(point: &Path) -> bool {
+    matches!(rustix::fs::statfs(point), Err(rustix::io::Errno::NOTCONN))
 }

@@ -1,4 +1,4 @@
-//! Mounts a file system that lives in memory: `memfs MOUNTPOINT [OPTIONS]`. Ctrl-C ends it; the guardian cleans up.
+//! Mounts a file system that lives in memory: `memfs MOUNTPOINT [OPTIONS]`. Ctrl-C ends it.
 
 #[path = "../tests/memfs/mod.rs"]
 mod memfs;

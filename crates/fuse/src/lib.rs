@@ -9,7 +9,7 @@
 //! | `call`, `interrupt` | a request on its way: answered once, interruptible |
 //! | `init` | what kernel and mount agree on |
 //! | `device`, `readers` | the classic transport and its threads |
-//! | `mount`, `options`, `guardian` | mounting, unmounting, and cleaning up after a death |
+//! | `mount`, `options`, `beneath` | mounting, unmounting, and taking the place of a dead mount |
 //! | `adapter` | a volume as a file system |
 //! | `session`, `notify` | a mount's life, and notifications |
 //!
@@ -20,13 +20,13 @@
 mod abi;
 mod adapter;
 mod args;
+mod beneath;
 mod call;
 mod decode;
 mod device;
 mod dispatch;
 mod errno;
 mod filesystem;
-mod guardian;
 mod init;
 mod interrupt;
 mod mount;
@@ -46,7 +46,7 @@ pub use errno::{Errno, Result};
 pub use filesystem::{FileSystem, ROOT, Request};
 pub use init::{Config, Features, Negotiated};
 pub use interrupt::{Interrupt, Registration};
-pub use mount::{MountError, clear_dead, unmount};
+pub use mount::{MountError, clear_dead, is_dead, unmount};
 pub use notify::Notifier;
 pub use options::{BadOption, MountOptions};
 pub use reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs};

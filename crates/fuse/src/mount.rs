@@ -26,7 +26,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use crate::{device::DEV_FUSE, guardian::Guardian, options::MountOptions};
+use crate::{beneath, device::DEV_FUSE, options::MountOptions};
 
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -55,6 +55,12 @@ pub enum MountError {
     /// The kernel refused to unmount.
     #[error("cannot unmount {0}: {1}")]
     Unmount(PathBuf, io::Error),
+    /// The mount there is dead, and this user may not put another in its place.
+    #[error(
+        "the mount on {0} is dead; only root can put another in its place without a moment in which programs write \
+         into the folder below: stop them, and say `sluice umount {0}` first"
+    )]
+    Dead(PathBuf),
     /// `fusermount3`, which mounts for users, failed.
     #[error("fusermount3 failed for {0}: {1}")]
     Fusermount(PathBuf, String),
@@ -72,56 +78,57 @@ pub enum MountError {
     Serve(PathBuf, io::Error),
 }
 
-/// A mount that exists. Dropped, it is unmounted lazily, unless it is gone already.
+/// A mount that exists. Dropped, it is unmounted lazily as long as nobody was told of it: unless it is kept, or has
+/// taken the place of a dead one.
 #[derive(Debug)]
 pub(crate) struct Mount {
     mountpoint: PathBuf,
     /// Minor device number: the connection's name in `/sys`. 0 if it could not be found out.
     pub(crate) connection: u32,
-    gone: bool,
-    /// After `Drop` has unmounted, this drops, too.
-    _guardian: Guardian,
+    kept: bool,
 }
 
 impl Mount {
     /// Mounts on `mountpoint` and answers the descriptor to serve it by.
     pub(crate) fn new(mountpoint: &Path, options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
-        clear_dead(mountpoint)?;
         let unusable = |why| MountError::Mountpoint(mountpoint.into(), why);
         let mountpoint = &fs::canonicalize(mountpoint).map_err(unusable)?;
-        let helper = find_fusermount();
-        let guardian = Guardian::start(mountpoint, helper.as_deref())
-            .map_err(|why| MountError::Serve(mountpoint.into(), why))?;
-        let fd = match mount_directly(mountpoint, options) {
-            // Not root: the device or the system call is out of reach.
-            Err(MountError::Refused(_, why) | MountError::Device(why))
-                if why.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                mount_by_helper(mountpoint, options)?
+        let dead = is_dead(mountpoint);
+        let fd = if dead {
+            beneath::replace(mountpoint, options)?
+        } else {
+            match mount_directly(mountpoint, options) {
+                // Not root: the device or the system call is out of reach.
+                Err(MountError::Refused(_, why) | MountError::Device(why))
+                    if why.kind() == io::ErrorKind::PermissionDenied =>
+                {
+                    mount_by_helper(mountpoint, options)?
+                }
+                other => other?,
             }
-            other => other?,
         };
         let connection = connection_of(mountpoint).unwrap_or(0);
-        Ok((Self { mountpoint: mountpoint.into(), connection, gone: false, _guardian: guardian }, fd))
+        Ok((Self { mountpoint: mountpoint.into(), connection, kept: dead }, fd))
     }
 
     pub(crate) fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// Takes note that it has ended. If nobody unmounted it, for its connection was cut, that is done now.
-    pub(crate) fn clear(&mut self) {
-        let left = self.connection != 0 && connection_of(&self.mountpoint) == Some(self.connection);
-        if left && let Err(why) = unmount(&self.mountpoint, true) {
-            tracing::warn!("{why}");
-        }
-        self.gone = true;
+    /// From now on it goes only when somebody unmounts it: whoever uses it must not find the folder below instead.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Whether it is still there, though its connection has ended.
+    pub(crate) fn is_left(&self) -> bool {
+        self.connection != 0 && connection_of(&self.mountpoint) == Some(self.connection)
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if !self.gone
+        if !self.kept
             && let Err(why) = unmount(&self.mountpoint, true)
         {
             tracing::warn!("{why}");
@@ -139,12 +146,6 @@ fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, 
     sys::mount(options.fsname.as_str(), mountpoint, kind, options.flags(), data.as_c_str())
         .map_err(|why| refused(why.into()))?;
     Ok(fd)
-}
-
-/// For the guardian, which cannot search; the environment is not this crate's to read.
-fn find_fusermount() -> Option<PathBuf> {
-    let folders = ["/usr/bin", "/bin", "/usr/local/bin"];
-    folders.iter().map(|folder| Path::new(folder).join(FUSERMOUNT)).find(|file| file.is_file())
 }
 
 /// `fusermount3` mounts and sends the descriptor over a socket, here its standard input.
@@ -223,20 +224,23 @@ fn unmount_by_helper(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
     }
 }
 
+/// Whether the server of what is mounted on `mountpoint` died ("Transport endpoint is not connected").
+pub fn is_dead(mountpoint: &Path) -> bool {
+    matches!(rustix::fs::statfs(mountpoint), Err(Os::NOTCONN | Os::CONNABORTED))
+}
+
 /// Unmounts what is left at `mountpoint` of servers that died ("Transport endpoint is not connected"); `true` if
 /// there was something.
 pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
     let mut found = false;
     // Several may be stacked.
     for _ in 0..16 {
-        match rustix::fs::statfs(mountpoint) {
-            Err(Os::NOTCONN | Os::CONNABORTED) => {
-                tracing::warn!("{} is a dead mount, it is cleared", mountpoint.display());
-                unmount(mountpoint, true)?;
-                found = true;
-            }
-            _ => break,
+        if !is_dead(mountpoint) {
+            break;
         }
+        tracing::warn!("{} is a dead mount, it is cleared", mountpoint.display());
+        unmount(mountpoint, true)?;
+        found = true;
     }
     Ok(found)
 }

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: an option that nobody understands is an error, not a silence.
 
-use rustix::mount::MountFlags;
+use rustix::mount::{MountAttrFlags, MountFlags};
 
 /// How a mount point is mounted.
 #[derive(Clone, Debug)]
@@ -111,6 +111,33 @@ impl MountOptions {
         self.flags
     }
 
+    /// What of the flags is the file system's, by the names that fsconfig(2) knows.
+    pub(crate) fn superblock_flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = self.flags;
+        let known =
+            [("ro", MountFlags::RDONLY), ("sync", MountFlags::SYNCHRONOUS), ("dirsync", MountFlags::DIRSYNC)];
+        known.into_iter().filter(move |(_, flag)| flags.contains(*flag)).map(|(name, _)| name)
+    }
+
+    /// What of the flags is the mount's, as fsmount(2) takes it.
+    pub(crate) fn attributes(&self) -> MountAttrFlags {
+        let known = [
+            (MountFlags::RDONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
+            (MountFlags::NOSUID, MountAttrFlags::MOUNT_ATTR_NOSUID),
+            (MountFlags::NODEV, MountAttrFlags::MOUNT_ATTR_NODEV),
+            (MountFlags::NOEXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+            (MountFlags::NODIRATIME, MountAttrFlags::MOUNT_ATTR_NODIRATIME),
+            (MountFlags::STRICTATIME, MountAttrFlags::MOUNT_ATTR_STRICTATIME),
+        ];
+        let set = known.into_iter().filter(|(flag, _)| self.flags.contains(*flag));
+        let mut attributes = set.fold(MountAttrFlags::empty(), |all, (_, attribute)| all | attribute);
+        // The kernel takes one kind of access times only; mount(2) lets the strict one win, too.
+        if self.flags.contains(MountFlags::NOATIME) && !self.flags.contains(MountFlags::STRICTATIME) {
+            attributes |= MountAttrFlags::MOUNT_ATTR_NOATIME;
+        }
+        attributes
+    }
+
     /// What mount(2) hands to the kernel's FUSE.
     pub(crate) fn kernel_data(&self, fd: i32, uid: u32, gid: u32) -> String {
         let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}");
@@ -166,6 +193,11 @@ mod tests {
             helper,
             "fsname=a\\,b,subtype=sluice,allow_other,default_permissions,max_read=4096,ro,nodev,noatime"
         );
+        let (read_only, no_atime) = (MountAttrFlags::MOUNT_ATTR_RDONLY, MountAttrFlags::MOUNT_ATTR_NOATIME);
+        assert_eq!(options.attributes(), read_only | MountAttrFlags::MOUNT_ATTR_NODEV | no_atime);
+        assert_eq!(options.superblock_flags().collect::<Vec<_>>(), ["ro"]);
+        options.apply("strictatime").expect("known");
+        assert!(!options.attributes().contains(no_atime), "both would be refused");
         options.apply("rw").expect("known");
         assert!(!options.is_read_only());
     }

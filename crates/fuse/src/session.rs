@@ -1,7 +1,7 @@
 //! A mount from its first exchange with the kernel to its end.
 //!
-//! What must stay true: [`Session::run`] returns after the mount is gone, whatever handlers still hang in, and the
-//! mount point is free then.
+//! What must stay true: [`Session::run`] returns after the mount has ended, whatever handlers still hang in. A mount
+//! that is served goes from its place only when it is unmounted; whatever else ends it leaves ENOTCONN there.
 
 use std::{
     io,
@@ -47,9 +47,8 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Mounts `fs` on `mountpoint` and agrees with the kernel on what it can do. A dead mount there is cleared first.
-    ///
-    /// Forks a small process that unmounts if this one dies, so daemonise before, not after.
+    /// Mounts `fs` on `mountpoint` and agrees with the kernel on what it can do. The place of a dead
+    /// mount there is taken without the folder below ever being in sight.
     pub fn mount(
         fs: Arc<dyn FileSystem>,
         mountpoint: &Path,
@@ -87,9 +86,10 @@ impl Session {
         }
     }
 
-    /// Serves until it is unmounted, by whomever. Operations that still run then are interrupted and waited for as
+    /// Serves until it is unmounted, by whomever, or cut off. Operations that still run then are interrupted and waited for as
     /// long as [`Config::grace`] says.
     pub fn run(mut self) -> Result<(), MountError> {
+        self.mount.keep();
         let serve = |why| MountError::Serve(self.mount.mountpoint().into(), why);
         let (alive, ended) = mpsc::channel();
         let watchdog = match self.config.deadline {
@@ -100,12 +100,17 @@ impl Session {
             return Err(serve(io::ErrorKind::OutOfMemory.into()));
         }
         self.readers.wait_gone(None);
-        self.mount.clear();
+        if self.mount.is_left() {
+            tracing::warn!(
+                "{} was cut off: it answers with errors until it is unmounted",
+                self.mount.mountpoint().display()
+            );
+        }
         self.calls.interrupt_all();
         let left = self.readers.wait_ended(self.config.grace);
         if left > 0 {
             tracing::warn!(
-                "{} is unmounted; {left} operations still hang and are left",
+                "{} has ended; {left} operations still hang and are left",
                 self.mount.mountpoint().display()
             );
         }

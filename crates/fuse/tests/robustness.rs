@@ -13,14 +13,17 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::Ordering,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use memfs::{Behaviour, MemFs, Op};
 use rig::{LONG, Mounted, is_mounted, join, no_fuse, reap, start_part, until};
-use sluice_fuse::{Config, MountError, MountOptions, Session, clear_dead};
+use sluice_fuse::{Config, MountError, MountOptions, Session, clear_dead, is_dead};
 
 /// A user who may nothing.
 const NOBODY: u32 = 65534;
@@ -182,7 +185,7 @@ fn late_answers_to_unlocks_leave_as_many_readers_as_there_were() {
 }
 
 #[test]
-fn a_connection_that_is_cut_leaves_no_dead_mount() {
+fn a_connection_that_is_cut_answers_until_it_is_unmounted() {
     if no_fuse() {
         return;
     }
@@ -190,7 +193,12 @@ fn a_connection_that_is_cut_leaves_no_dead_mount() {
     let at = m.handle.mountpoint().to_owned();
     m.handle.abort().expect("abort");
     m.ended();
-    assert!(!is_mounted(&at), "nobody unmounted it, but nobody serves it");
+    assert!(is_mounted(&at), "nobody unmounted it");
+    let error = fs::write(at.join("f"), "x").expect_err("nobody serves it");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+    assert!(clear_dead(&at).expect("clear"), "it was dead");
+    assert!(!is_mounted(&at));
+    assert_eq!(fs::read_dir(&at).expect("the directory below").count(), 0);
 }
 
 #[test]
@@ -302,18 +310,6 @@ impl Server {
         server
     }
 
-    /// Processes that it started.
-    fn children(&self) -> Vec<u32> {
-        let pid = self.0.id();
-        let mut all: Vec<u32> = Vec::new();
-        for thread in fs::read_dir(format!("/proc/{pid}/task")).expect("threads") {
-            let children =
-                fs::read_to_string(thread.expect("thread").path().join("children")).expect("children");
-            all.extend(children.split_whitespace().map(|pid| pid.parse::<u32>().expect("pid")));
-        }
-        all
-    }
-
     fn kill(&mut self) {
         self.0.kill().expect("kill");
         self.0.wait().expect("wait");
@@ -328,7 +324,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn a_killed_server_leaves_no_dead_mount() {
+fn a_killed_server_shows_nobody_the_folder_below() {
     if no_fuse() {
         return;
     }
@@ -339,27 +335,41 @@ fn a_killed_server_leaves_no_dead_mount() {
     fs::write(&hang, "hang").expect("write");
     let mut caller = cat(&hang);
     server.kill();
-    until("the mount point is free", || !is_mounted(dir.path()));
-    reap("the caller ends", &mut caller);
+    assert!(!reap("the caller ends", &mut caller).success());
+    assert_eq!(until_error(dir.path()).raw_os_error(), Some(libc::ENOTCONN));
+    let error = fs::write(dir.path().join("f"), "x").expect_err("nobody serves it");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+    assert!(clear_dead(dir.path()).expect("clear"), "it was dead");
+    assert!(!is_mounted(dir.path()));
     assert_eq!(fs::read_dir(dir.path()).expect("the directory below").count(), 0);
 }
 
 #[test]
-fn a_dead_mount_is_cleared_by_the_next() {
+fn a_dead_mount_is_replaced_and_the_folder_below_never_seen() {
     if no_fuse() {
         return;
     }
     let dir = tempfile::tempdir().expect("directory");
     let program = env::current_exe().expect("program");
+    let below = dir.path().join("below");
+    fs::write(&below, "").expect("write");
     let mut server = Server::start(start_part(&program, "server", dir.path()), dir.path());
-    // Without its guardian.
-    let children = server.children();
-    assert_eq!(children.len(), 1, "one guardian");
-    let guardian = rustix::process::Pid::from_raw(children[0] as i32).expect("pid");
-    rustix::process::kill_process(guardian, rustix::process::Signal::KILL).expect("kill");
+    let old = fs::write(dir.path().join("old"), "x").and_then(|()| File::open(dir.path().join("old")));
+    let old = old.expect("open");
     server.kill();
     let error = until_error(dir.path());
     assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+    let (replaced, looking) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let watcher = thread::spawn({
+        let (below, replaced, looking) = (below.clone(), Arc::clone(&replaced), Arc::clone(&looking));
+        move || {
+            while !replaced.load(Ordering::Relaxed) {
+                assert!(fs::metadata(&below).is_err(), "the folder below was seen");
+                looking.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    until("somebody looks", || looking.load(Ordering::Relaxed));
     let session = Session::mount(
         MemFs::new(Behaviour::default()),
         dir.path(),
@@ -370,9 +380,14 @@ fn a_dead_mount_is_cleared_by_the_next() {
     let handle = session.handle();
     let served = thread::spawn(move || session.run());
     fs::write(dir.path().join("f"), "x").expect("write");
+    replaced.store(true, Ordering::Relaxed);
+    join("the watcher ends", watcher);
+    let error = old.metadata().expect_err("its mount is dead");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
     handle.unmount().expect("unmount");
     join("the session ends", served).expect("session");
-    assert!(!is_mounted(dir.path()), "and nothing is left below it");
+    assert!(!is_mounted(dir.path()), "nothing is left below it");
+    assert!(fs::metadata(&below).is_ok());
     assert!(!clear_dead(dir.path()).expect("clear"), "nothing is dead any more");
 }
 
@@ -427,7 +442,10 @@ fn users_mount_through_fusermount3() {
     assert!(mounts.contains("user_id=65534"), "{mounts}");
     assert!(as_nobody("use").status().expect("use").success(), "its user may use it");
     server.kill();
-    until("the mount point is free", || !is_mounted(&at));
+    assert!(is_mounted(&at), "nobody unmounted it");
+    assert!(as_nobody("again").status().expect("again").success(), "its user cannot replace it");
+    assert!(as_nobody("clear").status().expect("clear").success(), "its user may take it away");
+    assert!(!is_mounted(&at));
 
     // It may be gone before anybody sees it mounted.
     let mut short = Server(as_nobody("short server").stdout(Stdio::null()).spawn().expect("server"));
@@ -446,7 +464,17 @@ fn part() {
         assert_eq!(fs::read(at.join("f")).expect("read"), b"x");
         return;
     }
+    if role == "clear" {
+        assert!(clear_dead(&at).expect("clear"), "it was dead");
+        return;
+    }
     let options = MountOptions::new("memory", "memfs");
+    if role == "again" {
+        until("it is dead", || is_dead(&at));
+        let refused = Session::mount(MemFs::new(uncached()), &at, &options, Config::default());
+        assert!(matches!(refused, Err(MountError::Dead(_))), "{refused:?}");
+        return;
+    }
     let session = Session::mount(MemFs::new(uncached()), &at, &options, Config::default()).expect("mount");
     let handle = session.handle();
     let served = thread::spawn(move || session.run());

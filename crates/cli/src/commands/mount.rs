@@ -66,12 +66,15 @@ impl Mount {
             self.idle().warn();
         }
         let mountpoint = std::path::absolute(&self.mountpoint)?;
-        sluice_fuse::clear_dead(&mountpoint)?;
-        std::fs::create_dir_all(&mountpoint)
-            .with_context(|| format!("cannot make the mount point {}", mountpoint.display()))?;
+        // A dead mount stays in sight until the new one is there.
+        let dead = sluice_fuse::is_dead(&mountpoint);
+        if !dead {
+            std::fs::create_dir_all(&mountpoint)
+                .with_context(|| format!("cannot make the mount point {}", mountpoint.display()))?;
+        }
         // Canonical, since that is how the kernel lists it.
         let mountpoint = std::fs::canonicalize(&mountpoint)?;
-        if !self.force && is_volume(&mountpoint) {
+        if !dead && !self.force && is_volume(&mountpoint) {
             bail!("a volume is mounted on {} already; unmount it, or say --force", mountpoint.display());
         }
         if self.background && !child {

@@ -1,6 +1,6 @@
 //! How a mount dies.
 //!
-//! What must stay true: nothing here helps a dead mount point to go; that is for the program to do.
+//! What must stay true: nothing here helps a dead mount point to go; the next mount takes its place.
 
 use super::Writer;
 use crate::rig::{Volume, until};

@@ -109,7 +109,7 @@ fn one_round(
         ended || writers.iter().map(|writer| writer.done.load(Ordering::SeqCst)).sum::<u64>() >= enough
     })?;
     if plan.death == Death::Kill || ended {
-        volume.kill();
+        volume.die();
     } else {
         death::unmount(volume, &point, &mut writers, (round, rng))?;
     }
@@ -131,7 +131,9 @@ fn one_round(
         let base = base.unwrap_or_default();
         until("files without a name to go", RELEASE, || hidden(&point).is_ok_and(|now| now == base))?;
     }
-    volume.unmount()
+    volume.unmount()?;
+    ensure!(std::fs::read_dir(&point)?.next().is_none(), "something was written into the folder below");
+    Ok(())
 }
 
 impl Writer {

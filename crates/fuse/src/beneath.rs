@@ -1,0 +1,75 @@
+//! A mount in the place of a dead one.
+//!
+//! What must stay true: at no moment is the folder below in sight. So the new mount is there before the dead one goes.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::CWD,
+    io::Errno as Os,
+    mount::{self as sys, FsMountFlags, FsOpenFlags, MoveMountFlags},
+    process::{getegid, geteuid},
+};
+
+use crate::{
+    device::DEV_FUSE,
+    mount::{MountError, unmount},
+    options::MountOptions,
+};
+
+/// Mounts beneath the dead mount on `mountpoint`, then takes that away; files that are open in it go on to fail with
+/// ENOTCONN. Before Linux 6.5 the new mount lies on the dead one, which is in sight again when the new one goes.
+///
+/// # Errors
+/// [`MountError::Dead`] for users who may not do that, [`MountError::Refused`] otherwise.
+pub(crate) fn replace(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let forbidden = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
+    let device = File::options().read(true).write(true).open(DEV_FUSE).map_err(|why| {
+        if forbidden(&why) { MountError::Dead(mountpoint.into()) } else { MountError::Device(why) }
+    })?;
+    let fd = OwnedFd::from(device);
+    let refused = |why: Os| match io::Error::from(why) {
+        why if forbidden(&why) => MountError::Dead(mountpoint.into()),
+        why => MountError::Refused(mountpoint.into(), why),
+    };
+    let tree = detached(&fd, options).map_err(refused)?;
+    let beneath = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_BENEATH;
+    match sys::move_mount(&tree, c"", CWD, mountpoint, beneath) {
+        Ok(()) => unmount(mountpoint, true)?,
+        // The kernel does not know the flag, or the dead mount belongs to a name space above.
+        Err(Os::INVAL) => {
+            let on_top = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            sys::move_mount(&tree, c"", CWD, mountpoint, on_top).map_err(refused)?;
+            tracing::warn!("{} lies on a dead mount, which stays", mountpoint.display());
+        }
+        Err(why) => return Err(refused(why)),
+    }
+    Ok(fd)
+}
+
+/// A mount that is nowhere yet.
+fn detached(fd: &OwnedFd, options: &MountOptions) -> Result<OwnedFd, Os> {
+    let context = sys::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |name: &str, value: &str| sys::fsconfig_set_string(&context, name, value);
+    set("source", &options.fsname)?;
+    if !options.subtype.is_empty() {
+        set("subtype", &options.subtype)?;
+    }
+    let data = options.kernel_data(fd.as_raw_fd(), geteuid().as_raw(), getegid().as_raw());
+    for flag in options.superblock_flags() {
+        sys::fsconfig_set_flag(&context, flag)?;
+    }
+    for option in data.split(',') {
+        match option.split_once('=') {
+            Some((name, value)) => set(name, value)?,
+            None => sys::fsconfig_set_flag(&context, option)?,
+        }
+    }
+    sys::fsconfig_create(&context)?;
+    sys::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes())
+}

@@ -154,10 +154,14 @@ pub(crate) mod bits {
     pub(crate) const NOTIFY_EXPIRE_ONLY: u32 = 1 << 0;
 }
 
+/// In the number of a request: it was asked before, of a server that did not answer it.
+pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;
+
 /// Codes of notifications.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
     pub(crate) const STORE: i32 = 4;
     pub(crate) const DELETE: i32 = 6;
+    pub(crate) const RESEND: i32 = 7;
 }

@@ -49,6 +49,11 @@ impl Device {
         Ok(Self { fd, calls: Arc::clone(&self.calls) })
     }
 
+    /// The same descriptor for somebody else: what one of both has read the other can answer.
+    pub(crate) fn share(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     /// Waits for a request. It comes whole or not at all.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
         match rustix::io::read(self.fd.as_fd(), buffer) {

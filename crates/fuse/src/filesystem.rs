@@ -43,6 +43,11 @@ impl Request<'_> {
         self.call.is_interrupted()
     }
 
+    /// Whether it was asked before, of a server that took it and died; it may have been done.
+    pub fn resent(&self) -> bool {
+        self.unique & crate::abi::UNIQUE_RESEND != 0
+    }
+
     /// The same as something that can be kept, sent and called back by.
     pub fn interrupt(&self) -> Interrupt {
         Interrupt::new(self.call)

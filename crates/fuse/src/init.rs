@@ -56,6 +56,9 @@ impl Features {
     /// Shared mappings of files with [`DIRECT_IO`](crate::OpenFlags::DIRECT_IO).
     pub const DIRECT_IO_ALLOW_MMAP: Self = Self(1 << 36);
 
+    /// What a server that died was asked can be asked again.
+    pub const HAS_RESEND: Self = Self(1 << 39);
+
     /// What a mount has unless it says otherwise.
     pub const DEFAULT: Self = Self::ASYNC_READ
         .with(Self::POSIX_LOCKS)
@@ -73,7 +76,8 @@ impl Features {
         .with(Self::CACHE_SYMLINKS)
         .with(Self::SETXATTR_EXT)
         .with(Self::INIT_EXT)
-        .with(Self::DIRECT_IO_ALLOW_MMAP);
+        .with(Self::DIRECT_IO_ALLOW_MMAP)
+        .with(Self::HAS_RESEND);
 
     /// Both sets together.
     #[must_use]

@@ -11,7 +11,7 @@
 //! | `device`, `readers` | the classic transport and its threads |
 //! | `mount`, `options`, `beneath` | mounting, unmounting, and taking the place of a dead mount |
 //! | `adapter` | a volume as a file system |
-//! | `session`, `notify` | a mount's life, and notifications |
+//! | `session`, `connection`, `notify` | a mount's life, what outlives its server, and notifications |
 //!
 //! What must stay true: no request is left without an answer, and no application hangs for longer than the deadline.
 //! Everything from `decode` to `interrupt` knows no transport; another one brings its own `call::Channel` and
@@ -22,6 +22,7 @@ mod adapter;
 mod args;
 mod beneath;
 mod call;
+mod connection;
 mod decode;
 mod device;
 mod dispatch;
@@ -42,6 +43,7 @@ pub use args::{
     SetAttr, SetTime, SetXattr, Timestamp, Write,
 };
 pub use call::Reply;
+pub use connection::Connection;
 pub use errno::{Errno, Result};
 pub use filesystem::{FileSystem, ROOT, Request};
 pub use init::{Config, Features, Negotiated};

@@ -111,6 +111,11 @@ impl Mount {
         Ok((Self { mountpoint: mountpoint.into(), connection, kept: dead }, fd))
     }
 
+    /// One that another process made and told of.
+    pub(crate) fn taken_over(mountpoint: PathBuf, connection: u32) -> Self {
+        Self { mountpoint, connection, kept: true }
+    }
+
     pub(crate) fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }

@@ -60,6 +60,11 @@ impl Notifier {
         self.send(notify::STORE, &[head.as_bytes(), data])
     }
 
+    /// All requests that were read and not answered come again, to be answered under their new numbers.
+    pub(crate) fn resend(&self) -> io::Result<()> {
+        call::send(&*self.channel, 0, notify::RESEND, &[])
+    }
+
     fn send(&self, code: i32, body: &[&[u8]]) -> io::Result<bool> {
         match call::send(&*self.channel, 0, code, body) {
             Err(why) if why.raw_os_error() == Some(libc::ENOENT) => Ok(false),

@@ -320,6 +320,11 @@ impl Readers {
         }
     }
 
+    /// Where requests are read.
+    pub(crate) fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
+    }
+
     /// All readers, those that were given up and have not ended included.
     pub(crate) fn threads(&self) -> usize {
         self.state.lock().threads

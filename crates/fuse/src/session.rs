@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,6 +18,7 @@ use std::{
 use crate::{
     abi::opcode,
     call::{Call, Calls, Channel},
+    connection::Connection,
     decode::Message,
     device::{Device, Received},
     errno::Errno,
@@ -38,6 +40,8 @@ pub struct Session {
     readers: Arc<Readers>,
     notifier: Notifier,
     mount: Mount,
+    /// Another server had it before, and may have left requests unanswered.
+    resumed: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -68,7 +72,49 @@ impl Session {
         let notifier = Notifier::new(Arc::clone(&device) as Arc<dyn Channel>);
         let devices = clone_devices(device, config.idle_readers.max(2));
         let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
-        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount })
+        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: false })
+    }
+
+    /// Takes up the mount of a server that is no more: `descriptors` and `connection` are what it told
+    /// ([`Session::descriptors`], [`Session::connection`]). Nothing is mounted or agreed; [`FileSystem::init`] is
+    /// called. What was under way is asked again when [`Session::run`] begins, if the kernel can.
+    ///
+    /// # Errors
+    /// [`MountError::Serve`] without a descriptor; [`MountError::Handshake`] if `fs` refuses what was agreed.
+    pub fn resume(
+        fs: Arc<dyn FileSystem>,
+        connection: &Connection,
+        descriptors: Vec<OwnedFd>,
+        config: Config,
+    ) -> Result<Self, MountError> {
+        let (mountpoint, negotiated) = (connection.mountpoint(), connection.negotiated());
+        let calls = Arc::new(Calls::default());
+        let devices: Vec<_> =
+            descriptors.into_iter().map(|fd| Arc::new(Device::new(fd, Arc::clone(&calls)))).collect();
+        let Some(first) = devices.first() else {
+            return Err(MountError::Serve(mountpoint, io::ErrorKind::InvalidInput.into()));
+        };
+        let notifier = Notifier::new(Arc::clone(first) as Arc<dyn Channel>);
+        if let Err(errno) = fs.init(&negotiated) {
+            return Err(MountError::Handshake(mountpoint, io::Error::from_raw_os_error(errno.0)));
+        }
+        let mount = Mount::taken_over(mountpoint, connection.device());
+        let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
+        Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: true })
+    }
+
+    /// Duplicates of all descriptors of the kernel's device. While somebody holds them, requests that were read and
+    /// not answered wait for a successor instead of failing.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.readers.devices().iter().map(|device| device.share()).collect()
+    }
+
+    /// What a successor must know beside the descriptors.
+    pub fn connection(&self) -> Connection {
+        Connection::new(self.mount.mountpoint(), self.mount.connection, &self.negotiated)
     }
 
     /// What the kernel agreed to.
@@ -98,6 +144,12 @@ impl Session {
         };
         if !self.readers.start() {
             return Err(serve(io::ErrorKind::OutOfMemory.into()));
+        }
+        if self.resumed
+            && self.connection().can_resend()
+            && let Err(why) = self.notifier.resend()
+        {
+            tracing::warn!("what was under way is not asked again: {why}");
         }
         self.readers.wait_gone(None);
         if self.mount.is_left() {

@@ -1,0 +1,63 @@
+//! What a successor must know of a mount whose server died, beside its descriptors.
+//!
+//! What must stay true: it holds all that was agreed in INIT, for the kernel does not say it again.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::init::{Features, Negotiated};
+
+/// A connection to the kernel, as one server tells the next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// Bytes, since a path need not be text.
+    mountpoint: Vec<u8>,
+    device: u32,
+    minor: u32,
+    features: u64,
+    max_write: u32,
+    max_readahead: u32,
+}
+
+impl Connection {
+    pub(crate) fn new(mountpoint: &Path, device: u32, negotiated: &Negotiated) -> Self {
+        Self {
+            mountpoint: mountpoint.as_os_str().as_bytes().into(),
+            device,
+            minor: negotiated.minor,
+            features: negotiated.features.0,
+            max_write: negotiated.max_write,
+            max_readahead: negotiated.max_readahead,
+        }
+    }
+
+    /// Where it is mounted, absolute.
+    pub fn mountpoint(&self) -> PathBuf {
+        OsString::from_vec(self.mountpoint.clone()).into()
+    }
+
+    /// Minor device number, the connection's name in `/sys`; 0 if it is not known.
+    pub fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Whether the kernel asks again what was under way when a server died (Linux 6.9). If not, its callers wait until
+    /// the connection ends.
+    pub fn can_resend(&self) -> bool {
+        self.negotiated().features.has(Features::HAS_RESEND)
+    }
+
+    pub(crate) fn negotiated(&self) -> Negotiated {
+        Negotiated {
+            minor: self.minor,
+            features: Features(self.features),
+            max_write: self.max_write,
+            max_readahead: self.max_readahead,
+        }
+    }
+}

@@ -58,6 +58,8 @@ impl Log {
             .with_writer(std::io::stderr)
             .with_ansi(colours)
             .with_target(false)
+            // Whoever closed standard error does not want to hear of that.
+            .log_internal_errors(false)
             .init();
     }
 }
@@ -74,7 +76,7 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
         .find_subcommand("mount")
         .map(|mount| mount.get_arguments().filter_map(clap::Arg::get_long).collect())
         .unwrap_or_default();
-    let mut line: Vec<OsString> = vec!["sluice".into(), "mount".into(), "-d".into()];
+    let mut line: Vec<OsString> = vec!["sluice".into(), "mount".into(), "-d".into(), "--silent".into()];
     let mut rest = Vec::new();
     let mut words = arguments.into_iter().skip(1);
     while let Some(word) = words.next() {
@@ -122,6 +124,7 @@ mod tests {
             "sluice",
             "mount",
             "-d",
+            "--silent",
             "redis://h/1",
             "/mnt",
             "--cache-size=1G",

@@ -94,8 +94,9 @@ pub(crate) fn ready() {
     if !is_child() {
         return;
     }
-    println!("{READY}");
-    let _ = std::io::stdout().flush();
+    // Nobody may wait any more; the mount works all the same.
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
@@ -106,7 +107,7 @@ pub(crate) fn ready() {
 /// In the background: tells who waits why it does not.
 pub(crate) fn failed(told: &str) {
     if is_child() {
-        println!("{told}");
+        let _ = writeln!(std::io::stdout(), "{told}");
     }
 }
 

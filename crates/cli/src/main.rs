@@ -5,6 +5,9 @@
 #![allow(clippy::struct_excessive_bools, reason = "a command line is made of switches")]
 #![allow(clippy::doc_markdown, reason = "the documentation of arguments is the help text")]
 
+#[macro_use]
+mod output;
+
 mod args;
 mod arguments;
 mod background;
@@ -20,7 +23,7 @@ mod tree;
 mod version;
 mod volume;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use sluice_meta::{OpenError, engine::EngineError};
@@ -40,7 +43,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let told = format!("sluice: {error:#}{}", advice(&error));
-            eprintln!("{told}");
+            // Standard error may be closed, too.
+            let _ = writeln!(std::io::stderr(), "{told}");
             background::failed(&told);
             ExitCode::FAILURE
         }

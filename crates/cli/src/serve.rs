@@ -52,6 +52,8 @@ pub(crate) struct Serving<'a> {
 
 /// Mounts and serves until somebody unmounts, a signal comes or the volume is gone.
 pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode> {
+    // First, since threads inherit it.
+    raise_priority();
     let (tell, told) = mpsc::channel();
     let ended = Arc::new(OnceLock::<Ended>::new());
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen to signals")?;
@@ -84,7 +86,6 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode
         let vfs = Arc::clone(&vfs);
         move || end(&told, &handle, &vfs)
     })?;
-    raise_priority();
     let name = vfs.meta().env().format().name.clone();
     tracing::info!("volume {name} is mounted on {}", mountpoint.display());
     background::ready();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Prints rows under a head, numbers to the right; columns in `left` stand to the left.
 pub(crate) fn print(rows: &[Vec<String>], left: &[usize]) {
-    print!("{}", render(rows, left));
+    out!("{}", render(rows, left));
 }
 
 fn render(rows: &[Vec<String>], left: &[usize]) -> String {

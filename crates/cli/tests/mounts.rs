@@ -4,8 +4,10 @@ mod support;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
+    process::{Command, Stdio},
 };
 
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -186,6 +188,111 @@ fn info_names_all_links_and_locks() {
     drop(file);
     assert!(!ok(&["info", &linked.display().to_string()]).contains("locks"), "{said}");
     volume.umount(&point);
+}
+
+/// POSIX: a process that closes any descriptor of a file gives up all its record locks of it.
+#[test]
+fn record_locks_go_with_the_first_close_of_a_reader() {
+    const SCRIPT: &str = "import fcntl, sys\n\
+        first, second = open(sys.argv[1]), open(sys.argv[1])\n\
+        fcntl.lockf(first, fcntl.LOCK_SH)\n\
+        second.close()\n\
+        print('closed', flush=True)\n\
+        sys.stdin.read()\n";
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let point = volume.mount("mnt", &[]);
+    let path = point.join("file");
+    fs::write(&path, "content").expect("written");
+    let mut other = Command::new("python3")
+        .args(["-c", SCRIPT])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 runs");
+    let mut line = String::new();
+    BufReader::new(other.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "closed\n");
+    let file = fs::File::options().write(true).open(&path).expect("opened");
+    let locked = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+    drop(other.stdin.take());
+    other.wait().expect("ended");
+    locked.expect("nobody has a lock");
+    drop(file);
+    volume.umount(&point);
+}
+
+#[test]
+fn a_command_whose_reader_goes_ends_quietly() {
+    let volume = Volume::new(&[]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = sluice().args(["status", &volume.meta]).stdout(writer).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(141), "as a shell reports SIGPIPE");
+}
+
+#[test]
+fn a_helper_of_mount_says_nothing_on_success() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (helper, point) = (volume.path("mount.sluice"), volume.path("mnt"));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sluice"), &helper).expect("linked");
+    fs::create_dir(&point).expect("made");
+    let options =
+        format!("cache-dir={},log={}", volume.path("cache").display(), volume.path("log").display());
+    let output = Command::new(&helper)
+        .arg(&volume.meta)
+        .arg(&point)
+        .args(["-o", &format!("rw,{options}")])
+        .output()
+        .expect("it starts");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    assert_eq!(String::from_utf8_lossy(&said), "");
+    volume.umount(&point);
+}
+
+#[test]
+fn nothing_is_mounted_where_the_kernel_makes_up_the_files() {
+    let volume = Volume::new(&[]);
+    for place in ["/proc/self/fd", "/sys/kernel", "/proc/not/there"] {
+        let said = fails(&["mount", &volume.meta, place]);
+        assert!(said.contains("the kernel makes up"), "{said}");
+    }
+}
+
+/// Also of threads that began before it was mounted, such as those that upload.
+#[test]
+fn all_threads_of_a_server_have_its_priority() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    fs::write(point.join("file"), "content").expect("written");
+    // A thread may end while it is looked at.
+    let nice = |task: &Path| -> Option<i32> {
+        let stat = fs::read_to_string(task.join("stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()
+    };
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).expect("threads");
+    let threads: Vec<_> = tasks
+        .filter_map(|task| {
+            let task = task.ok()?.path();
+            Some((fs::read_to_string(task.join("comm")).ok()?, nice(&task)?))
+        })
+        .collect();
+    assert!(threads.len() > 3, "{threads:?}");
+    let own = threads[0].1;
+    assert!(threads.iter().all(|(_, nice)| *nice == own) && own < 0, "{threads:?}");
+    volume.umount(&point);
+    ends_well(child);
 }
 
 #[test]

@@ -52,12 +52,21 @@ impl AccessLog {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Gives a line, with its end, to all readers.
+    /// Gives a line to all readers. Names in it may hold anything: what would begin another line is escaped.
     pub(crate) fn write(&self, line: &str) {
+        let mut whole = String::with_capacity(line.len() + 1);
+        for char in line.chars() {
+            if char.is_control() {
+                whole.extend(char.escape_default());
+            } else {
+                whole.push(char);
+            }
+        }
+        whole.push('\n');
         for reader in self.readers.lock().iter() {
             let mut lines = reader.lines.lock();
             if lines.len() < MOST_LINES {
-                lines.push_back(line.to_owned());
+                lines.push_back(whole.clone());
                 reader.more.notify_one();
             }
         }
@@ -85,5 +94,18 @@ impl LogReader {
         let mut out = out.into_bytes();
         out.truncate(size);
         out.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_makes_no_line_of_its_own() {
+        let log = AccessLog::default();
+        let reader = log.open();
+        log.write("lookup (1,a\nb\u{1b}[2Jä) - OK");
+        assert_eq!(reader.read(4096), Bytes::from("lookup (1,a\\nb\\u{1b}[2Jä) - OK\n"));
     }
 }

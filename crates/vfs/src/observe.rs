@@ -112,7 +112,7 @@ impl Vfs {
         let seconds = took.as_secs_f64();
         self.log.write(&format!(
             "{year:04}.{month:02}.{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06} \
-             [uid:{uid},gid:{gid},pid:{pid}] {name} {text} - {result} <{seconds:.6}>\n"
+             [uid:{uid},gid:{gid},pid:{pid}] {name} {text} - {result} <{seconds:.6}>"
         ));
     }
 }

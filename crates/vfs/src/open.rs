@@ -233,14 +233,21 @@ impl Vfs {
         let file = Arc::clone(&opening.file);
         let keep_cache = self.known().opened_as(ino, attr);
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        let no_flush = !writes && file.plocks.lock().is_empty();
         let writer = writes.then(|| self.data.open_writer(ino));
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
         let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
         let length = attr.length.max(self.data.dirty_end(ino));
-        Opened { fh, keep_cache, no_flush, direct: false, length, trashed: attr.parent.is_trash_hour() }
+        // Not to be asked about closes would leave record locks that go with them.
+        Opened {
+            fh,
+            keep_cache,
+            no_flush: false,
+            direct: false,
+            length,
+            trashed: attr.parent.is_trash_hour(),
+        }
     }
 
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.

@@ -193,9 +193,8 @@ fn the_pages_of_a_file_are_kept_only_if_it_did_not_change() {
     let ino = client.put(ROOT, "f", b"one");
     client.get(ino);
     let opened = client.open(ino, libc::O_RDONLY).unwrap();
-    assert!(opened.keep_cache && opened.no_flush);
+    assert!(opened.keep_cache);
     let elsewhere = other.open(ino, libc::O_RDWR).unwrap();
-    assert!(!elsewhere.no_flush);
     other.write(elsewhere.fh, 0, b"two").unwrap();
     other.close(elsewhere.fh).unwrap();
     assert!(!client.open(ino, libc::O_RDONLY).unwrap().keep_cache);

@@ -61,7 +61,7 @@ impl Bench {
         let removed = fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()));
         let rows = measured?;
         removed?;
-        println!(
+        outln!(
             "block size {}, big files {}, small files {}, threads {}",
             sizes::human(self.block_size),
             sizes::human(self.big_file_size),

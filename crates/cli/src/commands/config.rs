@@ -89,7 +89,7 @@ impl Config {
         old.check()?;
         let new = self.changed(&old)?;
         if new == old {
-            println!("{}", old.masked().to_json());
+            outln!("{}", old.masked().to_json());
             return Ok(ExitCode::SUCCESS);
         }
         let unmaintained = old.unmaintained();
@@ -105,7 +105,7 @@ impl Config {
         meta.close()?;
         changed?;
         for change in changes(&old, &new) {
-            println!("{change}");
+            outln!("{change}");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -242,7 +242,7 @@ impl Config {
                 continue;
             }
             ensure!(io::stdin().is_terminal(), "{question}; say --yes if that is meant");
-            print!("{question}. Proceed? [y/N] ");
+            out!("{question}. Proceed? [y/N] ");
             io::stdout().flush()?;
             let mut answer = String::new();
             io::stdin().lock().read_line(&mut answer)?;

@@ -122,7 +122,7 @@ impl Format {
             Meta::format(engine.as_ref(), &format, now)?;
             mark(store.as_ref(), &format)?;
         }
-        println!("{}", format.masked().to_json());
+        outln!("{}", format.masked().to_json());
         tracing::info!("volume {} is ready", format.name);
         Ok(ExitCode::SUCCESS)
     }

@@ -149,19 +149,19 @@ impl Info {
 }
 
 fn print(path: &Path, answer: &Answer) {
-    println!("{} :", path.display());
-    println!("  inode: {}", answer.ino);
-    println!("  files: {}", answer.summary.files);
-    println!("   dirs: {}", answer.summary.dirs);
-    println!(" length: {} ({} Bytes)", sizes::human(answer.summary.length), answer.summary.length);
-    println!("   size: {} ({} Bytes)", sizes::human(answer.summary.size), answer.summary.size);
+    outln!("{} :", path.display());
+    outln!("  inode: {}", answer.ino);
+    outln!("  files: {}", answer.summary.files);
+    outln!("   dirs: {}", answer.summary.dirs);
+    outln!(" length: {} ({} Bytes)", sizes::human(answer.summary.length), answer.summary.length);
+    outln!("   size: {} ({} Bytes)", sizes::human(answer.summary.size), answer.summary.size);
     match answer.paths.as_deref().unwrap_or_default() {
-        [] => println!("   path: unknown"),
-        [path] => println!("   path: {path}"),
+        [] => outln!("   path: unknown"),
+        [path] => outln!("   path: {path}"),
         paths => {
-            println!("  paths:");
+            outln!("  paths:");
             for path in paths {
-                println!("\t{path}");
+                outln!("\t{path}");
             }
         }
     }
@@ -213,7 +213,7 @@ fn section<T>(
     if items.is_empty() {
         return;
     }
-    println!(" {title}:");
+    outln!(" {title}:");
     let mut rows = vec![head.iter().map(|&name| name.to_owned()).collect()];
     rows.extend(items.iter().map(row));
     table::print(&rows, left);

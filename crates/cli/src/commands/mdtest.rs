@@ -72,7 +72,7 @@ impl Mdtest {
             level = next;
         }
         let elapsed = start.elapsed().as_secs_f64();
-        println!("Created {} dirs in {elapsed:.2}s ({:.0} dirs/s)", dirs.len(), dirs.len() as f64 / elapsed);
+        outln!("Created {} dirs in {elapsed:.2}s ({:.0} dirs/s)", dirs.len(), dirs.len() as f64 / elapsed);
 
         let total = (dirs.len() * self.threads * self.files) as u64;
         let progress = Progress::new("create file", Some(total));
@@ -88,7 +88,7 @@ impl Mdtest {
         });
         let (done, elapsed) = progress.finish();
         let elapsed = elapsed.as_secs_f64();
-        println!("Created {done} files in {elapsed:.2}s ({:.0} files/s)", done as f64 / elapsed);
+        outln!("Created {done} files in {elapsed:.2}s ({:.0} files/s)", done as f64 / elapsed);
         match failed {
             Some(error) => Err(error).context("not all files could be created"),
             None => Ok(ExitCode::SUCCESS),

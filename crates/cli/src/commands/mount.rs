@@ -45,6 +45,9 @@ pub(crate) struct Mount {
     force: bool,
     #[arg(long, hide = true)]
     update_fstab: bool,
+    // As helpers of mount(8) have it: nothing is printed on success.
+    #[arg(long, hide = true)]
+    silent: bool,
     #[command(flatten)]
     meta: MetaFlags,
     #[command(flatten)]
@@ -66,6 +69,7 @@ impl Mount {
             self.idle().warn();
         }
         let mountpoint = std::path::absolute(&self.mountpoint)?;
+        refuse_pseudo(&mountpoint)?;
         // A dead mount stays in sight until the new one is there.
         let dead = sluice_fuse::is_dead(&mountpoint);
         if !dead {
@@ -99,8 +103,8 @@ impl Mount {
     fn start(&self, mountpoint: &Path) -> Result<ExitCode> {
         let log = self.log.clone().unwrap_or_else(background::default_log);
         let code = background::start(&log)?;
-        if code == ExitCode::SUCCESS {
-            println!("mounted on {}; the log is {}", mountpoint.display(), log.display());
+        if code == ExitCode::SUCCESS && !self.silent {
+            outln!("mounted on {}; the log is {}", mountpoint.display(), log.display());
         }
         Ok(code)
     }
@@ -138,7 +142,10 @@ impl Mount {
         store.sync = self.cache.writeback;
         let mut data = DataConfig {
             volume: format.uuid.clone(),
-            block_size: format.block_size << 10,
+            block_size: format
+                .block_size
+                .checked_mul(1024)
+                .context("the volume's block size is out of range")?,
             hash_prefix: format.hash_prefix,
             compression: format.compression.parse::<Compression>().map_err(anyhow::Error::msg)?,
             auto_compact: !meta.is_read_only(),
@@ -213,4 +220,32 @@ fn is_volume(mountpoint: &Path) -> bool {
     let Some(path) = mountpoint.to_str() else { return false };
     let here = |line: &&str| line.split(' ').nth(4) == Some(path);
     mounts.lines().filter(here).any(|line| line.contains(" fuse.sluice ") || line.contains(" fuse.juicefs "))
+}
+
+/// Refuses a place in a file system that the kernel makes up, such as /proc: to serve a mount the server itself has to
+/// look there.
+fn refuse_pseudo(mountpoint: &Path) -> Result<()> {
+    // PROC_SUPER_MAGIC and the like, of linux/magic.h. `..` and links are the kernel's to follow: the nearest place
+    // that exists tells.
+    const PSEUDO: [(i64, &str); 10] = [
+        (0x9fa0, "proc"),
+        (0x6265_6572, "sysfs"),
+        (0x0027_e0eb, "cgroup"),
+        (0x6367_7270, "cgroup2"),
+        (0x6462_6720, "debugfs"),
+        (0x7472_6163, "tracefs"),
+        (0x7363_6673, "securityfs"),
+        (0xcafe_4a11, "bpf"),
+        (0x1cd1, "devpts"),
+        (0x1980_0202, "mqueue"),
+    ];
+    let there = mountpoint.ancestors().find_map(|place| rustix::fs::statfs(place).ok());
+    let magic = there.map_or(0, |there| there.f_type);
+    match PSEUDO.iter().find(|(pseudo, _)| *pseudo == magic) {
+        Some((_, name)) => bail!(
+            "{} is part of {name}, a file system that the kernel makes up; mount on another directory",
+            mountpoint.display()
+        ),
+        None => Ok(()),
+    }
 }

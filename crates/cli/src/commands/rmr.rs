@@ -43,7 +43,7 @@ impl Rmr {
             }
         }
         let (count, time) = progress.finish();
-        println!("removed {count} entries in {:.2} s", time.as_secs_f64());
+        outln!("removed {count} entries in {:.2} s", time.as_secs_f64());
         Ok(code)
     }
 

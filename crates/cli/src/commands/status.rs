@@ -44,7 +44,7 @@ impl Status {
             Some(sid) => session_details(engine.as_ref(), &meta, sid)?,
             None => self.sections(&meta)?,
         };
-        println!("{}", serde_json::to_string_pretty(&shown)?);
+        outln!("{}", serde_json::to_string_pretty(&shown)?);
         Ok(ExitCode::SUCCESS)
     }
 

@@ -75,7 +75,7 @@ impl Summary {
         self.add(&mut rows, &answer.tree);
         if self.csv {
             for row in &rows {
-                println!("{}", csv(row));
+                outln!("{}", csv(row));
             }
         } else {
             table::print(&rows, &[0]);

@@ -12,7 +12,7 @@ pub(crate) struct Version {}
 impl Version {
     #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "all commands run alike")]
     pub(crate) fn run(self) -> Result<ExitCode> {
-        println!("sluice version {}", env!("CARGO_PKG_VERSION"));
+        outln!("sluice version {}", env!("CARGO_PKG_VERSION"));
         Ok(ExitCode::SUCCESS)
     }
 }

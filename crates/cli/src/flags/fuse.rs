@@ -14,7 +14,7 @@ use crate::sizes;
 #[derive(Args)]
 #[command(next_help_heading = "Mount")]
 pub(crate) struct FuseFlags {
-    /// FUSE and mount(8) options, such as ro, allow_other, writeback_cache
+    /// FUSE and mount(8) options, such as ro, allow_other
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Extended attributes (volumes with ACLs have them in any case)
@@ -58,6 +58,10 @@ fn ids(text: &str) -> Result<(u32, u32), String> {
 impl FuseFlags {
     /// Notes what does nothing.
     pub(crate) fn idle(&self, idle: &mut Idle) {
+        // With it the kernel believes no size and no time of a file but its own: what other clients append would not be
+        // seen, and closing a file fails for writers who do not own it.
+        let mut options = self.options.iter().flat_map(|options| options.split(','));
+        idle.note("-o writeback_cache", options.any(|option| option == "writeback_cache"));
         idle.note("--enable-cap", self.enable_cap);
         idle.note("--enable-selinux", self.enable_selinux);
         idle.note("--disable-transparent-hugepage", self.disable_transparent_hugepage);
@@ -88,9 +92,8 @@ impl FuseFlags {
         let mut config = Config { features, ..Config::default() };
         for option in self.options.iter().flat_map(|options| options.split(',')) {
             match option {
-                "writeback_cache" => config.features = config.features.with(Features::WRITEBACK_CACHE),
-                // Always so, or of no meaning here.
-                "async_dio" | "debug" | "big_writes" | "async_read" => {}
+                // Always so, or of no meaning here. Of writeback_cache see `idle`.
+                "writeback_cache" | "async_dio" | "debug" | "big_writes" | "async_read" => {}
                 option => options.apply(option).context("option -o")?,
             }
         }

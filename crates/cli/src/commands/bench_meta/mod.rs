@@ -124,7 +124,7 @@ impl BenchMeta {
             Report { engine: meta.engine_name(), threads: self.threads, rounds: self.rounds, rows: rows? };
         closed?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            outln!("{}", serde_json::to_string_pretty(&report)?);
         } else {
             report.print();
         }
@@ -288,7 +288,7 @@ impl Figure {
 
 impl Report {
     fn print(&self) {
-        println!("engine {}, threads {}, rounds {}", self.engine, self.threads, self.rounds);
+        outln!("engine {}, threads {}, rounds {}", self.engine, self.threads, self.rounds);
         let head = ["OPERATION", "µs", "LEAST", "MOST", "PER SECOND", "MEASURED"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for figure in &self.rows {

@@ -106,22 +106,22 @@ impl Fsck {
         let kinds = [(Weight::Error, "error"), (Weight::Leak, "leaked"), (Weight::Advisory, "advisory")];
         let [wrong, leaked, advisory] = kinds.map(|(weight, label)| {
             let of_weight = report.findings.iter().filter(|finding| finding.weight() == weight);
-            of_weight.inspect(|finding| println!("{label}: {finding}")).count()
+            of_weight.inspect(|finding| outln!("{label}: {finding}")).count()
         });
         let mut faults = 0;
         if self.path.is_none() {
             faults = self.check_objects(meta, &report)?;
         }
-        println!(
+        outln!(
             "{} inodes and {} slices checked: {wrong} errors in the metadata, {faults} blocks missing or damaged, \
              {leaked} chunks or slices leaked, {advisory} advisory numbers drifted",
             report.inodes,
             report.slices.len(),
         );
         if report.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. })) {
-            println!("nothing else was compared, and nothing is repaired, until every record can be read");
+            outln!("nothing else was compared, and nothing is repaired, until every record can be read");
         } else if !(self.repair || report.findings.is_empty()) {
-            println!("`sluice fsck --repair` puts right what can be");
+            outln!("`sluice fsck --repair` puts right what can be");
         }
         Ok(wrong == 0 && faults == 0)
     }
@@ -181,7 +181,7 @@ impl Fsck {
         let repair = Repair { finding: finding.clone(), dir_mode: self.repair_dir_mode, busy_since };
         let done = meta.run(repair, never).with_context(|| format!("cannot repair: {finding}"))?;
         if done {
-            println!("repaired: {finding}");
+            outln!("repaired: {finding}");
         }
         Ok(u64::from(done))
     }
@@ -238,15 +238,10 @@ fn tell(meta: &Meta, layout: Layout, slices: &[(u64, u32)], faults: &[Fault]) ->
             }
             shown.push(format!("inode {ino} ({})", paths.get(ino).map_or("…", String::as_str)));
         }
-        println!(
-            "error: object {} {}, needed by {}",
-            layout.name(fault.block),
-            fault.what(),
-            shown.join(", ")
-        );
+        outln!("error: object {} {}, needed by {}", layout.name(fault.block), fault.what(), shown.join(", "));
     }
     if count > 0 {
-        println!(
+        outln!(
             "a client with --writeback may still have missing blocks on its local disk: mount there to upload them"
         );
     }

@@ -1,0 +1,42 @@
+//! What commands print on standard output.
+//!
+//! What must stay true: whoever stops reading, as `head` does, ends the command quietly, as it ends other tools.
+
+use std::{
+    fmt,
+    io::{self, ErrorKind, Write},
+    process,
+};
+
+/// What a shell reports of a command that SIGPIPE ended: 128 and the signal's number.
+const CLOSED_PIPE: i32 = 128 + 13;
+
+/// Prints as [`print!`] does.
+macro_rules! out {
+    ($($text:tt)*) => { $crate::output::write(::std::format_args!($($text)*)) };
+}
+
+/// Prints as [`println!`] does.
+macro_rules! outln {
+    ($($text:tt)*) => { $crate::output::write_line(::std::format_args!($($text)*)) };
+}
+
+pub(crate) fn write(text: fmt::Arguments<'_>) {
+    check(io::stdout().lock().write_fmt(text));
+}
+
+pub(crate) fn write_line(text: fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    check(out.write_fmt(text).and_then(|()| out.write_all(b"\n")));
+}
+
+/// Ends the program if nobody reads what it prints, or if it cannot be written.
+fn check(written: io::Result<()>) {
+    let Err(error) = written else { return };
+    if error.kind() == ErrorKind::BrokenPipe {
+        process::exit(CLOSED_PIPE);
+    }
+    // Standard error may be gone, too.
+    let _ = writeln!(io::stderr(), "sluice: cannot write to standard output: {error}");
+    process::exit(1);
+}

@@ -101,6 +101,13 @@ impl Batcher {
         }
     }
 
+    /// Lanes go on from these numbers.
+    pub(crate) fn go_on(&self, reached: &[u64]) {
+        for (lane, n) in self.numbers.iter().zip(reached) {
+            lane.reached.store(*n, Ordering::Relaxed);
+        }
+    }
+
     /// What it did so far.
     pub fn stats(&self) -> BatchStats {
         BatchStats {

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Clock, FsError, FsResult, Ino};
 
 use crate::{
+    ledger::Ledger,
     recall::Recall,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
 };
@@ -39,6 +40,8 @@ pub struct Env {
     trash_hour: Mutex<Option<(String, Ino)>>,
     /// Records as last seen.
     pub(crate) recall: Option<Recall>,
+    /// Where is noted what outlives the process.
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
     /// Whether changes may start from them: the engine can tell at the commit whether they are still so.
     pub(crate) starts_from_recall: bool,
 }
@@ -59,6 +62,7 @@ impl Env {
             quotas: RwLock::default(),
             trash_hour: Mutex::default(),
             recall: None,
+            ledger: None,
             starts_from_recall: false,
         }
     }
@@ -154,7 +158,15 @@ impl Env {
 
     /// Notes that this client was taken for dead by another.
     pub(crate) fn fenced(&self) {
-        self.fences.fetch_add(1, Ordering::Relaxed);
+        let fences = self.fences.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(ledger) = &self.ledger {
+            ledger.fenced(fences);
+        }
+    }
+
+    /// It was taken for dead so often in an earlier process.
+    pub(crate) fn set_fences(&self, fences: i64) {
+        self.fences.store(fences, Ordering::Relaxed);
     }
 
     /// How often this client was taken for dead, as far as it knows: its next commit or heartbeat tells. Locks and open

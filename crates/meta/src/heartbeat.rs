@@ -218,6 +218,23 @@ impl Meta {
         self.sync()
     }
 
+    /// Files without a name that this session keeps, as the engine has them: those that are not open any more go with
+    /// the next heartbeat.
+    pub fn sustained(&self, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
+        if self.sid() == 0 {
+            return Ok(Vec::new());
+        }
+        let kept = self.ask(&ListSustained(self.sid()), interrupt)?;
+        kept.iter().for_each(|ino| self.env.sustains(*ino, true));
+        Ok(kept)
+    }
+
+    /// Leaves the session as it is to a successor. Operations after it would come in between.
+    pub fn hand_over(&self) -> FsResult<()> {
+        self.stop_beating();
+        self.sync()
+    }
+
     /// One round of the hourly jobs, as far as no other client had a turn lately: chunks of deleted files, slices
     /// without references, expired trash, slices that compactions replaced.
     pub fn clean(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {

@@ -21,8 +21,10 @@ use crate::{
     follow::ClientCache,
     heartbeat::{Grace, LIFETIME},
     ids::IdPool,
+    ledger::Ledger,
     op::Op,
     recall::Recall,
+    resume::{self, Resumed, TakenUp},
     schema::{Counter, DirStat, FormatError, Key, Row, Session, SessionInfo, VolumeFormat},
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -45,6 +47,10 @@ pub struct Options {
     /// Whether lookups and attributes are answered from what is remembered, while [`Meta::follow`] hears what others
     /// change.
     pub client_cache: Option<ClientCache>,
+    /// Where is noted what a successor must know.
+    pub ledger: Option<Arc<dyn Ledger>>,
+    /// The session of a process that died, to be taken up instead of a new one.
+    pub resume: Option<Resumed>,
     /// Where the time is read.
     pub clock: Arc<dyn Clock>,
 }
@@ -58,6 +64,8 @@ impl Default for Options {
             patience: PATIENCE,
             recall: true,
             client_cache: None,
+            ledger: None,
+            resume: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -107,6 +115,7 @@ pub struct Meta {
     pub(crate) grace: Mutex<Grace>,
     pub(crate) beater: Mutex<Option<Beater>>,
     read_only: bool,
+    taken_up: Option<TakenUp>,
 }
 
 impl Meta {
@@ -202,7 +211,7 @@ impl Meta {
         }
     }
 
-    /// Opens a volume, and registers a session unless it is only to be read.
+    /// Opens a volume, and registers a session unless it is only to be read, or takes up that of a process that died.
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
         let format = Self::load_format(engine.as_ref())?.ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
@@ -215,18 +224,25 @@ impl Meta {
             );
             read_only = true;
         }
-        let sid = if read_only {
-            0
-        } else {
+        let ledger = options.ledger.clone().filter(|_| !read_only);
+        let mut start = Start::default();
+        if !read_only {
             engine.prepare()?;
-            register(engine.as_ref(), &options)?
-        };
+            start = Start::of(engine.as_ref(), &options)?;
+        }
+        let sid = start.sid;
+        if let Some(ledger) = &ledger {
+            ledger.session(sid, engine.limits().lanes.max(1) as u16, start.fences);
+        }
         let mut env = Env::new(sid, options.clock.clone(), format);
+        env.set_fences(start.fences);
+        env.ledger = ledger;
         let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
         env.recall = (options.recall || records > 0).then(|| Recall::new(records));
         env.starts_from_recall = options.recall && engine.limits().compares;
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
+        batcher.go_on(&start.numbers);
         let waiters = Waiters::new(engine.clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
         let meta = Self {
@@ -240,6 +256,7 @@ impl Meta {
             grace,
             beater: Mutex::new(None),
             read_only,
+            taken_up: start.taken_up,
         };
         meta.reload_usage()?;
         Ok(Arc::new(meta))
@@ -366,6 +383,11 @@ impl Meta {
         self.env.sid
     }
 
+    /// What became of the session that was to be taken up, if one was.
+    pub fn taken_up(&self) -> Option<&TakenUp> {
+        self.taken_up.as_ref()
+    }
+
     /// Scheme of the engine's URLs.
     pub fn engine_name(&self) -> &'static str {
         self.engine.name()
@@ -398,6 +420,36 @@ fn passes(error: &EngineError) -> bool {
         error,
         EngineError::Unavailable { .. } | EngineError::Indeterminate { .. } | EngineError::Conflict(_)
     )
+}
+
+/// How a client begins.
+#[derive(Default)]
+struct Start {
+    sid: u64,
+    fences: i64,
+    /// What each lane has reached; 0 where none is told.
+    numbers: Vec<u64>,
+    taken_up: Option<TakenUp>,
+}
+
+impl Start {
+    fn of(engine: &dyn Engine, options: &Options) -> Result<Self, EngineError> {
+        let Some(past) = &options.resume else {
+            return Ok(Self { sid: register(engine, options)?, ..Self::default() });
+        };
+        let fences = past.fences;
+        if let Some(taken) = resume::take_up(engine, options, past, options.ledger.as_deref())? {
+            tracing::info!(sid = past.sid, "the session of a process that died goes on");
+            let (numbers, taken_up) = (taken.numbers, Some(taken.outcome));
+            return Ok(Self { sid: past.sid, fences, numbers, taken_up });
+        }
+        tracing::error!(
+            sid = past.sid,
+            "this client was taken for dead; its locks and open deleted files are lost"
+        );
+        let taken_up = Some(TakenUp::lost());
+        Ok(Self { sid: register(engine, options)?, fences: fences + 1, numbers: Vec::new(), taken_up })
+    }
 }
 
 /// Registers a new session with its writer records, and answers its id.

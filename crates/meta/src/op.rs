@@ -5,7 +5,10 @@ use std::fmt;
 use sluice_types::{Ino, Name};
 use smallvec::SmallVec;
 
-use crate::view::{Stop, View};
+use crate::{
+    ledger::Deed,
+    view::{Stop, View},
+};
 
 /// What an operation works on. Two operations that share a lane never run in two batches at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +42,11 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// # Errors
     /// [`Stop::More`] if it needs to see more, [`Stop::Fail`] if it fails.
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop>;
+
+    /// What a request has got done by it once it is committed; `None` if it may as well be done again.
+    fn deed(&self, _out: &Self::Out) -> Option<Deed> {
+        None
+    }
 }
 
 /// A directory and a name in it, as most operations take them.

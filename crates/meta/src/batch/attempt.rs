@@ -20,6 +20,7 @@ use super::{
 use crate::{
     announce::announce,
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
+    ledger::Noted,
     op::Lane,
     recall::{Recall, Sent},
     schema::{BURIED, Change, Counter, Key, Row, Session},
@@ -119,6 +120,7 @@ impl Batcher {
         };
         announce(&mut commit, self.news);
         let sent = self.env.recall.as_ref().map(Recall::sent);
+        let noted = self.note(step, group);
         match txn.commit(&commit) {
             Ok(()) => self.committed(&commit, step, sent),
             Err(EngineError::Indeterminate { reason, .. }) => {
@@ -126,13 +128,24 @@ impl Batcher {
                 if let Some(recall) = &self.env.recall {
                     forget(recall, &commit);
                 }
-                return self.settle(&commit, step, group);
+                let settled = self.settle(&commit, step, group);
+                match &settled {
+                    Err(Failed::Unknown(_)) => {}
+                    Err(_) => self.withdraw_note(noted),
+                    Ok(()) => {}
+                }
+                if let (Some(ledger), Ok(()) | Err(Failed::Again { .. })) = (&self.env.ledger, &settled) {
+                    ledger.settled(lane, step.to + 1);
+                }
+                return settled;
             }
             Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
+                self.withdraw_note(noted);
                 self.resynchronise(step)?;
                 return Err(Failed::Again { culprits: FxHashSet::default() });
             }
             Err(error) => {
+                self.withdraw_note(noted);
                 if let (Some(recall), EngineError::Conflict(keys)) = (&self.env.recall, &error) {
                     recall.forget(keys);
                 }
@@ -140,6 +153,20 @@ impl Batcher {
             }
         }
         Ok(())
+    }
+
+    /// Notes which requests are done once this commit has happened.
+    fn note(&self, step: Step, group: &[Arc<AnyTicket>]) -> Noted {
+        let Some(ledger) = &self.env.ledger else { return Noted::default() };
+        let deeds: Vec<_> = group.iter().filter_map(|ticket| ticket.deed()).collect();
+        if deeds.is_empty() { Noted::default() } else { ledger.sending(step.lane, step.to, &deeds) }
+    }
+
+    /// The commit has not happened and will not.
+    fn withdraw_note(&self, noted: Noted) {
+        if let Some(ledger) = self.env.ledger.as_ref().filter(|_| noted.count > 0) {
+            ledger.refused(noted);
+        }
     }
 
     /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
@@ -215,6 +242,9 @@ impl Batcher {
         let step = Step { to: lost.to + 1, ..lost };
         self.doubt(step);
         let instead = Commit { step: Some(step), ..Commit::default() };
+        if let Some(ledger) = &self.env.ledger {
+            ledger.voids(lost.lane, lost.from, step.to);
+        }
         let again = || Failed::Again { culprits: FxHashSet::default() };
         for tries in 0.. {
             let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));
@@ -269,6 +299,7 @@ impl Batcher {
         }
         let step = self.next_step(lost.lane);
         let again = Commit { step: Some(step), ..commit.clone() };
+        self.note(step, group);
         let error = match self.engine.begin(lost.lane).and_then(|txn| txn.commit(&again)) {
             Ok(()) => {
                 self.committed(commit, step, None);

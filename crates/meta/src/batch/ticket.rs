@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use sluice_types::{FsError, FsResult};
 
 use crate::{
+    ledger::{Asked, Deed},
     op::{Lanes, Op},
     view::{Stop, View},
 };
@@ -25,6 +26,8 @@ pub struct Interrupt(Arc<InterruptState>);
 #[derive(Default)]
 struct InterruptState {
     set: AtomicBool,
+    /// The request that it ends, if it has a number.
+    asked: Option<Asked>,
     /// Threads that wait, each as often as it attached.
     sleepers: Mutex<Vec<Thread>>,
     /// Set together with this one.
@@ -35,6 +38,16 @@ impl Interrupt {
     /// One that nobody sets.
     pub fn never() -> Self {
         Self::default()
+    }
+
+    /// One that belongs to a request with a number.
+    pub fn of_request(asked: Asked) -> Self {
+        Self(Arc::new(InterruptState { asked: Some(asked), ..InterruptState::default() }))
+    }
+
+    /// The request that it belongs to.
+    pub fn asked(&self) -> Option<Asked> {
+        self.0.asked
     }
 
     /// Ends the waits of the operation it was given to.
@@ -180,6 +193,8 @@ pub(super) trait Run: Send {
     fn run(&mut self, view: &mut View<'_>) -> Ran;
     /// Answers it with an error.
     fn fail(&mut self, error: FsError);
+    /// What it did, if it ran well.
+    fn deed(&self) -> Option<Deed>;
 }
 
 /// How a run ended.
@@ -212,6 +227,10 @@ impl<O: Op> Run for Job<O> {
     fn fail(&mut self, error: FsError) {
         tracing::debug!(op = O::NAME, %error, "failed");
         self.answer = Some(Err(error));
+    }
+
+    fn deed(&self) -> Option<Deed> {
+        self.answer.as_ref()?.as_ref().ok().and_then(|out| self.op.deed(out))
     }
 }
 
@@ -246,6 +265,12 @@ impl AnyTicket {
 
     pub(super) fn fail(&self, error: FsError) {
         self.job.lock().fail(error);
+    }
+
+    /// Which request it is for and what that has got done, if it ran well and has a number.
+    pub(super) fn deed(&self) -> Option<(u64, Deed)> {
+        let asked = self.turn.interrupt.asked()?;
+        Some((asked.unique, self.job.lock().deed()?))
     }
 
     /// Lets the caller have the answer. Only the first call counts.

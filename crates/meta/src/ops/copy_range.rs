@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
@@ -45,6 +46,10 @@ impl Op for CopyRange {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Node(self.from), Lane::Node(self.to)]
+    }
+
+    fn deed(&self, copied: &Copied) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Copy, value: copied.length })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Copied, Stop> {

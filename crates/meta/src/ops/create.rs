@@ -7,6 +7,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
@@ -49,6 +50,10 @@ impl Op for Create {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Dir(self.at.dir)]
+    }
+
+    fn deed(&self, _made: &Made) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Create, value: self.ino.0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {

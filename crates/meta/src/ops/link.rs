@@ -6,6 +6,7 @@ use smallvec::smallvec;
 use super::{create::Made, rules};
 use crate::{
     engine::{Hold, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::{Entry, Key, Row},
     view::{Stop, View},
@@ -28,6 +29,10 @@ impl Op for Link {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
+    }
+
+    fn deed(&self, _made: &Made) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Link, value: self.ino.0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::{Counter, Entry, Key, QuotaKey, Row},
     view::{Stop, View},
@@ -73,6 +74,10 @@ impl Op for Rename {
         } else {
             smallvec![Lane::Dir(self.from.dir), Lane::Dir(self.to.dir)]
         }
+    }
+
+    fn deed(&self, _renamed: &Renamed) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Rename, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Renamed, Stop> {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::Key,
     view::{Stop, View},
@@ -34,6 +35,10 @@ impl Op for Rmdir {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Dir(self.at.dir)]
+    }
+
+    fn deed(&self, _removed: &Removed) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Remove, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {

@@ -6,6 +6,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, Write},
+    ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{QuotaKey, Row},
     view::{Stop, View},
@@ -56,6 +57,10 @@ impl Op for SetAttr {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Node(self.ino)]
+    }
+
+    fn deed(&self, _attr: &Attr) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::SetAttr, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

@@ -11,6 +11,7 @@ use smallvec::smallvec;
 use super::{compact::release, rules, setattr::without_suid};
 use crate::{
     engine::{Hold, List, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{DirStat, Key, Row},
     view::{Stop, View},
@@ -37,6 +38,10 @@ impl Op for Truncate {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Node(self.ino)]
+    }
+
+    fn deed(&self, _attr: &Attr) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Truncate, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
@@ -94,6 +99,10 @@ impl Op for Fallocate {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Node(self.ino)]
+    }
+
+    fn deed(&self, _attr: &Attr) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Allocate, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Read, Write},
+    ledger::{Deed, DeedKind},
     op::{At, Lanes, Op},
     schema::Key,
     view::{Stop, View},
@@ -42,6 +43,10 @@ impl Op for Unlink {
     fn lanes(&self) -> Lanes {
         // Removals of different names do not meet: the directory is only guarded, and what changes of it adds up.
         Lanes::new()
+    }
+
+    fn deed(&self, _removed: &Removed) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::Remove, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {

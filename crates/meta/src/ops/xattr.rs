@@ -7,6 +7,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, List, Read},
+    ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
@@ -96,6 +97,10 @@ impl Op for SetXattr {
         smallvec![Lane::Node(self.ino)]
     }
 
+    fn deed(&self, _done: &()) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::SetXattr, value: 0 })
+    }
+
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
         rules::require(self.value.len() <= MAX_XATTR, FsError::Range)?;
         let key = Key::Xattr(self.ino, self.name.clone());
@@ -134,6 +139,10 @@ impl Op for RemoveXattr {
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Node(self.ino)]
+    }
+
+    fn deed(&self, _done: &()) -> Option<Deed> {
+        Some(Deed { kind: DeedKind::RemoveXattr, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {

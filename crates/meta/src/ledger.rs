@@ -1,0 +1,98 @@
+//! What is to outlive this process: its session, and which requests were in which commit.
+//!
+//! What must stay true: it is told before a commit is sent what the commit does, and before a number is taken in stead
+//! of a lost commit that this is about to happen. So whoever reads it after the death of this process can tell from the
+//! writer records which requests were done.
+
+use std::fmt::Debug;
+
+use crate::schema::WriterId;
+
+/// What a request did, as far as its answer depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// What was done.
+    pub kind: DeedKind,
+    /// What the answer needs: the inode that was made or linked, the bytes copied, the place appended at; else 0.
+    pub value: u64,
+}
+
+/// Kinds of deeds. The numbers are those of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DeedKind {
+    /// A node was made.
+    Create = 1,
+    /// A node got one more name.
+    Link = 2,
+    /// A name was removed.
+    Remove = 3,
+    /// A name was moved.
+    Rename = 4,
+    /// Attributes were changed.
+    SetAttr = 5,
+    /// A file was cut or grew.
+    Truncate = 6,
+    /// An extended attribute was set.
+    SetXattr = 7,
+    /// An extended attribute was removed.
+    RemoveXattr = 8,
+    /// A range was reserved, punched or zeroed.
+    Allocate = 9,
+    /// A range was copied.
+    Copy = 10,
+    /// The place of what is appended was chosen: data goes there and nowhere else.
+    Append = 11,
+}
+
+impl DeedKind {
+    /// The kind of that number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        use DeedKind::{
+            Allocate, Append, Copy, Create, Link, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Truncate,
+        };
+        let all =
+            [Create, Link, Remove, Rename, SetAttr, Truncate, SetXattr, RemoveXattr, Allocate, Copy, Append];
+        all.into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
+/// A request that somebody waits for, by the number that whoever asks gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number, never used again.
+    pub unique: u64,
+    /// Whether it was asked before, of a process that died.
+    pub again: bool,
+}
+
+/// Where a ledger noted what a commit does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// Place of the first note.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// Keeps what must outlive the process. Its calls must be quick, and cannot fail.
+pub trait Ledger: Debug + Send + Sync {
+    /// This client commits as `sid` in so many lanes, and has been taken for dead `fences` times.
+    fn session(&self, sid: WriterId, lanes: u16, fences: i64);
+
+    /// It has been taken for dead so many times.
+    fn fenced(&self, fences: i64);
+
+    /// Commit `n` of `lane` is about to be sent: with it these requests are done.
+    fn sending(&self, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted;
+
+    /// That commit did not happen and never will; another one may get its number.
+    fn refused(&self, noted: Noted);
+
+    /// Number `to` of `lane` is about to be taken by nothing: once it is reached, none of the commits behind `from` up
+    /// to it has happened, nor will.
+    fn voids(&self, lane: u16, from: u64, to: u64);
+
+    /// What became of the commits that [`Self::voids`] is about is known, and noted.
+    fn settled(&self, lane: u16, to: u64);
+}

@@ -1,0 +1,193 @@
+//! Taking up the session of a process that died: who it was, what it may still have on its way, what of it happened.
+//!
+//! What must stay true: once a session was taken up, no commit that its dead process sent can happen any more, and of
+//! each that was sent it is known whether it happened, unless others took the client for dead.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
+    ledger::Ledger,
+    meta::Options,
+    schema::{BURIED, Key, Row, Session, WriterId},
+};
+
+/// A session whose process died, from what it left in its [`Ledger`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Session id.
+    pub sid: WriterId,
+    /// How often that client was taken for dead.
+    pub fences: i64,
+    /// Its lanes.
+    pub lanes: Vec<LanePast>,
+}
+
+/// What a lane of commits had come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LanePast {
+    /// Highest number that a commit may have been sent with, as far as was noted.
+    pub attempted: u64,
+    /// Numbers taken in stead of lost commits: once the second is reached, none behind the first up to it happened.
+    pub voids: Vec<(u64, u64)>,
+}
+
+/// What became of a session that was taken up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenUp {
+    /// Whether it was gone: others took the client for dead, and what it held is lost.
+    pub fenced: bool,
+    /// What each lane had reached before it was fenced.
+    reached: Vec<u64>,
+    voids: Vec<Vec<(u64, u64)>>,
+}
+
+impl TakenUp {
+    /// Of a session that was gone.
+    pub(crate) fn lost() -> Self {
+        Self { fenced: true, ..Self::default() }
+    }
+
+    /// Whether commit `n` of `lane` happened; `None` if nobody knows.
+    pub fn happened(&self, lane: u16, n: u64) -> Option<bool> {
+        let lane = usize::from(lane);
+        let reached = *self.reached.get(lane).filter(|_| !self.fenced)?;
+        let void = |(from, to): &(u64, u64)| reached >= *to && (*from < n && n <= *to);
+        Some(n <= reached && !self.voids[lane].iter().any(void))
+    }
+}
+
+/// A session that is this client's from now on.
+pub(crate) struct Taken {
+    /// What each lane has reached.
+    pub(crate) numbers: Vec<u64>,
+    pub(crate) outcome: TakenUp,
+}
+
+/// Takes a session up: renews it, and fences every lane. `None` if it is gone.
+pub(crate) fn take_up(
+    engine: &dyn Engine,
+    options: &Options,
+    past: &Resumed,
+    ledger: Option<&dyn Ledger>,
+) -> Result<Option<Taken>, EngineError> {
+    let until = Instant::now() + options.patience;
+    // Whoever found it expired would bury it between the lanes.
+    if !insist(until, || renew(engine, options, past.sid))? {
+        return Ok(None);
+    }
+    let lanes = (engine.limits().lanes.max(1)).max(past.lanes.len());
+    let mut taken = Taken { numbers: Vec::new(), outcome: TakenUp::default() };
+    for lane in 0..lanes as u16 {
+        let known = past.lanes.get(usize::from(lane)).cloned().unwrap_or_default();
+        let highest = known.voids.iter().map(|(_, to)| *to).fold(known.attempted, u64::max);
+        let fenced = insist(until, || fence(engine, (past.sid, lane), highest, ledger))?;
+        let Some((before, now)) = fenced else { return Ok(None) };
+        taken.numbers.push(now);
+        taken.outcome.reached.push(before);
+        taken.outcome.voids.push(known.voids);
+    }
+    Ok(Some(taken))
+}
+
+/// Renews a session; whether it is there.
+fn renew(engine: &dyn Engine, options: &Options, sid: WriterId) -> Result<bool, EngineError> {
+    let found = engine.read(&[Read::Get(Key::Session(sid), Hold::None)])?.pop();
+    let Some(Found::Row(Some(Row::Session(_, session)))) = found else { return Ok(false) };
+    if session.expire == BURIED {
+        return Ok(false);
+    }
+    let expire = options.clock.now().sec + options.session_lifetime();
+    let renewed = Session { expire, info: Some(options.info.clone().into()) };
+    let commit = Commit {
+        step: None,
+        expects: vec![Expect::Row(Row::Session(sid, session), Hold::Lock)],
+        writes: vec![Write::Put(Row::Session(sid, renewed))],
+    };
+    engine.begin(0)?.commit(&commit).map(|()| true)
+}
+
+/// Takes a number behind all that the dead process gave to a commit, so that none of these happens any more. What the
+/// lane had reached before, and what it has now; `None` if the session is gone.
+fn fence(
+    engine: &dyn Engine,
+    (sid, lane): (WriterId, u16),
+    highest: u64,
+    ledger: Option<&dyn Ledger>,
+) -> Result<Option<(u64, u64)>, EngineError> {
+    let mut tried = None;
+    loop {
+        let found = engine.read(&[Read::Get(Key::Writer(sid, lane), Hold::None)])?.pop();
+        let mut commit = Commit::default();
+        let Some(Found::Row(Some(Row::Writer(_, _, before)))) = found else {
+            if highest > 0 || lane == 0 {
+                return Ok(None);
+            }
+            // A lane that the dead process did not have.
+            commit.expects.push(Expect::Absent(Key::Writer(sid, lane)));
+            commit.writes.push(Write::Insert(Row::Writer(sid, lane, 0)));
+            match engine.begin(0)?.commit(&commit) {
+                Err(EngineError::Conflict(_)) => continue,
+                done => return done.map(|()| Some((0, 0))),
+            }
+        };
+        // An answer of ours was lost.
+        if let Some((from, to)) = tried
+            && to == before
+        {
+            return Ok(Some((from, to)));
+        }
+        let to = highest.max(before) + 1;
+        commit.step = Some(Step { writer: sid, lane, from: before, to });
+        if let Some(ledger) = ledger {
+            ledger.voids(lane, before, to);
+        }
+        match engine.begin(0)?.commit(&commit) {
+            Ok(()) => return Ok(Some((before, to))),
+            Err(EngineError::Conflict(_)) => tried = None,
+            Err(EngineError::Indeterminate { .. }) => tried = Some((before, to)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Asks until the engine answers, or patience ends.
+fn insist<T>(until: Instant, mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    loop {
+        match ask() {
+            Err(
+                error @ (EngineError::Unavailable { .. }
+                | EngineError::Indeterminate { .. }
+                | EngineError::Conflict(_)),
+            ) => {
+                if Instant::now() >= until {
+                    return Err(error);
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_taken_in_stead_of_a_commit_is_not_its_own() {
+        let mut taken = TakenUp { reached: vec![7], voids: vec![vec![(4, 6)]], fenced: false };
+        let happened = |taken: &TakenUp| (4..=8).map(|n| taken.happened(0, n)).collect::<Vec<_>>();
+        let known = |all: [bool; 5]| all.map(Some).to_vec();
+        assert_eq!(happened(&taken), known([true, false, false, true, false]));
+        // What was to be taken was not: the commit before it had happened.
+        taken.reached = vec![5];
+        assert_eq!(happened(&taken), known([true, true, false, false, false]));
+        assert_eq!(taken.happened(1, 1), None, "no such lane");
+        taken.fenced = true;
+        assert_eq!(taken.happened(0, 4), None);
+    }
+}

@@ -23,6 +23,10 @@ pub trait ChunkIndex: Send + Sync + 'static {
     /// Every error but [`Io`](sluice_types::FsError::Io) promises that nothing was appended.
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32>;
 
+    /// Data of a file was taken that is not committed; or no more, and nobody has to be told of a failure. The first is said
+    /// before the write is acknowledged. Must be quick.
+    fn dirty(&self, _ino: Ino, _dirty: bool) {}
+
     /// Replaces the first `old.len()` records of a chunk, if they still are `old`, by the first `keep` of them and
     /// `new`; the references of the others go. Answers false, and changes nothing, if they are not.
     fn replace(&self, ino: Ino, index: u32, old: &[Slice], keep: usize, new: Slice) -> FsResult<bool>;

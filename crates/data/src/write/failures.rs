@@ -97,7 +97,10 @@ impl OpenWriter {
     /// What went wrong with any data written since the last fsync of this open file; an fsync tells it again.
     pub fn flush(&self) -> FsResult<()> {
         self.writer.settle_all();
-        self.writer.state.lock().failures.tell(self.synced.load(Ordering::Relaxed))
+        let mut state = self.writer.state.lock();
+        let told = state.failures.tell(self.synced.load(Ordering::Relaxed));
+        self.writer.cleaned(&mut state);
+        told
     }
 
     /// [`FileWriter::fsync`]. `heard` says in the end whether anybody still waits for the answer: if not, the next one tells it.
@@ -116,6 +119,7 @@ impl OpenWriter {
         } else {
             state.failures.last_since(since)
         };
+        self.writer.cleaned(&mut state);
         drop(state);
         failed?;
         let blocks = &self.writer.context.blocks;

@@ -62,6 +62,8 @@ struct State {
     /// Threads in [`FileWriter::settle`], which commit themselves.
     waiters: u32,
     failures: Failures,
+    /// Whether the index was told that there is data which it does not have.
+    dirty: bool,
 }
 
 /// Unfrozen data of one chunk.
@@ -117,6 +119,10 @@ impl FileWriter {
             state = self.state.lock();
         }
         tell(&mut state.failures)?;
+        if !state.dirty {
+            state.dirty = true;
+            self.context.index.dirty(self.ino, true);
+        }
         let (mut starting, mut rest, mut at, mut result) = (Vec::new(), data, offset, Ok(()));
         while !rest.is_empty() && result.is_ok() {
             let pos = at % CHUNK_SIZE;
@@ -237,7 +243,10 @@ impl FileWriter {
     /// [`OpenWriter`].
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
         self.settle_all();
-        self.state.lock().failures.tell_new()
+        let mut state = self.state.lock();
+        let told = state.failures.tell_new();
+        self.cleaned(&mut state);
+        told
     }
 
     /// Uploads and commits everything written so far, and waits until that has ended, well or not.
@@ -262,6 +271,7 @@ impl FileWriter {
         let mut state = self.state.lock();
         let heard = heard();
         let failed = if heard { state.failures.tell_new() } else { state.failures.untold() };
+        self.cleaned(&mut state);
         drop(state);
         failed?;
         self.context.blocks.harden()?;
@@ -297,8 +307,15 @@ impl FileWriter {
 
     /// Whether there is nothing to flush and no error to tell.
     pub(crate) fn is_clean(&self) -> bool {
-        let state = self.state.lock();
-        state.active.is_empty() && state.pending.is_empty() && !state.failures.are_new()
+        self.state.lock().is_clean()
+    }
+
+    /// Tells the index once it has everything, and nobody has to be told of a failure.
+    fn cleaned(&self, state: &mut State) {
+        if state.dirty && state.is_clean() {
+            state.dirty = false;
+            self.context.index.dirty(self.ino, false);
+        }
     }
 
     /// Sends data on its way that is old or that nobody adds to.
@@ -380,6 +397,7 @@ impl FileWriter {
             self.context.blocks.stats.commit_errors.add(1);
             state.failures.add(error);
         }
+        self.cleaned(&mut state);
         self.changed.notify_all();
         state
     }
@@ -424,6 +442,10 @@ impl FileWriter {
 }
 
 impl State {
+    fn is_clean(&self) -> bool {
+        self.active.is_empty() && self.pending.is_empty() && !self.failures.are_new()
+    }
+
     fn head_is_ready(&self) -> bool {
         self.pending.front().is_some_and(|batch| batch.outcome().is_some())
     }

@@ -17,11 +17,13 @@ use std::{
 use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{
-    Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
+    Asked, Change, Interrupt, NewNode, OpKind, RenameMode, Restored, Vfs, XattrMode, describe_attr,
+    describe_entry,
 };
 
 use self::{files::forget_pages, told::Told};
 use crate::{
+    abi::UNIQUE_RESEND,
     args::{
         CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, Mknod, Open, Read, Release, Rename, SetAttr,
         SetXattr, Write,
@@ -101,6 +103,25 @@ impl VolumeFs {
         }
     }
 
+    /// Has the kernel forget what the server knew that was here before, and what was lost with it: to be called beside
+    /// [`Self::notify`]. It takes a thread of its own, since the kernel may wait for requests meanwhile.
+    pub fn forget_before(&self, notifier: Notifier, restored: Restored) {
+        let fs = self.clone();
+        let tell = move || {
+            for ino in restored.lost {
+                forget_pages(&notifier, fs.number(ino));
+            }
+            for ino in restored.open {
+                let _ = notifier.inval_inode(fs.number(ino), -1, 0);
+            }
+            // Older kernels do not know how; what they were given lasts no longer than they were told.
+            let _ = notifier.inc_epoch();
+        };
+        if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
+            tracing::warn!(%why, "no thread to tell the kernel what was lost");
+        }
+    }
+
     /// What to ask the kernel for.
     pub fn features(&self) -> Features {
         let features = Features::DEFAULT.with(Features::DONT_MASK).with(Features::HANDLE_KILLPRIV_V2);
@@ -127,7 +148,7 @@ impl VolumeFs {
         describe: impl FnOnce(&mut String, Option<&T>),
     ) -> Result<T> {
         let mut caller = self.vfs.caller(req.uid, req.gid, req.pid);
-        let interrupt = Interrupt::never();
+        let interrupt = Interrupt::of_request(asked(req));
         let _registration = req.interrupt().on_interrupt({
             let interrupt = interrupt.clone();
             move || interrupt.set()
@@ -185,6 +206,19 @@ impl VolumeFs {
             },
         )?;
         Ok(self.entry(&made))
+    }
+}
+
+/// The request by its first number, and whether it was asked of a server that died.
+fn asked(req: &Request<'_>) -> Asked {
+    Asked { unique: req.unique & !UNIQUE_RESEND, again: req.resent() }
+}
+
+/// How a close ended; one that is asked again may have been done.
+fn closed_before(req: &Request<'_>, closed: FsResult<()>) -> FsResult<()> {
+    match closed {
+        Err(FsError::BadFd) if req.resent() => Ok(()),
+        closed => closed,
     }
 }
 
@@ -351,14 +385,14 @@ impl FileSystem for VolumeFs {
     }
 
     fn flush(&self, req: &Request<'_>, ino: u64, fh: u64, lock_owner: u64) -> Result<()> {
-        let run = |_: &Caller, _: &Interrupt| self.vfs.flush(fh, lock_owner);
+        let run = |_: &Caller, _: &Interrupt| closed_before(req, self.vfs.flush(fh, lock_owner));
         self.run(req, OpKind::Flush, run, args(format_args!("{ino},{fh},{lock_owner:016X}")))
     }
 
     fn release(&self, req: &Request<'_>, ino: u64, release: &Release) -> Result<()> {
         let fh = release.fh;
         let owner = release.flock_unlock.then_some(release.lock_owner);
-        let run = |_: &Caller, _: &Interrupt| self.vfs.release(fh, owner);
+        let run = |_: &Caller, _: &Interrupt| closed_before(req, self.vfs.release(fh, owner));
         self.run(req, OpKind::Release, run, args(format_args!("{ino},{fh}")))
     }
 
@@ -368,7 +402,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn opendir(&self, req: &Request<'_>, ino: u64, _flags: i32) -> Result<Opened> {
-        let run = |_: &Caller, _: &Interrupt| self.vfs.opendir(self.ino(ino));
+        let run = |_: &Caller, interrupt: &Interrupt| self.vfs.opendir_by(interrupt, self.ino(ino));
         let fh = self.run(req, OpKind::Opendir, run, |text, fh| {
             let _ = write!(text, "({ino})");
             if let Some(fh) = fh {

@@ -60,6 +60,11 @@ impl Notifier {
         self.send(notify::STORE, &[head.as_bytes(), data])
     }
 
+    /// Drops all names: each is looked up again at its next access (Linux 6.16). What uses them keeps them.
+    pub fn inc_epoch(&self) -> io::Result<()> {
+        call::send(&*self.channel, 0, notify::INC_EPOCH, &[])
+    }
+
     /// All requests that were read and not answered come again, to be answered under their new numbers.
     pub(crate) fn resend(&self) -> io::Result<()> {
         call::send(&*self.channel, 0, notify::RESEND, &[])

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_meta::{
-    Interrupt,
+    DeedKind, Interrupt,
     op::At,
     ops::{
         getattr::GetAttr,
@@ -113,6 +113,9 @@ impl Vfs {
     ) -> FsResult<Attr> {
         if ino.is_internal() {
             return self.internal_attr(ino);
+        }
+        if self.was_done(interrupt, DeedKind::SetAttr) {
+            return Ok(self.getattr(interrupt, ino)?.0);
         }
         // A later commit would set the time of the write.
         if changes.mtime.is_some() {

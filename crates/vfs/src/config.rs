@@ -7,6 +7,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use sluice_meta::Ended;
 use sluice_types::{Clock, Ino, SystemClock};
 
+use crate::journal::Journal;
+
 /// When reading changes a file's access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtimeMode {
@@ -71,6 +73,8 @@ pub struct VfsConfig {
     pub shown: serde_json::Map<String, serde_json::Value>,
     /// Called when the volume is gone, or no longer for this client.
     pub on_ended: Option<OnEnded>,
+    /// Where is kept what a successor must know if this process dies.
+    pub journal: Option<Arc<Journal>>,
 }
 
 impl VfsConfig {
@@ -100,6 +104,7 @@ impl Default for VfsConfig {
             clock: Arc::new(SystemClock),
             shown: serde_json::Map::new(),
             on_ended: None,
+            journal: None,
         }
     }
 }

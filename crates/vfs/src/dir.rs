@@ -29,6 +29,7 @@ const DOTS: usize = 2;
 
 /// An open directory.
 pub(crate) struct DirHandle {
+    fh: u64,
     ino: Ino,
     listing: Mutex<Listing>,
 }
@@ -57,6 +58,8 @@ struct Listing {
     places: FxHashMap<u64, u32>,
     next: Next,
     page: Page,
+    /// How many of them are kept for a successor.
+    kept: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -89,12 +92,37 @@ struct Page {
 impl Vfs {
     /// Opens a directory. No trip.
     pub fn opendir(&self, ino: Ino) -> FsResult<u64> {
-        Ok(self.handles.add(Handle::Dir(std::sync::Arc::new(DirHandle { ino, listing: Mutex::default() }))))
+        self.opendir_by(&Interrupt::never(), ino)
+    }
+
+    /// [`Self::opendir`], for a request that may have been asked before.
+    pub fn opendir_by(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<u64> {
+        if let Some(fh) = self.handle_of(interrupt) {
+            return Ok(fh);
+        }
+        let fh = self.new_handle();
+        self.insert_dir(fh, ino, &[]);
+        if let Some(journal) = &self.config.journal {
+            journal.opened_dir(fh, ino, interrupt.asked().map_or(0, |asked| asked.unique));
+        }
+        Ok(fh)
+    }
+
+    /// Opens a directory under a number, of which these names were shown.
+    pub(crate) fn insert_dir(&self, fh: u64, ino: Ino, shown: &[(Ino, FileType, Vec<u8>)]) {
+        let mut listing = Listing::default();
+        for (ino, kind, name) in shown {
+            listing.push(name, *ino, *kind);
+        }
+        listing.kept = shown.len();
+        let dir = DirHandle { fh, ino, listing: Mutex::new(listing) };
+        self.handles.insert(fh, Handle::Dir(std::sync::Arc::new(dir)));
     }
 
     /// The last descriptor of an open directory was closed.
     pub fn releasedir(&self, fh: u64) {
         self.handles.remove(fh);
+        self.closed(fh, None);
     }
 
     /// Gives the names from `offset` on to `add` until it answers false; with what a lookup of them would answer if
@@ -108,8 +136,11 @@ impl Vfs {
     ) -> FsResult<()> {
         let dir = self.handles.dir(fh)?;
         let mut listing = dir.listing.lock();
-        if offset == 0 && !matches!(listing.next, Next::Start) {
+        if offset == 0 && !(matches!(listing.next, Next::Start) && listing.items.is_empty()) {
             *listing = Listing::default();
+            if let Some(journal) = &self.config.journal {
+                journal.forget_names(fh);
+            }
         }
         let mut at = offset as usize;
         while at < DOTS {
@@ -131,10 +162,23 @@ impl Vfs {
             let entry = if plus { self.entry_of(dir.ino, &listing, (at - DOTS, name)) } else { None };
             let shown = DirItem { name, ino: item.ino, kind: item.kind, cookie: at as u64 + 1, entry };
             if !add(shown) {
+                self.keep_names(&dir, &mut listing);
                 return Ok(());
             }
             at += 1;
         }
+    }
+
+    /// Keeps the names of a listing that is to go on for a successor: others may have come or gone when it goes on.
+    fn keep_names(&self, dir: &DirHandle, listing: &mut Listing) {
+        let Some(journal) = self.config.journal.as_ref().filter(|_| listing.kept < listing.items.len())
+        else {
+            return;
+        };
+        let name = |item: &Item| &listing.names[item.at as usize..][..usize::from(item.len)];
+        let names = listing.items[listing.kept..].iter().map(|item| (item.ino, item.kind, name(item)));
+        journal.names(dir.fh, listing.kept as u64, names);
+        listing.kept = listing.items.len();
     }
 
     /// Reads pages until item `index` is there, or all are.

@@ -4,7 +4,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
 use parking_lot::RwLock;
@@ -24,6 +24,7 @@ pub(crate) enum Handle {
 
 /// An open file.
 pub(crate) struct FileHandle {
+    pub(crate) fh: u64,
     pub(crate) file: Arc<File>,
     pub(crate) reader: FileReader,
     /// Only if it is open for writing.
@@ -32,6 +33,8 @@ pub(crate) struct FileHandle {
     pub(crate) held: Held,
     /// Whether `execve(2)` opened it: it is closed when the program ends.
     pub(crate) runs: bool,
+    /// Which calls are still to be told that data was lost with the process that took it.
+    pub(crate) lost: AtomicU8,
 }
 
 /// All handles of a mount.
@@ -42,10 +45,18 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    pub(crate) fn add(&self, handle: Handle) -> u64 {
-        let fh = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+    /// A number that no handle had.
+    pub(crate) fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// All numbers up to this one were given by another process.
+    pub(crate) fn go_on(&self, last: u64) {
+        self.last.fetch_max(last, Ordering::Relaxed);
+    }
+
+    pub(crate) fn insert(&self, fh: u64, handle: Handle) {
         self.table.write().insert(fh, handle);
-        fh
     }
 
     pub(crate) fn get(&self, fh: u64) -> FsResult<Handle> {

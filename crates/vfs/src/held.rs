@@ -50,10 +50,22 @@ impl Held {
         Ok(())
     }
 
-    /// It is held since this client had been taken for dead `fences` times, or longer.
-    pub(crate) fn took(&self, lock: Lock, fences: i64) {
-        self.locks.lock().since.entry(lock).or_insert(fences);
+    /// It is held since this client had been taken for dead `fences` times, or longer. Whether it was not before.
+    pub(crate) fn took(&self, lock: Lock, fences: i64) -> bool {
+        let mut locks = self.locks.lock();
+        let new = !locks.since.contains_key(&lock);
+        locks.since.entry(lock).or_insert(fences);
+        drop(locks);
         self.any.store(true, Ordering::Release);
+        new
+    }
+
+    /// All that are held.
+    pub(crate) fn all(&self) -> Vec<Lock> {
+        if !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        self.locks.lock().since.keys().copied().collect()
     }
 
     /// It was released.

@@ -14,7 +14,7 @@ use sluice_meta::{
 };
 use sluice_types::{FsError, FsResult, Ino, Slice, Time};
 
-use crate::known::Known;
+use crate::{journal::Journal, known::Known};
 
 /// Commits to a chunk after which its records are counted again: others may write to it too.
 const RECOUNT: u32 = 64;
@@ -33,6 +33,8 @@ pub struct MetaIndex {
     pub(crate) known: Known,
     counts: Mutex<Counts>,
     unused: OnceLock<Unused>,
+    /// Where is kept which files have data that is not stored.
+    journal: OnceLock<Arc<Journal>>,
     /// Nobody interrupts the data path.
     never: Interrupt,
 }
@@ -80,13 +82,19 @@ impl MetaIndex {
     /// An index over `meta`.
     pub fn new(meta: Arc<Meta>) -> Arc<Self> {
         let (known, counts) = (Known::default(), Mutex::default());
-        Arc::new(Self { meta, known, counts, unused: OnceLock::new(), never: Interrupt::never() })
+        let (unused, journal) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { meta, known, counts, unused, journal, never: Interrupt::never() })
     }
 
     /// Says what becomes of slices without references; until then they stay on record for the hourly cleaning.
     pub(crate) fn on_unused(&self, unused: impl Fn(Vec<(u64, u32)>) + Send + Sync + 'static) {
         // A second owner of one index changes nothing.
         let _ = self.unused.set(Box::new(unused));
+    }
+
+    /// Says where is to be kept which files have data that is not stored.
+    pub(crate) fn keep_journal(&self, journal: Arc<Journal>) {
+        let _ = self.journal.set(journal);
     }
 
     fn ask(&self, ino: Ino, index: u32) -> FsResult<Arc<[Slice]>> {
@@ -112,6 +120,12 @@ impl ChunkIndex for MetaIndex {
 
     fn new_slice_id(&self) -> FsResult<u64> {
         self.meta.new_slice(&self.never)
+    }
+
+    fn dirty(&self, ino: Ino, dirty: bool) {
+        if let Some(journal) = self.journal.get() {
+            journal.dirty(ino, dirty);
+        }
     }
 
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {

@@ -122,6 +122,16 @@ impl Vfs {
 
     pub(crate) fn open_internal(&self, caller: &Caller, ino: Ino) -> FsResult<Opened> {
         caller.check_mode(&self.internal_attr(ino)?, Access::READ)?;
+        let fh = self.new_handle();
+        self.insert_internal(fh, ino)?;
+        if let Some(journal) = &self.config.journal {
+            journal.opened(fh, ino, libc::O_RDWR, 0);
+        }
+        Ok(Opened { fh, no_flush: true, direct: true, ..Opened::default() })
+    }
+
+    /// Opens an internal file under a number.
+    pub(crate) fn insert_internal(&self, fh: u64, ino: Ino) -> FsResult<()> {
         let handle = match ino {
             LOG => InternalHandle::Log(self.log.open()),
             STATS => InternalHandle::Stats(OnceLock::new()),
@@ -129,8 +139,8 @@ impl Vfs {
             CONTROL => InternalHandle::Control(ControlHandle::default()),
             _ => return Err(FsError::NotFound),
         };
-        let fh = self.handles.add(Handle::Internal(Arc::new(handle)));
-        Ok(Opened { fh, no_flush: true, direct: true, ..Opened::default() })
+        self.handles.insert(fh, Handle::Internal(Arc::new(handle)));
+        Ok(())
     }
 
     pub(crate) fn close_internal(&self, handle: &InternalHandle) {

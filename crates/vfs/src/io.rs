@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::Ordering};
 use bytes::Bytes;
 use sluice_data::visible;
 use sluice_meta::{
-    Interrupt,
+    Asked, Deed, DeedKind, Interrupt,
     ops::{
         chunks::ReadChunks,
         copy_range::CopyRange,
@@ -22,6 +22,7 @@ use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SI
 use crate::{
     config::AtimeMode,
     handles::{FileHandle, Handle},
+    journal::Found,
     known::File,
     vfs::Vfs,
 };
@@ -103,6 +104,18 @@ impl Vfs {
         offset.max(known).max(self.data.dirty_end(handle.file.ino))
     }
 
+    /// [`Self::append_at`], for a request that may have been asked before: then at the place that was chosen at first.
+    pub fn append_by(&self, asked: Asked, place: Place) -> u64 {
+        if let Some(Found::Done(at) | Found::Perhaps(at)) = self.deed_of(Some(asked), DeedKind::Append) {
+            return at;
+        }
+        let value = self.append_at(place);
+        if let Some(journal) = &self.config.journal {
+            journal.decided(asked.unique, Deed { kind: DeedKind::Append, value });
+        }
+        value
+    }
+
     /// Fails if the volume is full, before data is taken that could not be stored.
     fn admit(&self, file: &File, end: u64) -> FsResult<()> {
         let capacity = self.meta.env().format().capacity;
@@ -128,6 +141,9 @@ impl Vfs {
         if ino.is_internal() {
             return self.internal_attr(ino);
         }
+        if self.was_done(interrupt, DeedKind::Truncate) {
+            return Ok(self.getattr(interrupt, ino)?.0);
+        }
         let handle = fh.and_then(|fh| self.handles.file(fh).ok()).filter(|handle| handle.file.ino == ino);
         if let Some(handle) = &handle {
             self.locks_hold(handle)?;
@@ -152,6 +168,9 @@ impl Vfs {
         what: Allocation,
     ) -> FsResult<()> {
         let handle = self.writable_handle(fh)?;
+        if self.was_done(interrupt, DeedKind::Allocate) {
+            return Ok(());
+        }
         let file = &handle.file;
         let ino = file.ino;
         // Of this and of a copy the kernel says nothing: it leaves that to who is asked.
@@ -179,6 +198,9 @@ impl Vfs {
         to: Place,
         length: u64,
     ) -> FsResult<u64> {
+        if let Some(Found::Done(length)) = self.deed_of(interrupt.asked(), DeedKind::Copy) {
+            return Ok(length);
+        }
         let source = self.handles.file(from.fh)?;
         self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;

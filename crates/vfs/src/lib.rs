@@ -18,6 +18,7 @@ mod index;
 mod internal;
 mod io;
 mod jobs;
+mod journal;
 mod known;
 mod locks;
 mod names;
@@ -25,6 +26,8 @@ mod observe;
 mod open;
 mod recent;
 mod records;
+mod replay;
+mod restore;
 mod stale;
 mod stats;
 mod vfs;
@@ -36,14 +39,16 @@ pub use dir::DirItem;
 pub use index::MetaIndex;
 pub use internal::is_reserved;
 pub use io::Place;
+pub use journal::{Journal, JournalError, Past};
 pub use locks::Plock;
 pub use names::NewNode;
 pub use observe::{OpKind, describe_attr, describe_entry};
 pub use open::Opened;
+pub use restore::Restored;
 pub use sluice_meta::schema::Change;
 /// Words of the metadata crate that stand in calls of a [`Vfs`].
 pub use sluice_meta::{
-    Ended, Interrupt,
+    Asked, Ended, Interrupt,
     ops::{
         rename::RenameMode,
         setattr::{Changes, SetTime},

@@ -141,11 +141,11 @@ impl Vfs {
             match done? {
                 holds if self.fences() != fences && holds => {}
                 true => {
-                    handle.held.took(lock, fences);
+                    self.took(handle, lock, fences);
                     return Ok(());
                 }
                 false => {
-                    handle.held.gave(lock);
+                    self.gave(handle, lock);
                     return Ok(());
                 }
             }
@@ -203,7 +203,7 @@ impl Vfs {
         let handles = file.plocks.lock().remove(&owner);
         if let Some(handles) = handles {
             for handle in handles.into_iter().filter_map(|fh| self.handles.file(fh).ok()) {
-                handle.held.gave(Lock::Plocks(owner));
+                self.gave(&handle, Lock::Plocks(owner));
             }
             let op = SetPlock { ino: file.ino, owner: self.owner(owner), range: EVERYTHING, unlock: true };
             if let Err(error) = self.meta.run(op, &Interrupt::never()) {

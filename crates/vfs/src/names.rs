@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    Interrupt,
+    DeedKind, Interrupt,
     op::At,
     ops::{
         create::{Create, Made},
@@ -47,6 +47,9 @@ impl Vfs {
         name: &[u8],
         node: NewNode,
     ) -> FsResult<Entry> {
+        if let Some(entry) = self.made_before(interrupt, DeedKind::Create)? {
+            return Ok(entry);
+        }
         let ino = self.new_ino(interrupt)?;
         self.make_as(caller, interrupt, dir, name, (ino, node), None)
     }
@@ -65,6 +68,9 @@ impl Vfs {
             len if len > MAX_TARGET => return Err(FsError::NameTooLong),
             _ if target.contains(&0) => return Err(FsError::Invalid),
             _ => {}
+        }
+        if let Some(entry) = self.made_before(interrupt, DeedKind::Create)? {
+            return Ok(entry);
         }
         let node = NewNode { kind: FileType::Symlink, mode: 0o777, umask: 0, rdev: 0 };
         let ino = self.new_ino(interrupt)?;
@@ -110,6 +116,9 @@ impl Vfs {
         if ino.is_internal() {
             return Err(FsError::Perm);
         }
+        if let Some(entry) = self.made_before(interrupt, DeedKind::Link)? {
+            return Ok(entry);
+        }
         let at = At::new(dir, self.new_name(dir, name)?);
         let asked = self.given.moment();
         let link = Link { ino, at: at.clone(), caller: caller.clone() };
@@ -122,6 +131,9 @@ impl Vfs {
 
     /// Removes a name of anything but a directory. Two trips.
     pub fn unlink(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
+        if self.was_done(interrupt, DeedKind::Remove) {
+            return Ok(());
+        }
         let at = At::new(dir, self.old_name(dir, name)?);
         let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
         let removed = self.meta.run(unlink, interrupt)?;
@@ -132,6 +144,9 @@ impl Vfs {
 
     /// Removes an empty directory. Two trips if it was looked up lately, else three.
     pub fn rmdir(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
+        if self.was_done(interrupt, DeedKind::Remove) {
+            return Ok(());
+        }
         let at = At::new(dir, self.old_name(dir, name)?);
         let hint = self.hints.child(dir, &at.name);
         let rmdir = Rmdir { at, hint, skip_trash: false, caller: caller.clone() };
@@ -151,6 +166,9 @@ impl Vfs {
         to: (Ino, &[u8]),
         mode: RenameMode,
     ) -> FsResult<()> {
+        if self.was_done(interrupt, DeedKind::Rename) {
+            return Ok(());
+        }
         let from = At::new(from.0, self.old_name(from.0, from.1)?);
         let to = At::new(to.0, self.new_name(to.0, to.1)?);
         let (from_dir, to_dir) = (from.dir, to.dir);

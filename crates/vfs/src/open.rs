@@ -3,7 +3,10 @@
 //! What must stay true: a file counts as open here from before the trip that opens it until after its last close, and
 //! every open of a file asks the engine, so that it sees what others closed.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
 
 use sluice_data::OpenWriter;
 use sluice_meta::{
@@ -67,9 +70,12 @@ impl Vfs {
         if ino.is_internal() {
             return self.open_internal(caller, ino);
         }
+        if let Some(opened) = self.opened_before(interrupt, ino) {
+            return Ok(opened);
+        }
         let opening = self.opening(ino);
         let attr = self.attr_to_open(caller, interrupt, &opening.file, flags)?;
-        Ok(self.opened(opening, &attr, flags))
+        Ok(self.opened(opening, &attr, flags, interrupt))
     }
 
     /// Makes a file and opens it; without `O_EXCL`, opens one that is there. Two trips for a new file.
@@ -82,13 +88,16 @@ impl Vfs {
         node: NewNode,
         flags: i32,
     ) -> FsResult<(Entry, Opened)> {
+        if let Some(made) = self.created_before(interrupt, flags)? {
+            return Ok(made);
+        }
         let ino = self.new_ino(interrupt)?;
         let opening = self.opening(ino);
         let moment = self.known().moment();
         match self.make_as(caller, interrupt, dir, name, (ino, node), None) {
             Ok(entry) => {
                 self.known().learn(ino, entry.attr, moment);
-                Ok((entry, self.opened(opening, &entry.attr, flags)))
+                Ok((entry, self.opened(opening, &entry.attr, flags, interrupt)))
             }
             Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
                 drop(opening);
@@ -227,17 +236,16 @@ impl Vfs {
         self.known().change(ino, cut, |attr| *attr)
     }
 
-    fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32) -> Opened {
+    fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32, interrupt: &Interrupt) -> Opened {
         opening.done = true;
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
         let keep_cache = self.known().opened_as(ino, attr);
-        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        let writer = writes.then(|| self.data.open_writer(ino));
-        let runs = flags & FMODE_EXEC != 0;
-        file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
-        let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
-        let fh = self.handles.add(Handle::File(Arc::new(handle)));
+        let fh = self.new_handle();
+        self.insert_file(fh, file, flags);
+        if let Some(journal) = &self.config.journal {
+            journal.opened(fh, ino, flags, interrupt.asked().map_or(0, |asked| asked.unique));
+        }
         let length = attr.length.max(self.data.dirty_end(ino));
         // Not to be asked about closes would leave record locks that go with them.
         Opened {
@@ -250,6 +258,24 @@ impl Vfs {
         }
     }
 
+    /// Opens a file that this client made.
+    pub(crate) fn open_made(&self, interrupt: &Interrupt, ino: Ino, attr: &Attr, flags: i32) -> Opened {
+        let opening = self.opening(ino);
+        self.opened(opening, attr, flags, interrupt)
+    }
+
+    /// Opens a file that was entered, under a number.
+    pub(crate) fn insert_file(&self, fh: u64, file: Arc<File>, flags: i32) -> Arc<FileHandle> {
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let writer = writes.then(|| self.data.open_writer(file.ino));
+        let runs = flags & FMODE_EXEC != 0;
+        file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
+        let (reader, held, lost) = (self.data.reader(file.ino), Held::default(), AtomicU8::new(0));
+        let handle = Arc::new(FileHandle { fh, file, reader, writer, held, runs, lost });
+        self.handles.insert(fh, Handle::File(Arc::clone(&handle)));
+        handle
+    }
+
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
     ///
     /// # Errors
@@ -259,7 +285,7 @@ impl Vfs {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
         self.release_plocks(&handle.file, owner);
-        flushed
+        flushed.and_then(|()| self.tell_lost(&handle, true))
     }
 
     /// What was written to the file survives a crash once this answers. It is stored, too, if a lock of the handle was
@@ -278,6 +304,9 @@ impl Vfs {
                     self.data.harden()?;
                 }
                 self.meta.sync()?;
+                if heard() {
+                    self.tell_lost(&handle, false)?;
+                }
                 self.locks_hold(&handle)
             }
             Handle::Dir(_) => self.meta.sync(),
@@ -297,6 +326,7 @@ impl Vfs {
             Handle::Dir(_) => return Ok(()),
             Handle::Internal(handle) => {
                 self.close_internal(&handle);
+                self.closed(fh, None);
                 return Ok(());
             }
         };
@@ -307,6 +337,7 @@ impl Vfs {
         }
         self.release_plocks_of(&handle.file, fh);
         handle.file.running.fetch_sub(u32::from(handle.runs), Ordering::Relaxed);
+        self.closed(fh, Some(&handle));
         drop(handle);
         self.leave(ino);
         flushed

@@ -21,6 +21,7 @@ use crate::{
     index::MetaIndex,
     internal::Internals,
     jobs::Jobs,
+    journal::Past,
     known::{File, Known},
     observe::Observed,
     recent::{Gone, Hints, RecentDirs},
@@ -59,6 +60,8 @@ pub struct Vfs {
     pub(crate) stale: OnceLock<OnStale>,
     /// What the kernel believes.
     pub(crate) given: Given,
+    /// What the process did whose place this one took.
+    pub(crate) past: OnceLock<Past>,
 }
 
 impl Vfs {
@@ -66,6 +69,9 @@ impl Vfs {
     pub fn new(index: Arc<MetaIndex>, data: DataStore, config: VfsConfig) -> Arc<Self> {
         let meta = Arc::clone(&index.meta);
         let data = Arc::new(data);
+        if let Some(journal) = &config.journal {
+            index.keep_journal(Arc::clone(journal));
+        }
         let jobs = Jobs::start(&meta, &data, &config);
         let queue = jobs.queue();
         index.on_unused(move |slices| queue.slices(slices));
@@ -86,6 +92,7 @@ impl Vfs {
             observed: Observed::default(),
             since: Instant::now(),
             stale: OnceLock::new(),
+            past: OnceLock::new(),
         })
     }
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    Interrupt,
+    DeedKind, Interrupt,
     ops::{
         acl::{AclKind, GetAcl, SetAcl},
         xattr::{GetXattr, ListXattr, RemoveXattr, SetXattr, XattrMode},
@@ -64,6 +64,9 @@ impl Vfs {
         if is_kernels(&name) {
             return Err(FsError::NotSupported);
         }
+        if self.was_done(interrupt, DeedKind::SetXattr) {
+            return Ok(());
+        }
         if let Some(kind) = acl_kind(&name) {
             let rule = if value.is_empty() { None } else { Some(AclRule::from_xattr(value)?) };
             return self.set_acl(caller, interrupt, ino, kind, rule);
@@ -97,6 +100,9 @@ impl Vfs {
     /// Removes an attribute. Two trips.
     pub fn removexattr(&self, caller: &Caller, interrupt: &Interrupt, ino: Ino, name: &[u8]) -> FsResult<()> {
         let name = self.xattr_name(ino, name)?;
+        if self.was_done(interrupt, DeedKind::RemoveXattr) {
+            return Ok(());
+        }
         if let Some(kind) = acl_kind(&name) {
             return self.set_acl(caller, interrupt, ino, kind, None);
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{Changes, DirItem, Interrupt, NewNode, OpKind, Place, describe_entry};
 
-use super::{VolumeFs, args, translate};
+use super::{VolumeFs, args, asked, translate};
 use crate::{
     args::{CopyFileRange, Create, Fallocate, Ioctl, Read, SetAttr, Write},
     errno::{Errno, Result},
@@ -149,7 +149,7 @@ impl VolumeFs {
         let Write { fh, offset, data, kill_suid_gid, flags, cached, .. } = *write;
         let mut place = Place { fh, offset };
         if flags & libc::O_APPEND != 0 && !cached {
-            place.offset = self.vfs.append_at(place);
+            place.offset = self.vfs.append_by(asked(req), place);
         }
         let run = |caller: &Caller, interrupt: &Interrupt| {
             if !self.ino(ino).is_internal() {

@@ -1,0 +1,397 @@
+//! What a successor must know if this process dies, kept in memory that is not this process's own: a `memfd` that
+//! somebody else holds too. Records of one size, each written by one `pwrite`, which a signal does not tear.
+//!
+//! What must stay true: a record is written before what it tells of can be seen from outside (an answer, a commit), and
+//! goes only when it is no longer so.
+
+mod past;
+mod slot;
+
+use std::{
+    fmt,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use sluice_meta::{Deed, Ledger, Noted, TakenUp};
+use sluice_types::{FileType, Ino};
+
+pub(crate) use self::past::Found;
+pub use self::past::Past;
+use self::slot::{
+    BYTES, EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, STEP, Slot, TABLE, VERSION,
+};
+use crate::held::Lock;
+
+/// Handle numbers that are noted at once.
+const NUMBERS_AT_ONCE: u64 = 4096;
+
+/// Why a journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It cannot be read.
+    #[error("the state of the mount cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("what was handed over is not the state of a mount")]
+    Foreign,
+    /// Another version of sluice wrote it.
+    #[error("the state of the mount has form {0}, which this version of sluice does not understand")]
+    Version(u32),
+}
+
+/// Names a record of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum About {
+    Handle(u64),
+    Lock(u64, Lock),
+    Dirty(Ino),
+    Lost(u64),
+    /// Names of a directory from that index on.
+    Names(u64, u64),
+    Void(u16, u64),
+    Underway(u64),
+}
+
+/// The record of what a successor must know.
+pub struct Journal {
+    file: File,
+    table: Mutex<Table>,
+    /// Deeds written so far.
+    deeds: AtomicU64,
+    /// Handle numbers up to here are noted as given.
+    numbers: AtomicU64,
+    /// Where bytes go next.
+    bytes: AtomicU64,
+    session: Mutex<(u64, u16)>,
+    fences: AtomicI64,
+    broken: AtomicBool,
+}
+
+#[derive(Default)]
+struct Table {
+    places: FxHashMap<About, u32>,
+    /// Pages of names of directories: how many names, and where the bytes are.
+    pages: FxHashMap<u64, Vec<(u64, u64)>>,
+    free: Vec<u32>,
+    end: u32,
+    extent: u32,
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// If there is no memory or no descriptor to be had.
+    pub fn create() -> io::Result<Self> {
+        let file = File::from(memfd_create("sluice-journal", MemfdFlags::CLOEXEC)?);
+        let mut head = [0; SLOT];
+        head[..8].copy_from_slice(&MAGIC);
+        head[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        file.write_all_at(&head, 0)?;
+        // Room for the other heads, so that they can be read.
+        file.write_all_at(&[0; SLOT], EXTENT)?;
+        Ok(Self::over(file, &Past::default()))
+    }
+
+    /// One that another process left, and what it says. It goes on being written.
+    ///
+    /// # Errors
+    /// If it is no journal, or of a version that is not known here.
+    pub fn open(file: File) -> Result<(Self, Past), JournalError> {
+        let past = Past::read(&file)?;
+        Ok((Self::over(file, &past), past))
+    }
+
+    /// Whether [`Self::open`] would understand it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(file: &File) -> Result<(), JournalError> {
+        Past::read(file).map(drop)
+    }
+
+    /// The file, to be handed on.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn over(file: File, past: &Past) -> Self {
+        let mut table = Table { extent: past.extent, ..Table::default() };
+        for (place, slot) in &past.table {
+            while table.end < *place {
+                table.free.push(table.end);
+                table.end += 1;
+            }
+            table.end = place + 1;
+            match about(slot) {
+                Some(about) => drop(table.places.insert(about, *place)),
+                None => table.free.push(*place),
+            }
+            if slot.is(Kind::Names) {
+                table.pages.entry(slot.words[0]).or_default().push((slot.words[2], slot.words[3]));
+            }
+        }
+        let session = past.session.as_ref().map_or((0, 0), |past| (past.sid, past.lanes.len() as u16));
+        Self {
+            file,
+            table: Mutex::new(table),
+            deeds: past.next.into(),
+            numbers: past.last.into(),
+            bytes: past.bytes.max(BYTES).into(),
+            session: Mutex::new(session),
+            fences: past.session.as_ref().map_or(0, |past| past.fences).into(),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) {
+        if let Err(error) = self.file.write_all_at(bytes, at)
+            && !self.broken.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(%error, "a successor of this process would not know all: the state of the mount cannot be written");
+        }
+    }
+
+    /// Writes a record of the table, over the one that there is about the same.
+    fn put(&self, about: About, slot: Slot) {
+        let mut table = self.table.lock();
+        let place = match table.places.get(&about) {
+            Some(place) => *place,
+            None => {
+                let place = table.free.pop().unwrap_or_else(|| {
+                    table.end += 1;
+                    table.end - 1
+                });
+                table.places.insert(about, place);
+                if table.end > table.extent {
+                    table.extent += STEP;
+                    let extent = Slot::new(Kind::Extent, [u64::from(table.extent), 0, 0, 0]);
+                    self.write(&extent.encode(), EXTENT);
+                }
+                place
+            }
+        };
+        drop(table);
+        self.write(&slot.encode(), TABLE + u64::from(place) * SLOT as u64);
+    }
+
+    /// Frees a record of the table, if there is one.
+    fn remove(&self, about: About) {
+        let Some(place) = self.table.lock().places.remove(&about) else { return };
+        self.write(&[0; SLOT], TABLE + u64::from(place) * SLOT as u64);
+        // Only now may another record get the place.
+        self.table.lock().free.push(place);
+    }
+
+    /// Handle number `fh` is about to be given.
+    pub(crate) fn numbered(&self, fh: u64) {
+        if fh <= self.numbers.load(Ordering::Relaxed) {
+            return;
+        }
+        let _table = self.table.lock();
+        if fh > self.numbers.load(Ordering::Relaxed) {
+            let upto = fh + NUMBERS_AT_ONCE;
+            self.write(&Slot::new(Kind::Numbers, [upto, 0, 0, 0]).encode(), NUMBERS);
+            self.numbers.store(upto, Ordering::Relaxed);
+        }
+    }
+
+    /// A file was opened, by request `by`.
+    pub(crate) fn opened(&self, fh: u64, ino: Ino, flags: i32, by: u64) {
+        self.put(About::Handle(fh), Slot { flags, ..Slot::new(Kind::File, [fh, ino.0, by, 0]) });
+    }
+
+    /// A directory was opened, by request `by`.
+    pub(crate) fn opened_dir(&self, fh: u64, ino: Ino, by: u64) {
+        self.put(About::Handle(fh), Slot::new(Kind::Dir, [fh, ino.0, by, 0]));
+    }
+
+    /// A handle was closed.
+    pub(crate) fn closed(&self, fh: u64) {
+        self.remove(About::Handle(fh));
+        self.forget_names(fh);
+    }
+
+    /// A lock was taken through a handle.
+    pub(crate) fn locked(&self, fh: u64, lock: Lock, fences: i64) {
+        let (sub, owner) = match lock {
+            Lock::Flock(owner) => (1, owner),
+            Lock::Plocks(owner) => (2, owner),
+        };
+        let slot = Slot { sub, ..Slot::new(Kind::Lock, [fh, owner, fences as u64, 0]) };
+        self.put(About::Lock(fh, lock), slot);
+    }
+
+    /// It is held no more.
+    pub(crate) fn unlocked(&self, fh: u64, lock: Lock) {
+        self.remove(About::Lock(fh, lock));
+    }
+
+    /// Whether a file has data that is not stored.
+    pub(crate) fn dirty(&self, ino: Ino, dirty: bool) {
+        if dirty {
+            self.put(About::Dirty(ino), Slot::new(Kind::Dirty, [ino.0, 0, 0, 0]));
+        } else {
+            self.remove(About::Dirty(ino));
+        }
+    }
+
+    /// By which calls a handle is still to be told of lost data; 0 for none.
+    pub(crate) fn to_be_told(&self, fh: u64, calls: u8) {
+        if calls == 0 {
+            self.remove(About::Lost(fh));
+        } else {
+            self.put(About::Lost(fh), Slot { sub: calls, ..Slot::new(Kind::Lost, [fh, 0, 0, 0]) });
+        }
+    }
+
+    /// An open directory has shown names from index `first` on that its next listing must not show elsewhere.
+    pub(crate) fn names<'a>(
+        &self,
+        fh: u64,
+        first: u64,
+        names: impl Iterator<Item = (Ino, FileType, &'a [u8])>,
+    ) {
+        let bytes = past::encode_names(names);
+        let length = bytes.len() as u64;
+        // Whole pages, so that they can be given back.
+        let at = self.bytes.fetch_add(length.next_multiple_of(4096), Ordering::Relaxed);
+        self.write(&bytes, at);
+        self.table.lock().pages.entry(fh).or_default().push((at, length));
+        self.put(About::Names(fh, first), Slot::new(Kind::Names, [fh, first, at, length]));
+    }
+
+    /// An open directory is listed anew, or closed.
+    pub(crate) fn forget_names(&self, fh: u64) {
+        let mut table = self.table.lock();
+        let Some(pages) = table.pages.remove(&fh) else { return };
+        let about = |about: &&About| matches!(about, About::Names(of, _) if *of == fh);
+        let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
+        drop(table);
+        gone.into_iter().for_each(|about| self.remove(about));
+        for (at, length) in pages {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&self.file, flags, at, length.next_multiple_of(4096));
+        }
+    }
+
+    /// A request is under way, of a kernel that would not ask again.
+    pub fn began(&self, unique: u64) {
+        self.put(About::Underway(unique), Slot::new(Kind::Underway, [unique, 0, 0, 0]));
+    }
+
+    /// That request was answered.
+    pub fn answered(&self, unique: u64) {
+        self.remove(About::Underway(unique));
+    }
+
+    /// What a request does is decided, whatever becomes of it.
+    pub(crate) fn decided(&self, unique: u64, deed: Deed) {
+        self.deeds(Kind::Done, 0, 0, &[(unique, deed)]);
+    }
+
+    fn deeds(&self, kind: Kind, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted {
+        let count = deeds.len() as u64;
+        let first = self.deeds.fetch_add(count, Ordering::Relaxed);
+        let mut bytes = Vec::with_capacity(deeds.len() * SLOT);
+        for (seq, (unique, deed)) in (first..).zip(deeds) {
+            let words = [*unique, deed.value, n, seq];
+            let slot = Slot { sub: deed.kind as u8, lane, ..Slot::new(kind, words) };
+            bytes.extend_from_slice(&slot.encode());
+        }
+        self.write_ring(first, &bytes);
+        Noted { first, count }
+    }
+
+    /// Writes to the ring, in two parts if it ends in between.
+    fn write_ring(&self, first: u64, bytes: &[u8]) {
+        let place = first % RING_SLOTS;
+        let room = (RING_SLOTS - place) as usize * SLOT;
+        let (one, two) = bytes.split_at(room.min(bytes.len()));
+        self.write(one, RING + place * SLOT as u64);
+        if !two.is_empty() {
+            self.write(two, RING);
+        }
+    }
+
+    /// What became of the deeds that a dead process left is known: it is noted, so that it need not be found out again.
+    pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
+        for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Deed)) {
+            let settled = match taken.happened(slot.lane, slot.words[2]) {
+                Some(true) => Slot { kind: Kind::Done as u8, ..*slot },
+                Some(false) => Slot::default(),
+                None => continue,
+            };
+            self.write(&settled.encode(), RING + place * SLOT as u64);
+        }
+        for lane in 0..past.session.as_ref().map_or(0, |session| session.lanes.len()) {
+            let table = self.table.lock();
+            let about = |about: &&About| matches!(about, About::Void(of, _) if usize::from(*of) == lane);
+            let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
+            drop(table);
+            gone.into_iter().for_each(|about| self.remove(about));
+        }
+    }
+
+    fn write_session(&self) {
+        let (sid, lanes) = *self.session.lock();
+        let words = [sid, u64::from(lanes), self.fences.load(Ordering::Relaxed) as u64, 0];
+        self.write(&Slot::new(Kind::Session, words).encode(), SESSION);
+    }
+}
+
+/// What a record of the table is about.
+fn about(slot: &Slot) -> Option<About> {
+    let [one, two, ..] = slot.words;
+    let kinds = [
+        (Kind::File, About::Handle(one)),
+        (Kind::Dir, About::Handle(one)),
+        (Kind::Lock, About::Lock(one, if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) })),
+        (Kind::Dirty, About::Dirty(Ino(one))),
+        (Kind::Lost, About::Lost(one)),
+        (Kind::Names, About::Names(one, two)),
+        (Kind::Void, About::Void(slot.lane, two)),
+        (Kind::Underway, About::Underway(one)),
+    ];
+    kinds.into_iter().find(|(kind, _)| slot.is(*kind)).map(|(_, about)| about)
+}
+
+impl Ledger for Journal {
+    fn session(&self, sid: u64, lanes: u16, fences: i64) {
+        *self.session.lock() = (sid, lanes);
+        self.fenced(fences);
+    }
+
+    fn fenced(&self, fences: i64) {
+        self.fences.store(fences, Ordering::Relaxed);
+        self.write_session();
+    }
+
+    fn sending(&self, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted {
+        self.deeds(Kind::Deed, lane, n, deeds)
+    }
+
+    fn refused(&self, noted: Noted) {
+        self.write_ring(noted.first, &vec![0; noted.count as usize * SLOT]);
+    }
+
+    fn voids(&self, lane: u16, from: u64, to: u64) {
+        self.put(About::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
+    }
+
+    fn settled(&self, lane: u16, to: u64) {
+        self.remove(About::Void(lane, to));
+    }
+}

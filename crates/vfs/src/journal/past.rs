@@ -1,0 +1,245 @@
+//! What a journal held when its process died.
+
+use std::{fs::File, io, os::unix::fs::FileExt};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_meta::{Deed, DeedKind, LanePast, Resumed, TakenUp};
+use sluice_types::{FileType, Ino};
+
+use super::{
+    JournalError,
+    slot::{EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, Slot, TABLE, VERSION},
+};
+use crate::held::Lock;
+
+/// What a process that died had open and under way.
+#[derive(Debug, Default)]
+pub struct Past {
+    pub(super) session: Option<Resumed>,
+    /// No handle had a higher number.
+    pub(crate) last: u64,
+    pub(crate) files: Vec<OpenFile>,
+    pub(crate) dirs: Vec<OpenDir>,
+    pub(crate) locks: Vec<(u64, Lock, i64)>,
+    /// Files with data that was not stored.
+    pub(crate) dirty: FxHashSet<Ino>,
+    /// Handles that were still to be told of data lost before.
+    pub(crate) lost: FxHashMap<u64, u8>,
+    pub(super) deeds: FxHashMap<u64, Vec<Known>>,
+    /// Requests under way, noted only if the kernel cannot ask again.
+    pub(super) underway: Vec<u64>,
+    /// Everything in the table, by place.
+    pub(super) table: Vec<(u32, Slot)>,
+    pub(super) extent: u32,
+    /// Deeds by their place in the ring.
+    pub(super) ring: Vec<(u64, Slot)>,
+    pub(super) next: u64,
+    pub(super) bytes: u64,
+}
+
+/// An open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) fh: u64,
+    pub(crate) ino: Ino,
+    pub(crate) flags: i32,
+    /// The request that opened it.
+    pub(crate) by: u64,
+}
+
+/// An open directory, and what it had shown.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenDir {
+    pub(crate) fh: u64,
+    pub(crate) ino: Ino,
+    pub(crate) by: u64,
+    pub(crate) names: Vec<(Ino, FileType, Vec<u8>)>,
+}
+
+/// Something that a request did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) deed: Deed,
+    /// Lane and number of the commit with which it was done; none if it is sure.
+    pub(super) commit: Option<(u16, u64)>,
+}
+
+impl Past {
+    /// The session that is to be taken up; `None` if there was none.
+    pub fn resumed(&self) -> Option<Resumed> {
+        self.session.clone()
+    }
+
+    /// Requests that were under way, of a kernel that does not ask again: somebody has to answer them.
+    pub fn underway(&self) -> &[u64] {
+        &self.underway
+    }
+
+    /// Open files and directories.
+    pub fn handles(&self) -> usize {
+        self.files.len() + self.dirs.len()
+    }
+
+    /// The handle that a request opened.
+    pub(crate) fn opened_by(&self, unique: u64) -> Option<u64> {
+        let file = self.files.iter().find(|file| file.by == unique).map(|file| file.fh);
+        file.or_else(|| self.dirs.iter().find(|dir| dir.by == unique).map(|dir| dir.fh))
+    }
+
+    /// What a request has done of that kind, as far as is known.
+    pub(crate) fn deed(&self, unique: u64, kind: DeedKind, taken: Option<&TakenUp>) -> Option<Found> {
+        let all = self.deeds.get(&unique)?;
+        let known = all.iter().rev().find(|known| known.deed.kind == kind)?;
+        let value = known.deed.value;
+        let Some((lane, n)) = known.commit else { return Some(Found::Done(value)) };
+        match taken.and_then(|taken| taken.happened(lane, n)) {
+            Some(true) => Some(Found::Done(value)),
+            Some(false) => None,
+            None => Some(Found::Perhaps(value)),
+        }
+    }
+
+    pub(super) fn read(file: &File) -> Result<Self, JournalError> {
+        let mut head = [0; 4 * SLOT];
+        file.read_exact_at(&mut head, 0)?;
+        if head[..8] != MAGIC {
+            return Err(JournalError::Foreign);
+        }
+        let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+        if version != VERSION {
+            return Err(JournalError::Version(version));
+        }
+        let one = |at: u64| Slot::decode(&head[at as usize..][..SLOT]);
+        let (session, numbers, extent) = (one(SESSION), one(NUMBERS), one(EXTENT));
+        let mut past = Self { last: numbers.words[0], extent: extent.words[0] as u32, ..Self::default() };
+        if session.is(Kind::Session) && session.words[0] != 0 {
+            let [sid, lanes, fences, _] = session.words;
+            let lanes = vec![LanePast::default(); lanes as usize];
+            past.session = Some(Resumed { sid, fences: fences as i64, lanes });
+        }
+        past.read_table(file)?;
+        past.read_ring(file)?;
+        Ok(past)
+    }
+
+    fn read_table(&mut self, file: &File) -> io::Result<()> {
+        let mut names: FxHashMap<u64, Vec<(u64, u64, u64)>> = FxHashMap::default();
+        let mut bytes = vec![0; self.extent as usize * SLOT];
+        read_sparse(file, &mut bytes, TABLE)?;
+        for (place, slot) in bytes.chunks_exact(SLOT).map(Slot::decode).enumerate() {
+            if slot.kind == 0 {
+                continue;
+            }
+            self.table.push((place as u32, slot));
+            let [one, two, three, four] = slot.words;
+            if slot.is(Kind::File) {
+                self.files.push(OpenFile { fh: one, ino: Ino(two), by: three, flags: slot.flags });
+            } else if slot.is(Kind::Dir) {
+                self.dirs.push(OpenDir { fh: one, ino: Ino(two), by: three, names: Vec::new() });
+            } else if slot.is(Kind::Lock) {
+                let lock = if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) };
+                self.locks.push((one, lock, three as i64));
+            } else if slot.is(Kind::Dirty) {
+                self.dirty.insert(Ino(one));
+            } else if slot.is(Kind::Lost) {
+                self.lost.insert(one, slot.sub);
+            } else if slot.is(Kind::Names) {
+                names.entry(one).or_default().push((two, three, four));
+                self.bytes = self.bytes.max(three + four);
+            } else if slot.is(Kind::Void)
+                && let Some(lane) = self.lane(slot.lane)
+            {
+                lane.voids.push((one, two));
+            } else if slot.is(Kind::Underway) {
+                self.underway.push(one);
+            }
+        }
+        for dir in &mut self.dirs {
+            let mut pages = names.remove(&dir.fh).unwrap_or_default();
+            pages.sort_unstable();
+            for (first, at, length) in pages {
+                // A page behind one that is missing cannot be placed.
+                if first as usize != dir.names.len() {
+                    break;
+                }
+                let mut bytes = vec![0; length as usize];
+                file.read_exact_at(&mut bytes, at)?;
+                dir.names.extend(decode_names(&bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_ring(&mut self, file: &File) -> io::Result<()> {
+        let mut bytes = vec![0; RING_SLOTS as usize * SLOT];
+        read_sparse(file, &mut bytes, RING)?;
+        let slots = bytes.chunks_exact(SLOT).map(Slot::decode).enumerate();
+        let mut ring: Vec<(u64, Slot)> =
+            slots.filter(|(_, slot)| slot.kind != 0).map(|(place, slot)| (place as u64, slot)).collect();
+        ring.sort_unstable_by_key(|(_, slot)| slot.words[3]);
+        for (_, slot) in &ring {
+            let [unique, value, n, seq] = slot.words;
+            self.next = self.next.max(seq + 1);
+            let Some(kind) = DeedKind::from_number(slot.sub) else { continue };
+            let commit = slot.is(Kind::Deed).then_some((slot.lane, n));
+            if commit.is_some()
+                && let Some(lane) = self.lane(slot.lane)
+            {
+                lane.attempted = lane.attempted.max(n);
+            }
+            self.deeds.entry(unique).or_default().push(Known { deed: Deed { kind, value }, commit });
+        }
+        self.ring = ring;
+        Ok(())
+    }
+
+    fn lane(&mut self, lane: u16) -> Option<&mut LanePast> {
+        self.session.as_mut()?.lanes.get_mut(usize::from(lane))
+    }
+}
+
+/// What is known of a deed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It was done.
+    Done(u64),
+    /// It may have been done.
+    Perhaps(u64),
+}
+
+/// Reads what there is; the rest stays as it is.
+fn read_sparse(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.read_at(bytes, at)? {
+            0 => break,
+            read => (bytes, at) = (&mut bytes[read..], at + read as u64),
+        }
+    }
+    Ok(())
+}
+
+/// Names one after another: inode, kind, length, bytes.
+pub(super) fn encode_names<'a>(names: impl Iterator<Item = (Ino, FileType, &'a [u8])>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (ino, kind, name) in names {
+        bytes.extend_from_slice(&ino.0.to_le_bytes());
+        bytes.extend_from_slice(&kind.mode_bits().to_le_bytes());
+        bytes.push(name.len() as u8);
+        bytes.extend_from_slice(name);
+    }
+    bytes
+}
+
+fn decode_names(mut bytes: &[u8]) -> Vec<(Ino, FileType, Vec<u8>)> {
+    let mut names = Vec::new();
+    while let Some((ino, rest)) = bytes.split_first_chunk::<8>()
+        && let Some((mode, rest)) = rest.split_first_chunk::<4>()
+        && let Some((length, rest)) = rest.split_first()
+        && let Some((name, rest)) = rest.split_at_checked(usize::from(*length))
+        && let Some(kind) = FileType::from_mode_bits(u32::from_le_bytes(*mode))
+    {
+        names.push((Ino(u64::from_le_bytes(*ino)), kind, name.to_vec()));
+        bytes = rest;
+    }
+    names
+}

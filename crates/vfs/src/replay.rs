@@ -1,0 +1,137 @@
+//! Requests that the kernel asks again, of a process that took the place of one that died: what was done then is not done
+//! again, and answered as it would have been.
+//!
+//! What must stay true: nothing is taken for done unless its commit happened.
+
+use std::sync::atomic::Ordering;
+
+use sluice_meta::{Asked, DeedKind, Interrupt};
+use sluice_types::{FileType, FsError, FsResult, Ino};
+
+use crate::{
+    handles::FileHandle,
+    held::Lock,
+    journal::Found,
+    open::Opened,
+    vfs::{Entry, Vfs},
+};
+
+/// Calls that tell of lost data.
+pub(crate) const BY_CLOSE: u8 = 1;
+pub(crate) const BY_SYNC: u8 = 2;
+
+impl Vfs {
+    /// What a request that is asked again has done of that kind.
+    pub(crate) fn deed_of(&self, asked: Option<Asked>, kind: DeedKind) -> Option<Found> {
+        let asked = asked.filter(|asked| asked.again)?;
+        self.past.get()?.deed(asked.unique, kind, self.meta.taken_up())
+    }
+
+    /// Whether a request is asked again that has done this.
+    pub(crate) fn was_done(&self, interrupt: &Interrupt, kind: DeedKind) -> bool {
+        matches!(self.deed_of(interrupt.asked(), kind), Some(Found::Done(_)))
+    }
+
+    /// The entry that a request made which is asked again.
+    pub(crate) fn made_before(&self, interrupt: &Interrupt, kind: DeedKind) -> FsResult<Option<Entry>> {
+        let entry = |ino| Ok(self.entry(ino, self.getattr(interrupt, ino)?.0));
+        match self.deed_of(interrupt.asked(), kind) {
+            Some(Found::Done(ino)) => entry(Ino(ino)).map(Some),
+            // Numbers of nodes are used once: if it is there, it was made.
+            Some(Found::Perhaps(ino)) if kind == DeedKind::Create => match entry(Ino(ino)) {
+                Err(FsError::NotFound) => Ok(None),
+                found => found.map(Some),
+            },
+            Some(Found::Perhaps(_)) | None => Ok(None),
+        }
+    }
+
+    /// The handle that a request opened which is asked again.
+    pub(crate) fn handle_of(&self, interrupt: &Interrupt) -> Option<u64> {
+        let asked = interrupt.asked().filter(|asked| asked.again)?;
+        let fh = self.past.get()?.opened_by(asked.unique)?;
+        self.handles.get(fh).is_ok().then_some(fh)
+    }
+
+    /// The file that a request opened which is asked again.
+    pub(crate) fn opened_before(&self, interrupt: &Interrupt, ino: Ino) -> Option<Opened> {
+        let fh = self.handle_of(interrupt)?;
+        let length = self.getattr(interrupt, ino).map_or(0, |(attr, _)| attr.length);
+        Some(Opened { fh, length, ..Opened::default() })
+    }
+
+    /// The file that a request made and opened which is asked again; opened now if it had not come to that.
+    pub(crate) fn created_before(
+        &self,
+        interrupt: &Interrupt,
+        flags: i32,
+    ) -> FsResult<Option<(Entry, Opened)>> {
+        if let Some(fh) = self.handle_of(interrupt) {
+            let ino = self.handles.file(fh)?.file.ino;
+            let entry = self.entry(ino, self.getattr(interrupt, ino)?.0);
+            return Ok(Some((entry, Opened { fh, length: entry.attr.length, ..Opened::default() })));
+        }
+        let Some(entry) = self.made_before(interrupt, DeedKind::Create)? else { return Ok(None) };
+        if entry.attr.kind != FileType::File {
+            return Ok(None);
+        }
+        Ok(Some((entry, self.open_made(interrupt, entry.ino, &entry.attr, flags))))
+    }
+
+    /// A number for a new handle.
+    pub(crate) fn new_handle(&self) -> u64 {
+        let fh = self.handles.number();
+        if let Some(journal) = &self.config.journal {
+            journal.numbered(fh);
+        }
+        fh
+    }
+
+    /// A handle is no more.
+    pub(crate) fn closed(&self, fh: u64, file: Option<&FileHandle>) {
+        let Some(journal) = &self.config.journal else { return };
+        if let Some(file) = file {
+            file.held.all().into_iter().for_each(|lock| journal.unlocked(fh, lock));
+            if file.lost.load(Ordering::Relaxed) != 0 {
+                journal.to_be_told(fh, 0);
+            }
+        }
+        journal.closed(fh);
+    }
+
+    /// A lock is held through a handle.
+    pub(crate) fn took(&self, handle: &FileHandle, lock: Lock, fences: i64) {
+        if handle.held.took(lock, fences)
+            && let Some(journal) = &self.config.journal
+        {
+            journal.locked(handle.fh, lock, fences);
+        }
+    }
+
+    /// It is held no more.
+    pub(crate) fn gave(&self, handle: &FileHandle, lock: Lock) {
+        handle.held.gave(lock);
+        if let Some(journal) = &self.config.journal {
+            journal.unlocked(handle.fh, lock);
+        }
+    }
+
+    /// Tells once that data was lost which was written through a handle: by an fsync, or before one by a close, which
+    /// may be that of a child that nobody asks.
+    pub(crate) fn tell_lost(&self, handle: &FileHandle, closes: bool) -> FsResult<()> {
+        if handle.lost.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let (call, others) = if closes { (BY_CLOSE, BY_SYNC) } else { (BY_SYNC, 0) };
+        let before = handle.lost.fetch_and(others, Ordering::Relaxed);
+        if let Some(journal) = &self.config.journal {
+            journal.to_be_told(handle.fh, before & others);
+        }
+        if before & call == 0 {
+            return Ok(());
+        }
+        Err(FsError::io(
+            "data that was written was lost: the process that had taken it died before it was stored",
+        ))
+    }
+}

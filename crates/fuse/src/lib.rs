@@ -42,7 +42,7 @@ pub use args::{
     CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, LockKind, Mknod, Open, Read, Release, Rename,
     SetAttr, SetTime, SetXattr, Timestamp, Write,
 };
-pub use call::Reply;
+pub use call::{Reply, Underway};
 pub use connection::Connection;
 pub use errno::{Errno, Result};
 pub use filesystem::{FileSystem, ROOT, Request};

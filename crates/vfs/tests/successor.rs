@@ -437,12 +437,14 @@ fn page(client: &Client, fh: u64, offset: u64, most: usize) -> (Vec<String>, u64
     (names, next)
 }
 
+/// Files of a listing of more than one page.
+const FILES: usize = 2500;
+
 #[test]
 fn a_listing_goes_on_where_it_was_although_what_it_gave_is_removed() {
     let volume = Volume::new();
     let mut process = Process::start(&volume);
     let dir = process.client.mkdir(ROOT, "d").unwrap().ino;
-    const FILES: usize = 2500;
     for number in 0..FILES {
         process.client.make(dir, &format!("f{number}"), FileType::Fifo).unwrap();
     }
@@ -583,11 +585,10 @@ fn whatever_was_under_way_when_a_process_died_is_done_once() {
             }
         };
         progress.0.lock().unwrap().serves = true;
-        for thread in 0..THREADS {
+        for (thread, first) in steps.into_iter().enumerate() {
             let (vfs, progress) = (Arc::clone(&process.client.vfs), Arc::clone(&progress));
             thread::spawn(move || {
                 let client = Client { vfs, caller: Caller::user(0, 0), never: Interrupt::never() };
-                let first = steps[thread];
                 for step in first.. {
                     let unique = 2 + 2 * (step * THREADS as u64 + thread as u64);
                     let by = Interrupt::of_request(Asked { unique, again: step == first });

@@ -88,7 +88,7 @@ impl Vfs {
             lost = restored.lost.len(),
             "took the place of a process that died"
         );
-        let _ = self.past.set(past);
+        let _ = self.past.set(past.restored());
         Ok(restored)
     }
 

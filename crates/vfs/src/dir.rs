@@ -6,11 +6,12 @@
 //! dozen bytes, 600 at most). An engine that does not sort may show a name twice: there the hashes of up to
 //! [`MOST_SEEN`] names are kept besides (18 MiB), and what is shown again behind them comes again.
 //!
-//! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page are shown in the order
-//! of their hashes. So an offset in a page that is no longer kept stays good: the page is read again from where it begins to
-//! where it ended, and names that came or went meanwhile move no others. Whoever goes on with a listing in another process
-//! needs the offset, and of its page and the next one where they begin ([`Listing::starts`]); without that, all pages before
-//! are read again, and end elsewhere if names came or went.
+//! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page
+//! are shown in the order of their hashes. So an offset in a page that is no longer kept stays
+//! good: the page is read again from where it begins to where it ended, and names that came or went
+//! meanwhile move no others. Whoever goes on with a listing in another process needs the offset,
+//! and of its page and the next one where they begin ([`Listing::starts`]); without that, all pages
+//! before are read again, and end elsewhere if names came or went.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -274,8 +275,9 @@ impl Listing {
         next.map(|next| next.before.clone())
     }
 
-    /// Takes what was read into the `empty` page, and names of the mount's own; forgets the oldest page if there are too
-    /// many. A page that has its old `end` leaves those behind it where they are.
+    /// Takes what was read into the `empty` page, and names of the mount's own; forgets the oldest
+    /// page if there are too many. A page that has its old `end` leaves those behind it where they
+    /// are.
     fn take(
         &mut self,
         empty: Page,

@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{
-    Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
+    Certainty, Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
 };
 
 use self::{files::forget_pages, told::Told};
@@ -62,13 +62,19 @@ impl VolumeFs {
         let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
         let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
-        self.vfs.on_stale(move |change| {
-            let told = match change {
-                Change::Entry(dir, name) => notifier.inval_entry(number(*dir), OsStr::from_bytes(name)),
+        self.vfs.on_stale(move |change, certainty| {
+            let told = match (change, certainty) {
+                (Change::Entry(dir, name), Certainty::Changed) => {
+                    notifier.inval_entry(number(*dir), OsStr::from_bytes(name))
+                }
+                // What is mounted below it stays. Before Linux 6.2 it goes.
+                (Change::Entry(dir, name), Certainty::Suspected) => {
+                    notifier.expire_entry(number(*dir), OsStr::from_bytes(name))
+                }
                 // Pages stay: whoever opens the file next drops them if its content changed.
-                Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
+                (Change::Node(ino), _) => notifier.inval_inode(number(*ino), -1, 0),
                 // What the kernel believes of these comes spelt out beside them.
-                Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
+                (Change::Names(_) | Change::Any | Change::Lock(_), _) => Ok(true),
             };
             match told {
                 Ok(known) => known,

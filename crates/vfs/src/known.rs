@@ -175,7 +175,8 @@ impl Known {
         now
     }
 
-    /// Another client changed `ino`: what is known of it is asked for again. Waits for no change that is under way here.
+    /// Another client changed `ino`: what is known of it is asked for again. Waits for no change
+    /// that is under way here.
     pub(crate) fn changed_elsewhere(&self, ino: Ino) {
         let now = self.note(ino);
         if let Some(file) = self.file(ino) {

@@ -25,6 +25,7 @@ mod observe;
 mod open;
 mod recent;
 mod records;
+mod soon;
 mod stale;
 mod stats;
 mod vfs;
@@ -52,4 +53,5 @@ pub use sluice_meta::{
     },
     schema::{FlockKind, PlockRange},
 };
+pub use stale::Certainty;
 pub use vfs::{Entry, Vfs};

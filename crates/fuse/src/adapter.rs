@@ -63,18 +63,16 @@ impl VolumeFs {
         let root = self.vfs.root();
         let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
         self.vfs.on_stale(move |change, certainty| {
-            let told = match (change, certainty) {
-                (Change::Entry(dir, name), Certainty::Changed) => {
-                    notifier.inval_entry(number(*dir), OsStr::from_bytes(name))
-                }
-                // What is mounted below it stays. Before Linux 6.2 it goes.
-                (Change::Entry(dir, name), Certainty::Suspected) => {
-                    notifier.expire_entry(number(*dir), OsStr::from_bytes(name))
+            let sure = certainty == Certainty::Changed;
+            let told = match change {
+                Change::Entry(dir, name) => {
+                    let tell = if sure { Notifier::inval_entry } else { Notifier::expire_entry };
+                    tell(&notifier, number(*dir), OsStr::from_bytes(name))
                 }
                 // Pages stay: whoever opens the file next drops them if its content changed.
-                (Change::Node(ino), _) => notifier.inval_inode(number(*ino), -1, 0),
+                Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
                 // What the kernel believes of these comes spelt out beside them.
-                (Change::Names(_) | Change::Any | Change::Lock(_), _) => Ok(true),
+                Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
             };
             match told {
                 Ok(known) => known,

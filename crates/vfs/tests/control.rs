@@ -101,7 +101,9 @@ fn a_clone_stores_what_it_copies_and_nothing_else() {
     for ino in [client.lookup(copy, "inside").unwrap().ino, client.lookup(ROOT, "single").unwrap().ino] {
         assert_eq!(client.get(ino), b"not stored yet");
     }
-    [inside, outside].iter().for_each(|(_, fh)| client.close(*fh).unwrap());
+    for (_, fh) in [inside, outside] {
+        client.close(fh).unwrap();
+    }
 }
 
 #[test]
@@ -124,5 +126,7 @@ fn a_removal_asks_for_no_file_that_is_open() {
     assert_eq!(client.read(open, 0, 100).unwrap(), b"still read");
     client.close(open).unwrap();
     assert!(client.length(gone).is_err(), "its last close ends it");
-    handles.into_iter().for_each(|fh| client.close(fh).unwrap());
+    for fh in handles {
+        client.close(fh).unwrap();
+    }
 }

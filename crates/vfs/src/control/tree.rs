@@ -151,7 +151,7 @@ impl Vfs {
                 total.files, total.dirs, total.length, total.size,
             );
             if denied.count > 0 {
-                text += &format!(" denied: {} directories may not be listed\n", denied.count);
+                text.extend([" denied: ", &denied.count.to_string(), " directories may not be listed\n"]);
             }
             return Ok(Answer::Text(text));
         }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 /// Remove a tree.
 pub(crate) const RMR: u32 = 1002;
@@ -65,6 +66,30 @@ impl Message {
         let length = (self.0.len() - HEAD) as u32;
         self.0[4..HEAD].copy_from_slice(&length.to_be_bytes());
         self.0
+    }
+}
+
+/// Directories that a mount of Sluice left out of a sum, since the caller may not list them.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Denied {
+    count: u64,
+    /// Those that it names, below the start.
+    #[serde(default)]
+    paths: Vec<String>,
+}
+
+impl Denied {
+    /// Says what was left out below `start`, as `du` does; whether there is any.
+    pub(crate) fn say(&self, start: &Path) -> bool {
+        for path in &self.paths {
+            eprintln!("sluice: cannot list {}: Permission denied", start.join(path).display());
+        }
+        let more = self.count.saturating_sub(self.paths.len() as u64);
+        if more > 0 {
+            eprintln!("sluice: cannot list {more} more directories: Permission denied");
+        }
+        self.count > 0
     }
 }
 

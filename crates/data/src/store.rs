@@ -126,6 +126,12 @@ impl DataStore {
         self.find_writer(ino).map_or(Ok(()), |writer| writer.flush())
     }
 
+    /// Flushes `ino` for somebody else than who wrote it: who wrote is told of a failure all the
+    /// same.
+    pub fn flush_untold(&self, ino: Ino) -> FsResult<()> {
+        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_untold())
+    }
+
     /// Makes sure that a power cut cannot take back what was flushed, of any file.
     pub fn harden(&self) -> FsResult<()> {
         self.blocks.harden()?;

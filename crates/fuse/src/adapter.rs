@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{
-    Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
+    Certainty, Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
 };
 
 use self::{
@@ -66,9 +66,13 @@ impl VolumeFs {
         let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
         let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
-        self.vfs.on_stale(move |change| {
+        self.vfs.on_stale(move |change, certainty| {
+            let sure = certainty == Certainty::Changed;
             let told = match change {
-                Change::Entry(dir, name) => notifier.inval_entry(number(*dir), OsStr::from_bytes(name)),
+                Change::Entry(dir, name) => {
+                    let tell = if sure { Notifier::inval_entry } else { Notifier::expire_entry };
+                    tell(&notifier, number(*dir), OsStr::from_bytes(name))
+                }
                 // Pages stay: whoever opens the file next drops them if its content changed.
                 Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
                 // What the kernel believes of these comes spelt out beside them.

@@ -39,6 +39,7 @@ impl Notifier {
     }
 
     /// Lets a name expire: the next access looks it up again, but what uses it meanwhile keeps it.
+    /// Before Linux 6.2 it is dropped.
     pub fn expire_entry(&self, parent: u64, name: &OsStr) -> io::Result<bool> {
         self.entry(parent, name, bits::NOTIFY_EXPIRE_ONLY)
     }

@@ -372,6 +372,18 @@ impl Meta {
         if self.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
+    /// Bytes and inodes in use, as stored now. One trip.
+    pub fn stored_usage(&self, interrupt: &Interrupt) -> FsResult<(i64, i64)> {
+        let reads = [Counter::UsedSpace, Counter::TotalInodes]
+            .map(|counter| Read::Get(Key::Counter(counter), Hold::None));
+        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        let mut values = found.into_iter().map(|found| match found {
+            Found::Row(Some(Row::Counter(_, value))) => value,
+            _ => 0,
+        });
+        Ok((values.next().unwrap_or(0), values.next().unwrap_or(0)))
+    }
+
     /// Whether nothing may be changed.
     pub fn is_read_only(&self) -> bool {
         self.read_only

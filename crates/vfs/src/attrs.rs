@@ -2,7 +2,7 @@
 //!
 //! What must stay true: what is answered counts what this client wrote and has not flushed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sluice_meta::{
@@ -17,7 +17,10 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Name};
 
-use crate::vfs::{Entry, Vfs};
+use crate::{
+    soon::PATIENCE,
+    vfs::{Entry, Vfs},
+};
 
 /// Bytes of a volume without a limit.
 const UNLIMITED_BYTES: u64 = 1 << 50;
@@ -78,9 +81,15 @@ impl Vfs {
             return Ok((self.internal_attr(ino)?, self.config.attr_ttl));
         }
         let ttl = self.attr_ttl(ino);
-        let recent = self.dirs.get(ino, ttl).or_else(|| self.recent_of_open(ino, ttl));
+        let good = |asked| self.given.same_attr_since(ino, asked);
+        let recent = self.dirs.get(ino, ttl, good).or_else(|| self.recent_of_open(ino, ttl));
         if let Some(recent) = recent {
             return Ok(recent);
+        }
+        if ino == self.root()
+            && let Some(attr) = self.attr_of_root(ttl)
+        {
+            return Ok(attr);
         }
         let moment = self.known().moment();
         match self.meta.look(&GetAttr(ino), interrupt) {
@@ -92,6 +101,24 @@ impl Vfs {
             Err(FsError::NotFound) => self.gone.get(ino).map(|attr| (attr, ttl)).ok_or(FsError::NotFound),
             Err(error) => Err(error),
         }
+    }
+
+    /// Attributes of the root, for which `df` asks before it asks how much is in use: if the engine
+    /// does not answer soon, those last known, for no longer than this answer. `None` if there are
+    /// none, or the root is not there.
+    fn attr_of_root(&self, ttl: Duration) -> Option<(Attr, Duration)> {
+        let (meta, root) = (Arc::downgrade(&self.meta), self.root());
+        let ask = move || match meta.upgrade()?.look(&GetAttr(root), &Interrupt::never()) {
+            Ok(attr) => Some(Some(attr)),
+            Err(FsError::NotFound) => Some(None),
+            Err(_) => None,
+        };
+        if let Some(answer) = self.root_attr.ask(PATIENCE, ask) {
+            return Some((answer?, ttl));
+        }
+        let last = self.root_attr.last()??;
+        let left = self.root_left.lock().filter(|left| left.ctime > last.ctime);
+        Some((left.unwrap_or(last), Duration::ZERO))
     }
 
     /// Attributes as the engine has them now, learned for an open file.
@@ -123,9 +150,10 @@ impl Vfs {
         }
         let op = SetAttr { ino, changes, caller: caller.clone() };
         let moment = self.known().moment();
+        let asked = self.given.moment();
         let attr = self.known().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         if attr.is_dir() {
-            self.dirs.put(ino, &attr);
+            self.left_dir(ino, &attr, asked);
         }
         Ok(self.shown(ino, attr, moment))
     }
@@ -135,10 +163,17 @@ impl Vfs {
         self.meta.ask(&Readlink(ino), interrupt)
     }
 
-    /// How much the volume holds and could hold. No trip.
+    /// How much the volume holds and could hold. At most one trip; if the engine does not answer
+    /// soon, by the numbers of the last heartbeat and what this client did since.
     pub fn statfs(&self) -> VolumeSize {
+        let meta = Arc::downgrade(&self.meta);
+        let ask = move || meta.upgrade()?.stored_usage(&Interrupt::never()).ok();
+        self.size_at(self.used.ask(PATIENCE, ask).unwrap_or_else(|| self.meta.env().used()))
+    }
+
+    /// How much the volume could hold, if it holds so many bytes and inodes.
+    pub(crate) fn size_at(&self, (used, inodes): (i64, i64)) -> VolumeSize {
         let format = self.meta.env().format();
-        let (used, inodes) = self.meta.env().used();
         let (used, inodes) = (used.max(0) as u64, inodes.max(0) as u64);
         let mut total = format.capacity;
         if total == 0 {

@@ -1,15 +1,17 @@
 //! The binary protocol of `.control`: one request at a time, answered by progress items and one result.
 //!
 //! What must stay true: a request is answered exactly once, whatever it says; the work runs on a thread of its own, and
-//! ends early if the file is closed.
+//! ends early if the file is closed; and what all open `.control` keep in memory, and how many threads work for them, has
+//! a bound.
 
 mod requests;
 mod tree;
+mod walks;
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -21,23 +23,55 @@ use sluice_meta::Interrupt;
 use sluice_types::{Caller, FsError, FsResult};
 
 use self::requests::Request;
+pub(crate) use self::walks::Walks;
 use crate::{internal::InternalHandle, vfs::Vfs};
 
 /// Bytes of the header of a request: operation and length.
 const HEADER: usize = 8;
-/// Longest body of a request in bytes.
-const MOST_BYTES: usize = 16 << 20;
+/// Longest body of a request in bytes. The longest that there is has some 300.
+const MOST_BYTES: usize = 64 << 10;
+/// Most bytes of requests and answers that all open `.control` of a mount keep.
+const MOST_KEPT: usize = 64 << 20;
+/// Most requests of a mount that are worked on, or wait for it.
+const MOST_REQUESTS: usize = 256;
 /// Time between two progress items.
 const TICK: Duration = Duration::from_millis(300);
 
 const PROGRESS: u8 = 0xFE;
 const JSON: u8 = 0xFF;
 
+/// What the open `.control` of a mount use together.
+#[derive(Default)]
+pub(crate) struct ControlUse {
+    /// Bytes.
+    kept: AtomicUsize,
+    requests: AtomicUsize,
+    pub(crate) walks: Walks,
+}
+
 /// One open `.control`.
 #[derive(Default)]
 pub(crate) struct ControlHandle {
     stream: Mutex<Stream>,
     interrupt: Interrupt,
+    all: Arc<ControlUse>,
+}
+
+/// A request that is worked on.
+struct Running(Arc<ControlUse>);
+
+impl Running {
+    /// `None` if there are too many.
+    fn begin(all: &Arc<ControlUse>) -> Option<Self> {
+        let running = Self(Arc::clone(all));
+        (all.requests.fetch_add(1, Ordering::Relaxed) < MOST_REQUESTS).then_some(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The request as it came in, and the answer behind it.
@@ -75,8 +109,29 @@ pub(crate) struct Progress<'a> {
 }
 
 impl ControlHandle {
+    pub(crate) fn new(all: &Arc<ControlUse>) -> Self {
+        Self { all: Arc::clone(all), ..Self::default() }
+    }
+
     pub(crate) fn close(&self) {
         self.interrupt.set();
+        self.forget(&mut self.stream.lock());
+    }
+
+    /// Begins a new request: all that was kept of the one before goes.
+    fn forget(&self, stream: &mut Stream) {
+        self.all.kept.fetch_sub(std::mem::take(stream).bytes.len(), Ordering::Relaxed);
+    }
+
+    /// Appends to what is kept; whether there was room.
+    fn keep(&self, stream: &mut Stream, bytes: &[u8]) -> bool {
+        let fits = self.all.kept.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len() <= MOST_KEPT;
+        if fits {
+            stream.bytes.extend_from_slice(bytes);
+        } else {
+            self.all.kept.fetch_sub(bytes.len(), Ordering::Relaxed);
+        }
+        fits
     }
 
     /// What there is of the answer; nothing yet is no end.
@@ -92,13 +147,17 @@ impl ControlHandle {
         let mut stream = self.stream.lock();
         match stream.state {
             State::Running => return None,
-            State::Answered => *stream = Stream::default(),
+            State::Answered => self.forget(&mut stream),
             State::Reading => {}
         }
         if stream.bytes.is_empty() {
             stream.base = offset;
         }
-        stream.bytes.extend_from_slice(data);
+        let fits = stream.bytes.len() + data.len() <= HEADER + MOST_BYTES;
+        if !fits || !self.keep(&mut stream, data) {
+            stream.state = State::Running;
+            return Some(Err(FsError::NoSpace));
+        }
         let header = stream.bytes.first_chunk::<HEADER>()?;
         let op = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
         let length = u32::from_be_bytes([header[4], header[5], header[6], header[7]]) as usize;
@@ -115,33 +174,39 @@ impl ControlHandle {
         Some(request)
     }
 
+    /// Appends a progress item, if there is room.
     fn append(&self, bytes: &[u8]) {
-        self.stream.lock().bytes.extend_from_slice(bytes);
+        self.keep(&mut self.stream.lock(), bytes);
     }
 
     fn finish(&self, answer: FsResult<Answer>) {
-        let mut stream = self.stream.lock();
-        match answer {
-            Ok(Answer::Done) => stream.bytes.push(0),
-            Ok(Answer::Text(text)) => {
-                stream.bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
-                stream.bytes.extend_from_slice(text.as_bytes());
-            }
+        let bytes = match answer {
+            Ok(Answer::Done) => vec![0],
+            Ok(Answer::Text(text)) => [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat(),
             Ok(Answer::Json(value)) => {
                 let text = value.to_string();
-                stream.bytes.push(JSON);
-                stream.bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
-                stream.bytes.extend_from_slice(text.as_bytes());
+                [&[JSON][..], &(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
             }
             Err(error) => {
                 // There is only room for the number.
                 if let FsError::Io(story) = &error {
                     tracing::error!("{story}");
                 }
-                stream.bytes.push(error.errno() as u8);
+                vec![error.errno() as u8]
             }
+        };
+        let mut stream = self.stream.lock();
+        if !self.keep(&mut stream, &bytes) {
+            // Whoever waits is told at least that.
+            tracing::warn!("an answer of .control is too long to be kept");
+            stream.bytes.push(FsError::TooBig.errno() as u8);
+            self.all.kept.fetch_add(1, Ordering::Relaxed);
         }
         stream.state = State::Answered;
+        // Nobody reads it any more.
+        if self.interrupt.is_set() {
+            self.forget(&mut stream);
+        }
     }
 }
 
@@ -199,8 +264,10 @@ impl Vfs {
             Some(Err(error)) => return control.finish(Err(error)),
             Some(Ok(request)) => request,
         };
+        let Some(running) = Running::begin(&control.all) else { return control.finish(Err(FsError::Again)) };
         let (vfs, caller, kept) = (Arc::clone(self), caller.clone(), Arc::clone(handle));
         let work = move || {
+            let _running = running;
             let InternalHandle::Control(control) = &*kept else { return };
             let progress = Progress::new(control);
             let answer = vfs.serve(&caller, &control.interrupt, request, &progress);
@@ -232,6 +299,28 @@ mod tests {
         assert_eq!(control.read(111, 10).len(), 0);
         assert!(control.take(111, &request).is_some(), "another request");
         assert_eq!(control.read(121, 10).len(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_in_memory_has_a_bound() {
+        let all = Arc::<ControlUse>::default();
+        let long = vec![0; MOST_BYTES];
+        let head = [0, 0, 0x27, 0x0F, 0, 1, 0, 0];
+        let handles: Vec<_> = (0..2 * MOST_KEPT / MOST_BYTES).map(|_| ControlHandle::new(&all)).collect();
+        let refused = handles.iter().filter(|control| {
+            control.take(0, &head).is_some()
+                || control.take(8, &long[1..]).is_some_and(|taken| taken.is_err())
+        });
+        assert!(refused.count() >= handles.len() / 2);
+        assert!(all.kept.load(Ordering::Relaxed) <= MOST_KEPT);
+        handles.iter().for_each(ControlHandle::close);
+        assert_eq!(all.kept.load(Ordering::Relaxed), 0);
+        let one = ControlHandle::new(&all);
+        assert!(one.take(0, &head).is_none());
+        let taken = one.take(8, &[&long[..], &[0]].concat());
+        assert_eq!(taken, Some(Err(FsError::NoSpace)), "no request is so long");
+        one.finish(Err(FsError::NoSpace));
+        assert_eq!(one.read(8, 10)[..], [libc::ENOSPC as u8]);
     }
 
     #[test]

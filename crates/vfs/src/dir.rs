@@ -1,15 +1,26 @@
 //! Listing directories, page by page.
 //!
 //! What must stay true: an open directory shows each name once, at the same offset every time, until it is rewound;
-//! and attributes that may have changed since a page was read are left out rather than shown.
+//! attributes that may have changed since a page was read are left out rather than shown; and the memory of a listing does
+//! not grow with the directory: the two newest pages are kept, and of all others where they begin (for 2,048 names some
+//! dozen bytes, 600 at most). An engine that does not sort may show a name twice: there the hashes of up to
+//! [`MOST_SEEN`] names are kept besides (18 MiB), and what is shown again behind them comes again.
+//!
+//! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page
+//! are shown in the order of their hashes. So an offset in a page that is no longer kept stays
+//! good: the page is read again from where it begins to where it ended, and names that came or went
+//! meanwhile move no others. Whoever goes on with a listing in another process needs the offset,
+//! and of its page and the next one where they begin ([`Listing::starts`]); without that, all pages
+//! before are read again, and end elsewhere if names came or went.
 
 use std::{
-    hash::{Hash, Hasher},
+    collections::{BTreeMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     time::Instant,
 };
 
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashSet;
 use sluice_meta::{
     Interrupt,
     engine::{Cursor, Scan},
@@ -24,8 +35,16 @@ use crate::{
 
 /// Entries asked for at once.
 const PAGE: usize = 2048;
+/// Pages kept of an open directory.
+const MOST_PAGES: usize = 2;
 /// Offsets of `.` and `..` come first.
-const DOTS: usize = 2;
+const DOTS: u64 = 2;
+/// Bits of an offset that are the hash of a name.
+const KEY_BITS: u32 = 31;
+/// Names of which it is remembered that they were shown, of an engine that does not sort.
+const MOST_SEEN: usize = 1 << 20;
+/// After so many names in ascending order the engine sorts: it shows none twice.
+const SORTED: usize = 4096;
 
 /// An open directory.
 pub(crate) struct DirHandle {
@@ -49,17 +68,62 @@ pub struct DirItem<'a> {
     pub entry: Option<Entry>,
 }
 
-/// The names read so far, kept in one piece of memory.
+/// What is known of a directory's pages.
 #[derive(Default)]
 struct Listing {
+    /// The newest pages, one behind the other.
+    pages: VecDeque<Page>,
+    /// Where pages begin, but for the first.
+    starts: BTreeMap<u64, Start>,
+    /// The last page, once it was read.
+    last: Option<u64>,
+    seen: Seen,
+    /// Where pages begin up to this one is kept for a successor.
+    kept: u64,
+}
+
+/// Where a page begins: the engine's cursor, and the last name before it.
+#[derive(Clone)]
+struct Start {
+    cursor: Cursor,
+    before: Vec<u8>,
+}
+
+impl Start {
+    fn encode(&self) -> Vec<u8> {
+        let length = self.cursor.0.len() as u32;
+        [&length.to_le_bytes()[..], &self.cursor.0, &self.before].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (cursor, before) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        Some(Self { cursor: Cursor(cursor.to_vec()), before: before.to_vec() })
+    }
+}
+
+/// Names that were shown, as far as they could be shown again.
+#[derive(Default)]
+struct Seen {
+    hashes: FxHashSet<u64>,
+    /// How many came in ascending order, from the first on, and the last of them.
+    ascending: usize,
+    newest: Vec<u8>,
+    unsorted: bool,
+}
+
+/// Names read at once, kept in one piece of memory.
+struct Page {
+    number: u64,
     names: Vec<u8>,
+    /// By their keys.
     items: Vec<Item>,
-    /// Where names are, by their hash: engines may show a name twice.
-    places: FxHashMap<u64, u32>,
-    next: Next,
-    page: Page,
-    /// How many of them are kept for a successor.
-    kept: usize,
+    /// Of each item, of the newest page only.
+    attrs: Vec<Option<Attr>>,
+    moment: u64,
+    /// When it was asked for, by [`crate::given::Given::moment`].
+    asked: u64,
+    at: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -68,25 +132,7 @@ struct Item {
     at: u32,
     len: u8,
     kind: FileType,
-}
-
-#[derive(Default)]
-enum Next {
-    #[default]
-    Start,
-    At(Cursor),
-    End,
-}
-
-/// Attributes of the page read last.
-#[derive(Default)]
-struct Page {
-    first: usize,
-    attrs: Vec<Option<Attr>>,
-    moment: u64,
-    /// When it was asked for, by [`crate::given::Given::moment`].
-    asked: u64,
-    at: Option<Instant>,
+    key: u32,
 }
 
 impl Vfs {
@@ -101,22 +147,33 @@ impl Vfs {
             return Ok(fh);
         }
         let fh = self.new_handle();
-        self.insert_dir(fh, ino, &[]);
+        self.insert_dir(fh, ino, Vec::new());
         if let Some(journal) = &self.config.journal {
             journal.opened_dir(fh, ino, interrupt.asked().map_or(0, |asked| asked.unique));
         }
         Ok(fh)
     }
 
-    /// Opens a directory under a number, of which these names were shown.
-    pub(crate) fn insert_dir(&self, fh: u64, ino: Ino, shown: &[(Ino, FileType, Vec<u8>)]) {
+    /// Opens a directory under a number, of which it is known where these pages begin.
+    pub(crate) fn insert_dir(&self, fh: u64, ino: Ino, pages: Vec<(u64, Vec<u8>)>) {
         let mut listing = Listing::default();
-        for (ino, kind, name) in shown {
-            listing.push(name, *ino, *kind);
+        for (number, bytes) in pages {
+            if let Some(start) = Start::decode(&bytes) {
+                listing.starts.insert(number, start);
+                listing.kept = listing.kept.max(number);
+            }
         }
-        listing.kept = shown.len();
         let dir = DirHandle { fh, ino, listing: Mutex::new(listing) };
         self.handles.insert(fh, Handle::Dir(std::sync::Arc::new(dir)));
+    }
+
+    /// Keeps where pages of a listing begin that is to go on, for a successor.
+    fn keep_starts(&self, dir: &DirHandle, listing: &mut Listing) {
+        let Some(journal) = &self.config.journal else { return };
+        for (number, start) in listing.starts.range(listing.kept + 1..) {
+            journal.page(dir.fh, *number, &start.encode());
+            listing.kept = *number;
+        }
     }
 
     /// The last descriptor of an open directory was closed.
@@ -136,95 +193,109 @@ impl Vfs {
     ) -> FsResult<()> {
         let dir = self.handles.dir(fh)?;
         let mut listing = dir.listing.lock();
-        if offset == 0 && !(matches!(listing.next, Next::Start) && listing.items.is_empty()) {
+        if offset == 0 {
             *listing = Listing::default();
             if let Some(journal) = &self.config.journal {
                 journal.forget_names(fh);
             }
         }
-        let mut at = offset as usize;
+        let mut at = offset;
         while at < DOTS {
             let (name, ino): (&[u8], _) =
                 if at == 0 { (b".", dir.ino) } else { (b"..", self.parent(dir.ino, interrupt)?) };
-            let item = DirItem { name, ino, kind: FileType::Dir, cookie: at as u64 + 1, entry: None };
+            let item = DirItem { name, ino, kind: FileType::Dir, cookie: at + 1, entry: None };
             if !add(item) {
                 return Ok(());
             }
             at += 1;
         }
+        let (mut number, mut key) = (at >> KEY_BITS, (at & ((1 << KEY_BITS) - 1)) as u32);
         loop {
-            if let Err(error) = self.load(&dir, &mut listing, at - DOTS, plus, interrupt) {
+            let page = match self.page(dir.ino, &mut listing, (number, plus), interrupt) {
+                Ok(Some(page)) => page,
+                Ok(None) => return Ok(()),
                 // What was given so far is good; the next call meets the error again.
-                return if at as u64 > offset { Ok(()) } else { Err(error) };
+                Err(error) => return if at > offset { Ok(()) } else { Err(error) },
+            };
+            for index in page.items.partition_point(|item| item.key <= key)..page.items.len() {
+                let (item, name) = (&page.items[index], page.name(index));
+                let entry = if plus { self.entry_of(dir.ino, page, index) } else { None };
+                at = (number << KEY_BITS) + u64::from(item.key);
+                if !add(DirItem { name, ino: item.ino, kind: item.kind, cookie: at, entry }) {
+                    self.keep_starts(&dir, &mut listing);
+                    return Ok(());
+                }
             }
-            let Some(item) = listing.items.get(at - DOTS) else { return Ok(()) };
-            let name = &listing.names[item.at as usize..][..usize::from(item.len)];
-            let entry = if plus { self.entry_of(dir.ino, &listing, (at - DOTS, name)) } else { None };
-            let shown = DirItem { name, ino: item.ino, kind: item.kind, cookie: at as u64 + 1, entry };
-            if !add(shown) {
-                self.keep_names(&dir, &mut listing);
-                return Ok(());
-            }
-            at += 1;
+            (number, key) = (number + 1, 0);
         }
     }
 
-    /// Keeps the names of a listing that is to go on for a successor: others may have come or gone when it goes on.
-    fn keep_names(&self, dir: &DirHandle, listing: &mut Listing) {
-        let Some(journal) = self.config.journal.as_ref().filter(|_| listing.kept < listing.items.len())
-        else {
-            return;
+    /// A page by its number, read if it is not kept; `None` behind the last one.
+    fn page<'l>(
+        &self,
+        dir: Ino,
+        listing: &'l mut Listing,
+        (number, nodes): (u64, bool),
+        interrupt: &Interrupt,
+    ) -> FsResult<Option<&'l Page>> {
+        let kept = loop {
+            if let Some(kept) = listing.pages.iter().position(|page| page.number == number) {
+                break kept;
+            }
+            if listing.last.is_some_and(|last| last < number) {
+                return Ok(None);
+            }
+            let (next, from) = listing.nearest(number);
+            let end = listing.end(next);
+            let (moment, asked) = (self.known().moment(), self.given.moment());
+            let read = self.read_page(Scan::Entries { dir, nodes }, (from, end.as_deref()), interrupt)?;
+            let mut own = Vec::new();
+            if read.1.is_none() && end.is_none() {
+                let has_trash = self.meta.env().format().trash_days > 0;
+                own = self.internals.listed(self.root(), dir, has_trash);
+            }
+            let (names, items, attrs) = (Vec::new(), Vec::new(), Vec::new());
+            let empty = Page { number: next, names, items, attrs, moment, asked, at: Instant::now() };
+            listing.take(empty, read, &own, end.is_some());
         };
-        let name = |item: &Item| &listing.names[item.at as usize..][..usize::from(item.len)];
-        let names = listing.items[listing.kept..].iter().map(|item| (item.ino, item.kind, name(item)));
-        journal.names(dir.fh, listing.kept as u64, names);
-        listing.kept = listing.items.len();
+        Ok(listing.pages.get(kept))
     }
 
-    /// Reads pages until item `index` is there, or all are.
-    fn load(
+    /// Reads a page, up to the name `end` if there is one: then it was read before.
+    fn read_page(
         &self,
-        dir: &DirHandle,
-        listing: &mut Listing,
-        index: usize,
-        nodes: bool,
+        scan: Scan,
+        (mut from, end): (Option<Cursor>, Option<&[u8]>),
         interrupt: &Interrupt,
-    ) -> FsResult<()> {
-        while listing.items.len() <= index {
-            let from = match &listing.next {
-                Next::Start => None,
-                Next::At(cursor) => Some(cursor),
-                Next::End => return Ok(()),
-            };
-            let (moment, asked) = (self.known().moment(), self.given.moment());
-            let scan = Scan::Entries { dir: dir.ino, nodes };
-            let page = self.meta.scan_readable(scan, from, PAGE, interrupt)?;
+    ) -> FsResult<(Vec<Row>, Option<Cursor>)> {
+        let mut rows = Vec::new();
+        loop {
+            let page = self.meta.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
             // A damaged node hides no name: whoever asks for its attributes is told.
             for damage in &page.damaged {
-                tracing::error!("in directory {}: {damage}", dir.ino);
+                tracing::error!("in a directory: {damage}");
             }
-            let (first, at) = (listing.items.len(), Some(Instant::now()));
-            listing.page = Page { first, attrs: Vec::new(), moment, asked, at };
-            listing.take(page.rows);
-            listing.next = page.next.map_or(Next::End, Next::At);
-            if matches!(listing.next, Next::End) {
-                let has_trash = self.meta.env().format().trash_days > 0;
-                for (name, ino, kind) in self.internals.listed(self.root(), dir.ino, has_trash) {
-                    listing.push(name.as_bytes(), ino, kind);
+            rows.extend(page.rows);
+            let Some(end) = end else { return Ok((rows, page.next)) };
+            let mut within = true;
+            rows.retain(|row| {
+                if let Row::Entry(_, name, _) = row {
+                    within = &name[..] <= end;
                 }
-                // Nothing can come twice any more.
-                listing.places = FxHashMap::default();
+                within
+            });
+            from = page.next;
+            if !within || from.is_none() {
+                return Ok((rows, None));
             }
         }
-        Ok(())
     }
 
     /// What a lookup of an item would answer, if its page is still good for that.
-    fn entry_of(&self, dir: Ino, listing: &Listing, (index, name): (usize, &[u8])) -> Option<Entry> {
-        let page = &listing.page;
-        let attr = (*page.attrs.get(index.checked_sub(page.first)?)?)?;
-        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at?.elapsed())?;
-        let ino = listing.items[index].ino;
+    fn entry_of(&self, dir: Ino, page: &Page, index: usize) -> Option<Entry> {
+        let attr = (*page.attrs.get(index)?)?;
+        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at.elapsed())?;
+        let ino = page.items[index].ino;
         if self.known().changed_since(ino, page.moment) {
             return None;
         }
@@ -232,7 +303,8 @@ impl Vfs {
         if !self.given.same_since(dir, page.asked) {
             return None;
         }
-        Some(self.given.entry(dir, name, page.asked, Entry { ino, attr, attr_ttl: ttl, entry_ttl: ttl }))
+        let entry = Entry { ino, attr, attr_ttl: ttl, entry_ttl: ttl };
+        Some(self.given.entry(dir, page.name(index), page.asked, entry))
     }
 
     fn parent(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Ino> {
@@ -247,34 +319,182 @@ impl Vfs {
 }
 
 impl Listing {
-    fn take(&mut self, rows: Vec<Row>) {
+    /// The last page up to `number` of which it is known where it begins.
+    fn nearest(&self, number: u64) -> (u64, Option<Cursor>) {
+        let known = self.starts.range(..=number).next_back();
+        known.map_or((0, None), |(number, start)| (*number, Some(start.cursor.clone())))
+    }
+
+    /// The last name of a page that was read before, if the engine sorts.
+    fn end(&self, number: u64) -> Option<Vec<u8>> {
+        let next = self.starts.get(&(number + 1)).filter(|_| !self.seen.unsorted);
+        next.map(|next| next.before.clone())
+    }
+
+    /// Takes what was read into the `empty` page, and names of the mount's own; forgets the oldest
+    /// page if there are too many. A page that has its old `end` leaves those behind it where they
+    /// are.
+    fn take(
+        &mut self,
+        empty: Page,
+        (rows, next): (Vec<Row>, Option<Cursor>),
+        own: &[(&str, Ino, FileType)],
+        has_end: bool,
+    ) {
+        let number = empty.number;
+        let known = self.starts.get(&(number + 1));
+        let again = known.is_some() || self.last == Some(number);
+        let moved = !has_end && known.is_some_and(|known| next.as_ref() != Some(&known.cursor));
+        if moved {
+            // What comes behind it begins elsewhere now.
+            self.starts.retain(|start, _| *start <= number);
+            self.kept = self.kept.min(number);
+            (self.last, self.seen) = (None, Seen::default());
+        }
+        if !has_end {
+            let name = |row: &Row| if let Row::Entry(_, name, _) = row { Some(name.to_vec()) } else { None };
+            let before = rows.iter().rev().find_map(name).unwrap_or_default();
+            self.last = next.is_none().then_some(number).or(self.last.filter(|last| *last != number));
+            if let Some(cursor) = next {
+                self.starts.insert(number + 1, Start { cursor, before });
+            }
+        }
+        self.pages.retain(|page| page.number < number || !moved);
+        if let Some(newest) = self.pages.back_mut() {
+            newest.attrs = Vec::new();
+        }
+        if self.pages.len() == MOST_PAGES {
+            self.pages.pop_front();
+        }
+        let seen = (!again).then_some(&mut self.seen);
+        self.pages.push_back(empty.filled(rows, own, seen));
+    }
+}
+
+impl Page {
+    fn name(&self, index: usize) -> &[u8] {
+        let item = &self.items[index];
+        &self.names[item.at as usize..][..usize::from(item.len)]
+    }
+
+    /// Takes the rows with names that were not `seen` yet; all of a page that is read again.
+    fn filled(mut self, rows: Vec<Row>, own: &[(&str, Ino, FileType)], mut seen: Option<&mut Seen>) -> Self {
+        let mut all: Vec<(Item, Option<Attr>)> = Vec::with_capacity(rows.len());
         let mut taken = false;
         for row in rows {
             match row {
-                Row::Entry(_, name, entry) => taken = self.push(&name, entry.ino, entry.kind),
+                Row::Entry(_, name, entry) => {
+                    taken = seen.as_mut().is_none_or(|seen| seen.is_new(&name));
+                    if taken {
+                        all.push((self.add(&name, entry.ino, entry.kind), None));
+                    }
+                }
                 Row::Node(_, attr) if taken => {
-                    let index = self.items.len() - 1 - self.page.first;
-                    self.page.attrs.resize(index, None);
-                    self.page.attrs.push(Some(attr));
+                    if let Some((_, of)) = all.last_mut() {
+                        *of = Some(attr);
+                    }
                 }
                 _ => {}
             }
         }
+        for (name, ino, kind) in own {
+            all.push((self.add(name.as_bytes(), *ino, *kind), None));
+        }
+        all.sort_by_key(|(item, _)| item.key);
+        let mut least = DOTS as u32 + 1;
+        for (item, attr) in all {
+            // Of two names with one hash the second counts as the next hash.
+            let key = item.key.max(least);
+            least = key + 1;
+            self.items.push(Item { key, ..item });
+            self.attrs.push(attr);
+        }
+        self
     }
 
-    /// Adds a name unless it is there already.
-    fn push(&mut self, name: &[u8], ino: Ino, kind: FileType) -> bool {
-        let mut hasher = FxHasher::default();
+    fn add(&mut self, name: &[u8], ino: Ino, kind: FileType) -> Item {
+        let at = self.names.len() as u32;
+        self.names.extend_from_slice(name);
+        Item { ino, at, len: name.len() as u8, kind, key: key(name) }
+    }
+}
+
+impl Seen {
+    /// Whether a name was not shown yet.
+    fn is_new(&mut self, name: &[u8]) -> bool {
+        if !self.unsorted {
+            if self.ascending == 0 || name > &self.newest[..] {
+                self.ascending += 1;
+                self.newest.clear();
+                self.newest.extend_from_slice(name);
+                if self.ascending >= SORTED {
+                    self.hashes = FxHashSet::default();
+                    return true;
+                }
+            } else {
+                self.unsorted = true;
+            }
+        }
+        let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let hash = hasher.finish();
-        if let Some(known) = self.places.get(&hash).and_then(|index| self.items.get(*index as usize))
-            && &self.names[known.at as usize..][..usize::from(known.len)] == name
-        {
-            return false;
+        if self.hashes.len() < MOST_SEEN { self.hashes.insert(hash) } else { !self.hashes.contains(&hash) }
+    }
+}
+
+/// The place of a name in its page: FNV-1a, the same in every process.
+fn key(name: &[u8]) -> u32 {
+    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    ((hash ^ hash >> 32) & ((1 << KEY_BITS) - 1)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_meta::schema::Entry;
+    use sluice_types::Name;
+
+    use super::*;
+
+    fn page(number: u64) -> Page {
+        let (names, items, attrs) = (Vec::new(), Vec::new(), Vec::new());
+        Page { number, names, items, attrs, moment: 0, asked: 0, at: Instant::now() }
+    }
+
+    fn rows(names: impl Iterator<Item = String>) -> Vec<Row> {
+        let entry = Entry { kind: FileType::File, ino: Ino(7) };
+        names.map(|name| Row::Entry(Ino(1), Name::stored(name.as_bytes()), entry)).collect()
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_directory() {
+        let mut listing = Listing::default();
+        for number in 0..100 {
+            let names = (0..PAGE).map(|name| format!("{number:04}-{name:04}"));
+            listing.take(page(number), (rows(names), Some(Cursor(vec![0; 20]))), &[], false);
         }
-        self.places.insert(hash, self.items.len() as u32);
-        self.items.push(Item { ino, at: self.names.len() as u32, len: name.len() as u8, kind });
-        self.names.extend_from_slice(name);
-        true
+        let kept: usize = listing.pages.iter().map(|page| page.items.len()).sum();
+        assert_eq!((listing.pages.len(), kept), (MOST_PAGES, MOST_PAGES * PAGE));
+        assert_eq!((listing.starts.len(), listing.seen.hashes.len()), (100, 0));
+        assert!(listing.pages.iter().all(|page| page.items.is_sorted_by(|one, two| one.key < two.key)));
+    }
+
+    #[test]
+    fn a_name_that_the_engine_shows_twice_comes_once() {
+        let mut seen = Seen::default();
+        let new: Vec<bool> =
+            ["b", "d", "c", "b", "e"].iter().map(|name| seen.is_new(name.as_bytes())).collect();
+        assert_eq!(new, [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn names_with_one_hash_have_offsets_of_their_own() {
+        let names = (0..1000).map(|name| format!("{name}"));
+        let filled = page(0).filled(rows(names), &[("5", Ino(8), FileType::File)], None);
+        let mut keys: Vec<u32> = filled.items.iter().map(|item| item.key).collect();
+        keys.dedup();
+        assert_eq!(keys.len(), 1001);
+        assert!(keys[0] > DOTS as u32);
     }
 }

@@ -136,6 +136,11 @@ impl Given {
         self.longest.is_none() || self.shard(dir).lock().last(dir).name <= asked
     }
 
+    /// Whether no change of the attributes of `ino` was heard of since `asked`.
+    pub(crate) fn same_attr_since(&self, ino: Ino, asked: u64) -> bool {
+        self.longest.is_none() || self.shard(ino).lock().last(ino).attr <= asked
+    }
+
     /// How long the kernel may believe what was said of a name when asked at `asked`: `ttl` at most.
     pub(crate) fn name(&self, dir: Ino, name: &Name, asked: u64, ttl: Duration) -> Duration {
         let Some(longest) = self.longest else { return ttl };

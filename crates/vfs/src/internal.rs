@@ -11,7 +11,7 @@ use sluice_types::{Access, Attr, Caller, FileType, FsError, FsResult, Ino, Time}
 use crate::{
     accesslog::LogReader,
     config::VfsConfig,
-    control::ControlHandle,
+    control::{ControlHandle, ControlUse},
     handles::Handle,
     open::Opened,
     vfs::{Entry, Vfs},
@@ -47,6 +47,8 @@ pub(crate) struct Internals {
     since: Time,
     /// Who serves the mount may read what the others may not.
     owner: (u32, u32),
+    /// What those who have `.control` open use.
+    pub(crate) control: Arc<ControlUse>,
 }
 
 /// An open internal file.
@@ -63,7 +65,14 @@ impl Internals {
         let names = FILES.iter().map(|(name, ino, mode)| (format!("{prefix}{name}"), *ino, *mode)).collect();
         let trash = format!("{prefix}{TRASH}");
         let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Self { names, trash, hidden: config.hide_internal, since: config.clock.now(), owner }
+        Self {
+            names,
+            trash,
+            hidden: config.hide_internal,
+            since: config.clock.now(),
+            owner,
+            control: Arc::default(),
+        }
     }
 
     fn find(&self, root: Ino, dir: Ino, name: &[u8]) -> Option<Ino> {
@@ -136,7 +145,7 @@ impl Vfs {
             LOG => InternalHandle::Log(self.log.open()),
             STATS => InternalHandle::Stats(OnceLock::new()),
             CONFIG => InternalHandle::Config(OnceLock::new()),
-            CONTROL => InternalHandle::Control(ControlHandle::default()),
+            CONTROL => InternalHandle::Control(ControlHandle::new(&self.internals.control)),
             _ => return Err(FsError::NotFound),
         };
         self.handles.insert(fh, Handle::Internal(Arc::new(handle)));

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use sluice_meta::{Deed, Ledger, Noted, TakenUp};
-use sluice_types::{FileType, Ino};
+use sluice_types::Ino;
 
 pub(crate) use self::past::Found;
 pub use self::past::Past;
@@ -52,7 +52,7 @@ enum About {
     Lock(u64, Lock),
     Dirty(Ino),
     Lost(u64),
-    /// Names of a directory from that index on.
+    /// Where that page of a directory begins.
     Names(u64, u64),
     Void(u16, u64),
     Underway(u64),
@@ -76,7 +76,7 @@ pub struct Journal {
 #[derive(Default)]
 struct Table {
     places: FxHashMap<About, u32>,
-    /// Pages of names of directories: how many names, and where the bytes are.
+    /// Where bytes are that are kept of open directories.
     pages: FxHashMap<u64, Vec<(u64, u64)>>,
     free: Vec<u32>,
     end: u32,
@@ -256,20 +256,14 @@ impl Journal {
         }
     }
 
-    /// An open directory has shown names from index `first` on that its next listing must not show elsewhere.
-    pub(crate) fn names<'a>(
-        &self,
-        fh: u64,
-        first: u64,
-        names: impl Iterator<Item = (Ino, FileType, &'a [u8])>,
-    ) {
-        let bytes = past::encode_names(names);
+    /// Where page `number` of the listing of an open directory begins.
+    pub(crate) fn page(&self, fh: u64, number: u64, bytes: &[u8]) {
         let length = bytes.len() as u64;
         // Whole pages, so that they can be given back.
         let at = self.bytes.fetch_add(length.next_multiple_of(4096), Ordering::Relaxed);
-        self.write(&bytes, at);
+        self.write(bytes, at);
         self.table.lock().pages.entry(fh).or_default().push((at, length));
-        self.put(About::Names(fh, first), Slot::new(Kind::Names, [fh, first, at, length]));
+        self.put(About::Names(fh, number), Slot::new(Kind::Names, [fh, number, at, length]));
     }
 
     /// An open directory is listed anew, or closed.

@@ -62,6 +62,8 @@ struct State {
     attr: Option<(Attr, Instant)>,
     /// The moment of the last change here, or when the attributes were asked for if that was later.
     since: u64,
+    /// When another client's change was heard of last.
+    heard: u64,
     /// When the application wrote last.
     written: Time,
 }
@@ -173,12 +175,14 @@ impl Known {
         now
     }
 
-    /// Another client changed `ino`: what is known of it is asked for again.
+    /// Another client changed `ino`: what is known of it is asked for again. Waits for no change
+    /// that is under way here.
     pub(crate) fn changed_elsewhere(&self, ino: Ino) {
         let now = self.note(ino);
         if let Some(file) = self.file(ino) {
-            let _order = file.order.lock();
-            file.state().set(None, now);
+            let mut state = file.state();
+            state.heard = now;
+            state.set(None, now);
         }
     }
 
@@ -191,10 +195,14 @@ impl Known {
     ) -> Result<T, E> {
         let file = self.file(ino);
         let _order = file.as_ref().map(|file| file.order.lock());
+        let asked = self.moment();
         let done = run()?;
         let now = self.note(ino);
         if let Some(file) = &file {
-            file.state().set(Some(attr(&done)), now);
+            let mut state = file.state();
+            // What another client did may have come after it.
+            let attr = (state.heard < asked).then(|| attr(&done));
+            state.set(attr, now);
         } else if let Some(file) = self.file(ino) {
             // Opened meanwhile: who knows what else changed it since.
             file.state().set(None, now);
@@ -234,7 +242,7 @@ impl Known {
 
 impl File {
     fn new(ino: Ino, since: u64) -> Arc<Self> {
-        let state = State { attr: None, since, written: Time::default() };
+        let state = State { attr: None, since, heard: 0, written: Time::default() };
         Arc::new(Self {
             ino,
             gate: RwLock::default(),
@@ -281,6 +289,28 @@ mod tests {
 
     fn attr(length: u64) -> Attr {
         Attr { length, ..Attr::new(FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default()) }
+    }
+
+    #[test]
+    fn another_clients_change_waits_for_none_that_is_under_way() {
+        let known = Arc::new(Known::default());
+        let ino = Ino(5);
+        let attr = Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino(1), Time::default());
+        let file = known.enter(ino);
+        let during = Arc::clone(&known);
+        let (send, receive) = std::sync::mpsc::channel();
+        let commit = move || {
+            std::thread::spawn(move || {
+                during.changed_elsewhere(ino);
+                send.send(())
+            });
+            // The commit lasts until the other change was heard of.
+            receive.recv_timeout(Duration::from_mins(1))
+        };
+        known.change(ino, commit, |()| attr).unwrap();
+        assert_eq!(file.attr(), None, "which of both came last nobody knows");
+        known.change(ino, || Ok::<_, ()>(()), |()| attr).unwrap();
+        assert_eq!(file.attr(), Some(attr));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod recent;
 mod records;
 mod replay;
 mod restore;
+mod soon;
 mod stale;
 mod stats;
 mod vfs;
@@ -57,4 +58,5 @@ pub use sluice_meta::{
     },
     schema::{FlockKind, PlockRange},
 };
+pub use stale::Certainty;
 pub use vfs::{Entry, Vfs};

@@ -97,7 +97,7 @@ impl Vfs {
         let create = Create { at: at.clone(), ino, kind, mode, umask, rdev, target, caller: caller.clone() };
         let asked = self.given.moment();
         let Made { attr, dir: parent } = self.meta.run(create, interrupt)?;
-        self.changed(dir, &parent);
+        self.changed(dir, &parent, asked);
         if attr.is_dir() {
             self.hints.put(dir, &at.name, ino);
         }
@@ -125,7 +125,7 @@ impl Vfs {
         let Made { attr, dir: parent } = self.meta.run(link, interrupt)?;
         let moment = self.known().moment();
         self.known().renamed(ino, &attr);
-        self.changed(dir, &parent);
+        self.changed(dir, &parent, asked);
         Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, self.shown(ino, attr, moment))))
     }
 
@@ -136,8 +136,9 @@ impl Vfs {
         }
         let at = At::new(dir, self.old_name(dir, name)?);
         let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
+        let asked = self.given.moment();
         let removed = self.meta.run(unlink, interrupt)?;
-        self.changed(dir, &removed.dir);
+        self.changed(dir, &removed.dir, asked);
         self.after(removed.ino, removed.fate);
         Ok(())
     }
@@ -150,8 +151,9 @@ impl Vfs {
         let at = At::new(dir, self.old_name(dir, name)?);
         let hint = self.hints.child(dir, &at.name);
         let rmdir = Rmdir { at, hint, skip_trash: false, caller: caller.clone() };
+        let asked = self.given.moment();
         let removed = self.meta.run(rmdir, interrupt)?;
-        self.changed(dir, &removed.dir);
+        self.changed(dir, &removed.dir, asked);
         self.dirs.drop(removed.ino);
         self.after(removed.ino, removed.fate);
         Ok(())
@@ -177,9 +179,10 @@ impl Vfs {
             self.given.moves_to(from_dir, &from.name);
         }
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
+        let asked = self.given.moment();
         let renamed = self.meta.run(rename, interrupt)?;
-        self.changed(from_dir, &renamed.from_dir);
-        self.changed(to_dir, &renamed.to_dir);
+        self.changed(from_dir, &renamed.from_dir, asked);
+        self.changed(to_dir, &renamed.to_dir, asked);
         self.moved(renamed.ino, &renamed.attr);
         if renamed.attr.is_dir() {
             self.hints.put(to_dir, &to.name, renamed.ino);
@@ -194,10 +197,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// A directory has other entries, and these attributes.
-    fn changed(&self, dir: Ino, attr: &Attr) {
+    /// A directory has other entries, and these attributes, by a change that was begun at `asked`.
+    fn changed(&self, dir: Ino, attr: &Attr, asked: u64) {
         self.known().note(dir);
-        self.dirs.put(dir, attr);
+        self.left_dir(dir, attr, asked);
     }
 
     /// A node has another place.
@@ -209,7 +212,7 @@ impl Vfs {
     }
 
     /// What is left to do after a node lost a name.
-    fn after(&self, ino: Ino, fate: Fate) {
+    pub(crate) fn after(&self, ino: Ino, fate: Fate) {
         match fate {
             Fate::Lives(attr) => self.known().renamed(ino, &attr),
             Fate::Sustained(attr) => {
@@ -249,7 +252,7 @@ impl Vfs {
     }
 
     /// A name that is to be made.
-    fn new_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
+    pub(crate) fn new_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
         if self.internals.is_reserved(self.root(), dir, name) {
             Err(FsError::Exists)
         } else {
@@ -258,7 +261,7 @@ impl Vfs {
     }
 
     /// A name that is to go.
-    fn old_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
+    pub(crate) fn old_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
         if self.internals.is_reserved(self.root(), dir, name) { Err(FsError::Perm) } else { Name::new(name) }
     }
 }

@@ -124,7 +124,14 @@ impl Vfs {
             _ => return Err(FsError::Exists),
         }
         let opened = self.open(caller, interrupt, ino, flags)?;
-        let (attr, _) = self.getattr(interrupt, ino)?;
+        let attr = match self.getattr(interrupt, ino) {
+            Ok((attr, _)) => attr,
+            Err(error) => {
+                // The kernel hears of no handle.
+                self.take_back(opened.fh)?;
+                return Err(error);
+            }
+        };
         Ok((self.given.entry(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
     }
 

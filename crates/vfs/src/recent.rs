@@ -1,7 +1,7 @@
 //! Attributes of directories that this client just changed, and directories it just looked up.
 //!
-//! What must stay true: two changes of one directory whose order is unknown leave nothing behind, and a hint is never
-//! taken for an answer.
+//! What must stay true: two changes of one directory whose order is unknown leave nothing behind,
+//! be the other one of this client or of another; and a hint is never taken for an answer.
 
 use std::{
     collections::VecDeque,
@@ -51,16 +51,19 @@ struct Recent {
     attr: Option<Attr>,
     ctime: Time,
     at: Instant,
+    /// Changes of others that had been heard of when the change was begun, by
+    /// [`crate::given::Given::moment`].
+    asked: u64,
 }
 
 impl RecentDirs {
-    /// A change of `dir` answered `attr`.
-    pub(crate) fn put(&self, dir: Ino, attr: &Attr) {
+    /// A change of `dir` that was begun at `asked` answered `attr`.
+    pub(crate) fn put(&self, dir: Ino, attr: &Attr, asked: u64) {
         let mut dirs = self.0.lock();
         if dirs.len() >= MOST_DIRS {
             dirs.clear();
         }
-        let fresh = Recent { attr: Some(*attr), ctime: attr.ctime, at: Instant::now() };
+        let fresh = Recent { attr: Some(*attr), ctime: attr.ctime, at: Instant::now(), asked };
         match dirs.get_mut(&dir) {
             Some(known) if known.ctime > attr.ctime => {}
             Some(known) if known.ctime == attr.ctime && known.attr != Some(*attr) => known.attr = None,
@@ -68,11 +71,18 @@ impl RecentDirs {
         }
     }
 
-    /// Attributes no older than `ttl`, and how long they still hold.
-    pub(crate) fn get(&self, dir: Ino, ttl: Duration) -> Option<(Attr, Duration)> {
+    /// Attributes no older than `ttl`, and how long they still hold. `good` says whether no change
+    /// of another client was heard of since a moment.
+    pub(crate) fn get(
+        &self,
+        dir: Ino,
+        ttl: Duration,
+        good: impl FnOnce(u64) -> bool,
+    ) -> Option<(Attr, Duration)> {
         let mut dirs = self.0.lock();
         let known = dirs.get(&dir)?;
-        let Some(left) = ttl.checked_sub(known.at.elapsed()).filter(|left| !left.is_zero()) else {
+        let left = ttl.checked_sub(known.at.elapsed()).filter(|left| !left.is_zero() && good(known.asked));
+        let Some(left) = left else {
             dirs.remove(&dir);
             return None;
         };
@@ -144,17 +154,23 @@ mod tests {
         let dirs = RecentDirs::default();
         let attr = Attr::new(FileType::Dir, 0o755, 0, 0, Ino::ROOT, Time::from_nanos(5));
         let day = Duration::from_hours(24);
-        dirs.put(Ino(2), &attr);
-        assert_eq!(dirs.get(Ino(2), day).map(|(attr, _)| attr), Some(attr));
-        dirs.put(Ino(2), &Attr { nlink: 3, ..attr });
-        assert!(dirs.get(Ino(2), day).is_none());
-        dirs.put(Ino(2), &attr);
-        assert!(dirs.get(Ino(2), day).is_none(), "still the same moment");
+        dirs.put(Ino(2), &attr, 0);
+        assert_eq!(dirs.get(Ino(2), day, |_| true).map(|(attr, _)| attr), Some(attr));
+        dirs.put(Ino(2), &Attr { nlink: 3, ..attr }, 0);
+        assert!(dirs.get(Ino(2), day, |_| true).is_none());
+        dirs.put(Ino(2), &attr, 0);
+        assert!(dirs.get(Ino(2), day, |_| true).is_none(), "still the same moment");
         let later = Attr { nlink: 4, ctime: Time::from_nanos(6), ..attr };
-        dirs.put(Ino(2), &later);
-        dirs.put(Ino(2), &attr);
-        assert_eq!(dirs.get(Ino(2), day).map(|(attr, _)| attr), Some(later), "the older one came late");
-        assert!(dirs.get(Ino(2), Duration::ZERO).is_none());
+        dirs.put(Ino(2), &later, 0);
+        dirs.put(Ino(2), &attr, 0);
+        assert_eq!(
+            dirs.get(Ino(2), day, |_| true).map(|(attr, _)| attr),
+            Some(later),
+            "the older one came late"
+        );
+        assert!(dirs.get(Ino(2), Duration::ZERO, |_| true).is_none());
+        dirs.put(Ino(2), &later, 7);
+        assert!(dirs.get(Ino(2), day, |asked| asked >= 8).is_none(), "another client's change came after it");
     }
 
     #[test]

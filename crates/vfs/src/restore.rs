@@ -57,7 +57,7 @@ impl Vfs {
             restored.open.push(file.ino);
         }
         for dir in &past.dirs {
-            self.insert_dir(dir.fh, dir.ino, &dir.names);
+            self.insert_dir(dir.fh, dir.ino, dir.pages.clone());
             restored.open.push(dir.ino);
         }
         restored.open.sort_unstable();

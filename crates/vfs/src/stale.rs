@@ -9,15 +9,24 @@ use sluice_meta::schema::Change;
 
 use crate::vfs::Vfs;
 
+/// What the kernel is to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// It changed.
+    Changed,
+    /// It may have changed: enough to ask again, not enough to let go of what is mounted there.
+    Suspected,
+}
+
 /// Told of what the kernel may still believe; whether the kernel knew of it.
-pub(crate) type OnStale = Box<dyn Fn(&Change) -> bool + Send + Sync>;
+pub(crate) type OnStale = Box<dyn Fn(&Change, Certainty) -> bool + Send + Sync>;
 
 impl Vfs {
     /// Has `told` called for what changed without the kernel having asked for it: names that are removed through
     /// `.control`, and what other clients change while this one follows them ([`Meta::follow`](sluice_meta::Meta)).
     /// It answers whether the kernel knew what changed, and is called from a thread that no request needs. Only the first
     /// call counts.
-    pub fn on_stale(self: &Arc<Self>, told: impl Fn(&Change) -> bool + Send + Sync + 'static) {
+    pub fn on_stale(self: &Arc<Self>, told: impl Fn(&Change, Certainty) -> bool + Send + Sync + 'static) {
         if self.stale.set(Box::new(told)).is_err() {
             return;
         }
@@ -31,8 +40,13 @@ impl Vfs {
         }));
     }
 
+    /// Tells that something changed without the kernel having asked for it.
     pub(crate) fn tell_stale(&self, change: &Change) -> bool {
-        self.stale.get().is_none_or(|told| told(change))
+        self.tell(change, Certainty::Changed)
+    }
+
+    fn tell(&self, change: &Change, certainty: Certainty) -> bool {
+        self.stale.get().is_none_or(|told| told(change, certainty))
     }
 
     /// Forgets what another client changed.
@@ -52,7 +66,7 @@ impl Vfs {
             Change::Lock(_) => return,
         }
         for known in self.given.hear(change) {
-            self.tell_stale(&known);
+            self.tell(&known, Certainty::Suspected);
         }
         let knew = self.tell_stale(change);
         // The answer from which the kernel will know it may be on its way; it has the directory locked for that.
@@ -60,7 +74,7 @@ impl Vfs {
             && !knew
             && let Some(name) = self.given.name_of(*ino)
         {
-            self.tell_stale(&name);
+            self.tell(&name, Certainty::Suspected);
         }
     }
 }

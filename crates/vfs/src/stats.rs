@@ -35,7 +35,7 @@ impl Vfs {
     }
 
     fn volume_lines(&self, lines: &mut Lines) {
-        let size = self.statfs();
+        let size = self.size_at(self.meta.env().used());
         lines.put("used_space", size.used);
         lines.put("used_inodes", size.inodes);
         lines.put("total_space", size.total);

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use sluice_data::DataStore;
 use sluice_meta::{Interrupt, Meta};
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Time};
@@ -25,6 +26,7 @@ use crate::{
     known::{File, Known},
     observe::Observed,
     recent::{Gone, Hints, RecentDirs},
+    soon::Soon,
     stale::OnStale,
 };
 
@@ -58,6 +60,12 @@ pub struct Vfs {
     pub(crate) observed: Observed,
     pub(crate) since: Instant,
     pub(crate) stale: OnceLock<OnStale>,
+    /// How much is in use: bytes and inodes.
+    pub(crate) used: Soon<(i64, i64)>,
+    /// Attributes of the root, if it is there.
+    pub(crate) root_attr: Soon<Option<Attr>>,
+    /// Those that the last change here left.
+    pub(crate) root_left: Mutex<Option<Attr>>,
     /// What the kernel believes.
     pub(crate) given: Given,
     /// What the process did whose place this one took.
@@ -93,6 +101,9 @@ impl Vfs {
             since: Instant::now(),
             stale: OnceLock::new(),
             past: OnceLock::new(),
+            used: Soon::default(),
+            root_attr: Soon::default(),
+            root_left: Mutex::default(),
         })
     }
 
@@ -153,6 +164,15 @@ impl Vfs {
 
     pub(crate) fn now(&self) -> Time {
         self.config.clock.now()
+    }
+
+    /// A change that was begun at `asked` left a directory with these attributes.
+    pub(crate) fn left_dir(&self, dir: Ino, attr: &Attr, asked: u64) {
+        self.dirs.put(dir, attr, asked);
+        if dir == self.root() {
+            let mut left = self.root_left.lock();
+            *left = Some(left.filter(|left| left.ctime > attr.ctime).unwrap_or(*attr));
+        }
     }
 
     /// The umask that counts.

@@ -123,9 +123,10 @@ impl Vfs {
             return Err(FsError::NotSupported);
         }
         let op = SetAcl { ino, kind, rule, caller: caller.clone() };
+        let asked = self.given.moment();
         let attr = self.known().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         if attr.is_dir() {
-            self.dirs.put(ino, &attr);
+            self.left_dir(ino, &attr, asked);
         }
         Ok(())
     }

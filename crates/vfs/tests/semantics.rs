@@ -4,7 +4,7 @@
 
 mod rig;
 
-use rig::{Client, Volume, eventually};
+use rig::{Client, Volume, control, eventually};
 use sluice_meta::{
     op::At,
     ops::{getattr::GetAttr, reach::Reach},
@@ -331,27 +331,6 @@ fn internal_files_are_there_and_cannot_be_touched() {
     let config = client.open(client.lookup(ROOT, ".config").unwrap().ino, libc::O_RDONLY).unwrap();
     let text = String::from_utf8(client.read(config.fh, 0, 1 << 16).unwrap()).unwrap();
     assert!(text.contains("\"Name\": \"test\"") && text.contains("\"Sid\": 1"), "{text}");
-}
-
-/// Asks `.control` as `client`, and answers what it says in the end.
-fn control(client: &Client, op: u32, body: &[u8]) -> Vec<u8> {
-    let ino = client.lookup(ROOT, ".control").unwrap().ino;
-    let fh = client.open(ino, libc::O_RDWR).unwrap().fh;
-    let request = [&op.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat();
-    client.write(fh, 0, &request).unwrap();
-    let answer = std::cell::RefCell::new(Vec::new());
-    let rest = || client.read(fh, request.len() as u64, 1 << 16).unwrap();
-    eventually("an answer", || {
-        *answer.borrow_mut() = rest();
-        let mut at = 0;
-        let answer = answer.borrow();
-        while answer.get(at) == Some(&0xFE) {
-            at += 17;
-        }
-        at < answer.len()
-    });
-    client.close(fh).unwrap();
-    answer.into_inner()
 }
 
 #[test]

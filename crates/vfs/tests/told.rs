@@ -13,7 +13,7 @@ use sluice_meta::{
     schema::{Change, Row},
 };
 use sluice_types::{Ino, Name};
-use sluice_vfs::{Changes, VfsConfig};
+use sluice_vfs::{Certainty, Changes, VfsConfig};
 
 /// Longer than the test.
 const TTL: Duration = Duration::from_hours(1);
@@ -38,7 +38,7 @@ fn every_name_of_a_changed_directory_is_told() {
     let one = volume.follow(config());
     let told: Arc<Mutex<Vec<Change>>> = Arc::default();
     let heard = Arc::clone(&told);
-    one.vfs.on_stale(move |change| {
+    one.vfs.on_stale(move |change, _| {
         heard.lock().push(change.clone());
         true
     });
@@ -69,6 +69,38 @@ fn every_name_of_a_changed_directory_is_told() {
 }
 
 #[test]
+fn only_what_surely_changed_is_told_as_changed() {
+    let volume = Volume::new();
+    let other = volume.mount();
+    let dir = other.mkdir(Ino::ROOT, "d").unwrap().ino;
+    other.put(dir, "f", b"");
+    other.put(dir, "g", b"");
+    let one = volume.follow(config());
+    let told: Arc<Mutex<Vec<(Change, Certainty)>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    one.vfs.on_stale(move |change, certainty| {
+        heard.lock().push((change.clone(), certainty));
+        true
+    });
+    eventually("it follows", || told.lock().iter().any(|(change, _)| *change == Change::Any));
+    one.lookup(dir, "f").unwrap();
+    one.lookup(dir, "g").unwrap();
+    let entry = |name: &str| Change::Entry(dir, Name::new(name.as_bytes()).unwrap());
+    other.unlink(dir, "g").unwrap();
+    eventually("the name that went", || told.lock().contains(&(entry("g"), Certainty::Changed)));
+    let step = Step { writer: 99, lane: 0, from: 0, to: 1 };
+    let begin = vec![Write::Put(Row::Writer(step.writer, step.lane, step.from))];
+    for commit in [
+        Commit { writes: begin, ..Commit::default() },
+        Commit { step: Some(step), writes: vec![Write::Tell(Change::Names(dir))], ..Commit::default() },
+    ] {
+        volume.engine.begin(0).and_then(|txn| txn.commit(&commit)).unwrap();
+    }
+    eventually("the other name", || told.lock().contains(&(entry("f"), Certainty::Suspected)));
+    assert!(!told.lock().contains(&(entry("f"), Certainty::Changed)));
+}
+
+#[test]
 fn a_kernel_that_is_about_to_know_an_inode_is_told_of_its_name() {
     let volume = Volume::new();
     let other = volume.mount();
@@ -76,7 +108,7 @@ fn a_kernel_that_is_about_to_know_an_inode_is_told_of_its_name() {
     let one = volume.follow(config());
     let told: Arc<Mutex<Vec<Change>>> = Arc::default();
     let heard = Arc::clone(&told);
-    one.vfs.on_stale(move |change| {
+    one.vfs.on_stale(move |change, _| {
         heard.lock().push(change.clone());
         !matches!(change, Change::Node(_))
     });

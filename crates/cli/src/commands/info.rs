@@ -12,7 +12,7 @@ use serde::Deserialize;
 use sluice_types::CHUNK_SIZE;
 
 use crate::{
-    control::{self, Control, Message},
+    control::{self, Control, Denied, Message},
     progress::Progress,
     sizes, table,
 };
@@ -57,6 +57,8 @@ struct Answer {
     flocks: Option<Vec<Flock>>,
     #[serde(default, rename = "PLocks")]
     plocks: Option<Vec<Plock>>,
+    #[serde(default)]
+    denied: Denied,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +118,12 @@ impl Info {
         let mut code = ExitCode::SUCCESS;
         for path in &self.paths {
             match self.ask(path).with_context(|| path.display().to_string()) {
-                Ok(answer) => print(path, &answer),
+                Ok(answer) => {
+                    print(path, &answer);
+                    if answer.denied.say(path) {
+                        code = ExitCode::FAILURE;
+                    }
+                }
                 Err(error) => {
                     eprintln!("sluice: {error:#}");
                     code = ExitCode::FAILURE;

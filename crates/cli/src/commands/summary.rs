@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::{
-    control::{self, Control, Message},
+    control::{self, Control, Denied, Message},
     progress::Progress,
     sizes, table,
 };
@@ -37,6 +37,8 @@ struct Answer {
     #[serde(default)]
     errno: i32,
     tree: Tree,
+    #[serde(default)]
+    denied: Denied,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +82,7 @@ impl Summary {
         } else {
             table::print(&rows, &[0]);
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if answer.denied.say(&path) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     fn add(&self, rows: &mut Vec<Vec<String>>, tree: &Tree) {

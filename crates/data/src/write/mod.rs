@@ -249,6 +249,12 @@ impl FileWriter {
         told
     }
 
+    /// As [`Self::flush`]; but whoever wrote is told of what failed all the same.
+    pub fn flush_untold(self: &Arc<Self>) -> FsResult<()> {
+        self.settle_all();
+        self.state.lock().failures.untold()
+    }
+
     /// Uploads and commits everything written so far, and waits until that has ended, well or not.
     fn settle_all(self: &Arc<Self>) {
         let mut state = self.state.lock();

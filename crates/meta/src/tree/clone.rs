@@ -40,9 +40,25 @@ impl Meta {
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<(Ino, Attr)> {
-        let source = self.ask(&GetAttr(clone.source), interrupt)?;
+        self.clone_tree_of(clone, interrupt, progress, &|_| Ok(()))
+    }
+
+    /// As [`Self::clone_tree`]; `ready` is called with each file before it is cloned, and ends the
+    /// clone by its error.
+    pub fn clone_tree_of(
+        &self,
+        clone: &CloneTree,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+        ready: Ready<'_>,
+    ) -> FsResult<(Ino, Attr)> {
+        let mut source = self.ask(&GetAttr(clone.source), interrupt)?;
+        if source.is_file() {
+            ready(clone.source)?;
+            source = self.ask(&GetAttr(clone.source), interrupt)?;
+        }
         let ino = self.new_ino(interrupt)?;
-        let walk = Walk { meta: self, clone, interrupt, progress, made: Mutex::default() };
+        let walk = Walk { meta: self, clone, interrupt, progress, ready, made: Mutex::default() };
         if !source.is_dir() {
             let length = if source.is_file() { source.length } else { 0 };
             let attr =
@@ -88,11 +104,15 @@ impl Meta {
     }
 }
 
+/// Makes a file ready to be cloned: what is known of it here only is stored.
+pub type Ready<'r> = &'r (dyn Fn(Ino) -> FsResult<()> + Sync);
+
 struct Walk<'a> {
     meta: &'a Meta,
     clone: &'a CloneTree,
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
+    ready: Ready<'a>,
     /// Bytes and inodes made so far.
     made: Mutex<(i64, i64)>,
 }
@@ -141,6 +161,9 @@ impl Walk<'_> {
             .filter(|(_, name)| seen.insert(name.clone()))
             .collect();
         sources.sort_unstable_by_key(|(entry, _)| entry.ino);
+        for (entry, _) in sources.iter().filter(|(entry, _)| entry.kind == FileType::File) {
+            (self.ready)(entry.ino)?;
+        }
         let clone = |((entry, name), ino): ((Entry, Name), Ino)| {
             let length = if entry.kind == FileType::File { CHUNK_SIZE } else { 0 };
             self.node(entry.ino, length, ino, Some(At::new(into, name)), false)

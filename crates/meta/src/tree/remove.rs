@@ -8,7 +8,7 @@ use crate::{
     engine::Scan,
     meta::Meta,
     op::At,
-    ops::{lookup::Lookup, rmdir::Rmdir, unlink::Unlink},
+    ops::{lookup::Lookup, removal::Fate, rmdir::Rmdir, unlink::Unlink},
     schema::Row,
 };
 
@@ -22,19 +22,36 @@ impl Meta {
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<()> {
+        self.remove_tree_telling(at, skip_trash, caller, interrupt, (progress, &|_, _| {}))
+    }
+
+    /// As [`Self::remove_tree`]; each node that lost a name, and what became of it, is told to
+    /// `removed`, also those before a failure.
+    pub fn remove_tree_telling(
+        &self,
+        at: &At,
+        skip_trash: bool,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        (progress, removed): (Progress<'_>, Removed<'_>),
+    ) -> FsResult<()> {
         let (ino, attr) = self.ask(&Lookup(at.clone()), interrupt)?;
         if !attr.is_dir() {
-            self.run(Unlink { at: at.clone(), skip_trash, caller: caller.clone() }, interrupt)?;
+            let done = self.run(Unlink { at: at.clone(), skip_trash, caller: caller.clone() }, interrupt)?;
+            removed(done.ino, done.fate);
             progress(1);
             return Ok(());
         }
-        let remover = Remover { meta: self, skip_trash, caller, interrupt, progress };
+        let remover = Remover { meta: self, skip_trash, caller, interrupt, progress, removed };
         remover.remove_dir(at, ino)
     }
 }
 
 /// Directories of one directory that are held at once.
 const MOST_DIRS: usize = 10_000;
+
+/// Told of each node that lost a name, and of what became of it.
+pub type Removed<'r> = &'r (dyn Fn(Ino, Fate) + Sync);
 
 /// A node, and the name that it has.
 type Named = (Ino, At);
@@ -53,6 +70,7 @@ struct Remover<'a> {
     caller: &'a Caller,
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
+    removed: Removed<'a>,
 }
 
 impl Remover<'_> {
@@ -84,7 +102,9 @@ impl Remover<'_> {
 
     fn rmdir(&self, dir: &Doomed) -> FsResult<()> {
         let (at, skip_trash, caller) = (dir.at.clone(), self.skip_trash, self.caller.clone());
-        self.meta.run(Rmdir { at, hint: Some(dir.ino), skip_trash, caller }, self.interrupt).map(drop)
+        let done = self.meta.run(Rmdir { at, hint: Some(dir.ino), skip_trash, caller }, self.interrupt)?;
+        (self.removed)(done.ino, done.fate);
+        Ok(())
     }
 
     /// Removes all of a directory but the directories in it; answers these, or the first of very many.
@@ -114,13 +134,17 @@ impl Remover<'_> {
     fn remove_files(&self, files: Vec<Named>) -> FsResult<()> {
         let unlink = |(_, at)| Unlink { at, skip_trash: self.skip_trash, caller: self.caller.clone() };
         let count = files.len() as u64;
-        for removed in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {
-            match removed {
-                Ok(_) | Err(FsError::NotFound) => {}
-                Err(error) => return Err(error),
+        let mut failed = Ok(());
+        for done in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {
+            match done {
+                Ok(done) => (self.removed)(done.ino, done.fate),
+                Err(FsError::NotFound) => {}
+                Err(error) => failed = failed.and(Err(error)),
             }
         }
-        (self.progress)(count);
-        Ok(())
+        if failed.is_ok() {
+            (self.progress)(count);
+        }
+        failed
     }
 }

@@ -1,10 +1,17 @@
 //! Count a tree.
+//!
+//! What must stay true: nothing is told of what lies in a directory that the caller may not list.
 
 use serde::Serialize;
-use sluice_types::{Attr, FileType, FsResult, Ino, Name};
+use sluice_types::{Access, Attr, Caller, FileType, FsResult, Ino, Name};
 
 use super::Progress;
 use crate::{batch::Interrupt, engine::Scan, meta::Meta, ops::getattr::GetAttr, schema::Row};
+
+/// Names of directories that were left out which are kept.
+const MOST_NAMED: usize = 100;
+/// What it takes to list a directory and to look at what is in it.
+const LIST: Access = Access(Access::READ.0 | Access::EXEC.0);
 
 /// What a tree holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,6 +68,36 @@ pub struct SummaryNode {
     pub children: Vec<SummaryNode>,
 }
 
+/// Directories that a walk left out, since its caller may not list them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Denied {
+    /// How many.
+    pub count: u64,
+    /// Paths of the first hundred, below the start of the walk.
+    pub paths: Vec<String>,
+}
+
+impl Denied {
+    /// Counts one more, and keeps its path if it is one of the first.
+    pub fn add(&mut self, path: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.paths.len() < MOST_NAMED {
+            self.paths.push(path());
+        }
+    }
+}
+
+/// A count under way.
+struct Walk<'a> {
+    meta: &'a Meta,
+    top: usize,
+    caller: &'a Caller,
+    interrupt: &'a Interrupt,
+    progress: Progress<'a>,
+    denied: Denied,
+}
+
 /// A directory that is being counted.
 struct Counting {
     node: SummaryNode,
@@ -71,48 +108,57 @@ struct Counting {
 }
 
 impl Meta {
-    /// Counts a node and all below it, and keeps the `top` largest entries of each directory down to `depth` levels.
+    /// Counts a node and all below it, and keeps the `top` largest entries of each directory down
+    /// to `depth` levels. Of directories that `caller` may not list only they themselves count;
+    /// they are told beside the sum.
+    ///
+    /// # Errors
+    /// [`FsError::Access`](sluice_types::FsError) if `ino` is such a directory itself.
     pub fn summarize(
         &self,
         ino: Ino,
-        depth: usize,
-        top: usize,
+        (depth, top): (usize, usize),
+        caller: &Caller,
         interrupt: &Interrupt,
         progress: Progress<'_>,
-    ) -> FsResult<SummaryNode> {
+    ) -> FsResult<(SummaryNode, Denied)> {
         let attr = self.ask(&GetAttr(ino), interrupt)?;
+        let node = SummaryNode::new(ino, None, &attr);
         if !attr.is_dir() {
-            return Ok(SummaryNode::new(ino, None, &attr));
+            return Ok((node, Denied::default()));
         }
+        self.check_access(ino, &attr, caller, LIST, interrupt)?;
+        let denied = Denied::default();
+        Walk { meta: self, top, caller, interrupt, progress, denied }.count(node, depth)
+    }
+}
+
+impl Walk<'_> {
+    fn count(mut self, node: SummaryNode, depth: usize) -> FsResult<(SummaryNode, Denied)> {
         // The way down is a list and not the stack, which a deep tree would overflow.
         let mut above: Vec<Counting> = Vec::new();
-        let mut at = self.count_dir(SummaryNode::new(ino, None, &attr), (depth, top), interrupt, progress)?;
+        let mut at = self.count_dir(&above, node, depth)?;
         loop {
             if let Some((ino, name)) = at.dirs.pop() {
-                let node = SummaryNode::dir(ino, Some(name));
-                let below = self.count_dir(node, (at.depth.saturating_sub(1), top), interrupt, progress)?;
-                above.push(std::mem::replace(&mut at, below));
+                let (node, depth) = (SummaryNode::dir(ino, Some(name)), at.depth.saturating_sub(1));
+                above.push(at);
+                at = self.count_dir(&above, node, depth)?;
             } else if let Some(parent) = above.pop() {
                 let done = std::mem::replace(&mut at, parent);
-                at.add(done.node, top);
-                progress(1);
+                at.add(done.node, self.top);
+                (self.progress)(1);
             } else {
-                return Ok(at.node);
+                return Ok((at.node, self.denied));
             }
         }
     }
 
-    /// Counts what lies in one directory, but for the directories.
-    fn count_dir(
-        &self,
-        node: SummaryNode,
-        (depth, top): (usize, usize),
-        interrupt: &Interrupt,
-        progress: Progress<'_>,
-    ) -> FsResult<Counting> {
+    /// Counts what lies in one directory, but for the directories that may be listed.
+    fn count_dir(&mut self, above: &[Counting], node: SummaryNode, depth: usize) -> FsResult<Counting> {
         let scan = Scan::Entries { dir: node.ino, nodes: true };
         let mut counting = Counting { node, depth, dirs: Vec::new() };
-        self.each_page(scan, interrupt, |rows| {
+        let Self { meta, top, caller, interrupt, progress, denied } = self;
+        meta.each_page(scan, interrupt, |rows| {
             let mut entry = None;
             for row in rows {
                 match row {
@@ -120,11 +166,14 @@ impl Meta {
                     Row::Node(ino, attr) => {
                         let Some(name) = entry.take() else { continue };
                         if attr.is_dir() {
-                            counting.dirs.push((ino, name));
-                        } else {
-                            counting.add(SummaryNode::new(ino, Some(name), &attr), top);
-                            progress(1);
+                            if meta.may_access(ino, &attr, caller, LIST, interrupt)? {
+                                counting.dirs.push((ino, name));
+                                continue;
+                            }
+                            denied.add(|| path(above, &counting.node, &name));
                         }
+                        counting.add(SummaryNode::new(ino, Some(name), &attr), *top);
+                        progress(1);
                     }
                     _ => {}
                 }
@@ -133,6 +182,13 @@ impl Meta {
         })?;
         Ok(counting)
     }
+}
+
+/// The path of an entry of `dir` below the start of the walk.
+fn path(above: &[Counting], dir: &SummaryNode, name: &Name) -> String {
+    let dirs = above.iter().map(|counting| &counting.node).chain([dir]);
+    let names = dirs.filter_map(|node| node.name.as_ref()).chain([name]);
+    names.map(Name::to_string).collect::<Vec<_>>().join("/")
 }
 
 impl Counting {

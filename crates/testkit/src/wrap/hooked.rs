@@ -10,6 +10,9 @@ type Hook = dyn Fn(&Commit) -> Result<(), EngineError> + Send + Sync;
 /// What the test does before a read.
 type Look = dyn Fn(&[Read]) + Send + Sync;
 
+/// What the test says to a read outside of a batch: go on, or fail like this. It may block.
+type Ask = dyn Fn(&[Read]) -> Result<(), EngineError> + Send + Sync;
+
 /// An engine under the test's control. Clones share it.
 #[derive(Clone)]
 pub struct Hooked {
@@ -17,12 +20,14 @@ pub struct Hooked {
     limits: Limits,
     hook: Arc<Hook>,
     look: Arc<Look>,
+    ask: Arc<Ask>,
 }
 
 impl Hooked {
     /// Lets everything through.
     pub fn new(inner: Arc<dyn Engine>) -> Self {
-        Self { limits: inner.limits(), inner, hook: Arc::new(|_| Ok(())), look: Arc::new(|_| {}) }
+        let (hook, look, ask) = (Arc::new(|_: &_| Ok(())), Arc::new(|_: &_| {}), Arc::new(|_: &_| Ok(())));
+        Self { limits: inner.limits(), inner, hook, look, ask }
     }
 
     /// Claims to take so many lanes and so many operations in a commit; no more lanes than the engine has.
@@ -45,6 +50,15 @@ impl Hooked {
     pub fn before_read(self, look: impl Fn(&[Read]) + Send + Sync + 'static) -> Self {
         Self { look: Arc::new(look), ..self }
     }
+
+    /// Calls `ask` before each read that belongs to no batch.
+    #[must_use]
+    pub fn before_ask(
+        self,
+        ask: impl Fn(&[Read]) -> Result<(), EngineError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { ask: Arc::new(ask), ..self }
+    }
 }
 
 impl Engine for Hooked {
@@ -65,6 +79,7 @@ impl Engine for Hooked {
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        (self.ask)(reads)?;
         self.inner.read(reads)
     }
 

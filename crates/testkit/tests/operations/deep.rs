@@ -53,7 +53,8 @@ fn walk_a_deep_tree() {
     assert_eq!(meta.ask(&reach(Ino::ROOT), &never), Ok(()));
     assert_eq!(meta.ask(&reach(Ino(20_001)), &never), Err(FsError::Access));
 
-    let counted = |ino| meta.summarize(Ino(ino), 255, 10, &never, &|_| {}).unwrap().total;
+    let client = Caller::client();
+    let counted = |ino| meta.summarize(Ino(ino), (255, 10), &client, &never, &|_| {}).unwrap().0.total;
     assert_eq!((counted(TOP).dirs, counted(TOP).files), (LEVELS + 1, 1));
     let clone =
         CloneTree { source: Ino(TOP), at: at(1, "copy"), preserve: true, umask: 0, caller: Caller::client() };

@@ -1,6 +1,8 @@
 //! The work behind `.control`: whole trees, by the functions that the tools use too.
 //!
-//! What must stay true: whatever is removed here is treated as if it had been removed through the mount.
+//! What must stay true: whatever is made or removed here is treated as if that had happened through
+//! the mount, and is told to the kernel; and nobody is shown what lies in directories that he may
+//! not list.
 
 use serde_json::{Value, json};
 use sluice_data::visible;
@@ -8,14 +10,25 @@ use sluice_meta::{
     Interrupt,
     engine::Scan,
     op::At,
-    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach},
+    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach, removal::Fate},
     schema::{Change, Row},
-    tree::{CloneTree, Summary, SummaryNode},
+    tree::{CloneTree, Denied, Summary, SummaryNode},
 };
-use sluice_types::{CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, Slice};
+use sluice_types::{Access, CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, Slice};
 
 use super::{Answer, Progress, requests::Request};
 use crate::vfs::Vfs;
+
+/// Most levels and entries of each directory that a summary shows.
+const MOST_SHOWN: (u8, u8) = (10, 100);
+
+/// For whom a request is worked on, how he gives it up and hears of it.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    caller: &'a Caller,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress<'a>,
+}
 
 impl Vfs {
     pub(super) fn serve(
@@ -25,45 +38,52 @@ impl Vfs {
         request: Request,
         progress: &Progress<'_>,
     ) -> FsResult<Answer> {
+        let asker = Asker { caller, interrupt, progress };
         match request {
             Request::Remove { parent, name, skip_trash } => {
                 if skip_trash && !caller.is_root() {
                     return Err(FsError::Perm);
                 }
-                let at = At::new(self.reached(parent, caller, interrupt)?, Name::new(&name)?);
-                let removed = self
-                    .meta
-                    .remove_tree(&at, skip_trash, caller, interrupt, &|count| progress.add(count, 0));
-                self.after_trees(at.dir);
-                self.tell_stale(&Change::Entry(at.dir, at.name));
+                let dir = self.reached(parent, caller, interrupt)?;
+                let at = At::new(dir, self.old_name(dir, &name)?);
+                let removed = self.meta.remove_tree_telling(
+                    &at,
+                    skip_trash,
+                    caller,
+                    interrupt,
+                    (&|count| progress.add(count, 0), &|ino, fate| self.after_removal(ino, fate)),
+                );
+                self.known().forget_names();
+                self.jobs.queue().recorded();
+                self.tell_name(at);
                 removed.map(|()| Answer::Done)
             }
             Request::Info { ino, recursive, raw, text } => {
                 let ino = self.reached(ino, caller, interrupt)?;
-                self.info(interrupt, ino, (recursive, raw, text), progress)
+                self.info(asker, ino, (recursive, raw, text))
             }
             Request::FillCache => Err(FsError::NotSupported),
             Request::Clone { source, parent, name, umask, preserve } => {
-                let at = At::new(self.reached(parent, caller, interrupt)?, Name::new(&name)?);
-                let dir = at.dir;
+                let dir = self.reached(parent, caller, interrupt)?;
+                let at = At::new(dir, self.new_name(dir, &name)?);
                 let source = self.reached(source, caller, interrupt)?;
-                let clone = CloneTree { source, at, preserve, umask, caller: caller.clone() };
-                self.data.flush_all()?;
-                let cloned = self.meta.clone_tree(&clone, interrupt, &|count| progress.add(count, count));
-                self.known().note(dir);
-                self.dirs.drop(dir);
+                let caller = caller.clone();
+                let clone = CloneTree { source, at: at.clone(), preserve, umask, caller };
+                let done = |count| progress.add(count, count);
+                let stored = |ino| self.data.flush_untold(ino);
+                let cloned = self.meta.clone_tree_of(&clone, interrupt, &done, &stored);
+                self.tell_name(at);
                 cloned.map(|_| Answer::Done)
             }
             Request::Summary { ino, depth, top } => {
                 let ino = self.reached(ino, caller, interrupt)?;
-                let (depth, top) = (usize::from(depth), usize::from(top));
-                let node =
-                    self.meta.summarize(ino, depth, top, interrupt, &|count| progress.add(count, 0))?;
+                let shown = (depth.min(MOST_SHOWN.0).into(), top.min(MOST_SHOWN.1).into());
+                let (node, denied) = self.sum_up(asker, ino, shown)?;
                 progress.set(node.total.files + node.total.dirs, node.total.size);
-                Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, "") })))
+                Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, ""), "Denied": denied })))
             }
             Request::Compact { ino } => {
-                self.compact_tree(self.reached(ino, caller, interrupt)?, interrupt, progress)?;
+                self.compact_tree(asker, self.reached(ino, caller, interrupt)?)?;
                 Ok(Answer::Done)
             }
         }
@@ -78,47 +98,62 @@ impl Vfs {
         Ok(ino)
     }
 
-    /// After trees were removed without asking the mount: files that are open here have lost their names, and chunks
-    /// wait to be deleted.
-    fn after_trees(&self, dir: Ino) {
-        self.dirs.drop(dir);
-        self.known().forget_names();
-        for ino in self.known().open_inos() {
-            let gone = match self.meta.ask(&GetAttr(ino), &Interrupt::never()) {
-                Ok(attr) => attr.nlink == 0,
-                Err(error) => error == FsError::NotFound,
-            };
-            if gone && !self.known().unlinked(ino) {
-                self.drop_sustained(ino);
-            }
+    /// A node lost a name without the mount having been asked. Files that are gone wait on record.
+    fn after_removal(&self, ino: Ino, fate: Fate) {
+        self.dirs.drop(ino);
+        match fate {
+            Fate::Gone { attr, .. } => self.after(ino, Fate::Gone { file_length: None, attr }),
+            fate => self.after(ino, fate),
         }
-        self.jobs.queue().recorded();
+    }
+
+    /// What a name stands for changed without the mount having been asked, and with it its
+    /// directory.
+    fn tell_name(&self, at: At) {
+        self.known().note(at.dir);
+        self.dirs.drop(at.dir);
+        self.ahead.forget(at.dir);
+        self.tell_stale(&Change::Node(at.dir));
+        self.tell_stale(&Change::Entry(at.dir, at.name));
+    }
+
+    fn sum_up(&self, asker: Asker<'_>, ino: Ino, shown: (usize, usize)) -> FsResult<(SummaryNode, Denied)> {
+        let Asker { caller, interrupt, progress } = asker;
+        let _walking = self.internals.control.walks.begin(caller, interrupt)?;
+        self.meta.summarize(ino, shown, caller, interrupt, &|count| progress.add(count, 0))
     }
 
     fn info(
         &self,
-        interrupt: &Interrupt,
+        asker: Asker<'_>,
         ino: Ino,
         (recursive, raw, text): (bool, bool, bool),
-        progress: &Progress<'_>,
     ) -> FsResult<Answer> {
-        self.flush_ino(ino)?;
+        let Asker { interrupt, progress, .. } = asker;
+        self.data.flush_untold(ino)?;
         let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
         let mut total = Summary { files: 1, length: attr.length, size: attr.space() as u64, dirs: 0 };
+        let mut denied = Denied::default();
         if attr.is_dir() {
             total = Summary { files: 0, length: 0, size: 4096, dirs: 1 };
             if recursive {
-                total = self.meta.summarize(ino, 0, 0, interrupt, &|count| progress.add(count, 0))?.total;
+                let node;
+                (node, denied) = self.sum_up(asker, ino, (0, 0))?;
+                total = node.total;
             }
         }
         progress.set(total.files + total.dirs, total.size);
         let paths = self.meta.paths_of(ino, self.root(), interrupt)?;
         if text {
             let path = paths.first().map_or("", String::as_str);
-            return Ok(Answer::Text(format!(
+            let mut text = format!(
                 "  inode: {ino}\n  files: {}\n   dirs: {}\n length: {} Bytes\n   size: {} Bytes\n   path: {path}\n",
                 total.files, total.dirs, total.length, total.size,
-            )));
+            );
+            if denied.count > 0 {
+                text.extend([" denied: ", &denied.count.to_string(), " directories may not be listed\n"]);
+            }
+            return Ok(Answer::Text(text));
         }
         let (mut chunks, mut objects) = (Value::Null, Value::Null);
         if attr.is_file() {
@@ -146,6 +181,7 @@ impl Vfs {
             "FLocks": flocks,
             "Tier": { "ID": attr.tier, "StorageClass": "", "Tag": "" },
             "RestoreStatus": "",
+            "Denied": denied,
         })))
     }
 
@@ -167,29 +203,33 @@ impl Vfs {
         layout.parts(slice).map(object).collect()
     }
 
-    /// Compacts every chunk of a file, or of all files below a directory.
-    fn compact_tree(&self, ino: Ino, interrupt: &Interrupt, progress: &Progress<'_>) -> FsResult<()> {
+    /// Compacts every chunk of a file, or of all files below a directory: those that the caller may
+    /// write.
+    ///
+    /// # Errors
+    /// [`FsError::Access`] if there are others, too, after the rest was done.
+    fn compact_tree(&self, asker: Asker<'_>, ino: Ino) -> FsResult<()> {
+        self.writable()?;
+        let _walking = self.internals.control.walks.begin(asker.caller, asker.interrupt)?;
         // The way down is a list and not the stack, which a deep tree would overflow.
-        let mut left = vec![ino];
+        let (mut left, mut all) = (vec![ino], Ok(()));
         while let Some(at) = left.pop() {
-            match self.compact_node(at, &mut left, interrupt, progress) {
+            match self.compact_node(asker, at, &mut left) {
                 // It was removed meanwhile.
                 Err(FsError::NotFound) if at != ino => {}
+                Err(FsError::Access) => all = Err(FsError::Access),
                 done => done?,
             }
         }
-        Ok(())
+        all
     }
 
     /// Compacts the chunks of a file, or adds what lies in a directory to `left`.
-    fn compact_node(
-        &self,
-        ino: Ino,
-        left: &mut Vec<Ino>,
-        interrupt: &Interrupt,
-        progress: &Progress<'_>,
-    ) -> FsResult<()> {
+    fn compact_node(&self, asker: Asker<'_>, ino: Ino, left: &mut Vec<Ino>) -> FsResult<()> {
+        let Asker { caller, interrupt, progress } = asker;
         let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
+        let access = if attr.is_file() { Access::WRITE } else { Access(Access::READ.0 | Access::EXEC.0) };
+        self.meta.check_access(ino, &attr, caller, access, interrupt)?;
         if attr.is_file() {
             let to = attr.length.div_ceil(CHUNK_SIZE) as u32;
             for (index, records) in self.meta.ask(&ReadChunks { ino, from: 0, to }, interrupt)? {

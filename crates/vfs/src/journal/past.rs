@@ -4,7 +4,7 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{Deed, DeedKind, LanePast, Resumed, TakenUp};
-use sluice_types::{FileType, Ino};
+use sluice_types::Ino;
 
 use super::{
     JournalError,
@@ -47,13 +47,13 @@ pub(crate) struct OpenFile {
     pub(crate) by: u64,
 }
 
-/// An open directory, and what it had shown.
+/// An open directory, and where pages of its listing begin.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenDir {
     pub(crate) fh: u64,
     pub(crate) ino: Ino,
     pub(crate) by: u64,
-    pub(crate) names: Vec<(Ino, FileType, Vec<u8>)>,
+    pub(crate) pages: Vec<(u64, Vec<u8>)>,
 }
 
 /// Something that a request did.
@@ -77,7 +77,7 @@ impl Past {
 
     /// What is needed once it was restored: what requests did and opened.
     pub(crate) fn restored(self) -> Self {
-        let dirs = self.dirs.into_iter().map(|dir| OpenDir { names: Vec::new(), ..dir }).collect();
+        let dirs = self.dirs.into_iter().map(|dir| OpenDir { pages: Vec::new(), ..dir }).collect();
         Self { files: self.files, dirs, deeds: self.deeds, ..Self::default() }
     }
 
@@ -136,7 +136,7 @@ impl Past {
             if slot.is(Kind::File) {
                 self.files.push(OpenFile { fh: one, ino: Ino(two), by: three, flags: slot.flags });
             } else if slot.is(Kind::Dir) {
-                self.dirs.push(OpenDir { fh: one, ino: Ino(two), by: three, names: Vec::new() });
+                self.dirs.push(OpenDir { fh: one, ino: Ino(two), by: three, pages: Vec::new() });
             } else if slot.is(Kind::Lock) {
                 let lock = if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) };
                 self.locks.push((one, lock, three as i64));
@@ -158,14 +158,10 @@ impl Past {
         for dir in &mut self.dirs {
             let mut pages = names.remove(&dir.fh).unwrap_or_default();
             pages.sort_unstable();
-            for (first, at, length) in pages {
-                // A page behind one that is missing cannot be placed.
-                if first as usize != dir.names.len() {
-                    break;
-                }
+            for (number, at, length) in pages {
                 let mut bytes = vec![0; length as usize];
                 file.read_exact_at(&mut bytes, at)?;
-                dir.names.extend(decode_names(&bytes));
+                dir.pages.push((number, bytes));
             }
         }
         Ok(())
@@ -217,30 +213,4 @@ fn read_sparse(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()>
         }
     }
     Ok(())
-}
-
-/// Names one after another: inode, kind, length, bytes.
-pub(super) fn encode_names<'a>(names: impl Iterator<Item = (Ino, FileType, &'a [u8])>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (ino, kind, name) in names {
-        bytes.extend_from_slice(&ino.0.to_le_bytes());
-        bytes.extend_from_slice(&kind.mode_bits().to_le_bytes());
-        bytes.push(name.len() as u8);
-        bytes.extend_from_slice(name);
-    }
-    bytes
-}
-
-fn decode_names(mut bytes: &[u8]) -> Vec<(Ino, FileType, Vec<u8>)> {
-    let mut names = Vec::new();
-    while let Some((ino, rest)) = bytes.split_first_chunk::<8>()
-        && let Some((mode, rest)) = rest.split_first_chunk::<4>()
-        && let Some((length, rest)) = rest.split_first()
-        && let Some((name, rest)) = rest.split_at_checked(usize::from(*length))
-        && let Some(kind) = FileType::from_mode_bits(u32::from_le_bytes(*mode))
-    {
-        names.push((Ino(u64::from_le_bytes(*ino)), kind, name.to_vec()));
-        bytes = rest;
-    }
-    names
 }

@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Lock = 6,
     /// A file with data that is not stored.
     Dirty = 7,
-    /// Names of an open directory: number, index of the first, place and length of the bytes.
+    /// Where a page of an open directory begins: handle, number of the page, place and length of the bytes.
     Names = 8,
     /// A number taken in stead of a commit: from, to.
     Void = 9,

@@ -10,7 +10,7 @@ use std::{
 
 use futures::StreamExt as _;
 use sluice_data::{DataConfig, DataStore};
-use sluice_meta::{ClientCache, Meta, Options, mem::MemEngine, schema::VolumeFormat};
+use sluice_meta::{ClientCache, Meta, Options, engine::Engine, mem::MemEngine, schema::VolumeFormat};
 use sluice_object::{MemStore, ObjectStore};
 use sluice_testkit::wrap::Counting;
 use sluice_types::{Caller, Clock, FileType, FsResult, Ino, SystemClock};
@@ -62,7 +62,12 @@ impl Volume {
 
     fn mount_as(&self, client_cache: Option<ClientCache>, config: VfsConfig) -> Client {
         let options = Options { patience: Duration::from_secs(20), client_cache, ..Options::default() };
-        let meta = Meta::open(Arc::clone(&self.engine) as _, options).unwrap();
+        self.mount_on(Arc::clone(&self.engine) as _, options, config)
+    }
+
+    /// A client that reaches the metadata by `engine`.
+    pub fn mount_on(&self, engine: Arc<dyn Engine>, options: Options, config: VfsConfig) -> Client {
+        let meta = Meta::open(engine, options).unwrap();
         let index = MetaIndex::new(meta);
         let config = VfsConfig { heartbeat: Duration::from_hours(1), cleaning: false, ..config };
         // Nothing is flushed unless the test says so.
@@ -171,6 +176,27 @@ impl Client {
         self.vfs.releasedir(fh);
         all
     }
+}
+
+/// Asks `.control` as `client`, and answers what it says in the end.
+pub fn control(client: &Client, op: u32, body: &[u8]) -> Vec<u8> {
+    let ino = client.lookup(client.vfs.root(), ".control").unwrap().ino;
+    let fh = client.open(ino, libc::O_RDWR).unwrap().fh;
+    let request = [&op.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat();
+    client.write(fh, 0, &request).unwrap();
+    let answer = std::cell::RefCell::new(Vec::new());
+    let rest = || client.read(fh, request.len() as u64, 1 << 16).unwrap();
+    eventually("an answer", || {
+        *answer.borrow_mut() = rest();
+        let mut at = 0;
+        let answer = answer.borrow();
+        while answer.get(at) == Some(&0xFE) {
+            at += 17;
+        }
+        at < answer.len()
+    });
+    client.close(fh).unwrap();
+    answer.into_inner()
 }
 
 /// Waits until `done`; fails after a generous time.

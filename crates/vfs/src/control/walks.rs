@@ -1,0 +1,95 @@
+//! Walks through whole trees: so many at once.
+//!
+//! What must stay true: no user takes all places, and the superuser always gets one in the end.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use sluice_meta::Interrupt;
+use sluice_types::{Caller, FsError, FsResult};
+
+/// Most walks of a mount at once.
+const MOST: u32 = 8;
+/// Most of them of one user, the superuser excepted.
+const MOST_OF_USER: u32 = 2;
+/// How often who waits looks whether he was interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The walks of a mount.
+#[derive(Default)]
+pub(crate) struct Walks {
+    running: Mutex<FxHashMap<u32, u32>>,
+    ended: Condvar,
+}
+
+/// A walk; dropped, it is over.
+pub(crate) struct Walking<'w> {
+    walks: &'w Walks,
+    uid: u32,
+}
+
+impl Walks {
+    /// Begins a walk of a user, once there is a place.
+    ///
+    /// # Errors
+    /// [`FsError::Interrupted`] if he gave up before.
+    pub(crate) fn begin(&self, caller: &Caller, interrupt: &Interrupt) -> FsResult<Walking<'_>> {
+        let most_of_user = if caller.is_root() { MOST } else { MOST_OF_USER };
+        let mut running = self.running.lock();
+        loop {
+            let own = running.get(&caller.uid).copied().unwrap_or(0);
+            if own < most_of_user && running.values().sum::<u32>() < MOST {
+                *running.entry(caller.uid).or_default() += 1;
+                return Ok(Walking { walks: self, uid: caller.uid });
+            }
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
+            self.ended.wait_for(&mut running, LOOK);
+        }
+    }
+}
+
+impl Drop for Walking<'_> {
+    fn drop(&mut self) {
+        let mut running = self.walks.running.lock();
+        if let Some(count) = running.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                running.remove(&self.uid);
+            }
+        }
+        self.walks.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_takes_two_places_and_all_together_eight() {
+        let walks = Walks::default();
+        let never = Interrupt::never();
+        let user = |uid| Caller::user(uid, uid);
+        let begin = |uid| walks.begin(&user(uid), &never).ok();
+        let mut all = vec![begin(1000), begin(1000)];
+        let waits = |uid| {
+            let interrupt = Interrupt::never();
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| walks.begin(&user(uid), &interrupt).map(drop));
+                interrupt.set();
+                waiter.join().unwrap()
+            })
+        };
+        assert_eq!(waits(1000), Err(FsError::Interrupted));
+        all.extend([begin(0), begin(0), begin(0), begin(0), begin(0), begin(1001)]);
+        assert_eq!(waits(0), Err(FsError::Interrupted));
+        all.pop();
+        all.push(begin(0));
+        assert_eq!(waits(1001), Err(FsError::Interrupted));
+        drop(all);
+        assert!(walks.running.lock().is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! Questions that are answered soon, whatever becomes of the engine: `df` must not hang with it.
+//!
+//! What must stay true: nobody waits longer than he said; and an answer that came in time was asked
+//! for after the question.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long whoever asks waits for the engine.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
+/// How long the thread that asks waits for another question.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// One kind of question: asked by one thread at a time, for all who wait.
+pub(crate) struct Soon<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    asked: Condvar,
+    answered: Condvar,
+}
+
+struct State<T> {
+    /// Whether there is a thread.
+    running: bool,
+    asked: u64,
+    /// Questions that had an answer, or failed.
+    done: u64,
+    /// The newest answer, and up to which question it is one.
+    last: Option<(T, u64)>,
+}
+
+impl<T> Default for Soon<T> {
+    fn default() -> Self {
+        let state = State { running: false, asked: 0, done: 0, last: None };
+        let state = Mutex::new(state);
+        Self(Arc::new(Shared { state, asked: Condvar::new(), answered: Condvar::new() }))
+    }
+}
+
+impl<T: Copy + Send + 'static> Soon<T> {
+    /// Has `ask` called on another thread, unless one is at it, and waits for its answer for
+    /// `patience` at most. `None` if there is none by then. What `ask` fails to answer counts as no
+    /// answer.
+    pub(crate) fn ask(&self, patience: Duration, ask: impl Fn() -> Option<T> + Send + 'static) -> Option<T> {
+        let until = Instant::now() + patience;
+        let mut state = self.0.state.lock();
+        state.asked += 1;
+        let question = state.asked;
+        if state.running {
+            self.0.asked.notify_one();
+        } else {
+            let shared = Arc::clone(&self.0);
+            let work = move || shared.serve(ask);
+            state.running = thread::Builder::new().name("sluice-soon".into()).spawn(work).is_ok();
+        }
+        while state.running && state.done < question {
+            if self.0.answered.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        state.last.filter(|(_, asked)| *asked >= question).map(|(answer, _)| answer)
+    }
+
+    /// The newest answer, however old.
+    pub(crate) fn last(&self) -> Option<T> {
+        self.0.state.lock().last.map(|(answer, _)| answer)
+    }
+}
+
+impl<T> Shared<T> {
+    fn serve(&self, ask: impl Fn() -> Option<T>) {
+        let mut state = self.state.lock();
+        loop {
+            if state.done == state.asked {
+                let idle = self.asked.wait_for(&mut state, IDLE).timed_out();
+                if state.done == state.asked {
+                    if idle {
+                        state.running = false;
+                        return;
+                    }
+                    continue;
+                }
+            }
+            let question = state.asked;
+            drop(state);
+            let answer = ask();
+            state = self.state.lock();
+            state.done = question;
+            if let Some(answer) = answer {
+                state.last = Some((answer, question));
+            }
+            self.answered.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_question_that_hangs_is_given_up_and_its_answer_kept() {
+        let soon = Soon::<u32>::default();
+        let (send, receive) = mpsc::channel();
+        let receive = Mutex::new(receive);
+        let ask = move || receive.lock().recv().ok();
+        assert_eq!(soon.ask(Duration::from_millis(1), ask), None);
+        assert_eq!((soon.ask(Duration::ZERO, || None), soon.last()), (None, None), "one asks for all");
+        send.send(1).unwrap();
+        send.send(2).unwrap();
+        let long = Duration::from_mins(1);
+        send.send(3).unwrap();
+        let answer = soon.ask(long, || None).unwrap();
+        assert!(answer >= 2, "the first was asked for before: {answer}");
+        drop(send);
+        while soon.ask(long, || None).is_some() {}
+        assert!(soon.last().is_some(), "no answer replaces none");
+    }
+}

@@ -92,6 +92,14 @@ pub(crate) fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
         return Ok(id);
     }
     let last = counter(view, Counter::AclMaxId)?;
+    // One that this batch makes is known to nobody else yet.
+    let mut made = last as u32;
+    while view.is_pending(&Key::Acl(made)) {
+        if matches!(view.get(&Key::Acl(made), Hold::None)?, Some(Row::Acl(_, pending)) if pending == *rule) {
+            return Ok(made);
+        }
+        made -= 1;
+    }
     let id = last as u32 + 1;
     view.put(Row::Counter(Counter::AclMaxId, i64::from(id)));
     view.insert(Row::Acl(id, rule.clone()));

@@ -34,11 +34,43 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// What it works on.
     fn lanes(&self) -> Lanes;
 
+    /// How often this client had been taken for dead ([`Env::fences`](crate::Env::fences)) when that was last of no
+    /// matter to it: if it was again since, the operation fails with `EIO`. `None` for what may happen all the same.
+    fn fences(&self) -> Option<i64> {
+        None
+    }
+
     /// Decides.
     ///
     /// # Errors
     /// [`Stop::More`] if it needs to see more, [`Stop::Fail`] if it fails.
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop>;
+}
+
+/// An operation of somebody who may hold locks: it does not happen if they were lost.
+#[derive(Clone, Debug)]
+pub struct UnderLocks<O> {
+    /// The operation.
+    pub op: O,
+    /// How often this client had been taken for dead when the oldest of the locks was taken; `None` without locks.
+    pub fences: Option<i64>,
+}
+
+impl<O: Op> Op for UnderLocks<O> {
+    type Out = O::Out;
+    const NAME: &'static str = O::NAME;
+
+    fn lanes(&self) -> Lanes {
+        self.op.lanes()
+    }
+
+    fn fences(&self) -> Option<i64> {
+        self.fences
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<O::Out, Stop> {
+        self.op.run(view)
+    }
 }
 
 /// A directory and a name in it, as most operations take them.

@@ -181,8 +181,19 @@ impl<'e> Batch<'e> {
         read.clone()
     }
 
+    /// Whether an operation that relies on it that a record is not there makes it, or holds a record that is there: some
+    /// engines see an absence only where they insert, and whoever makes the one must then change the other.
+    fn backs_absences(&self, outcome: &Outcome) -> bool {
+        let held = outcome.held.iter().filter(|(_, hold)| *hold > Hold::None);
+        let found = held.filter_map(|(key, _)| Some((key, &self.rows.get(key)?.1)));
+        let (there, absent): (Vec<_>, Vec<_>) = found.partition(|(_, row)| row.is_some());
+        let makes = |key: &Key| outcome.writes.iter().any(|write| write.key().as_ref() == Some(key));
+        outcome.writes.is_empty() || !there.is_empty() || absent.iter().all(|(key, _)| makes(key))
+    }
+
     /// Takes over what a finished operation decided.
     pub(crate) fn accept(&mut self, outcome: Outcome) {
+        debug_assert!(self.backs_absences(&outcome), "nothing backs an absence: {outcome:?}");
         for (key, hold) in outcome.held {
             let strongest = self.held.entry(key).or_insert(hold);
             *strongest = (*strongest).max(hold);

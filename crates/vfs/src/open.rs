@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::Ordering};
 use sluice_data::OpenWriter;
 use sluice_meta::{
     Interrupt,
-    op::At,
+    op::{At, UnderLocks},
     ops::{
         acl::{AclKind, GetAcl},
         lookup::Lookup,
@@ -19,7 +19,6 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult,
 
 use crate::{
     handles::{FileHandle, Handle},
-    held::Held,
     known::File,
     names::NewNode,
     vfs::{Entry, Vfs},
@@ -207,18 +206,20 @@ impl Vfs {
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
-        self.run_cut(caller, interrupt, file.ino, 0, (false, !caller.is_privileged()))
+        self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))
     }
 
+    /// Cuts a file; not if a lock was lost of the handle through which that is asked, if any.
     pub(crate) fn run_cut(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        ino: Ino,
+        (ino, handle): (Ino, Option<&FileHandle>),
         length: u64,
         (opened, kill_suid): (bool, bool),
     ) -> FsResult<Attr> {
         let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
+        let op = UnderLocks { op, fences: handle.and_then(|handle| handle.held.since()) };
         let cut = || {
             let cut = self.meta.run(op, interrupt);
             self.known().records.forget(ino);
@@ -236,7 +237,7 @@ impl Vfs {
         let writer = writes.then(|| self.data.open_writer(ino));
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
-        let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
+        let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Arc::default(), runs };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
         let length = attr.length.max(self.data.dirty_end(ino));
         // Not to be asked about closes would leave record locks that go with them.
@@ -262,8 +263,8 @@ impl Vfs {
         flushed
     }
 
-    /// What was written to the file survives a crash once this answers. It is stored, too, if a lock of the handle was
-    /// lost, which is told then.
+    /// What was written to the file survives a crash once this answers. If a lock on it was lost, it is told, and what
+    /// was not stored before is not.
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {

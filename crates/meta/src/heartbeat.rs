@@ -126,6 +126,7 @@ impl Meta {
 
     /// Loads how much is in use, and the quotas.
     pub(crate) fn reload_usage(&self) -> Result<(), EngineError> {
+        self.env.counting().begin_loading();
         let counters = [Counter::UsedSpace, Counter::TotalInodes];
         let found =
             self.engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None)))?;
@@ -133,13 +134,13 @@ impl Meta {
             Found::Row(Some(Row::Counter(_, value))) => value,
             _ => 0,
         });
-        self.env.set_used(values.next().unwrap_or(0), values.next().unwrap_or(0));
+        let total = (values.next().unwrap_or(0), values.next().unwrap_or(0));
         let rows = scan_all(self.engine.as_ref(), Scan::Quotas)?;
         let quotas = rows.into_iter().filter_map(|row| match row {
             Row::Quota(key, quota) => Some((key, quota)),
             _ => None,
         });
-        self.env.set_quotas(quotas.collect());
+        self.env.counting().loaded(total, quotas);
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! group commit that every operation goes through. This crate knows nothing of object storage, FUSE or any particular
 //! database.
 
+mod above;
 mod announce;
 pub mod batch;
 mod beater;
@@ -24,6 +25,7 @@ mod pages;
 mod recall;
 pub mod schema;
 pub mod tree;
+mod used;
 mod view;
 mod waiters;
 

@@ -360,6 +360,23 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The directory in which a directory lies, or lay a moment ago.
+    pub(crate) fn above(&mut self, dir: Ino) -> Result<Option<Ino>, Stop> {
+        let (key, batch, above) = (Key::Node(dir), self.batch, &self.env().above);
+        let moved = batch.overlay.get(&key).is_some();
+        if !moved
+            && !batch.rows.contains_key(&key)
+            && let Some(parent) = above.get(dir)
+        {
+            return Ok(Some(parent));
+        }
+        let Some(attr) = self.node(dir, Hold::None)? else { return Ok(None) };
+        if !moved {
+            above.learn(dir, attr.parent);
+        }
+        Ok(Some(attr.parent))
+    }
+
     /// What a name stands for, if anything.
     pub fn entry(&mut self, dir: Ino, name: &Name, hold: Hold) -> Result<Option<Entry>, Stop> {
         Ok(match self.get(&Key::Entry(dir, name.clone()), hold)? {

@@ -189,10 +189,11 @@ impl Batcher {
         }
         for write in &commit.writes {
             match write {
-                Write::Count(Counter::UsedSpace, by) => self.env.add_used(*by, 0),
-                Write::Count(Counter::TotalInodes, by) => self.env.add_used(0, *by),
-                Write::Charge(key, space, inodes) => self.env.charge(*key, *space, *inodes),
+                Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
+                Write::Count(Counter::TotalInodes, by) => self.env.counting().add(0, *by),
+                Write::Charge(key, space, inodes) => self.env.counting().charge(*key, *space, *inodes),
                 Write::Insert(Row::Acl(id, rule)) => drop(self.env.learn_acl(*id, rule.clone())),
+                Write::Put(Row::Node(dir, attr)) if attr.is_dir() => self.env.above.learn(*dir, attr.parent),
                 Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
                 Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {
                     self.env.sustains(*ino, false);

@@ -13,6 +13,7 @@ use sluice_types::{Clock, FsError, FsResult, Ino};
 
 use crate::{
     above::Above,
+    opens::Opens,
     recall::Recall,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
     used::Used,
@@ -31,7 +32,8 @@ pub struct Env {
     used: RwLock<Used>,
     /// Which directory each directory lies in.
     pub(crate) above: Above,
-    open: Mutex<FxHashMap<Ino, u32>>,
+    /// What it has open.
+    pub(crate) opens: Opens,
     /// Files without a name that this client keeps because it had them open when they lost it.
     sustained: Mutex<FxHashSet<Ino>>,
     fences: AtomicI64,
@@ -54,7 +56,7 @@ impl Env {
             format: RwLock::new(Arc::new(format)),
             used: RwLock::default(),
             above: Above::default(),
-            open: Mutex::default(),
+            opens: Opens::default(),
             sustained: Mutex::default(),
             fences: AtomicI64::new(0),
             acls: RwLock::default(),
@@ -144,24 +146,6 @@ impl Env {
         self.fences.load(Ordering::Relaxed)
     }
 
-    /// Registers one more open handle. Called before the trip that opens, so that an unlink in the same client sees it.
-    pub(crate) fn opened(&self, ino: Ino) {
-        *self.open.lock().entry(ino).or_default() += 1;
-    }
-
-    /// Unregisters a handle; whether it was the last.
-    pub(crate) fn closed(&self, ino: Ino) -> bool {
-        let mut open = self.open.lock();
-        match open.get_mut(&ino) {
-            Some(1) => open.remove(&ino).is_some(),
-            Some(count) => {
-                *count -= 1;
-                false
-            }
-            None => false,
-        }
-    }
-
     /// Notes that a file without a name is kept for this client, or is no more.
     pub(crate) fn sustains(&self, ino: Ino, kept: bool) {
         let mut sustained = self.sustained.lock();
@@ -176,11 +160,6 @@ impl Env {
     /// nobody watched.
     pub(crate) fn left_over(&self) -> Vec<Ino> {
         let kept: Vec<Ino> = self.sustained.lock().iter().copied().collect();
-        kept.into_iter().filter(|ino| !self.is_open(*ino)).collect()
-    }
-
-    /// Whether this client has the file open.
-    pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.open.lock().contains_key(&ino)
+        kept.into_iter().filter(|ino| !self.opens.has(*ino)).collect()
     }
 }

@@ -100,6 +100,8 @@ impl Meta {
         for ino in self.env.left_over() {
             match self.run(DropSustained { sid: self.sid(), ino, dead_before: None }, &never) {
                 Ok(_) => self.env.sustains(ino, false),
+                // It was opened again.
+                Err(FsError::Busy) => {}
                 // The next heartbeat tries again; the rest of this one does not wait for it.
                 Err(error) => tracing::warn!(%ino, %error, "a deleted file could not be let go"),
             }
@@ -195,7 +197,9 @@ impl Meta {
             return Ok(Vec::new());
         }
         let files = self.ask(&ListSustained(sid), &never)?;
-        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before }).collect();
+        // A client that ends lets go of what it has open, too.
+        let dead = dead_before.or(Some(i64::MAX));
+        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before: dead }).collect();
         let mut waiting = Vec::new();
         for (ino, length) in files.iter().zip(self.run_all(drops, &never)) {
             waiting.extend(length?.map(|length| (*ino, length)));

@@ -19,6 +19,7 @@ pub mod mem;
 mod meta;
 pub mod near;
 pub mod op;
+mod opens;
 pub mod ops;
 mod overlay;
 mod pages;

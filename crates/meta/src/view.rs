@@ -10,6 +10,7 @@ use sluice_types::{Attr, FsError, Ino, Name, Time};
 use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
     env::Env,
+    opens::Doomed,
     overlay::Overlay,
     schema::{Counter, Entry, Key, QuotaKey, Row},
 };
@@ -47,6 +48,8 @@ pub(crate) struct Batch<'e> {
     pub(crate) torn: Vec<Key>,
     /// Entries that were found without the nodes they name: damage, or both records went between two looks.
     doubts: Vec<Row>,
+    /// Files that it destroys. Taken out before the commit, to be dropped after it.
+    pub(crate) doomed: Doomed<'e>,
 }
 
 impl<'e> Batch<'e> {
@@ -65,6 +68,7 @@ impl<'e> Batch<'e> {
             same: FxHashSet::default(),
             torn: Vec::new(),
             doubts: Vec::new(),
+            doomed: Doomed::new(&env.opens),
         }
     }
 
@@ -265,6 +269,11 @@ impl<'a> View<'a> {
     /// This client's own knowledge.
     pub fn env(&self) -> &'a Env {
         self.batch.env
+    }
+
+    /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before the batch has ended.
+    pub(crate) fn dooms(&self, ino: Ino) -> bool {
+        self.batch.doomed.add(ino)
     }
 
     /// Bytes and inodes that earlier operations of the batch add to the usage of a quota.

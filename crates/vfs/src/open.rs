@@ -67,6 +67,7 @@ impl Vfs {
             return self.open_internal(caller, ino);
         }
         let opening = self.opening(ino);
+        self.meta.await_fate(ino, interrupt)?;
         let attr = self.attr_to_open(caller, interrupt, &opening.file, flags)?;
         Ok(self.opened(opening, &attr, flags))
     }
@@ -323,8 +324,9 @@ impl Vfs {
 
     /// One handle less of a file.
     pub(crate) fn leave(&self, ino: Ino) {
-        let left = self.known().leave(ino);
+        // First, so that whoever finds it left here may let it go.
         self.meta.unregister_open(ino);
+        let left = self.known().leave(ino);
         if left.last && left.unlinked {
             self.drop_sustained(ino);
         }

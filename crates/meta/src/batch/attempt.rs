@@ -113,6 +113,8 @@ impl Batcher {
             self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
         }
         let step = self.next_step(lane);
+        // Whoever opens one of these files waits until this commit is over.
+        let _doomed = batch.doomed.take();
         let Some(mut commit) = batch.into_commit(step) else {
             // Without a commit nothing would check what was recalled.
             return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };

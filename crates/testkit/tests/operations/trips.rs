@@ -213,8 +213,8 @@ fn the_directories_above_are_not_asked_for_each_time() {
     let counting = Counting::new(Arc::new(MemEngine::new()));
     let never = Interrupt::never();
     let meta = volume(&counting);
-    const LEVELS: u64 = 20;
-    for level in 0..LEVELS {
+    let levels = 20;
+    for level in 0..levels {
         let above = if level == 0 { 1 } else { 99 + level };
         meta.run(create(above, "d", 100 + level, FileType::Dir), &never).unwrap();
     }
@@ -222,7 +222,7 @@ fn the_directories_above_are_not_asked_for_each_time() {
     let writes = vec![engine::Write::Insert(Row::Quota(QuotaKey::Dir(Ino(100)), quota))];
     counting.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
     meta.beat().unwrap().unwrap();
-    let bottom = 99 + LEVELS;
+    let bottom = 99 + levels;
     let mut files = 0;
     // A machine that takes more than a moment for one of them asks again.
     let until = Instant::now() + Duration::from_mins(1);

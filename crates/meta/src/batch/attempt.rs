@@ -148,9 +148,7 @@ impl Batcher {
     fn comes_too_late(&self, ticket: &AnyTicket) -> bool {
         let late = ticket.fences.is_some_and(|fences| fences < self.env.fences());
         if late {
-            ticket.fail(FsError::io(
-                "a lock on the file was lost before: other clients took this one for dead",
-            ));
+            ticket.fail(FsError::LockLost);
         }
         late
     }

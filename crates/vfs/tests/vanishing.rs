@@ -1,5 +1,7 @@
 //! Files that are deleted while they are being opened, in one client.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic wherever it fails")]
+
 mod rig;
 
 use std::{

@@ -7,14 +7,17 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Clock, FsError, FsResult, Ino};
 
 use crate::{
+    above::Above,
     ledger::Ledger,
+    opens::Opens,
     recall::Recall,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
+    used::Used,
 };
 
 /// What no volume holds more of, limit or not: counters and sums must not overflow, and sparse files take nothing to make.
@@ -27,15 +30,16 @@ pub struct Env {
     /// Where the time is read.
     pub(crate) clock: Arc<dyn Clock>,
     format: RwLock<Arc<VolumeFormat>>,
-    used_space: AtomicI64,
-    used_inodes: AtomicI64,
-    open: Mutex<FxHashMap<Ino, u32>>,
+    used: RwLock<Used>,
+    /// Which directory each directory lies in.
+    pub(crate) above: Above,
+    /// What it has open.
+    pub(crate) opens: Opens,
     /// Files without a name that this client keeps because it had them open when they lost it.
     sustained: Mutex<FxHashSet<Ino>>,
     fences: AtomicI64,
     /// ACL rules never change, so what was seen once is good for ever.
     acls: RwLock<FxHashMap<u32, Arc<AclRule>>>,
-    quotas: RwLock<FxHashMap<QuotaKey, Quota>>,
     /// The hour directory of the trash in use: its name and inode.
     trash_hour: Mutex<Option<(String, Ino)>>,
     /// Records as last seen.
@@ -53,13 +57,12 @@ impl Env {
             sid,
             clock,
             format: RwLock::new(Arc::new(format)),
-            used_space: AtomicI64::new(0),
-            used_inodes: AtomicI64::new(0),
-            open: Mutex::default(),
+            used: RwLock::default(),
+            above: Above::default(),
+            opens: Opens::default(),
             sustained: Mutex::default(),
             fences: AtomicI64::new(0),
             acls: RwLock::default(),
-            quotas: RwLock::default(),
             trash_hour: Mutex::default(),
             recall: None,
             ledger: None,
@@ -78,17 +81,12 @@ impl Env {
 
     /// Bytes and inodes in use, as last loaded plus what this client did since.
     pub fn used(&self) -> (i64, i64) {
-        (self.used_space.load(Ordering::Relaxed), self.used_inodes.load(Ordering::Relaxed))
+        self.used.read().total()
     }
 
-    pub(crate) fn set_used(&self, space: i64, inodes: i64) {
-        self.used_space.store(space, Ordering::Relaxed);
-        self.used_inodes.store(inodes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_used(&self, space: i64, inodes: i64) {
-        self.used_space.fetch_add(space, Ordering::Relaxed);
-        self.used_inodes.fetch_add(inodes, Ordering::Relaxed);
+    /// What is in use, to change it.
+    pub(crate) fn counting(&self) -> RwLockWriteGuard<'_, Used> {
+        self.used.write()
     }
 
     /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those `pending`.
@@ -125,27 +123,12 @@ impl Env {
 
     /// A quota as last loaded, plus what this client did since.
     pub(crate) fn quota(&self, key: QuotaKey) -> Option<Quota> {
-        self.quotas.read().get(&key).copied()
+        self.used.read().quota(key)
     }
 
     /// Whether any directory has a quota.
     pub(crate) fn limits_dirs(&self) -> bool {
-        self.quotas.read().keys().any(|key| matches!(key, QuotaKey::Dir(_)))
-    }
-
-    pub(crate) fn set_quotas(&self, quotas: FxHashMap<QuotaKey, Quota>) {
-        *self.quotas.write() = quotas;
-    }
-
-    /// Notes what this client used.
-    pub(crate) fn charge(&self, key: QuotaKey, space: i64, inodes: i64) {
-        let mut quotas = self.quotas.write();
-        if let Some(quota) = quotas.get_mut(&key) {
-            quota.charge(space, inodes);
-        } else if let Some(mut quota) = key.kept() {
-            quota.charge(space, inodes);
-            quotas.insert(key, quota);
-        }
+        self.used.read().limits_dirs()
     }
 
     pub(crate) fn trash_hour(&self, name: &str) -> Option<Ino> {
@@ -175,24 +158,6 @@ impl Env {
         self.fences.load(Ordering::Relaxed)
     }
 
-    /// Registers one more open handle. Called before the trip that opens, so that an unlink in the same client sees it.
-    pub(crate) fn opened(&self, ino: Ino) {
-        *self.open.lock().entry(ino).or_default() += 1;
-    }
-
-    /// Unregisters a handle; whether it was the last.
-    pub(crate) fn closed(&self, ino: Ino) -> bool {
-        let mut open = self.open.lock();
-        match open.get_mut(&ino) {
-            Some(1) => open.remove(&ino).is_some(),
-            Some(count) => {
-                *count -= 1;
-                false
-            }
-            None => false,
-        }
-    }
-
     /// Notes that a file without a name is kept for this client, or is no more.
     pub(crate) fn sustains(&self, ino: Ino, kept: bool) {
         let mut sustained = self.sustained.lock();
@@ -207,11 +172,6 @@ impl Env {
     /// nobody watched.
     pub(crate) fn left_over(&self) -> Vec<Ino> {
         let kept: Vec<Ino> = self.sustained.lock().iter().copied().collect();
-        kept.into_iter().filter(|ino| !self.is_open(*ino)).collect()
-    }
-
-    /// Whether this client has the file open.
-    pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.open.lock().contains_key(&ino)
+        kept.into_iter().filter(|ino| !self.opens.has(*ino)).collect()
     }
 }

@@ -100,6 +100,8 @@ impl Meta {
         for ino in self.env.left_over() {
             match self.run(DropSustained { sid: self.sid(), ino, dead_before: None }, &never) {
                 Ok(_) => self.env.sustains(ino, false),
+                // It was opened again.
+                Err(FsError::Busy) => {}
                 // The next heartbeat tries again; the rest of this one does not wait for it.
                 Err(error) => tracing::warn!(%ino, %error, "a deleted file could not be let go"),
             }
@@ -126,6 +128,7 @@ impl Meta {
 
     /// Loads how much is in use, and the quotas.
     pub(crate) fn reload_usage(&self) -> Result<(), EngineError> {
+        self.env.counting().begin_loading();
         let counters = [Counter::UsedSpace, Counter::TotalInodes];
         let found =
             self.engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None)))?;
@@ -133,13 +136,13 @@ impl Meta {
             Found::Row(Some(Row::Counter(_, value))) => value,
             _ => 0,
         });
-        self.env.set_used(values.next().unwrap_or(0), values.next().unwrap_or(0));
+        let total = (values.next().unwrap_or(0), values.next().unwrap_or(0));
         let rows = scan_all(self.engine.as_ref(), Scan::Quotas)?;
         let quotas = rows.into_iter().filter_map(|row| match row {
             Row::Quota(key, quota) => Some((key, quota)),
             _ => None,
         });
-        self.env.set_quotas(quotas.collect());
+        self.env.counting().loaded(total, quotas);
         Ok(())
     }
 
@@ -194,7 +197,9 @@ impl Meta {
             return Ok(Vec::new());
         }
         let files = self.ask(&ListSustained(sid), &never)?;
-        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before }).collect();
+        // A client that ends lets go of what it has open, too.
+        let dead = dead_before.or(Some(i64::MAX));
+        let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before: dead }).collect();
         let mut waiting = Vec::new();
         for (ino, length) in files.iter().zip(self.run_all(drops, &never)) {
             waiting.extend(length?.map(|length| (*ino, length)));

@@ -4,6 +4,7 @@
 //! group commit that every operation goes through. This crate knows nothing of object storage, FUSE or any particular
 //! database.
 
+mod above;
 mod announce;
 pub mod batch;
 mod beater;
@@ -19,6 +20,7 @@ pub mod mem;
 mod meta;
 pub mod near;
 pub mod op;
+mod opens;
 pub mod ops;
 mod overlay;
 mod pages;
@@ -26,6 +28,7 @@ mod recall;
 mod resume;
 pub mod schema;
 pub mod tree;
+mod used;
 mod view;
 mod waiters;
 

@@ -416,12 +416,21 @@ impl Meta {
 
     /// Registers an open handle, before the trip that opens the file.
     pub fn register_open(&self, ino: Ino) {
-        self.env.opened(ino);
+        self.env.opens.opened(ino);
     }
 
     /// Unregisters an open handle; whether it was this client's last of that file.
     pub fn unregister_open(&self, ino: Ino) -> bool {
-        self.env.closed(ino)
+        self.env.opens.closed(ino)
+    }
+
+    /// Waits until it is known what became of a file that this client was about to destroy when a handle of it was
+    /// registered. Called before the trip that opens.
+    ///
+    /// # Errors
+    /// `EINTR` if the wait was interrupted, `EIO` if the engine says nothing for too long.
+    pub fn await_fate(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+        self.env.opens.wait(ino, self.options.patience, interrupt)
     }
 
     /// Waits for locks to be released.

@@ -37,6 +37,12 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// What it works on.
     fn lanes(&self) -> Lanes;
 
+    /// How often this client had been taken for dead ([`Env::fences`](crate::Env::fences)) when that was last of no
+    /// matter to it: if it was again since, the operation fails with `EIO`. `None` for what may happen all the same.
+    fn fences(&self) -> Option<i64> {
+        None
+    }
+
     /// Decides.
     ///
     /// # Errors
@@ -46,6 +52,36 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// What a request has got done by it once it is committed; `None` if it may as well be done again.
     fn deed(&self, _out: &Self::Out) -> Option<Deed> {
         None
+    }
+}
+
+/// An operation of somebody who may hold locks: it does not happen if they were lost.
+#[derive(Clone, Debug)]
+pub struct UnderLocks<O> {
+    /// The operation.
+    pub op: O,
+    /// How often this client had been taken for dead when the oldest of the locks was taken; `None` without locks.
+    pub fences: Option<i64>,
+}
+
+impl<O: Op> Op for UnderLocks<O> {
+    type Out = O::Out;
+    const NAME: &'static str = O::NAME;
+
+    fn lanes(&self) -> Lanes {
+        self.op.lanes()
+    }
+
+    fn fences(&self) -> Option<i64> {
+        self.fences
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<O::Out, Stop> {
+        self.op.run(view)
+    }
+
+    fn deed(&self, out: &O::Out) -> Option<Deed> {
+        self.op.deed(out)
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::Ino;
+use sluice_types::{Ino, Time};
 
 use crate::{
     engine::{Found, Hold, Read, Write},
@@ -56,7 +56,7 @@ struct Shard {
     old: FxHashMap<Key, Seen>,
     /// The last change that became known of any of its records.
     changed: u64,
-    /// The last of these that was not made here.
+    /// The last of these that was not made here, or that left nothing behind by which a late answer is known.
     heard: u64,
 }
 
@@ -64,6 +64,10 @@ struct Shard {
 #[derive(Clone)]
 struct Seen {
     at: Instant,
+    /// The last change that this client made of it, 0 if it is as the engine told it.
+    changed: u64,
+    /// Whether it is known how the record is: if not, only that it changed.
+    sure: bool,
     /// `None` if there was none.
     row: Option<Row>,
 }
@@ -156,7 +160,7 @@ impl Recall {
 
     fn get(&self, key: &Key, age: Duration) -> Option<Seen> {
         let mut shard = self.shard(key).lock();
-        shard.get(key, self.generation).filter(|seen| seen.at.elapsed() < age).cloned()
+        shard.get(key, self.generation).filter(|seen| seen.sure && seen.at.elapsed() < age).cloned()
     }
 
     /// Takes in what the engine said when asked at `moment`.
@@ -166,7 +170,7 @@ impl Recall {
         }
         let mut shard = self.shard(&key).lock();
         if shard.changed <= moment {
-            shard.put(key, Seen { at: Instant::now(), row }, self.generation);
+            shard.put(key, Seen { at: Instant::now(), changed: 0, sure: true, row }, self.generation);
         }
     }
 
@@ -216,14 +220,17 @@ impl Recall {
         }
     }
 
-    /// Takes in what a commit of this client changed. Where others changed anything since it was sent, nobody knows here who was last.
+    /// Takes in what a commit of this client changed. Where others changed anything since it was sent, or another commit
+    /// of this client changed the same, nobody knows here who was last.
     pub(crate) fn committed(&self, writes: &[Write], sent: Sent) {
         let few = writes.len() <= FEW;
         for write in writes {
             match write {
                 Write::Insert(row) | Write::Put(row) => self.replaced(&row.key(), Some(row), few, sent),
                 Write::Delete(key) | Write::Discard(key) => self.replaced(key, None, few, sent),
-                Write::Bump { ino, nlink, time } => self.bumped(&Key::Node(*ino), *nlink, *time, sent),
+                Write::Bump { ino, nlink, time } => {
+                    self.bumped(&Key::Node(*ino), (*nlink, *time), few, sent);
+                }
                 _ => {}
             }
         }
@@ -234,29 +241,41 @@ impl Recall {
         if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
             return;
         }
-        self.changed(key, |shard, _| {
-            if shard.heard <= sent.moment && kept(key, row) && (keep || shard.has(key)) {
-                let seen = Seen { at: Instant::now(), row: row.cloned() };
-                shard.put(key.clone(), seen, self.generation);
-            } else {
-                shard.remove(key);
+        self.changed(key, |shard, now| {
+            if !keep && !shard.has(key) {
+                shard.heard = shard.heard.max(now);
+                return;
             }
+            let before = |seen: &mut Seen| seen.changed <= sent.moment && seen.at < sent.at;
+            let last = shard.get(key, self.generation).is_none_or(before);
+            let sure = last && shard.heard <= sent.moment && kept(key, row);
+            let row = row.filter(|_| sure).cloned();
+            shard.put(key.clone(), Seen { at: Instant::now(), changed: now, sure, row }, self.generation);
         });
     }
 
-    fn bumped(&self, key: &Key, nlink: i32, time: Option<sluice_types::Time>, sent: Sent) {
-        self.changed(key, |shard, _| {
-            // What was learned since may know of it already.
-            let known_before = |seen: &mut Seen| seen.at < sent.at;
-            if shard.heard > sent.moment || !shard.get(key, self.generation).is_none_or(known_before) {
-                return shard.remove(key);
-            }
-            if let Some(Seen { row: Some(Row::Node(_, attr)), .. }) = shard.get(key, self.generation) {
-                attr.nlink = attr.nlink.saturating_add_signed(nlink);
-                if let Some(time) = time {
-                    attr.mtime = attr.mtime.max(time);
-                    attr.ctime = attr.ctime.max(time);
+    /// A commit of this client counted on a node: links, and times that only grow. Several may do so in any order.
+    fn bumped(&self, key: &Key, (nlink, time): (i32, Option<Time>), keep: bool, sent: Sent) {
+        self.changed(key, |shard, now| {
+            let heard = shard.heard > sent.moment;
+            match shard.get(key, self.generation) {
+                // What was learned since may know of it already.
+                Some(seen) if heard || seen.at >= sent.at => (seen.changed, seen.sure) = (now, false),
+                Some(seen) => {
+                    seen.changed = now;
+                    if let Some(Row::Node(_, attr)) = &mut seen.row {
+                        attr.nlink = attr.nlink.saturating_add_signed(nlink);
+                        if let Some(time) = time {
+                            attr.mtime = attr.mtime.max(time);
+                            attr.ctime = attr.ctime.max(time);
+                        }
+                    }
                 }
+                None if keep => {
+                    let seen = Seen { at: Instant::now(), changed: now, sure: false, row: None };
+                    shard.put(key.clone(), seen, self.generation);
+                }
+                None => shard.heard = shard.heard.max(now),
             }
         });
     }
@@ -336,7 +355,7 @@ impl Recall {
 
 #[cfg(test)]
 mod tests {
-    use sluice_types::{Attr, FileType, Name, Time};
+    use sluice_types::{Attr, FileType, Name};
 
     use super::*;
     use crate::schema::Entry;
@@ -406,6 +425,42 @@ mod tests {
         recall.learn_rows(vec![node(5, 0o644)], recall.moment());
         recall.committed(&bump, recall.sent());
         assert!(known(5).is_some());
+    }
+
+    #[test]
+    fn commits_whose_answers_come_in_another_order_leave_nothing_stale() {
+        let known = |recall: &Recall| recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]);
+        let put = Write::Put(node(5, 0o400));
+        let bump = Write::Bump { ino: Ino(5), nlink: 1, time: None };
+        for remembered in [false, true] {
+            for later in [bump.clone(), Write::Delete(Key::Node(Ino(5))), Write::Put(node(5, 0o644))] {
+                let recall = trusting();
+                if remembered {
+                    recall.learn_rows(vec![node(5, 0o600)], recall.moment());
+                }
+                let (first, second) = (recall.sent(), recall.sent());
+                recall.committed(std::slice::from_ref(&later), second);
+                recall.committed(std::slice::from_ref(&put), first);
+                assert_eq!(known(&recall), None, "{later:?} may have been last: {remembered}");
+                recall.learn_rows(vec![node(5, 0o777)], recall.moment());
+                assert!(known(&recall).is_some(), "the engine says how it is");
+            }
+        }
+        // Many at once leave no mark each.
+        let recall = trusting();
+        let (first, second) = (recall.sent(), recall.sent());
+        let many: Vec<Write> = (0..=FEW as u64).map(|ino| Write::Delete(Key::Node(Ino(ino)))).collect();
+        recall.committed(&many, second);
+        recall.committed(std::slice::from_ref(&put), first);
+        assert_eq!(known(&recall), None);
+        // What adds up does so in any order.
+        let recall = trusting();
+        recall.learn_rows(vec![node(5, 0o600)], recall.moment());
+        let (first, second) = (recall.sent(), recall.sent());
+        recall.committed(std::slice::from_ref(&bump), second);
+        recall.committed(std::slice::from_ref(&bump), first);
+        let Some(found) = known(&recall) else { panic!("nothing is unknown of it") };
+        assert!(matches!(&found[..], [Found::Row(Some(Row::Node(_, attr)))] if attr.nlink == 3), "{found:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sluice_types::{Attr, FsError, Ino, Name, Time};
 use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
     env::Env,
+    opens::Doomed,
     overlay::Overlay,
     schema::{Counter, Entry, Key, QuotaKey, Row},
 };
@@ -47,6 +48,8 @@ pub(crate) struct Batch<'e> {
     pub(crate) torn: Vec<Key>,
     /// Entries that were found without the nodes they name: damage, or both records went between two looks.
     doubts: Vec<Row>,
+    /// Files that it destroys. Taken out before the commit, to be dropped after it.
+    pub(crate) doomed: Doomed<'e>,
 }
 
 impl<'e> Batch<'e> {
@@ -65,6 +68,7 @@ impl<'e> Batch<'e> {
             same: FxHashSet::default(),
             torn: Vec::new(),
             doubts: Vec::new(),
+            doomed: Doomed::new(&env.opens),
         }
     }
 
@@ -181,8 +185,19 @@ impl<'e> Batch<'e> {
         read.clone()
     }
 
+    /// Whether an operation that relies on it that a record is not there makes it, or holds a record that is there: some
+    /// engines see an absence only where they insert, and whoever makes the one must then change the other.
+    fn backs_absences(&self, outcome: &Outcome) -> bool {
+        let held = outcome.held.iter().filter(|(_, hold)| *hold > Hold::None);
+        let found = held.filter_map(|(key, _)| Some((key, &self.rows.get(key)?.1)));
+        let (there, absent): (Vec<_>, Vec<_>) = found.partition(|(_, row)| row.is_some());
+        let makes = |key: &Key| outcome.writes.iter().any(|write| write.key().as_ref() == Some(key));
+        outcome.writes.is_empty() || !there.is_empty() || absent.iter().all(|(key, _)| makes(key))
+    }
+
     /// Takes over what a finished operation decided.
     pub(crate) fn accept(&mut self, outcome: Outcome) {
+        debug_assert!(self.backs_absences(&outcome), "nothing backs an absence: {outcome:?}");
         for (key, hold) in outcome.held {
             let strongest = self.held.entry(key).or_insert(hold);
             *strongest = (*strongest).max(hold);
@@ -254,6 +269,11 @@ impl<'a> View<'a> {
     /// This client's own knowledge.
     pub fn env(&self) -> &'a Env {
         self.batch.env
+    }
+
+    /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before the batch has ended.
+    pub(crate) fn dooms(&self, ino: Ino) -> bool {
+        self.batch.doomed.add(ino)
     }
 
     /// Bytes and inodes that earlier operations of the batch add to the usage of a quota.
@@ -347,6 +367,23 @@ impl<'a> View<'a> {
             Some(Row::Node(_, attr)) => Some(attr),
             _ => None,
         })
+    }
+
+    /// The directory in which a directory lies, or lay a moment ago.
+    pub(crate) fn above(&mut self, dir: Ino) -> Result<Option<Ino>, Stop> {
+        let (key, batch, above) = (Key::Node(dir), self.batch, &self.env().above);
+        let moved = batch.overlay.get(&key).is_some();
+        if !moved
+            && !batch.rows.contains_key(&key)
+            && let Some(parent) = above.get(dir)
+        {
+            return Ok(Some(parent));
+        }
+        let Some(attr) = self.node(dir, Hold::None)? else { return Ok(None) };
+        if !moved {
+            above.learn(dir, attr.parent);
+        }
+        Ok(Some(attr.parent))
     }
 
     /// What a name stands for, if anything.

@@ -67,6 +67,11 @@ pub enum FsError {
     Stale,
     #[error("disk quota exceeded")]
     Quota,
+    /// An I/O error to programs; nothing was done.
+    #[error(
+        "a lock on the file was lost: other clients took this one for dead; close the file and begin again"
+    )]
+    LockLost,
     /// Something below failed: the engine, the object store, the local disk. The message says what, on what, and
     /// what to do about it.
     #[error("input/output error: {0}")]
@@ -111,7 +116,7 @@ impl FsError {
             Self::NotSupported => libc::EOPNOTSUPP,
             Self::Stale => libc::ESTALE,
             Self::Quota => libc::EDQUOT,
-            Self::Io(_) => libc::EIO,
+            Self::LockLost | Self::Io(_) => libc::EIO,
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct FileHandle {
     /// Only if it is open for writing.
     pub(crate) writer: Option<OpenWriter>,
     /// Locks taken through it.
-    pub(crate) held: Held,
+    pub(crate) held: Arc<Held>,
     /// Whether `execve(2)` opened it: it is closed when the program ends.
     pub(crate) runs: bool,
     /// Which calls are still to be told that data was lost with the process that took it.

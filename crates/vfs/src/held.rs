@@ -28,7 +28,8 @@ pub(crate) struct Held {
 
 #[derive(Default)]
 struct Locks {
-    lost: bool,
+    /// How often this client had been taken for dead when one was taken that was lost.
+    lost: Option<i64>,
     /// How often this client had been taken for dead when the oldest was taken.
     since: FxHashMap<Lock, i64>,
 }
@@ -41,13 +42,25 @@ impl Held {
         }
         let fences = fences();
         let mut locks = self.locks.lock();
-        locks.lost |= locks.since.values().any(|since| *since < fences);
-        if locks.lost {
+        if locks.lost.is_none() {
+            locks.lost = locks.since.values().copied().filter(|since| *since < fences).min();
+        }
+        if locks.lost.is_some() {
             return Err(FsError::io(
                 "a lock on the file was lost: other clients took this one for dead; close the file and begin again",
             ));
         }
         Ok(())
+    }
+
+    /// How often this client had been taken for dead when the oldest lock was taken, be it lost by now; `None` without
+    /// locks.
+    pub(crate) fn since(&self) -> Option<i64> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let locks = self.locks.lock();
+        locks.lost.or_else(|| locks.since.values().min().copied())
     }
 
     /// It is held since this client had been taken for dead `fences` times, or longer. Whether it was not before.
@@ -90,8 +103,10 @@ mod tests {
         assert_eq!(held.check(|| 5), Ok(()));
         held.gave(Lock::Plocks(1));
         assert_eq!(held.check(|| 6), Err(FsError::io("")), "the oldest counts");
+        assert_eq!(held.since(), Some(5));
         held.gave(Lock::Flock(1));
         assert_eq!(held.check(|| 6), Err(FsError::io("")), "until it is closed");
+        assert_eq!(held.since(), Some(5));
     }
 
     #[test]
@@ -100,7 +115,9 @@ mod tests {
         held.took(Lock::Plocks(1), 0);
         held.gave(Lock::Plocks(1));
         assert_eq!(held.check(|| 1), Ok(()));
+        assert_eq!(held.since(), None);
         held.took(Lock::Plocks(1), 1);
-        assert_eq!(held.check(|| 1), Ok(()));
+        held.took(Lock::Flock(1), 2);
+        assert_eq!((held.check(|| 1), held.since()), (Ok(()), Some(1)));
     }
 }

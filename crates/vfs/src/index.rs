@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use sluice_data::ChunkIndex;
 use sluice_meta::{
     Interrupt, Meta,
+    op::UnderLocks,
     ops::{chunks::ReadChunk, compact::Compact, write::Write},
 };
 use sluice_types::{FsError, FsResult, Ino, Slice, Time};
@@ -129,7 +130,9 @@ impl ChunkIndex for MetaIndex {
     }
 
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {
-        let write = Write { ino, index, slices: records.to_vec(), mtime };
+        let op = Write { ino, index, slices: records.to_vec(), mtime };
+        let fences = self.known.file(ino).and_then(|file| file.locked_since());
+        let write = UnderLocks { op, fences };
         let commit = || {
             let committed = self.meta.run(write, &Interrupt::never());
             // Even after an error: it may have been committed all the same.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sluice_data::visible;
 use sluice_meta::{
     Asked, Deed, DeedKind, Interrupt,
+    op::UnderLocks,
     ops::{
         chunks::ReadChunks,
         copy_range::CopyRange,
@@ -73,12 +74,15 @@ impl Vfs {
         let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
         self.locks_hold(&handle)?;
         let file = &handle.file;
+        self.give_up_lost(file)?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
         self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
         if kill_suid {
             self.kill_suid(interrupt, file)?;
         }
         let _gate = file.gate.read();
+        // Once more: what was lost before is given up with nobody behind the gate.
+        self.locks_hold(&handle)?;
         let now = self.now();
         file.wrote(now);
         writer.write(offset, data, now)?;
@@ -148,12 +152,12 @@ impl Vfs {
         if let Some(handle) = &handle {
             self.locks_hold(handle)?;
         }
-        let opened = handle.is_some_and(|handle| handle.writer.is_some());
+        let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.known().file(ino);
         let gate = file.as_ref().map(|file| file.gate.write());
         self.store_before_cut(ino)?;
         let moment = self.known().moment();
-        let attr = self.run_cut(caller, interrupt, ino, length, (opened, kill_suid))?;
+        let attr = self.run_cut(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
         drop(gate);
         Ok(self.shown(ino, attr, moment))
     }
@@ -179,7 +183,7 @@ impl Vfs {
         }
         let _gate = file.gate.write();
         self.flush_ino(ino)?;
-        let op = Fallocate { ino, what, offset, length };
+        let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.held.since() };
         let run = || {
             let done = self.meta.run(op, interrupt);
             self.known().records.forget(ino);
@@ -204,6 +208,7 @@ impl Vfs {
         let source = self.handles.file(from.fh)?;
         self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;
+        let fences = target.held.since();
         let (source, target) = (&source.file, &target.file);
         if !caller.is_privileged() {
             self.kill_suid(interrupt, target)?;
@@ -222,6 +227,7 @@ impl Vfs {
             to_offset: to.offset,
             length: length.min(most),
         };
+        let op = UnderLocks { op, fences };
         let run = || {
             let copied = self.meta.run(op, interrupt);
             self.known().records.forget(target.ino);

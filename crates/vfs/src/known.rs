@@ -5,8 +5,8 @@
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        Arc, Weak,
+        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino, Time};
 
-use crate::records::Records;
+use crate::{held::Held, records::Records};
 
 /// Inodes whose last change here is remembered.
 const MOST_CHANGES: usize = 1 << 16;
@@ -54,6 +54,10 @@ pub(crate) struct File {
     state: Mutex<State>,
     /// Owners of POSIX locks, each with the handles through which it locked.
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
+    /// Locks of each handle that ever held one.
+    locked: Mutex<Vec<Weak<Held>>>,
+    /// What was written under locks that were lost is given up, as far as this client had been taken for dead so often.
+    given_up: AtomicI64,
     /// Handles by which programs run.
     pub(crate) running: AtomicU32,
 }
@@ -249,12 +253,38 @@ impl File {
             order: Mutex::default(),
             state: Mutex::new(state),
             plocks: Mutex::default(),
+            locked: Mutex::default(),
+            given_up: AtomicI64::new(0),
             running: AtomicU32::new(0),
         })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// A handle is about to hold a lock.
+    pub(crate) fn locked_through(&self, held: &Arc<Held>) {
+        let mut locked = self.locked.lock();
+        locked.retain(|other| other.strong_count() > 0);
+        if !locked.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(held))) {
+            locked.push(Arc::downgrade(held));
+        }
+    }
+
+    /// [`Held::since`] over all handles that may have written what has not gone to the file yet: who wrote what is not
+    /// known any more when it does.
+    pub(crate) fn locked_since(&self) -> Option<i64> {
+        let locked = self.locked.lock();
+        let given_up = self.given_up.load(Ordering::Acquire);
+        let since = locked.iter().filter_map(|held| held.upgrade()?.since());
+        since.filter(|since| *since >= given_up).min()
+    }
+
+    /// Nothing is left of what was written under locks that were lost when this client had been taken for dead `fences`
+    /// times, and who lost them writes no more.
+    pub(crate) fn gave_up(&self, fences: i64) {
+        self.given_up.fetch_max(fences, Ordering::AcqRel);
     }
 
     /// Attributes as committed, as far as this client knows.

@@ -141,6 +141,7 @@ impl Vfs {
             match done? {
                 holds if self.fences() != fences && holds => {}
                 true => {
+                    handle.file.locked_through(&handle.held);
                     self.took(handle, lock, fences);
                     return Ok(());
                 }
@@ -155,6 +156,22 @@ impl Vfs {
     /// Fails if a lock that was taken through `handle` was lost.
     pub(crate) fn locks_hold(&self, handle: &FileHandle) -> FsResult<()> {
         handle.held.check(|| self.fences())
+    }
+
+    /// Gives up what was written to a file under locks that were lost, before others write more: what is written together
+    /// goes to the file together, or not.
+    ///
+    /// # Errors
+    /// Some of it could not even be sent on its way.
+    pub(crate) fn give_up_lost(&self, file: &File) -> FsResult<()> {
+        let fences = self.fences();
+        if file.locked_since().is_none_or(|since| since >= fences) {
+            return Ok(());
+        }
+        let _gate = file.gate.write();
+        self.store_before_cut(file.ino)?;
+        file.gave_up(fences);
+        Ok(())
     }
 
     fn fences(&self) -> i64 {

@@ -243,7 +243,8 @@ impl Vfs {
                 self.known().records.forget(ino);
                 self.jobs.queue().file(ino, length);
             }
-            Ok(None) => {}
+            // Opened again, it is let go by a heartbeat after it was closed.
+            Ok(None) | Err(FsError::Busy) => {}
             // The end of the session will.
             Err(error) => {
                 tracing::warn!(%ino, %error, "a deleted file could not be let go after its last close");

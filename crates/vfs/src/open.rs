@@ -11,7 +11,7 @@ use std::sync::{
 use sluice_data::OpenWriter;
 use sluice_meta::{
     Interrupt,
-    op::At,
+    op::{At, UnderLocks},
     ops::{
         acl::{AclKind, GetAcl},
         lookup::Lookup,
@@ -22,7 +22,6 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult,
 
 use crate::{
     handles::{FileHandle, Handle},
-    held::Held,
     known::File,
     names::NewNode,
     vfs::{Entry, Vfs},
@@ -74,6 +73,7 @@ impl Vfs {
             return Ok(opened);
         }
         let opening = self.opening(ino);
+        self.meta.await_fate(ino, interrupt)?;
         let attr = self.attr_to_open(caller, interrupt, &opening.file, flags)?;
         Ok(self.opened(opening, &attr, flags, interrupt))
     }
@@ -223,18 +223,20 @@ impl Vfs {
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
-        self.run_cut(caller, interrupt, file.ino, 0, (false, !caller.is_privileged()))
+        self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))
     }
 
+    /// Cuts a file; not if a lock was lost of the handle through which that is asked, if any.
     pub(crate) fn run_cut(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        ino: Ino,
+        (ino, handle): (Ino, Option<&FileHandle>),
         length: u64,
         (opened, kill_suid): (bool, bool),
     ) -> FsResult<Attr> {
         let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
+        let op = UnderLocks { op, fences: handle.and_then(|handle| handle.held.since()) };
         let cut = || {
             let cut = self.meta.run(op, interrupt);
             self.known().records.forget(ino);
@@ -277,7 +279,7 @@ impl Vfs {
         let writer = writes.then(|| self.data.open_writer(file.ino));
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
-        let (reader, held, lost) = (self.data.reader(file.ino), Held::default(), AtomicU8::new(0));
+        let (reader, held, lost) = (self.data.reader(file.ino), Arc::default(), AtomicU8::new(0));
         let handle = Arc::new(FileHandle { fh, file, reader, writer, held, runs, lost });
         self.handles.insert(fh, Handle::File(Arc::clone(&handle)));
         handle
@@ -295,8 +297,8 @@ impl Vfs {
         flushed.and_then(|()| self.tell_lost(&handle, true))
     }
 
-    /// What was written to the file survives a crash once this answers. It is stored, too, if a lock of the handle was
-    /// lost, which is told then.
+    /// What was written to the file survives a crash once this answers. If a lock on it was lost, it is told, and what
+    /// was not stored before is not.
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
@@ -360,8 +362,9 @@ impl Vfs {
 
     /// One handle less of a file.
     pub(crate) fn leave(&self, ino: Ino) {
-        let left = self.known().leave(ino);
+        // First, so that whoever finds it left here may let it go.
         self.meta.unregister_open(ino);
+        let left = self.known().leave(ino);
         if left.last && left.unlinked {
             self.drop_sustained(ino);
         }

@@ -64,6 +64,7 @@ impl Vfs {
         restored.open.dedup();
         for (fh, lock, fences) in &past.locks {
             let Ok(handle) = self.handles.file(*fh) else { continue };
+            handle.file.locked_through(&handle.held);
             handle.held.took(*lock, *fences);
             if let Lock::Plocks(owner) = lock {
                 handle.file.plocks.lock().entry(*owner).or_default().push(*fh);

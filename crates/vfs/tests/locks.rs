@@ -187,6 +187,51 @@ fn the_dead_lose_locks_and_the_right_to_commit_at_once() {
 }
 
 #[test]
+fn what_was_written_under_a_lost_lock_does_not_go_to_the_file() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"old");
+    let fh = one.open(ino, libc::O_RDWR).unwrap().fh;
+    let other = one.open(ino, libc::O_RDWR).unwrap().fh;
+    let lock =
+        |client: &Client, fh| client.vfs.flock(&client.never, (ino, fh), 1, Some(FlockKind::Write), false);
+    lock(&one, fh).unwrap();
+    assert_eq!(one.write(fh, 0, b"ONE"), Ok(3));
+    let sid = one.vfs.meta().sid();
+    two.vfs.meta().run(DropLocks { sid, dead_before: Some(i64::MAX) }, &two.never).unwrap();
+    let next = two.open(ino, libc::O_RDWR).unwrap().fh;
+    lock(&two, next).unwrap();
+    assert_eq!(two.write(next, 0, b"two"), Ok(3));
+    two.vfs.fsync(&two.never, next).unwrap();
+    assert_eq!(one.vfs.meta().env().fences(), 0, "it has not heard of it");
+    assert_eq!(one.vfs.fsync(&one.never, fh), Err(FsError::io("")));
+    let cut = one.vfs.truncate(&one.caller, &one.never, ino, (1, Some(fh)), false);
+    assert_eq!(cut.map(drop), Err(FsError::io("")));
+    assert_eq!(two.get(ino), b"two");
+    // Who never held a lock is told, and goes on.
+    assert_eq!(one.vfs.fsync(&one.never, other), Err(FsError::io("")));
+    assert_eq!(one.write(other, 3, b" three"), Ok(6));
+    one.vfs.fsync(&one.never, other).unwrap();
+    drop(one.close(fh));
+    assert_eq!(two.get(ino), b"two three");
+}
+
+#[test]
+fn a_cut_that_finds_out_that_the_lock_was_lost_does_not_happen() {
+    let volume = Volume::new();
+    let (one, two) = (volume.mount(), volume.mount());
+    let ino = one.put(ROOT, "f", b"content");
+    let fh = one.open(ino, libc::O_RDWR).unwrap().fh;
+    one.vfs.flock(&one.never, (ino, fh), 1, Some(FlockKind::Write), false).unwrap();
+    let sid = one.vfs.meta().sid();
+    two.vfs.meta().run(DropLocks { sid, dead_before: Some(i64::MAX) }, &two.never).unwrap();
+    let cut = one.vfs.truncate(&one.caller, &one.never, ino, (1, Some(fh)), false);
+    assert_eq!(cut.map(drop), Err(FsError::io("")));
+    assert_eq!(one.vfs.meta().env().fences(), 1);
+    assert_eq!(two.get(ino), b"content");
+}
+
+#[test]
 fn a_lock_that_is_taken_while_its_client_is_taken_for_dead_is_held() {
     let volume = Volume::new();
     let (one, two) = (volume.mount(), volume.mount());

@@ -623,3 +623,21 @@ fn whatever_was_under_way_when_a_process_died_is_done_once() {
     }
     assert!(steps.iter().sum::<u64>() > 60, "{steps:?}");
 }
+
+#[test]
+fn a_cut_that_was_done_does_not_cut_what_was_written_since() {
+    let volume = Volume::new();
+    let first = Process::start(&volume);
+    let ino = first.client.put(ROOT, "f", b"content");
+    let cut = |client: &Client, by: &Interrupt| {
+        client.vfs.truncate(&client.caller, by, ino, (3, None), false).unwrap().length
+    };
+    assert_eq!(cut(&first.client, &request(2)), 3);
+    let (second, _) = first.replace(&volume);
+    let opened = second.client.open(ino, libc::O_RDWR).unwrap();
+    second.client.write(opened.fh, 3, b"fident").unwrap();
+    second.client.close(opened.fh).unwrap();
+    assert_eq!(cut(&second.client, &again(2)), 9);
+    assert_eq!(second.client.get(ino), b"confident");
+    assert_eq!(cut(&second.client, &again(4)), 3, "another one");
+}

@@ -23,7 +23,7 @@ use crate::{
     op::Lane,
     recall::{Recall, Sent},
     schema::{BURIED, Change, Counter, Key, Row, Session},
-    view::{Batch, View},
+    view::{Batch, Outcome, View},
 };
 
 /// Why an attempt came to nothing.
@@ -87,7 +87,7 @@ impl Batcher {
         let mut batch = Batch::new(&self.env);
         batch.again = again;
         let mut touched = Touched::default();
-        let mut open: Vec<usize> = (0..group.len()).collect();
+        let mut open: Vec<usize> = (0..group.len()).filter(|&at| !self.comes_too_late(&group[at])).collect();
         let mut recalled = false;
         for trip in 0.. {
             let round = decide(group, &mut batch, &mut open, &mut touched);
@@ -113,6 +113,8 @@ impl Batcher {
             self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
         }
         let step = self.next_step(lane);
+        // Whoever opens one of these files waits until this commit is over.
+        let _doomed = batch.doomed.take();
         let Some(mut commit) = batch.into_commit(step) else {
             // Without a commit nothing would check what was recalled.
             return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
@@ -145,6 +147,15 @@ impl Batcher {
             }
         }
         Ok(())
+    }
+
+    /// Fails an operation that was asked for under locks that this client has lost since; whether it did.
+    fn comes_too_late(&self, ticket: &AnyTicket) -> bool {
+        let late = ticket.fences.is_some_and(|fences| fences < self.env.fences());
+        if late {
+            ticket.fail(FsError::LockLost);
+        }
+        late
     }
 
     /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
@@ -183,10 +194,11 @@ impl Batcher {
         }
         for write in &commit.writes {
             match write {
-                Write::Count(Counter::UsedSpace, by) => self.env.add_used(*by, 0),
-                Write::Count(Counter::TotalInodes, by) => self.env.add_used(0, *by),
-                Write::Charge(key, space, inodes) => self.env.charge(*key, *space, *inodes),
+                Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
+                Write::Count(Counter::TotalInodes, by) => self.env.counting().add(0, *by),
+                Write::Charge(key, space, inodes) => self.env.counting().charge(*key, *space, *inodes),
                 Write::Insert(Row::Acl(id, rule)) => drop(self.env.learn_acl(*id, rule.clone())),
+                Write::Put(Row::Node(dir, attr)) if attr.is_dir() => self.env.above.learn(*dir, attr.parent),
                 Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
                 Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {
                     self.env.sustains(*ino, false);
@@ -273,6 +285,13 @@ impl Batcher {
                 return Err(Failed::Again { culprits: FxHashSet::default() });
             }
         }
+        let unknown = || EngineError::Indeterminate {
+            engine: self.engine.name().into(),
+            reason: "this client was taken for dead before it was known whether the commit happened".into(),
+        };
+        if group.iter().any(|ticket| self.comes_too_late(ticket)) {
+            return Err(Failed::Unknown(unknown()));
+        }
         let step = self.next_step(lost.lane);
         let again = Commit { step: Some(step), ..commit.clone() };
         self.note(step, group);
@@ -281,11 +300,7 @@ impl Batcher {
                 self.committed(commit, step, None);
                 return Ok(());
             }
-            Err(EngineError::Conflict(_)) => EngineError::Indeterminate {
-                engine: self.engine.name().into(),
-                reason: "this client was taken for dead before it was known whether the commit happened"
-                    .into(),
-            },
+            Err(EngineError::Conflict(_)) => unknown(),
             Err(error) => error,
         };
         // Whatever became of this one, the first is unknown.
@@ -420,7 +435,7 @@ fn decide(
             // Those that share a lane with one still waiting keep their order.
             _ if ticket.lanes.iter().any(|lane| waiting.contains(lane)) => {}
             Ran::Done => {
-                touched.writes(at, &outcome.writes);
+                touched.decided(at, &outcome);
                 batch.accept(outcome);
                 return false;
             }
@@ -453,8 +468,12 @@ impl Touched {
         }));
     }
 
-    fn writes(&mut self, at: usize, writes: &[Write]) {
-        self.0.extend(writes.iter().filter_map(Write::key).map(|key| (at, hash(&key))));
+    /// What it wrote and what it holds, be it that another operation asked for that.
+    fn decided(&mut self, at: usize, outcome: &Outcome) {
+        let held = outcome.held.iter().filter(|(_, hold)| *hold > Hold::None).map(|(key, _)| hash(key));
+        let vacant = outcome.vacant.iter().map(|dir| hash(&Key::Node(*dir)));
+        let written = outcome.writes.iter().filter_map(Write::key).map(|key| hash(&key));
+        self.0.extend(held.chain(vacant).chain(written).map(|key| (at, key)));
     }
 
     /// Finds whose fault a failure is.

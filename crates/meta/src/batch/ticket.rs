@@ -238,6 +238,8 @@ impl<O: Op> Run for Job<O> {
 pub(super) struct Ticket<J: ?Sized> {
     pub(super) turn: Arc<Turn>,
     pub(super) lanes: Lanes,
+    /// [`Op::fences`].
+    pub(super) fences: Option<i64>,
     finished: AtomicBool,
     job: Mutex<J>,
 }
@@ -247,8 +249,9 @@ pub(super) type AnyTicket = Ticket<dyn Run>;
 
 impl<O: Op> Ticket<Job<O>> {
     pub(super) fn new(op: O, turn: Arc<Turn>) -> Self {
-        let lanes = op.lanes();
-        Self { turn, lanes, finished: AtomicBool::new(false), job: Mutex::new(Job { op, answer: None }) }
+        let (lanes, fences) = (op.lanes(), op.fences());
+        let job = Mutex::new(Job { op, answer: None });
+        Self { turn, lanes, fences, finished: AtomicBool::new(false), job }
     }
 
     /// The answer, once.

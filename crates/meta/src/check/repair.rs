@@ -10,7 +10,7 @@ use super::finding::Finding;
 use crate::{
     engine::{Hold, Read, Write},
     op::{Lane, Lanes, Op},
-    ops::compact::release,
+    ops::{compact::release, rules},
     schema::{Entry, Key, Row},
     view::{Stop, View},
 };
@@ -85,8 +85,11 @@ impl Op for Repair {
                 Ok(true)
             }
             Finding::NextNumber { counter, next } | Finding::Total { counter, total: next } => {
-                view.write(Write::Count(*counter, next.counted - next.stored));
-                Ok(true)
+                let found = rules::counter(view, *counter)?;
+                if found == next.stored {
+                    view.put(Row::Counter(*counter, next.counted));
+                }
+                Ok(found == next.stored)
             }
             Finding::Usage { dir, stored, counted } => {
                 let found = match view.get(&Key::DirStat(*dir), Hold::Lock)? {

@@ -111,7 +111,7 @@ impl Removal {
             return Fate::Lives(attr);
         }
         let env = view.env();
-        if attr.is_file() && env.sid != 0 && env.is_open(self.ino) {
+        if attr.is_file() && env.sid != 0 && !view.dooms(self.ino) {
             view.put(Row::Node(self.ino, attr));
             view.put(Row::Sustained(env.sid, self.ino));
             if attr.parent == Ino::NONE {

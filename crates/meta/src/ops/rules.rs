@@ -92,6 +92,14 @@ pub(crate) fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
         return Ok(id);
     }
     let last = counter(view, Counter::AclMaxId)?;
+    // One that this batch makes is known to nobody else yet.
+    let mut made = last as u32;
+    while view.is_pending(&Key::Acl(made)) {
+        if matches!(view.get(&Key::Acl(made), Hold::None)?, Some(Row::Acl(_, pending)) if pending == *rule) {
+            return Ok(made);
+        }
+        made -= 1;
+    }
     let id = last as u32 + 1;
     view.put(Row::Counter(Counter::AclMaxId, i64::from(id)));
     view.insert(Row::Acl(id, rule.clone()));
@@ -139,7 +147,7 @@ pub(crate) fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64
     if !view.env().limits_dirs() {
         return Ok(());
     }
-    for dir in ancestors(view, dir, Hold::None)? {
+    for dir in counted_above(view, dir)? {
         if view.env().quota(QuotaKey::Dir(dir)).is_some() {
             view.write(Write::Charge(QuotaKey::Dir(dir), space, inodes));
         }
@@ -175,7 +183,7 @@ pub(crate) fn admit_names(view: &mut View<'_>, parents: &[(Ino, i64)], space: i6
     }
     let mut names: FxHashMap<Ino, i64> = FxHashMap::default();
     for (parent, links) in parents {
-        for dir in ancestors(view, *parent, Hold::None)? {
+        for dir in counted_above(view, *parent)? {
             *names.entry(dir).or_default() += links;
         }
     }
@@ -188,7 +196,7 @@ pub(crate) fn admit_names(view: &mut View<'_>, parents: &[(Ino, i64)], space: i6
 /// Whether the quotas above `dir` admit that much more.
 pub(crate) fn admit_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
     if view.env().limits_dirs() && dir != Ino::NONE {
-        for dir in ancestors(view, dir, Hold::None)? {
+        for dir in counted_above(view, dir)? {
             admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
         }
     }
@@ -205,8 +213,8 @@ pub(crate) fn admit_move(
     if from == to || !view.env().limits_dirs() {
         return Ok(());
     }
-    let counted = ancestors(view, from, Hold::None)?;
-    for dir in ancestors(view, to, Hold::None)? {
+    let counted = counted_above(view, from)?;
+    for dir in counted_above(view, to)? {
         if !counted.contains(&dir) {
             admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
         }
@@ -225,11 +233,20 @@ fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Resul
 /// `dir` and the directories above it, up to the root of the volume or of the trash. Unheld they may be those of a
 /// moment ago; guarded they are so at the commit, too.
 pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Vec<Ino>, Stop> {
+    climb(dir, |dir| Ok(view.node(dir, hold)?.map(|attr| attr.parent)))
+}
+
+/// The directories whose quotas count what is in `dir`: itself and those above it, as they are or were a moment ago.
+fn counted_above(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
+    climb(dir, |dir| view.above(dir))
+}
+
+fn climb(dir: Ino, mut above: impl FnMut(Ino) -> Result<Option<Ino>, Stop>) -> Result<Vec<Ino>, Stop> {
     let (mut chain, mut seen) = (vec![dir], FxHashSet::default());
     let mut at = dir;
     while at != Ino::ROOT && !at.is_trash() {
-        let Some(attr) = view.node(at, hold)? else { break };
-        at = attr.parent;
+        let Some(parent) = above(at)? else { break };
+        at = parent;
         if at == Ino::NONE || !seen.insert(at) {
             break;
         }

@@ -66,7 +66,7 @@ impl Op for SetAttr {
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let before = rules::existing(view, self.ino, Hold::Lock)?;
         // Who has it open may go on as if it were not in the trash.
-        let kept = before.parent.is_trash_hour() && !view.env().is_open(self.ino);
+        let kept = before.parent.is_trash_hour() && !view.env().opens.has(self.ino);
         rules::require(!kept || !self.caller.check, FsError::Perm)?;
         self.frozen(&before)?;
         let mut attr = before;

@@ -1,6 +1,6 @@
 //! Sustained files: without a name, but open in some session.
 
-use sluice_types::Ino;
+use sluice_types::{FsError, Ino};
 use smallvec::smallvec;
 
 use super::removal::destroy;
@@ -19,12 +19,13 @@ pub struct DropSustained {
     /// The file.
     pub ino: Ino,
     /// The session is dead if it expires before this, Unix seconds: one that came back may have the file open. `None`
-    /// for whoever ends what is its own.
+    /// for whoever closed a file of its own.
     pub dead_before: Option<i64>,
 }
 
 impl Op for DropSustained {
     /// Length of the file, whose chunks now wait to be deleted; `None` if somebody else did it, or the session lives.
+    /// Fails with `EBUSY` if this client, whose own it is, opened it again meanwhile.
     type Out = Option<u64>;
     const NAME: &'static str = "drop_sustained";
 
@@ -47,6 +48,9 @@ impl Op for DropSustained {
         }
         if view.get(&key, Hold::Lock)?.is_none() {
             return Ok(None);
+        }
+        if self.dead_before.is_none() && !view.dooms(self.ino) {
+            return Err(FsError::Busy.into());
         }
         view.delete(key);
         match view.node(self.ino, Hold::Lock)? {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic wherever it fails")]
 
 mod deep;
+mod leftovers;
 mod listings;
 mod liveness;
 mod moves;

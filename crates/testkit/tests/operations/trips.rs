@@ -1,10 +1,13 @@
 //! The budget of trips, operation by operation: reads and commits.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::Scan,
+    engine::{self, Commit, Engine as _, Hold, Read, Scan},
     mem::MemEngine,
     ops::{
         chunks::ReadChunk,
@@ -22,7 +25,7 @@ use sluice_meta::{
         write::Write,
         xattr::{GetXattr, ListXattr, RemoveXattr, SetXattr, XattrMode},
     },
-    schema::{FlockKind, LockOwner, PlockRange},
+    schema::{FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row},
 };
 use sluice_testkit::{
     operations::{SharedStore, at, create},
@@ -202,4 +205,51 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     other.run(SetAttr { ino: Ino(10), changes, caller: Caller::client() }, &never).unwrap();
     let made = meta.run(create(10, "h", 22, FileType::File), &never).unwrap();
     assert_eq!(made.dir.mode, 0o500);
+}
+
+/// What memory of a moment saves.
+#[test]
+fn the_directories_above_are_not_asked_for_each_time() {
+    let counting = Counting::new(Arc::new(MemEngine::new()));
+    let never = Interrupt::never();
+    let meta = volume(&counting);
+    let levels = 20;
+    for level in 0..levels {
+        let above = if level == 0 { 1 } else { 99 + level };
+        meta.run(create(above, "d", 100 + level, FileType::Dir), &never).unwrap();
+    }
+    let quota = Quota { max_inodes: 1000, ..Quota::default() };
+    let writes = vec![engine::Write::Insert(Row::Quota(QuotaKey::Dir(Ino(100)), quota))];
+    counting.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    meta.beat().unwrap().unwrap();
+    let bottom = 99 + levels;
+    let mut files = 0;
+    // A machine that takes more than a moment for one of them asks again.
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        let file = create(bottom, &format!("f{files}"), 1000 + files, FileType::File);
+        let (made, trips) = counting.during(|| meta.run(file, &never));
+        made.unwrap();
+        files += 1;
+        if trips.reads == 1 {
+            break;
+        }
+        assert!(Instant::now() < until, "{trips:?} for each file");
+    }
+    assert!(files > 1, "the first has to ask");
+    // A move of this client shows at once.
+    let rename = Rename {
+        from: at(100, "d"),
+        to: at(1, "moved"),
+        mode: RenameMode::Replace,
+        caller: Caller::client(),
+    };
+    meta.run(rename, &never).unwrap();
+    let charged = || match counting.read(&[Read::Get(Key::Quota(QuotaKey::Dir(Ino(100))), Hold::None)]) {
+        Ok(found) => found,
+        Err(error) => panic!("{error}"),
+    };
+    let before = charged();
+    meta.run(create(bottom, "outside", 5000, FileType::File), &never).unwrap();
+    assert_eq!(charged(), before);
 }

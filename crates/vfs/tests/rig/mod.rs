@@ -35,7 +35,15 @@ impl Volume {
     }
 
     pub fn with(set: impl FnOnce(&mut VolumeFormat)) -> Self {
-        let engine = Arc::new(Counting::new(Arc::new(MemEngine::new())));
+        Self::made(Arc::new(Counting::new(Arc::new(MemEngine::new()))), set)
+    }
+
+    /// A volume in that engine.
+    pub fn over(engine: Arc<Counting>) -> Self {
+        Self::made(engine, |_| {})
+    }
+
+    fn made(engine: Arc<Counting>, set: impl FnOnce(&mut VolumeFormat)) -> Self {
         let mut format = VolumeFormat { name: "test".into(), trash_days: 0, ..VolumeFormat::default() };
         set(&mut format);
         Meta::format(engine.as_ref(), &format, SystemClock.now()).unwrap();

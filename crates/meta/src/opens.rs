@@ -1,0 +1,125 @@
+//! Which files this client has open, and which it is about to let go because it has not.
+//!
+//! What must stay true: nobody opens a file between the moment in which a batch found that it is not open here and the
+//! end of that batch. Who comes in between waits for the end, and asks whether the file is still there.
+
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_types::{FsError, FsResult, Ino};
+
+use crate::batch::Interrupt;
+
+/// How soon who waits sees that he was interrupted.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Files that are open here, or on their way to being so.
+#[derive(Default)]
+pub(crate) struct Opens {
+    state: Mutex<State>,
+    /// Batches ended that files were doomed by.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Handles of each file.
+    handles: FxHashMap<Ino, u32>,
+    /// Files that running batches destroy, each with the number of these batches.
+    doomed: FxHashMap<Ino, u32>,
+}
+
+impl Opens {
+    /// Registers one more open handle. Called before the trip that opens, so that an unlink in the same client sees it.
+    pub(crate) fn opened(&self, ino: Ino) {
+        *self.state.lock().handles.entry(ino).or_default() += 1;
+    }
+
+    /// Unregisters a handle; whether it was the last.
+    pub(crate) fn closed(&self, ino: Ino) -> bool {
+        let mut state = self.state.lock();
+        match state.handles.get_mut(&ino) {
+            Some(1) => state.handles.remove(&ino).is_some(),
+            Some(count) => {
+                *count -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Whether this client has the file open.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.state.lock().handles.contains_key(&ino)
+    }
+
+    /// Waits, no longer than `patience`, until no batch is about to destroy a file.
+    ///
+    /// # Errors
+    /// `EINTR` if the wait was interrupted, `EIO` if it took too long.
+    pub(crate) fn wait(&self, ino: Ino, patience: Duration, interrupt: &Interrupt) -> FsResult<()> {
+        let mut state = self.state.lock();
+        let until = Instant::now() + patience;
+        while state.doomed.contains_key(&ino) {
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
+            if Instant::now() >= until {
+                return Err(FsError::io("whether the file was deleted could not be found out"));
+            }
+            self.ended.wait_for(&mut state, GLANCE);
+        }
+        Ok(())
+    }
+}
+
+/// Files that one batch destroys since they were not open; none of them is any more when this is dropped.
+pub(crate) struct Doomed<'e> {
+    opens: &'e Opens,
+    inos: RefCell<FxHashSet<Ino>>,
+}
+
+impl<'e> Doomed<'e> {
+    pub(crate) fn new(opens: &'e Opens) -> Self {
+        Self { opens, inos: RefCell::default() }
+    }
+
+    /// What was doomed so far.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.opens))
+    }
+
+    /// Dooms a file unless it is open; whether it is doomed.
+    pub(crate) fn add(&self, ino: Ino) -> bool {
+        let mut state = self.opens.state.lock();
+        if state.handles.contains_key(&ino) {
+            return false;
+        }
+        if self.inos.borrow_mut().insert(ino) {
+            *state.doomed.entry(ino).or_default() += 1;
+        }
+        true
+    }
+}
+
+impl Drop for Doomed<'_> {
+    fn drop(&mut self) {
+        let inos = self.inos.get_mut();
+        if inos.is_empty() {
+            return;
+        }
+        let mut state = self.opens.state.lock();
+        for ino in inos.drain() {
+            match state.doomed.get_mut(&ino) {
+                Some(batches) if *batches > 1 => *batches -= 1,
+                _ => drop(state.doomed.remove(&ino)),
+            }
+        }
+        drop(state);
+        self.opens.ended.notify_all();
+    }
+}

@@ -1,0 +1,106 @@
+//! What must not be done twice, and what must not stay for ever.
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_meta::{
+    BlockSink, Interrupt, Meta, Options,
+    check::{Finding, Repair},
+    engine::{Commit, Found, Hold, Read, Scan, Write},
+    ops::{
+        acl::{AclKind, SetAcl},
+        link::Link,
+        lookup::Lookup,
+        setattr::{Changes, SetAttr},
+        unlink::Unlink,
+    },
+    schema::{AclEntry, AclRule, Counter, Key, Row},
+};
+use sluice_testkit::operations::{at, create};
+use sluice_types::{AttrFlags, Caller, FileType, FsError, FsResult, Ino, ManualClock, Time};
+
+/// A store whose blocks all can be deleted.
+struct Deletes;
+
+impl BlockSink for Deletes {
+    fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<FsResult<()>> {
+        slices.iter().map(|_| Ok(())).collect()
+    }
+}
+
+#[test]
+fn files_made_together_under_a_default_acl_share_its_rule() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let meta = store.format(0);
+    meta.run(create(1, "d", 10, FileType::Dir), &never).unwrap();
+    let rule = AclRule {
+        owner: 7,
+        group: 5,
+        mask: 7,
+        other: 0,
+        users: vec![AclEntry { id: 1000, perm: 7 }],
+        groups: vec![],
+    };
+    let set = SetAcl { ino: Ino(10), kind: AclKind::Default, rule: Some(rule), caller: Caller::client() };
+    meta.run(set, &never).unwrap();
+    let creates = (0..10).map(|n| create(10, &format!("f{n}"), 20 + n, FileType::File)).collect();
+    let made: Vec<_> = meta.run_all(creates, &never).into_iter().map(|made| made.unwrap().attr).collect();
+    assert!(made[0].access_acl != 0);
+    assert!(made.iter().all(|attr| attr.access_acl == made[0].access_acl), "{made:?}");
+    let rules = store.open().scan(Scan::Acls, None, 100).unwrap().rows;
+    assert_eq!(rules.len(), 2, "the directory's and the files': {rules:?}");
+}
+
+#[test]
+fn an_immutable_file_with_other_names_leaves_the_trash_as_others_do() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    store.format(1);
+    let clock = ManualClock::new(Time { sec: 1_700_000_000, nsec: 0 });
+    let options = Options { clock: Arc::new(clock.clone()), ..Options::default() };
+    let meta = Meta::open(store.open(), options).unwrap();
+    let caller = Caller::client;
+    meta.run(create(1, "f", 10, FileType::File), &never).unwrap();
+    meta.run(Link { ino: Ino(10), at: at(1, "g"), caller: caller() }, &never).unwrap();
+    meta.run(Unlink { at: at(1, "f"), skip_trash: false, caller: caller() }, &never).unwrap();
+    let changes = Changes { flags: Some(AttrFlags(AttrFlags::IMMUTABLE)), ..Changes::default() };
+    meta.run(SetAttr { ino: Ino(10), changes, caller: caller() }, &never).unwrap();
+    let hours = || {
+        let scan = Scan::Entries { dir: Ino::TRASH, nodes: false };
+        store.open().scan(scan, None, 100).unwrap().rows.len()
+    };
+    assert_eq!(hours(), 1);
+    clock.advance(Duration::from_hours(72));
+    meta.clean(&Deletes, &never).unwrap();
+    assert_eq!(hours(), 0);
+    let (ino, attr) = meta.ask(&Lookup(at(1, "g")), &never).unwrap();
+    assert_eq!((ino, attr.nlink), (Ino(10), 1));
+    let unlink = Unlink { at: at(1, "g"), skip_trash: false, caller: caller() };
+    assert_eq!(meta.run(unlink, &never).map(drop), Err(FsError::Perm), "its name is safe");
+}
+
+#[test]
+fn a_total_that_two_repair_is_repaired_once() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let one = store.format(0);
+    let two = store.client();
+    one.run(create(1, "f", 10, FileType::File), &never).unwrap();
+    let engine = store.open();
+    let counters = [Counter::TotalInodes, Counter::NextInode];
+    let writes = vec![
+        Write::Put(Row::Counter(Counter::TotalInodes, 50)),
+        Write::Put(Row::Counter(Counter::NextInode, 2)),
+    ];
+    engine.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    let findings = one.check(false, &never, &|_| {}).unwrap().findings;
+    let counts = |finding: &&Finding| matches!(finding, Finding::Total { .. } | Finding::NextNumber { .. });
+    let found: Vec<&Finding> = findings.iter().filter(counts).collect();
+    assert_eq!(found.len(), 2, "{findings:?}");
+    for (meta, done) in [(&one, true), (&two, false)] {
+        for finding in found.iter().copied().cloned() {
+            let repair = Repair { finding, dir_mode: 0o755, busy_since: None };
+            assert_eq!(meta.run(repair, &never), Ok(done));
+        }
+    }
+    let stored = engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None))).unwrap();
+    let is = |counter, value| Found::Row(Some(Row::Counter(counter, value)));
+    assert_eq!(stored, [is(Counter::TotalInodes, 1), is(Counter::NextInode, 11)]);
+}

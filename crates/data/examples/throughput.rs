@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use sluice_data::{CacheConfig, ChunkIndex, DataConfig, DataStore};
 use sluice_object::FileStore;
-use sluice_types::{FsResult, Ino, Rng, Slice, Time};
+use sluice_types::{FsResult, Ino, Interrupt, Rng, Slice, Time};
 
 const INO: Ino = Ino(2);
 const MIB: u64 = 1 << 20;
@@ -28,11 +28,15 @@ type Chunks = HashMap<(Ino, u32), Arc<[Slice]>>;
 struct Index(Mutex<Chunks>, AtomicU64);
 
 impl ChunkIndex for Index {
-    fn slices(&self, ino: Ino, index: u32, _: bool) -> FsResult<Arc<[Slice]>> {
+    fn slices(&self, ino: Ino, index: u32, _: bool, _: &Interrupt) -> FsResult<Arc<[Slice]>> {
         Ok(self.0.lock().entry((ino, index)).or_insert_with(|| Arc::new([])).clone())
     }
 
-    fn new_slice_id(&self) -> FsResult<u64> {
+    fn known_slices(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
+        self.0.lock().get(&(ino, index)).cloned()
+    }
+
+    fn new_slice_id(&self, _: &Interrupt) -> FsResult<u64> {
         Ok(self.1.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
@@ -100,7 +104,7 @@ fn write(data: &DataStore, ino: Ino, size: u64, piece: u64) -> FsResult<()> {
 fn read(data: &DataStore, ino: Ino, size: u64, piece: u64) -> FsResult<()> {
     let reader = data.reader(ino);
     for at in (0..size).step_by(piece as usize) {
-        let pieces = reader.read(at, piece as u32, size)?;
+        let pieces = reader.read(at, piece as u32, size, &Interrupt::never())?;
         std::hint::black_box(pieces);
     }
     Ok(())
@@ -109,7 +113,7 @@ fn read(data: &DataStore, ino: Ino, size: u64, piece: u64) -> FsResult<()> {
 fn read_random(data: &DataStore, ino: Ino, size: u64, patience: Duration) -> FsResult<u64> {
     let (reader, mut rng, started, mut count) = (data.reader(ino), Rng::seeded(1), Instant::now(), 0);
     while started.elapsed() < patience {
-        std::hint::black_box(reader.read(rng.below(size / 4096) * 4096, 4096, size)?);
+        std::hint::black_box(reader.read(rng.below(size / 4096) * 4096, 4096, size, &Interrupt::never())?);
         count += 1;
     }
     Ok(count)
@@ -170,7 +174,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let data = open(&dir, &index, true)?;
     for chunk in 0..size.div_ceil(sluice_types::CHUNK_SIZE) {
-        for record in index.slices(INO, chunk as u32, false)?.iter() {
+        for record in index.slices(INO, chunk as u32, false, &Interrupt::never())?.iter() {
             data.warm(*record)?;
         }
     }

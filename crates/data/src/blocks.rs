@@ -11,9 +11,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use sluice_object::{Compression, ObjectError, ObjectStore};
-use sluice_types::{FsError, FsResult};
+use sluice_types::{FsError, FsResult, Interrupt};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SemaphorePermit},
@@ -21,9 +20,10 @@ use tokio::{
 
 use crate::{
     budget::Budget,
-    cache::{DiskCache, SecondChance},
+    cache::{AWAITED, BEGUN, DiskCache, SecondChance},
     config::DataConfig,
     flight::{Flights, Leader, Seat},
+    gate::{Gate, until},
     layout::{BlockKey, Layout},
     staging::Staging,
     stats::Stats,
@@ -54,30 +54,14 @@ pub(crate) struct BlockStore {
     flights: Arc<Flights>,
     uploads: Gate,
     downloads: Gate,
+    /// Those of whole blocks, which take memory.
+    wholes: Gate,
     deletes: Gate,
     prefetches: Arc<Semaphore>,
     compression: Compression,
     prefetch: bool,
     large_writes: bool,
     give_up: Duration,
-}
-
-/// How many may ask the store at once for one kind of thing.
-#[derive(Debug)]
-struct Gate {
-    places: Semaphore,
-    /// When the store last did it.
-    served: Mutex<Instant>,
-}
-
-impl Gate {
-    fn new(places: usize) -> Self {
-        Self { places: Semaphore::new(places.max(1)), served: Mutex::new(Instant::now()) }
-    }
-
-    fn served(&self) {
-        *self.served.lock() = Instant::now();
-    }
 }
 
 impl BlockStore {
@@ -92,7 +76,10 @@ impl BlockStore {
         Self {
             layout: Layout { block_size: config.block_size, hash_prefix: config.hash_prefix },
             stats,
-            budget: Budget::new(config.buffer_size),
+            budget: Budget::new(
+                config.buffer_size,
+                disk.as_ref().map(|disk| disk.queued()).unwrap_or_default(),
+            ),
             store,
             runtime,
             memory: SecondChance::new(),
@@ -101,6 +88,7 @@ impl BlockStore {
             flights: Arc::default(),
             uploads: Gate::new(config.max_uploads),
             downloads: Gate::new(config.max_downloads),
+            wholes: Gate::new(config.wholes()),
             deletes: Gate::new(config.max_deletes),
             prefetches: Arc::new(Semaphore::new(config.prefetch)),
             compression: config.compression,
@@ -171,8 +159,14 @@ impl BlockStore {
         self.staging.as_ref()
     }
 
-    /// Bytes `range` of block `key`. Blocks; must not be called from the runtime's own threads.
-    pub(crate) fn read(self: &Arc<Self>, key: BlockKey, range: Range<u32>) -> Result<Bytes, ObjectError> {
+    /// Bytes `range` of block `key`. Blocks until it has them or `interrupt` is set; must not be called from the runtime's
+    /// own threads.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        key: BlockKey,
+        range: Range<u32>,
+        interrupt: &Interrupt,
+    ) -> Result<Bytes, ObjectError> {
         if let Some(bytes) = self.cached(key, &range) {
             return Ok(bytes);
         }
@@ -180,19 +174,28 @@ impl BlockStore {
         self.stats.cache_miss_bytes.add(u64::from(range.end - range.start));
         let little = (range.end - range.start) <= key.size / RANGED_SHARE;
         let ranged = self.store.ranged() && self.compression == Compression::None;
+        let in_vain = || self.unavailable("read", key, "it did not come while it was waited for");
         if little && ranged && self.flights.find(key).is_none() {
             if self.prefetch {
                 self.prefetch_quietly(key);
             }
-            return self.runtime.block_on(self.fetch(key, Some(&range)));
+            let fetch = pin!(self.fetch(key, Some(&range)));
+            let fetched = self.runtime.block_on(until(fetch, &mut || interrupt.is_set()));
+            return fetched.unwrap_or_else(|| Err(in_vain()));
         }
-        let whole = match self.flights.join(key) {
-            Seat::Leader(leader) => self.runtime.block_on(Arc::clone(self).lead(leader)),
-            Seat::Passenger(flight) => match flight.wait(self.give_up * 2) {
-                Some(fetched) => fetched,
-                None => Err(self.unavailable("read", key, "another request for it hangs")),
-            },
-        }?;
+        let fetched = match self.flights.join(key) {
+            Seat::Leader(leader) => {
+                let mut flight = Box::pin(Arc::clone(self).lead(leader, BEGUN));
+                let fetched = self.runtime.block_on(until(flight.as_mut(), &mut || interrupt.is_set()));
+                if fetched.is_none() {
+                    // Others may wait for it.
+                    self.runtime.spawn(flight);
+                }
+                fetched
+            }
+            Seat::Passenger(flight) => flight.wait(self.give_up * 2, interrupt),
+        };
+        let whole = fetched.unwrap_or_else(|| Err(in_vain()))?;
         Ok(whole.slice(range.start as usize..range.end as usize))
     }
 
@@ -215,7 +218,7 @@ impl BlockStore {
     pub(crate) fn is_near(&self, key: BlockKey) -> bool {
         self.memory.contains(&key)
             || self.staging.as_ref().is_some_and(|staging| staging.contains(key))
-            || self.disk.as_ref().is_some_and(|disk| disk.contains(key))
+            || self.disk.as_ref().is_some_and(|disk| disk.is_near(key))
             || self.flights.find(key).is_some()
     }
 
@@ -225,7 +228,7 @@ impl BlockStore {
         if disk.contains(key) {
             return Ok(true);
         }
-        let whole = self.read(key, 0..key.size)?;
+        let whole = self.read(key, 0..key.size, &Interrupt::never())?;
         disk.keep(key, &whole);
         Ok(disk.contains(key))
     }
@@ -244,7 +247,7 @@ impl BlockStore {
         }
         if let Seat::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
-            self.runtime.spawn(Arc::clone(self).lead(leader));
+            self.runtime.spawn(Arc::clone(self).lead(leader, AWAITED));
         }
     }
 
@@ -253,7 +256,7 @@ impl BlockStore {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
         if let Seat::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
-            let fetch = Arc::clone(self).lead(leader);
+            let fetch = Arc::clone(self).lead(leader, BEGUN);
             self.runtime.spawn(async move {
                 let fetched = fetch.await;
                 drop((fetched, permit));
@@ -261,17 +264,16 @@ impl BlockStore {
         }
     }
 
-    async fn lead(self: Arc<Self>, leader: Leader) -> Result<Bytes, ObjectError> {
+    /// Fetches a block for all who wait for it; in memory it gets so many chances.
+    async fn lead(self: Arc<Self>, leader: Leader, chances: u8) -> Result<Bytes, ObjectError> {
         let key = leader.key();
         // Between the caller's look and its seat another flight may have landed.
         let fetched = if let Some(whole) = self.memory.get(&key) {
             Ok(whole)
         } else {
-            let charge = self.budget.charge(u64::from(key.size));
             let fetched = self.fetch(key, None).await;
-            drop(charge);
             if let Ok(whole) = &fetched {
-                self.remember(key, whole);
+                self.remember(key, whole, chances);
                 self.offer(key, whole);
             }
             fetched
@@ -282,7 +284,12 @@ impl BlockStore {
 
     /// Gets all of `key` or `range` of it from the store; the answer has the right length.
     async fn fetch(&self, key: BlockKey, range: Option<&Range<u32>>) -> Result<Bytes, ObjectError> {
+        let _whole = match range {
+            None => Some(self.permit(&self.wholes, "read", key).await?),
+            Some(_) => None,
+        };
         let _permit = self.permit(&self.downloads, "read", key).await?;
+        let _charge = self.budget.charge(u64::from(range.map_or(key.size, |range| range.end - range.start)));
         let name = self.layout.name(key);
         let wanted = range.map_or(key.size, |range| range.end - range.start) as usize;
         let mut tries = 0;
@@ -300,6 +307,7 @@ impl BlockStore {
             let error = match decoded {
                 Ok(bytes) => {
                     self.downloads.served();
+                    self.wholes.served();
                     return Ok(bytes);
                 }
                 Err(error) => error,
@@ -311,12 +319,17 @@ impl BlockStore {
         }
     }
 
-    /// Stores a new block: staged locally if the mount writes back, else in the object store. Blocks; must not be
-    /// called from the runtime's own threads.
-    pub(crate) fn write(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
+    /// Stores a new block: staged locally if the mount writes back, else in the object store. Blocks, until `gone` says that
+    /// nobody waits for it any more; must not be called from the runtime's own threads.
+    pub(crate) fn write(
+        &self,
+        key: BlockKey,
+        data: &Bytes,
+        gone: &mut dyn FnMut() -> bool,
+    ) -> Option<Result<(), ObjectError>> {
         match &self.staging {
-            Some(staging) if staging.stage(key, data) => Ok(()),
-            _ => self.runtime.block_on(self.put(key, data)),
+            Some(staging) if staging.stage(key, data) => Some(Ok(())),
+            _ => self.runtime.block_on(until(pin!(self.put(key, data)), gone)),
         }
     }
 
@@ -334,7 +347,7 @@ impl BlockStore {
     /// Puts a block into the object store, and into the caches as far as that is worth it.
     pub(crate) async fn put(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
         self.upload(key, data).await?;
-        self.remember(key, data);
+        self.remember(key, data, 0);
         if key.size < self.layout.block_size || self.large_writes {
             self.offer(key, data);
         }
@@ -351,7 +364,7 @@ impl BlockStore {
         let _held = self.budget.charge(copied as u64);
         let begun = Instant::now();
         let mut pause = PAUSES.start;
-        self.stats.uploading.add(1);
+        let _uploading = self.stats.uploading.one();
         let result = loop {
             let permit = match self.permit(&self.uploads, "write", key).await {
                 Ok(permit) => permit,
@@ -369,7 +382,9 @@ impl BlockStore {
                 }
                 Err(error) => {
                     self.stats.object_errors.add(1);
-                    let passing = matches!(error, ObjectError::Unavailable { .. });
+                    // Keys that are being rotated are refused for a while.
+                    let passing =
+                        matches!(error, ObjectError::Unavailable { .. } | ObjectError::Denied { .. });
                     // The store may have been patient by itself.
                     let patient = started.elapsed() > self.give_up / 2;
                     if !passing || patient || begun.elapsed() + pause > self.give_up {
@@ -381,7 +396,6 @@ impl BlockStore {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES.end);
         };
-        self.stats.uploading.sub(1);
         if result.is_ok() {
             self.stats.put_bytes.add(stored.len() as u64);
         }
@@ -420,22 +434,27 @@ impl BlockStore {
         }
     }
 
-    fn remember(&self, key: BlockKey, data: &Bytes) {
+    /// Keeps a block in memory for so many chances.
+    fn remember(&self, key: BlockKey, data: &Bytes, chances: u8) {
         let capacity = self.memory_capacity();
         let weight = u64::from(key.size) + 128;
         if weight <= capacity {
-            let used = self.memory.insert(key, data.clone(), weight, capacity);
+            let used = self.memory.insert(key, data.clone(), (weight, chances), capacity);
             self.stats.memory_bytes.set(used);
+            self.budget.set_cached(used);
         }
     }
 
     /// Gives memory back that writers need.
     pub(crate) fn shrink_memory(&self) {
-        self.stats.memory_bytes.set(self.memory.shrink(self.memory_capacity()));
+        let cached = self.memory.shrink(self.memory_capacity());
+        self.stats.memory_bytes.set(cached);
+        self.budget.set_cached(cached);
         self.stats.buffer_bytes.set(self.budget.used());
     }
 
-    fn memory_capacity(&self) -> u64 {
+    /// Bytes that cached blocks may take in memory now.
+    pub(crate) fn memory_capacity(&self) -> u64 {
         let limit = self.budget.limit();
         if self.disk.is_some() {
             // What is in a local file is in the kernel's page cache too.
@@ -450,25 +469,14 @@ impl BlockStore {
         }
     }
 
-    /// A place among those that may ask the store at once. Who waits for it is patient as long as the store serves others.
+    /// A place among those that may ask the store at once.
     async fn permit<'a>(
         &self,
         gate: &'a Gate,
         action: &'static str,
         key: BlockKey,
     ) -> Result<SemaphorePermit<'a>, ObjectError> {
-        let mut place = pin!(gate.places.acquire());
-        loop {
-            match tokio::time::timeout(self.give_up, &mut place).await {
-                Ok(permit) => {
-                    return permit.map_err(|_| self.unavailable(action, key, "the client is shutting down"));
-                }
-                Err(_) if gate.served.lock().elapsed() < self.give_up => {}
-                Err(_) => {
-                    return Err(self.unavailable(action, key, "nothing that was asked before is answered"));
-                }
-            }
-        }
+        gate.place(self.give_up).await.map_err(|reason| self.unavailable(action, key, reason))
     }
 
     fn damaged(&self, key: BlockKey, reason: &str) -> ObjectError {

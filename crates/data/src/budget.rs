@@ -1,7 +1,7 @@
-//! The memory that unwritten data may take, and the waiting of whoever wants more.
+//! The memory that data may take, and the waiting of whoever wants more to write.
 //!
 //! What must stay true: every buffer holds a [`Charge`] for as long as it lives, so that what is counted is what is
-//! there.
+//! there. Cached blocks count as what writers have to leave room for.
 
 use std::{
     sync::{
@@ -12,11 +12,12 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use sluice_types::{FsError, FsResult, Interrupt};
 
 /// How long a writer is held up once the budget is used, before it goes on towards twice the budget.
 const SLOWDOWN: Duration = Duration::from_millis(10);
-/// How often a writer that is stopped looks again by itself, should a wake be lost.
-const RECHECK: Duration = Duration::from_millis(100);
+/// How often a writer that is stopped looks again by itself: whether a wake was lost, whether anybody waits for it.
+const RECHECK: Duration = Duration::from_millis(50);
 
 /// A shared count of bytes against a limit.
 #[derive(Debug)]
@@ -24,16 +25,21 @@ pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
     peak: AtomicU64,
+    /// Bytes of blocks in the memory cache, and of those on their way into local files. A block may be in both.
+    cached: AtomicU64,
+    queued: Arc<AtomicU64>,
     waiting: Mutex<u32>,
     freed: Condvar,
 }
 
 impl Budget {
-    pub(crate) fn new(limit: u64) -> Arc<Self> {
+    pub(crate) fn new(limit: u64, queued: Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             limit,
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            cached: AtomicU64::new(0),
+            queued,
             waiting: Mutex::new(0),
             freed: Condvar::new(),
         })
@@ -45,6 +51,16 @@ impl Budget {
 
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// What is used, and what is cached in memory.
+    pub(crate) fn held(&self) -> u64 {
+        self.used() + self.cached.load(Ordering::Relaxed) + self.queued.load(Ordering::Relaxed)
+    }
+
+    /// The memory cache takes `bytes`.
+    pub(crate) fn set_cached(&self, bytes: u64) {
+        self.cached.store(bytes, Ordering::Relaxed);
     }
 
     /// The most that was ever used.
@@ -59,18 +75,23 @@ impl Budget {
         charge
     }
 
-    /// Holds the caller up: for a moment from the limit on, until there is room from twice the limit on.
-    pub(crate) fn wait(&self) {
+    /// Holds the caller up: for a moment from the limit on, until there is room from twice the limit on, of which cached
+    /// blocks take a share.
+    ///
+    /// # Errors
+    /// `EINTR` if `interrupt` was set meanwhile.
+    pub(crate) fn wait(&self, interrupt: &Interrupt) -> FsResult<()> {
         if self.used() < self.limit {
-            return;
+            return Ok(());
         }
         let mut waiting = self.waiting.lock();
         *waiting += 1;
         self.freed.wait_for(&mut waiting, SLOWDOWN);
-        while self.used() >= 2 * self.limit {
+        while self.held() >= 2 * self.limit && !interrupt.is_set() {
             self.freed.wait_for(&mut waiting, RECHECK);
         }
         *waiting -= 1;
+        if interrupt.is_set() { Err(FsError::Interrupted) } else { Ok(()) }
     }
 
     fn release(&self, bytes: u64) {
@@ -114,12 +135,12 @@ mod tests {
 
     #[test]
     fn a_stopped_writer_goes_on_when_there_is_room() {
-        let budget = Budget::new(100);
+        let budget = Budget::new(100, Arc::default());
         let charge = budget.charge(200);
         let waiter = std::thread::spawn({
             let budget = Arc::clone(&budget);
             move || {
-                budget.wait();
+                budget.wait(&Interrupt::never()).unwrap();
                 budget.used()
             }
         });
@@ -129,5 +150,28 @@ mod tests {
         drop(charge);
         assert_eq!(waiter.join().unwrap(), 0);
         assert_eq!(budget.peak(), 200);
+    }
+
+    #[test]
+    fn a_stopped_writer_that_nobody_waits_for_is_let_go() {
+        let budget = Budget::new(100, Arc::default());
+        let _charge = budget.charge(200);
+        let interrupt = Interrupt::default();
+        interrupt.set();
+        assert_eq!(budget.wait(&interrupt), Err(FsError::Interrupted));
+        assert_eq!(*budget.waiting.lock(), 0);
+    }
+
+    #[test]
+    fn cached_blocks_leave_writers_less_room() {
+        let budget = Budget::new(100, Arc::default());
+        let _charge = budget.charge(150);
+        let interrupt = Interrupt::never();
+        budget.wait(&interrupt).expect("slowed, not stopped");
+        budget.set_cached(30);
+        budget.queued.store(20, Ordering::Relaxed);
+        interrupt.set();
+        assert_eq!(budget.held(), 200);
+        assert_eq!(budget.wait(&interrupt), Err(FsError::Interrupted));
     }
 }

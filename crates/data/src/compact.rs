@@ -9,12 +9,13 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_object::ObjectError;
-use sluice_types::{FsError, FsResult, Ino, Slice};
+use sluice_types::{FsError, FsResult, Ino, Interrupt, Slice};
 use tokio::task::JoinHandle;
 
 use crate::{
     blocks::BlockStore,
     cover::{Cover, Piece},
+    error::not_stored,
     layout::{cut, visible},
     pool::Pool,
 };
@@ -96,6 +97,15 @@ pub(crate) struct Compactor {
     tried: Mutex<FxHashMap<(Ino, u32), usize>>,
 }
 
+/// A chunk that is being compacted, until this is dropped.
+struct Busy<'a>(&'a Compactor, (Ino, u32));
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.lock().remove(&self.1);
+    }
+}
+
 impl Compactor {
     pub(crate) fn new(blocks: Arc<BlockStore>, index: crate::IndexRef, pool: Pool, auto: bool) -> Arc<Self> {
         Arc::new(Self {
@@ -141,7 +151,10 @@ impl Compactor {
             // Commits that came meanwhile found the chunk busy: they are made good for here.
             let done = loop {
                 let done = compactor.compact(ino, index);
-                let left = || compactor.index.slices(ino, index, false).map_or(0, |records| records.len());
+                let left = || {
+                    let records = compactor.index.slices(ino, index, false, &Interrupt::never());
+                    records.map_or(0, |records| records.len())
+                };
                 if !matches!(done, Ok(true)) || left() <= MANY {
                     break done;
                 }
@@ -165,17 +178,16 @@ impl Compactor {
         if !self.busy.lock().insert((ino, index)) {
             return Ok(false);
         }
-        let result =
-            self.index.slices(ino, index, true).and_then(|records| self.compact_these(ino, index, &records));
-        self.busy.lock().remove(&(ino, index));
-        result
+        let _busy = Busy(self, (ino, index));
+        let records = self.index.slices(ino, index, true, &Interrupt::never())?;
+        self.compact_these(ino, index, &records)
     }
 
     /// Compacts a chunk of so many records that it must not get more first. Another compaction may be at it, but that began
     /// before the last of them came: of the two, one finds the records changed.
     fn compact_urgently(&self, ino: Ino, index: u32) -> FsResult<()> {
         for _ in 0..URGENT_TRIES {
-            let records = self.index.slices(ino, index, true)?;
+            let records = self.index.slices(ino, index, true, &Interrupt::never())?;
             if records.len() < URGENT || self.compact_these(ino, index, &records)? {
                 break;
             }
@@ -185,7 +197,7 @@ impl Compactor {
 
     fn compact_these(&self, ino: Ino, index: u32, records: &[Slice]) -> FsResult<bool> {
         let Some(plan) = plan(records) else { return Ok(false) };
-        let id = self.index.new_slice_id()?;
+        let id = self.index.new_slice_id(&Interrupt::never())?;
         let new = Slice::whole(plan.pos, id, plan.size);
         if let Err(error) = self.copy(&plan, id) {
             self.delete(new);
@@ -193,7 +205,7 @@ impl Compactor {
             return if matches!(error, ObjectError::NotFound { .. }) {
                 Ok(false)
             } else {
-                Err(FsError::io(error))
+                Err(not_stored(&error))
             };
         }
         match self.index.replace(ino, index, &records[..plan.taken], plan.keep, new) {
@@ -261,7 +273,10 @@ impl Compactor {
             });
         }
         let mut out = Vec::new();
-        cover.assemble(&mut out, |part| self.blocks.read(part.block, part.from..part.from + part.len))?;
+        let never = Interrupt::never();
+        cover.assemble(&mut out, |part| {
+            self.blocks.read(part.block, part.from..part.from + part.len, &never)
+        })?;
         if out.len() == 1 {
             return Ok(out.remove(0));
         }

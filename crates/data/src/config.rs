@@ -21,7 +21,8 @@ pub struct DataConfig {
     pub hash_prefix: bool,
     /// How blocks are compressed (a setting of the volume).
     pub compression: Compression,
-    /// Memory for data not yet written and for read-ahead, bytes. Writers slow down at once this and stop at twice.
+    /// Memory for data not yet written, for blocks on their way and for those cached in memory, bytes. Writers slow down
+    /// when what is not cached takes this, and stop when all takes twice; blocks being read take up to half of it more.
     pub buffer_size: u64,
     /// How far to read ahead of a sequential reader, bytes; 0 for 8 blocks.
     pub max_readahead: u64,
@@ -83,6 +84,11 @@ impl DataConfig {
             return Ok(());
         };
         Err(DataError::Config(wrong.into()))
+    }
+
+    /// Blocks that are fetched whole at once, so that they take at most half the buffer; two may be.
+    pub(crate) fn wholes(&self) -> usize {
+        (self.buffer_size / 2 / u64::from(self.block_size)).max(2) as usize
     }
 
     /// [`Self::max_readahead`] with its default filled in.

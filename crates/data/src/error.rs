@@ -4,6 +4,9 @@
 
 use std::{io, path::PathBuf};
 
+use sluice_object::ObjectError;
+use sluice_types::FsError;
+
 /// Why the data path of a volume could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
@@ -23,4 +26,12 @@ pub enum DataError {
     /// The system gives no more threads.
     #[error("background threads could not be started: {0}")]
     Threads(io::Error),
+}
+
+/// What the caller of a write is told of an object that could not be stored.
+pub(crate) fn not_stored(error: &ObjectError) -> FsError {
+    match error {
+        ObjectError::Full { .. } => FsError::NoSpace,
+        _ => FsError::io(error),
+    }
 }

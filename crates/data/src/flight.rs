@@ -3,14 +3,21 @@
 //! What must stay true: a flight always lands. Whoever leads it holds a [`Leader`], which lands it with an error
 //! when dropped early.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 use sluice_object::ObjectError;
+use sluice_types::Interrupt;
 
 use crate::layout::BlockKey;
+
+/// How often who waits looks whether anybody waits for him.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 type Fetched = Result<Bytes, ObjectError>;
 
@@ -50,11 +57,16 @@ impl Flights {
 }
 
 impl Flight {
-    /// Waits for the landing, at most `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Fetched> {
+    /// Waits for the landing, at most `patience` and no longer than anybody waits for the answer.
+    pub(crate) fn wait(&self, patience: Duration, interrupt: &Interrupt) -> Option<Fetched> {
+        let until = Instant::now() + patience;
         let mut landed = self.landed.lock();
-        if landed.is_none() {
-            self.changed.wait_while_for(&mut landed, |landed| landed.is_none(), patience);
+        while landed.is_none() && !interrupt.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.changed.wait_for(&mut landed, left.min(LOOK));
         }
         landed.clone()
     }
@@ -106,7 +118,7 @@ mod tests {
         let flights = Arc::new(Flights::default());
         let Seat::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
         let Seat::Passenger(flight) = flights.join(KEY) else { panic!("second one waits") };
-        let waiter = std::thread::spawn(move || flight.wait(Duration::from_secs(30)));
+        let waiter = std::thread::spawn(move || flight.wait(Duration::from_secs(30), &Interrupt::never()));
         leader.land(Ok(Bytes::from_static(b"abc")));
         assert_eq!(waiter.join().unwrap().unwrap().unwrap(), "abc");
         assert!(flights.find(KEY).is_none());
@@ -118,6 +130,6 @@ mod tests {
         let Seat::Leader(leader) = flights.join(KEY) else { panic!("first one leads") };
         let flight = flights.find(KEY).unwrap();
         drop(leader);
-        assert!(flight.wait(Duration::from_secs(30)).unwrap().is_err());
+        assert!(flight.wait(Duration::from_secs(30), &Interrupt::never()).unwrap().is_err());
     }
 }

@@ -4,17 +4,20 @@
 
 use std::sync::Arc;
 
-use sluice_types::{FsResult, Ino, Slice, Time};
+use sluice_types::{FsResult, Ino, Interrupt, Slice, Time};
 
 /// The records of all chunks, as the metadata keeps them. Calls block, each with a deadline of its own.
 pub trait ChunkIndex: Send + Sync + 'static {
     /// The records of chunk `index` of `ino`, oldest first; empty for a chunk that nobody wrote. May come from a
     /// cache unless `fresh`. The cache never lags behind a [`commit`](Self::commit) or [`replace`](Self::replace)
     /// made here, nor behind an earlier `fresh` answer; and while nothing changes it answers the same [`Arc`].
-    fn slices(&self, ino: Ino, index: u32, fresh: bool) -> FsResult<Arc<[Slice]>>;
+    fn slices(&self, ino: Ino, index: u32, fresh: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>>;
+
+    /// As [`slices`](Self::slices), but only out of the cache: it never waits for the metadata.
+    fn known_slices(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>>;
 
     /// An id that no slice of the volume ever had.
-    fn new_slice_id(&self) -> FsResult<u64>;
+    fn new_slice_id(&self, interrupt: &Interrupt) -> FsResult<u64>;
 
     /// Appends `records` to chunk `index` in one transaction, sets `mtime` and raises the file's length to the end
     /// of the furthest record. Records that share an id each count as a reference of that slice. All blocks are

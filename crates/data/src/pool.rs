@@ -1,8 +1,14 @@
 //! A few threads for work that blocks on metadata: commits and compactions that nobody waits for.
 //!
-//! What must stay true: jobs never wait for an object store that itself waits for a job.
+//! What must stay true: jobs never wait for an object store that itself waits for a job; and one that panics takes no
+//! thread with it.
 
-use std::{collections::VecDeque, sync::Arc, thread};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -64,7 +70,9 @@ impl Shared {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                job();
+                if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                    tracing::error!(pool = self.name, "work in the background panicked");
+                }
                 queue = self.queue.lock();
             } else if queue.closed {
                 return;
@@ -80,5 +88,23 @@ impl Shared {
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pool({})", self.0.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_with_it() {
+        let pool = Pool::new("test", 1);
+        for _ in 0..3 {
+            pool.run(|| panic!("told to"));
+        }
+        let (done, waiting) = mpsc::channel();
+        pool.run(move || done.send(()).unwrap());
+        waiting.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
     }
 }

@@ -1,20 +1,29 @@
 //! The reader of one open file.
 //!
 //! What must stay true: what this client wrote shows at once, newest first: unflushed data, then the records of the
-//! metadata. A block that a compaction took away is looked up again, not reported.
+//! metadata. A block that a compaction took away is looked up again, not reported. Nothing that is read ahead holds up a
+//! read, or fails it.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_object::ObjectError;
-use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Slice};
+use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, Slice};
 
 use crate::{
     blocks::BlockStore,
     compact::Compactor,
     cover::{Cover, Piece},
-    layout::{cut, visible},
+    layout::{Part, cut, visible},
+    pace::Pace,
+    pool::Pool,
     streams::Streams,
     write::Flusher,
 };
@@ -33,16 +42,23 @@ pub(crate) struct ReadContext {
     pub(crate) index: crate::IndexRef,
     pub(crate) flusher: Arc<Flusher>,
     pub(crate) compactor: Arc<Compactor>,
+    /// Where chunks are looked up that are read ahead.
+    pub(crate) pool: Pool,
     pub(crate) readahead: u64,
+    pub(crate) pace: Pace,
 }
 
 /// Reads one open file and sees in which order it is read. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct FileReader {
     ino: Ino,
+    /// Its number among those that read ahead.
+    number: u64,
     context: Arc<ReadContext>,
     streams: Mutex<Streams>,
     resolved: Mutex<Vec<Resolved>>,
+    /// Whether a thread of the pool looks chunks up for it.
+    looking: Arc<AtomicBool>,
 }
 
 /// What a chunk's records show.
@@ -55,44 +71,77 @@ struct Resolved {
 
 impl FileReader {
     pub(crate) fn new(ino: Ino, context: Arc<ReadContext>) -> Self {
-        Self { ino, context, streams: Mutex::default(), resolved: Mutex::default() }
+        Self {
+            ino,
+            number: context.pace.enter(),
+            context,
+            streams: Mutex::default(),
+            resolved: Mutex::default(),
+            looking: Arc::default(),
+        }
     }
 
     /// Up to `len` bytes from `offset` on of a file that has `length` bytes, unflushed ones included. Blocks; the
     /// pieces, one after the other, are the answer, less than `len` bytes only at the end of the file.
-    pub fn read(&self, offset: u64, len: u32, length: u64) -> FsResult<Vec<Bytes>> {
+    ///
+    /// # Errors
+    /// `EINTR` soon after `interrupt` is set, if the bytes are not there by then.
+    pub fn read(&self, offset: u64, len: u32, length: u64, interrupt: &Interrupt) -> FsResult<Vec<Bytes>> {
         let end = offset.saturating_add(u64::from(len)).min(length);
         let mut out = Vec::new();
         if offset >= end {
             return Ok(out);
         }
-        let block = u64::from(self.context.blocks.layout.block_size);
-        let ahead = self.streams.lock().observe(offset, end - offset, block, self.context.readahead);
-        if let Some(ahead) = ahead {
-            self.read_ahead(ahead.start..ahead.end.min(length), offset..end)?;
-        }
+        let ahead = self.observe(offset, end - offset);
+        let mut ahead = ahead.map(|ahead| ahead.start..ahead.end.min(length));
         let mut at = offset;
         while at < end {
             let from = at % CHUNK_SIZE;
             let to = (from + (end - at)).min(CHUNK_SIZE);
-            self.read_chunk((at / CHUNK_SIZE) as u32, from as u32, to as u32, &mut out)?;
+            let index = (at / CHUNK_SIZE) as u32;
             at += to - from;
+            let found = || {
+                // Only now: by then the chunk that it is mostly about is known.
+                if let Some(ahead) = ahead.take_if(|_| at >= end) {
+                    self.read_ahead(ahead, offset..end);
+                }
+            };
+            self.read_chunk((index, from as u32, to as u32), &mut out, interrupt, found)?;
         }
         Ok(out)
     }
 
-    fn read_chunk(&self, index: u32, from: u32, to: u32, out: &mut Vec<Bytes>) -> FsResult<()> {
+    /// Takes note of a read and answers what should be fetched for it and ahead of it.
+    fn observe(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let ReadContext { blocks, pace, readahead, .. } = &*self.context;
+        let block = u64::from(blocks.layout.block_size);
+        let most = pace.share(blocks.memory_capacity(), block, *readahead);
+        let mut streams = self.streams.lock();
+        let ahead = streams.observe(offset, len, block, most)?;
+        pace.note(self.number, streams.running());
+        Some(ahead)
+    }
+
+    /// Appends bytes of a chunk to `out`. Calls `found` whenever it knows where they are, before it gets them.
+    fn read_chunk(
+        &self,
+        (index, from, to): (u32, u32, u32),
+        out: &mut Vec<Bytes>,
+        interrupt: &Interrupt,
+        mut found: impl FnMut(),
+    ) -> FsResult<()> {
         let blocks = &self.context.blocks;
         let begin = out.len();
         let mut missing: Vec<String> = Vec::new();
         loop {
-            let mut cover = self.cover(index, from, to)?;
+            let mut cover = self.cover(index, from, to, interrupt)?;
+            found();
             fetch_together(blocks, cover.pieces());
-            let error =
-                match cover.assemble(out, |part| blocks.read(part.block, part.from..part.from + part.len)) {
-                    Ok(()) => return Ok(()),
-                    Err(error) => error,
-                };
+            let read = |part: Part| blocks.read(part.block, part.from..part.from + part.len, interrupt);
+            let Err(error) = cover.assemble(out, read) else { return Ok(()) };
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
             let ObjectError::NotFound { key, .. } = &error else { return Err(self.failed(&error)) };
             // A compaction may have replaced the slice, be it one whose commit this client has not yet taken note of.
             // Whoever still names the block after that has lost it.
@@ -102,9 +151,9 @@ impl FileReader {
             missing.push(key.clone());
             out.truncate(begin);
             if let Some(writer) = self.context.flusher.find(self.ino) {
-                writer.settle_frozen();
+                writer.settle_frozen(interrupt)?;
             }
-            self.context.index.slices(self.ino, index, true)?;
+            self.context.index.slices(self.ino, index, true, interrupt)?;
         }
     }
 
@@ -119,14 +168,15 @@ impl FileReader {
     }
 
     /// Finds out where the bytes of a range are.
-    fn cover(&self, index: u32, from: u32, to: u32) -> FsResult<Cover> {
+    fn cover(&self, index: u32, from: u32, to: u32, interrupt: &Interrupt) -> FsResult<Cover> {
         let mut cover = Cover::new(from, to);
         // First what is not committed: once it is gone from here, the records show it.
         if let Some(writer) = self.context.flusher.find(self.ino) {
             writer.show(index, &mut cover);
         }
         if let Some((from, to)) = cover.span() {
-            let Resolved { shown, .. } = self.resolve(index)?;
+            let records = self.context.index.slices(self.ino, index, false, interrupt)?;
+            let shown = self.resolve(index, records);
             let first = shown.partition_point(|piece| piece.end() <= from);
             for piece in shown[first..].iter().take_while(|piece| piece.pos < to) {
                 cover.fill(piece.pos, piece.end(), |from, to, found| {
@@ -137,47 +187,96 @@ impl FileReader {
         Ok(cover)
     }
 
-    fn resolve(&self, index: u32) -> FsResult<Resolved> {
-        let records = self.context.index.slices(self.ino, index, false)?;
+    /// What the records of a chunk show.
+    fn resolve(&self, index: u32, records: Arc<[Slice]>) -> Arc<[Slice]> {
         let mut remembered = self.resolved.lock();
         if let Some(known) = remembered.iter().find(|known| Arc::ptr_eq(&known.records, &records)) {
-            return Ok(known.clone());
+            return Arc::clone(&known.shown);
         }
         let count = records.len();
-        let resolved = Resolved { index, shown: visible(&records).into(), records };
+        let shown: Arc<[Slice]> = visible(&records).into();
         remembered.retain(|known| known.index != index);
         remembered.truncate(REMEMBERED - 1);
-        remembered.insert(0, resolved.clone());
+        remembered.insert(0, Resolved { index, shown: Arc::clone(&shown), records });
         drop(remembered);
         self.context.compactor.after_read(self.ino, index, count);
-        Ok(resolved)
+        shown
     }
 
-    /// Starts to fetch the blocks of `range`; those that the read of `now` fetches whole anyhow are left to it.
-    fn read_ahead(&self, range: Range<u64>, now: Range<u64>) -> FsResult<()> {
+    /// Starts to fetch the blocks of `range`; those that the read of `now` fetches whole anyhow are left to it. Chunks that are
+    /// not known here are looked up by another thread.
+    fn read_ahead(&self, range: Range<u64>, now: Range<u64>) {
         let mut at = range.start;
         while at < range.end {
             let index = (at / CHUNK_SIZE) as u32;
-            let base = u64::from(index) * CHUNK_SIZE;
-            let to = range.end.min(base + CHUNK_SIZE);
-            let (from, end) = ((at - base) as u32, (to - base) as u32);
-            let shown = self.resolve(index)?.shown;
-            let first = shown.partition_point(|piece| piece.end() <= from);
-            for piece in shown[first..].iter().take_while(|piece| piece.pos < end) {
-                let wanted = cut(*piece, piece.pos.max(from), piece.end().min(end));
-                for part in self.context.blocks.layout.parts(wanted) {
-                    let begin = base + u64::from(part.pos);
-                    let read_now = now.start < begin + u64::from(part.len) && begin < now.end;
-                    let len_now =
-                        now.end.min(begin + u64::from(part.len)).saturating_sub(now.start.max(begin));
-                    if !read_now || len_now * u64::from(SMALL_SHARE) <= u64::from(part.block.size) {
-                        self.context.blocks.prefetch(part.block);
-                    }
-                }
-            }
+            let Some(records) = self.context.index.known_slices(self.ino, index) else {
+                self.look_ahead(at..range.end, now);
+                return;
+            };
+            let to = range.end.min((u64::from(index) + 1) * CHUNK_SIZE);
+            fetch_ahead(&self.context.blocks, &self.resolve(index, records), index, at..to, &now);
             at = to;
         }
-        Ok(())
+    }
+
+    /// As [`Self::read_ahead`], for chunks that have to be looked up; one lookup at a time.
+    fn look_ahead(&self, range: Range<u64>, now: Range<u64>) {
+        if self.looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (ino, context) = (self.ino, Arc::clone(&self.context));
+        let looking = Looking(Arc::clone(&self.looking));
+        self.context.pool.run(move || {
+            let _looking = looking;
+            let mut at = range.start;
+            while at < range.end {
+                let index = (at / CHUNK_SIZE) as u32;
+                let to = range.end.min((u64::from(index) + 1) * CHUNK_SIZE);
+                match context.index.slices(ino, index, false, &Interrupt::never()) {
+                    Ok(records) => fetch_ahead(&context.blocks, &visible(&records), index, at..to, &now),
+                    // Whoever reads that far is told.
+                    Err(error) => {
+                        tracing::debug!(%ino, chunk = index, %error, "a chunk cannot be read ahead");
+                        return;
+                    }
+                }
+                at = to;
+            }
+        });
+    }
+}
+
+impl Drop for FileReader {
+    fn drop(&mut self) {
+        self.context.pace.leave(self.number);
+    }
+}
+
+/// The duty to look chunks up ahead of a reader, until this is dropped.
+struct Looking(Arc<AtomicBool>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Starts to fetch the blocks that show bytes of `range`, which lies in chunk `index`, but for those that a read of `now`
+/// fetches anyhow.
+fn fetch_ahead(blocks: &Arc<BlockStore>, shown: &[Slice], index: u32, range: Range<u64>, now: &Range<u64>) {
+    let base = u64::from(index) * CHUNK_SIZE;
+    let (from, end) = ((range.start - base) as u32, (range.end - base) as u32);
+    let first = shown.partition_point(|piece| piece.end() <= from);
+    for piece in shown[first..].iter().take_while(|piece| piece.pos < end) {
+        let wanted = cut(*piece, piece.pos.max(from), piece.end().min(end));
+        for part in blocks.layout.parts(wanted) {
+            let begin = base + u64::from(part.pos);
+            let read_now = now.start < begin + u64::from(part.len) && begin < now.end;
+            let len_now = now.end.min(begin + u64::from(part.len)).saturating_sub(now.start.max(begin));
+            if !read_now || len_now * u64::from(SMALL_SHARE) <= u64::from(part.block.size) {
+                blocks.prefetch(part.block);
+            }
+        }
     }
 }
 

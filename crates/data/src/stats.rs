@@ -45,6 +45,23 @@ impl Gauge {
     }
 }
 
+impl Gauge {
+    /// One more, until that is dropped.
+    pub(crate) fn one(&self) -> One<'_> {
+        self.add(1);
+        One(self)
+    }
+}
+
+/// One that a gauge counts.
+pub(crate) struct One<'a>(&'a Gauge);
+
+impl Drop for One<'_> {
+    fn drop(&mut self) {
+        self.0.sub(1);
+    }
+}
+
 /// Number of buckets of a [`Histogram`].
 const BUCKETS: usize = 32;
 

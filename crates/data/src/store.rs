@@ -18,17 +18,20 @@ use crate::{
     error::DataError,
     index::ChunkIndex,
     layout::Layout,
+    pace::Pace,
     pool::Pool,
     read::{FileReader, ReadContext},
     staging::Staging,
     stats::Stats,
-    write::{FileWriter, Flusher, OpenWriter, WriteContext},
+    write::{FileWriter, Flusher, OpenWriter, SliceIds, WriteContext},
 };
 
 /// Threads of the runtime that talks to the object store.
 const RUNTIME_THREADS: usize = 2;
 /// Threads that commit what nobody waits for.
 const COMMIT_THREADS: usize = 8;
+/// Threads that look up what is read ahead.
+const AHEAD_THREADS: usize = 2;
 /// Threads that compact.
 const COMPACT_THREADS: usize = 2;
 
@@ -39,7 +42,7 @@ pub struct DataStore {
     write: Arc<WriteContext>,
     read: Arc<ReadContext>,
     disk: Option<Arc<DiskCache>>,
-    pools: [Pool; 2],
+    pools: [Pool; 3],
     runtime: Option<Runtime>,
 }
 
@@ -78,21 +81,30 @@ impl DataStore {
         let index = IndexRef(index);
         let commits = Pool::new("sluice-commit", COMMIT_THREADS);
         let compactions = Pool::new("sluice-compact", COMPACT_THREADS);
+        let aheads = Pool::new("sluice-ahead", AHEAD_THREADS);
         let compactor =
             Compactor::new(Arc::clone(&blocks), index.clone(), compactions.clone(), config.auto_compact);
         let flusher = Flusher::new(config.flush_age, config.flush_idle);
         let write = Arc::new(WriteContext {
             blocks: Arc::clone(&blocks),
             index: index.clone(),
+            ids: SliceIds::default(),
             pool: commits.clone(),
             compactor: Arc::clone(&compactor),
             flusher: Arc::clone(&flusher),
         });
         Flusher::start(&write).map_err(DataError::Threads)?;
         let readahead = config.readahead();
-        let read =
-            Arc::new(ReadContext { blocks: Arc::clone(&blocks), index, flusher, compactor, readahead });
-        Ok(Self { blocks, write, read, disk, pools: [commits, compactions], runtime: own })
+        let read = Arc::new(ReadContext {
+            blocks: Arc::clone(&blocks),
+            index,
+            flusher,
+            compactor,
+            pool: aheads.clone(),
+            readahead,
+            pace: Pace::default(),
+        });
+        Ok(Self { blocks, write, read, disk, pools: [commits, aheads, compactions], runtime: own })
     }
 
     /// A reader for a file that is being opened.

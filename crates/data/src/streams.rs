@@ -45,11 +45,19 @@ impl Streams {
         stream.hits += 1;
         stream.run += len;
         stream.next = stream.next.max(end);
+        stream.window = stream.window.min(most);
         if stream.hits >= HITS && stream.run >= stream.window {
             stream.window = (stream.window * 2).max(block).min(most);
             stream.run = 0;
         }
         stream.reach(offset, end, block)
+    }
+}
+
+impl Streams {
+    /// How many of them are read ahead of.
+    pub(crate) fn running(&self) -> u64 {
+        self.streams.iter().filter(|stream| stream.window > 0).count() as u64
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use sluice_data::{CacheConfig, DataConfig, WritebackConfig};
-use sluice_types::{FsError, Ino, Rng, Time};
+use sluice_types::{CHUNK_SIZE, FsError, Ino, Interrupt, Rng, Time};
 
 use self::support::{Volume, eventually, read_all, small};
 
@@ -25,6 +25,10 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::seeded(seed).fill(&mut bytes);
     bytes
+}
+
+fn never() -> Interrupt {
+    Interrupt::never()
 }
 
 fn now() -> Time {
@@ -117,21 +121,21 @@ fn every_open_file_is_told_by_its_next_fsync() {
     let data = volume.open(&small(BLOCK));
     let (one, other) = (data.open_writer(INO), data.open_writer(INO));
     volume.store.faults.refuse_puts.store(true, Ordering::Relaxed);
-    one.write(0, b"lost", now()).unwrap();
+    one.write(0, b"lost", now(), &never()).unwrap();
     for _ in 0..2 {
         assert_eq!(one.flush(), Err(FsError::io("")));
     }
     assert_eq!(one.fsync(|| false), Err(FsError::io("")), "nobody waits for that any more");
     assert_eq!(one.fsync(|| true), Err(FsError::io("")));
     one.fsync(|| true).expect("told already");
-    one.write(0, b"lost too", now()).expect("told already");
+    one.write(0, b"lost too", now(), &never()).expect("told already");
     assert_eq!(one.fsync(|| true), Err(FsError::io("")));
     volume.store.faults.refuse_puts.store(false, Ordering::Relaxed);
     let later = data.open_writer(INO);
-    later.write(0, b"kept", now()).expect("told to others before it was opened");
+    later.write(0, b"kept", now(), &never()).expect("told to others before it was opened");
     later.fsync(|| true).unwrap();
-    assert_eq!(other.write(4, b"refused", now()), Err(FsError::io("")));
-    other.write(4, b"taken", now()).expect("told once by a write");
+    assert_eq!(other.write(4, b"refused", now(), &never()), Err(FsError::io("")));
+    other.write(4, b"taken", now(), &never()).expect("told once by a write");
     assert_eq!(other.fsync(|| true), Err(FsError::io("")));
     other.fsync(|| true).unwrap();
     assert_eq!(read_all(&data, INO, 0, 10, 9).unwrap(), b"kepttaken");
@@ -222,7 +226,8 @@ fn readers_never_fail_while_chunks_are_compacted() {
                     let other = volume.open(&DataConfig { auto_compact: false, ..small(BLOCK) });
                     for reader in [data.reader(INO), other.reader(INO)] {
                         let from = rng.below(50_000) as usize;
-                        let read = reader.read(from as u64, 10_000, 60_000).unwrap().concat();
+                        let read =
+                            reader.read(from as u64, 10_000, 60_000, &Interrupt::never()).unwrap().concat();
                         assert!(read == content[from..from + 10_000]);
                     }
                 }
@@ -542,4 +547,196 @@ fn the_time_of_the_last_write_is_committed() {
     data.flush(INO).unwrap();
     assert_eq!((volume.index.mtime(INO), volume.index.length(INO)), (Some(Time::from_nanos(3)), 3));
     assert_eq!(data.dirty_end(INO), 0);
+}
+
+/// A fresh file of `len` random bytes, stored by another client.
+fn stored(volume: &Volume, ino: Ino, offset: u64, len: usize) -> Vec<u8> {
+    let (data, content) = (volume.open(&small(BLOCK)), bytes(ino.0, len));
+    data.writer(ino).write(offset, &content, now()).unwrap();
+    data.flush(ino).unwrap();
+    content
+}
+
+#[test]
+fn what_is_read_ahead_neither_fails_a_read_nor_holds_it_up() {
+    for away in [false, true] {
+        let volume = Volume::default();
+        let start = CHUNK_SIZE - (64 << 10);
+        let content = stored(&volume, INO, start, 64 << 10);
+        let (index, data) = (&volume.index, volume.open(&small(BLOCK)));
+        let reader = data.reader(INO);
+        let first = reader.read(start, 4096, CHUNK_SIZE, &never()).unwrap().concat();
+        assert!(first == content[..4096]);
+        index.known.lock().remove(&(INO, 1));
+        index.away.store(away, Ordering::SeqCst);
+        index.damaged.lock().insert(1);
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                for at in (4096..64 << 10).step_by(4096) {
+                    let read = reader.read(start + at as u64, 4096, 2 * CHUNK_SIZE, &never());
+                    assert!(read.unwrap().concat() == content[at..at + 4096]);
+                }
+            });
+            eventually("the next chunk is looked up", || {
+                !away || reading.is_finished() || index.asking.load(Ordering::SeqCst) > 0
+            });
+            eventually("all of this chunk is read", || reading.is_finished());
+            index.away.store(false, Ordering::SeqCst);
+        });
+        assert_eq!(reader.read(CHUNK_SIZE, 4096, 2 * CHUNK_SIZE, &never()), Err(FsError::io("")));
+    }
+}
+
+#[test]
+fn streams_share_the_memory_for_what_they_read_ahead() {
+    let volume = Volume::default();
+    let inos: Vec<Ino> = (20..24).map(Ino).collect();
+    let contents: Vec<_> = inos.iter().map(|ino| stored(&volume, *ino, 0, 64 * BLOCK as usize)).collect();
+    // Room for some 20 blocks; alone, each would read 8 ahead.
+    let data = volume.open(&DataConfig { buffer_size: 64 * u64::from(BLOCK), ..small(BLOCK) });
+    let readers: Vec<_> = inos.iter().map(|ino| data.reader(*ino)).collect();
+    let step = BLOCK as usize / 2;
+    for at in (0..64 * BLOCK as usize).step_by(step) {
+        for (reader, content) in readers.iter().zip(&contents) {
+            let read = reader.read(at as u64, step as u32, content.len() as u64, &never()).unwrap();
+            assert!(read.concat() == content[at..at + step]);
+        }
+    }
+    let gets = volume.store.faults.gets.load(Ordering::Relaxed);
+    // Which block goes is a matter of timing now and then.
+    assert!((256..=272).contains(&gets), "{gets} fetches of 256 blocks");
+}
+
+#[test]
+fn a_panic_below_is_an_error_and_no_hang() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.open_writer(INO);
+    // The last block goes up on the caller's thread, the others do not.
+    for len in [100, 10 * BLOCK as usize] {
+        let content = bytes(len as u64, len);
+        volume.index.panics.store(1, Ordering::SeqCst);
+        writer.write(0, &content, now(), &never()).unwrap();
+        assert_eq!(writer.fsync(|| true), Err(FsError::io("")));
+        volume.store.faults.panics.store(1, Ordering::SeqCst);
+        writer.write(0, &content, now(), &never()).unwrap();
+        assert_eq!(writer.fsync(|| true), Err(FsError::io("")));
+        assert_eq!(volume.store.faults.panics.load(Ordering::SeqCst), 0);
+        writer.write(0, &content, now(), &never()).unwrap();
+        writer.fsync(|| true).unwrap();
+        assert!(read_all(&data, INO, 0, len as u32, len as u64).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_panic_in_the_background_is_told_and_the_next_data_is_stored() {
+    let volume = Volume::default();
+    let data = volume.open(&DataConfig { flush_idle: Duration::from_millis(1), ..small(BLOCK) });
+    // More than there are threads that commit.
+    for n in 0..20 {
+        volume.index.panics.store(1, Ordering::SeqCst);
+        data.writer(INO).write(0, b"lost", now()).unwrap();
+        eventually("the commit fails", || data.stats().commit_errors.get() == n + 1);
+        assert_eq!(data.writer(INO).flush(), Err(FsError::io("")));
+    }
+    data.writer(INO).write(0, b"kept", now()).unwrap();
+    eventually("it is stored", || volume.index.records().len() == 1);
+}
+
+#[test]
+fn with_the_metadata_away_nobody_waits_for_ids_with_a_file_locked() {
+    let volume = Volume::default();
+    let data = volume.open(&DataConfig { flush_idle: Duration::from_millis(1), ..small(BLOCK) });
+    let writer = data.open_writer(INO);
+    writer.write(0, &[1; BLOCK as usize], now(), &never()).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(read_all(&data, INO, 0, 10, 10).unwrap(), [1; 10]);
+    volume.index.away.store(true, Ordering::SeqCst);
+    let interrupt = Interrupt::default();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            (1..1000).try_for_each(|n| {
+                writer.write(n * 2 * u64::from(BLOCK), &[2; BLOCK as usize], now(), &interrupt)
+            })
+        });
+        eventually("ids are asked for", || volume.index.asking.load(Ordering::SeqCst) > 0);
+        let looking = scope.spawn(|| {
+            let read = read_all(&data, INO, 0, 10, 10).unwrap();
+            (data.dirty_end(INO), read)
+        });
+        eventually("the file can be looked at", || looking.is_finished());
+        assert_eq!(looking.join().unwrap().1, [1; 10]);
+        interrupt.set();
+        assert_eq!(writing.join().unwrap(), Err(FsError::Interrupted));
+    });
+    volume.index.away.store(false, Ordering::SeqCst);
+    writer.fsync(|| true).unwrap();
+    assert_eq!(read_all(&data, INO, 2 * u64::from(BLOCK), 10, 1 << 20).unwrap(), [2; 10]);
+    volume.check(data.layout());
+}
+
+#[test]
+fn a_read_that_nobody_waits_for_ends_and_others_get_the_block() {
+    let volume = Volume::default();
+    let content = stored(&volume, INO, 0, BLOCK as usize);
+    let data = volume.open(&small(BLOCK));
+    let faults = &volume.store.faults;
+    faults.hold_gets.store(true, Ordering::SeqCst);
+    let interrupts = [Interrupt::default(), Interrupt::default()];
+    let read = |interrupt: &Interrupt| data.reader(INO).read(0, BLOCK, BLOCK.into(), interrupt);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| read(&interrupts[0]));
+        eventually("the block is asked for", || faults.gets.load(Ordering::SeqCst) > 0);
+        let second = scope.spawn(|| read(&interrupts[1]));
+        let third = scope.spawn(|| read(&never()));
+        for (reading, interrupt) in [(first, &interrupts[0]), (second, &interrupts[1])] {
+            interrupt.set();
+            eventually("the read ends", || reading.is_finished());
+            assert_eq!(reading.join().unwrap(), Err(FsError::Interrupted));
+        }
+        faults.hold_gets.store(false, Ordering::SeqCst);
+        assert!(third.join().unwrap().unwrap().concat() == content);
+    });
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_is_not_taken() {
+    let volume = Volume::default();
+    let config = small(BLOCK);
+    let data = volume.open(&config);
+    let (writer, interrupt) = (data.open_writer(INO), Interrupt::default());
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut at = 0;
+            while writer.write(at, &[1; BLOCK as usize], now(), &interrupt).is_ok() {
+                at += u64::from(BLOCK);
+            }
+            at
+        });
+        eventually("the writer is stopped", || data.buffered().0 >= 2 * config.buffer_size);
+        interrupt.set();
+        eventually("the write ends", || writing.is_finished());
+        let written = writing.join().unwrap();
+        assert_eq!(data.dirty_end(INO), written);
+        assert_eq!(writer.fsync(|| false), Err(FsError::Interrupted), "nor does an fsync wait for ever");
+        volume.store.release();
+        writer.fsync(|| true).unwrap();
+        assert_eq!(volume.index.length(INO), written);
+    });
+}
+
+#[test]
+fn a_full_store_is_told_at_once_and_one_that_denies_access_is_a_delay() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let (writer, faults) = (data.writer(INO), &volume.store.faults);
+    faults.full.store(1, Ordering::SeqCst);
+    writer.write(0, b"lost", now()).unwrap();
+    assert_eq!(writer.flush(), Err(FsError::NoSpace));
+    faults.denied.store(3, Ordering::SeqCst);
+    writer.write(0, b"kept", now()).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(faults.denied.load(Ordering::SeqCst), 0);
+    assert_eq!(read_all(&data, INO, 0, 4, 4).unwrap(), b"kept");
 }

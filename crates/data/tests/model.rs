@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluice_data::{CacheConfig, DataConfig, DataStore, FileReader, WritebackConfig};
 use sluice_object::Compression;
-use sluice_types::{CHUNK_SIZE, Ino, Rng, Time};
+use sluice_types::{CHUNK_SIZE, Ino, Interrupt, Rng, Time};
 
 use self::support::{Volume, read_all, small};
 
@@ -67,8 +67,11 @@ impl Run<'_> {
 
     fn read(&mut self) {
         let (window, from, to) = self.range();
-        let bytes =
-            self.reader.read(BASES[window] + from as u64, (to - from) as u32, LENGTH).unwrap().concat();
+        let bytes = self
+            .reader
+            .read(BASES[window] + from as u64, (to - from) as u32, LENGTH, &Interrupt::never())
+            .unwrap()
+            .concat();
         assert!(bytes == self.model[window][from..to], "window {window}, bytes {from} to {to}");
     }
 

@@ -27,7 +27,7 @@ use sluice_types::{FsError, FsResult};
 use attempt::Failed;
 use herd::Herd;
 use sched::Sched;
-pub use ticket::Interrupt;
+pub use sluice_types::Interrupt;
 use ticket::{AnyTicket, Job, Ticket, Turn};
 
 use crate::{

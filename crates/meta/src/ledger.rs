@@ -57,15 +57,6 @@ impl DeedKind {
     }
 }
 
-/// A request that somebody waits for, by the number that whoever asks gave it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Its number, never used again.
-    pub unique: u64,
-    /// Whether it was asked before, of a process that died.
-    pub again: bool,
-}
-
 /// Where a ledger noted what a commit does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {

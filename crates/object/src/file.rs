@@ -147,6 +147,9 @@ impl Inner {
                     "cannot {action} {key}: {error}; the bucket has to be a directory that exists or can be made"
                 ),
             },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                ObjectError::Full { store, reason: format!("cannot {action} {key}: {error}") }
+            }
             _ => ObjectError::Unavailable { action, key, store, reason: error.to_string() },
         }
     }
@@ -285,6 +288,15 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_asked_again() {
+        let (_directory, store) = store(false);
+        for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT] {
+            let error = store.0.failed("write", "k", &errno.into());
+            assert!(matches!(error, ObjectError::Full { .. }), "{error}");
+        }
+    }
 
     fn store(sync: bool) -> (tempfile::TempDir, FileStore) {
         let directory = tempfile::tempdir().unwrap();

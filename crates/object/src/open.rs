@@ -106,7 +106,9 @@ mod tests {
 
     fn refusal(config: &StoreConfig) -> String {
         match open(config) {
-            Err(ObjectError::Config { store, reason }) => format!("{store}: {reason}"),
+            Err(ObjectError::Config { store, reason } | ObjectError::Denied { store, reason }) => {
+                format!("{store}: {reason}")
+            }
             other => panic!("{other:?}"),
         }
     }

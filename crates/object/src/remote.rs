@@ -84,6 +84,10 @@ impl Remote {
             store: self.name.clone(),
             reason: format!("cannot {action} {key}: {advice} (the server says: {words})"),
         };
+        let denied = |advice: &str| ObjectError::Denied {
+            store: self.name.clone(),
+            reason: format!("cannot {action} {key}: {advice} (the server says: {words})"),
+        };
         match error.kind() {
             _ if mentions(&words, &NO_BUCKET) => {
                 refused("there is no such bucket: create it, or correct its name")
@@ -99,11 +103,11 @@ impl Remote {
             ErrorKind::NotFound => {
                 refused("there is no such place: create the bucket, or correct its address")
             }
-            ErrorKind::PermissionDenied => refused(
+            ErrorKind::PermissionDenied => denied(
                 "access is refused: check the access key, the secret key and what they may do with the bucket",
             ),
             _ if mentions(&words, &BAD_KEY) => {
-                refused("the keys are refused: check access key, secret key and token")
+                denied("the keys are refused: check access key, secret key and token")
             }
             _ if mentions(&words, &ELSEWHERE) => {
                 refused("the bucket is in another region: correct its address")

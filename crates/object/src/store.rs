@@ -82,7 +82,23 @@ pub enum ObjectError {
         /// What the store said.
         reason: String,
     },
-    /// The store will never do it as configured: wrong credentials, missing bucket, unknown driver.
+    /// The store has no room for more.
+    #[error("{store} is full: {reason}")]
+    Full {
+        /// The store.
+        store: String,
+        /// What it said, of which object.
+        reason: String,
+    },
+    /// The store refuses access. It may not do so later, since keys are rotated.
+    #[error("{store}: {reason}")]
+    Denied {
+        /// The store.
+        store: String,
+        /// What it said, of which object, and what to do about it.
+        reason: String,
+    },
+    /// The store will never do it as configured: missing bucket, unknown driver.
     #[error("{store}: {reason}")]
     Config {
         /// The store.

@@ -36,8 +36,6 @@ pub struct MetaIndex {
     unused: OnceLock<Unused>,
     /// Where is kept which files have data that is not stored.
     journal: OnceLock<Arc<Journal>>,
-    /// Nobody interrupts the data path.
-    never: Interrupt,
 }
 
 /// How many records chunks have, as far as this client knows.
@@ -84,7 +82,7 @@ impl MetaIndex {
     pub fn new(meta: Arc<Meta>) -> Arc<Self> {
         let (known, counts) = (Known::default(), Mutex::default());
         let (unused, journal) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { meta, known, counts, unused, journal, never: Interrupt::never() })
+        Arc::new(Self { meta, known, counts, unused, journal })
     }
 
     /// Says what becomes of slices without references; until then they stay on record for the hourly cleaning.
@@ -98,9 +96,9 @@ impl MetaIndex {
         let _ = self.journal.set(journal);
     }
 
-    fn ask(&self, ino: Ino, index: u32) -> FsResult<Arc<[Slice]>> {
+    fn ask(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         let asked = self.known.records.asking(ino);
-        let list = self.meta.ask(&ReadChunk { ino, index }, &Interrupt::never()).map_err(stale)?;
+        let list = self.meta.ask(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
         self.counts.lock().set((ino, index), list.len() as u32);
         Ok(self.known.records.keep(ino, index, asked, list))
     }
@@ -112,15 +110,19 @@ fn stale(error: FsError) -> FsError {
 }
 
 impl ChunkIndex for MetaIndex {
-    fn slices(&self, ino: Ino, index: u32, fresh: bool) -> FsResult<Arc<[Slice]>> {
+    fn slices(&self, ino: Ino, index: u32, fresh: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         match self.known.records.get(ino, index) {
             Some(list) if !fresh => Ok(list),
-            _ => self.ask(ino, index),
+            _ => self.ask(ino, index, interrupt),
         }
     }
 
-    fn new_slice_id(&self) -> FsResult<u64> {
-        self.meta.new_slice(&self.never)
+    fn known_slices(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
+        self.known.records.get(ino, index)
+    }
+
+    fn new_slice_id(&self, interrupt: &Interrupt) -> FsResult<u64> {
+        self.meta.new_slice(interrupt)
     }
 
     fn dirty(&self, ino: Ino, dirty: bool) {
@@ -144,7 +146,7 @@ impl ChunkIndex for MetaIndex {
         match count {
             Some(count) => Ok(count),
             // Only the count is at stake, not the commit.
-            None => Ok(self.ask(ino, index).map_or(0, |list| list.len() as u32)),
+            None => Ok(self.ask(ino, index, &Interrupt::never()).map_or(0, |list| list.len() as u32)),
         }
     }
 

@@ -3,7 +3,10 @@
 //! What must stay true: who changes the content by the metadata alone (cut, punch, copy) does it while nobody writes,
 //! after all that was written is committed.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use sluice_data::visible;
@@ -30,6 +33,8 @@ use crate::{
 
 /// Chunks copied in one operation at most; more is a short copy, as the call allows.
 const MOST_COPIED: u64 = 1024;
+/// How often a write that waits for others looks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A range of an open file.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +55,7 @@ impl Vfs {
         };
         self.locks_hold(&handle)?;
         let length = self.length(&handle.file, interrupt)?;
-        let pieces = handle.reader.read(offset, size, length)?;
+        let pieces = handle.reader.read(offset, size, length, interrupt)?;
         self.touch(&handle.file);
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         self.observed.read_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -80,12 +85,19 @@ impl Vfs {
         if kill_suid {
             self.kill_suid(interrupt, file)?;
         }
-        let _gate = file.gate.read();
+        // Whoever cuts the file holds it for as long as the store is away.
+        let _gate = loop {
+            match file.gate.try_read_for(LOOK) {
+                Some(gate) => break gate,
+                None if interrupt.is_set() => return Err(FsError::Interrupted),
+                None => {}
+            }
+        };
         // Once more: what was lost before is given up with nobody behind the gate.
         self.locks_hold(&handle)?;
         let now = self.now();
         file.wrote(now);
-        writer.write(offset, data, now)?;
+        writer.write(offset, data, now, interrupt)?;
         self.observed.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         Ok(data.len() as u32)
     }

@@ -38,7 +38,8 @@ enum EvictionArg {
 #[derive(Args)]
 #[command(next_help_heading = "Data cache")]
 pub(crate) struct CacheFlags {
-    /// Memory for reading and writing, from which writers are slowed, stopped at twice that; a bare number is MiB
+    /// Memory for file data, cached blocks included: writers are slowed from there on and stopped at twice that, where reads may
+    /// still take half of it more; a bare number is MiB
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = sizes::mib)]
     buffer_size: u64,
     /// How far to read ahead of one reader; a bare number is MiB [default: 8 blocks]

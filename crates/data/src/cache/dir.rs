@@ -95,6 +95,11 @@ impl Dir {
         self.shelf.lock().contains(key)
     }
 
+    /// A block that waits to be written.
+    pub(super) fn waiting(&self, key: BlockKey) -> Option<Bytes> {
+        self.waiting.lock().get(&key).cloned()
+    }
+
     /// Whether a block is here; it was used.
     pub(super) fn touch(&self, key: BlockKey) -> bool {
         self.shelf.lock().touch(key)
@@ -143,7 +148,7 @@ impl Dir {
     }
 
     /// Holds a block until it is written.
-    fn wait(&self, key: BlockKey, data: Bytes) {
+    pub(super) fn wait(&self, key: BlockKey, data: Bytes) {
         self.queued.fetch_add(data.len() as u64, Ordering::Relaxed);
         if let Some(twice) = self.waiting.lock().insert(key, data) {
             self.queued.fetch_sub(twice.len() as u64, Ordering::Relaxed);

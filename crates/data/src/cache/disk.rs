@@ -81,13 +81,26 @@ impl DiskCache {
         })))
     }
 
+    /// Bytes of all blocks that wait to be written.
+    pub(crate) fn queued(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.queued)
+    }
+
+    /// Whether a read finds a block here: in a file, or on its way into one.
+    pub(crate) fn is_near(&self, key: BlockKey) -> bool {
+        self.contains(key) || self.home(key).waiting(key).is_some()
+    }
+
     pub(crate) fn contains(&self, key: BlockKey) -> bool {
         self.dirs.iter().any(|dir| dir.contains(key))
     }
 
     /// Bytes `range` of a block, if it is here and sound.
     pub(crate) fn read(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
-        let dir = self.dirs.iter().find(|dir| dir.touch(key))?;
+        let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else {
+            let waiting = self.home(key).waiting(key)?;
+            return Some(waiting.slice(range.start as usize..range.end as usize));
+        };
         let started = Instant::now();
         let read = self.open_file(dir, key).and_then(|file| file.read(range, self.verify));
         match read {
@@ -122,7 +135,7 @@ impl DiskCache {
             return Ok(file);
         }
         let file = Arc::new(BlockFile::open(&dir.path(key), key.size, self.verify)?);
-        self.open.insert(key, Arc::clone(&file), 1, OPEN_FILES);
+        self.open.insert(key, Arc::clone(&file), (1, 0), OPEN_FILES);
         Ok(file)
     }
 
@@ -187,5 +200,27 @@ impl DiskCache {
             crc32c::crc32c_append(crc32c::crc32c(dir.root().as_os_str().as_encoded_bytes()), &lot)
         };
         self.dirs.iter().max_by_key(lot).unwrap_or(&self.dirs[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::CacheConfig;
+
+    #[test]
+    fn a_block_is_read_while_it_waits_to_be_written() {
+        let place = tempfile::tempdir().unwrap();
+        let cache = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
+        let config = DataConfig { volume: "v".into(), cache, ..DataConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let disk = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        let key = BlockKey { id: 1, index: 0, size: 6 };
+        disk.home(key).wait(key, Bytes::from_static(b"abcdef"));
+        assert!(disk.is_near(key) && !disk.contains(key));
+        assert_eq!(disk.read(key, &(2..4)).unwrap(), "cd");
+        assert_eq!(disk.queued().load(Ordering::Relaxed), 6);
+        disk.remove(key);
+        assert!(disk.read(key, &(2..4)).is_none());
     }
 }

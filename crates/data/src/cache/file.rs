@@ -108,8 +108,8 @@ impl BlockFile {
     }
 }
 
-/// Writes a block to `path`, by way of a temporary name, with the directories that lead there. With `sync` its
-/// bytes are on the disk when it gets its name.
+/// Writes a block to `path`, by way of a temporary name, with the directories that lead there. Nothing is synced: a
+/// power cut may leave the name with other bytes, which their checksums tell.
 pub(crate) fn write(path: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
     let temporary = temporary(path);
     let written = try_write(&temporary, data, checksums, mode).and_then(|()| fs::rename(&temporary, path));

@@ -9,4 +9,4 @@ mod second_chance;
 mod shelf;
 
 pub(crate) use disk::DiskCache;
-pub(crate) use second_chance::SecondChance;
+pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

@@ -1,15 +1,25 @@
-//! A map that forgets what was not used lately: second-chance eviction by weight.
+//! A map that forgets what was not used lately: second-chance eviction by weight. What somebody will come for soon gets
+//! more chances.
 //!
 //! What must stay true: a hit takes a shared lock and one atomic store, since every cached read passes here.
 
 use std::{
     collections::VecDeque,
     hash::Hash,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU8, Ordering},
 };
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
+
+/// Chances of what was used since the last one.
+const USED: u8 = 1;
+/// Chances of what was not used yet and will be: enough for the others to have come and gone.
+pub(crate) const AWAITED: u8 = 32;
+/// Chances of what is being used: more of it is about to be. So it is with what was awaited …
+pub(crate) const BEGUN: u8 = 4;
+/// … which is so from this many on.
+const AWAITED_STILL: u8 = BEGUN + 1;
 
 #[derive(Debug)]
 pub(crate) struct SecondChance<K, V>(RwLock<Ring<K, V>>);
@@ -26,7 +36,7 @@ struct Ring<K, V> {
 struct Entry<V> {
     value: V,
     weight: u64,
-    used: AtomicBool,
+    chances: AtomicU8,
 }
 
 impl<K: Copy + Eq + Hash, V: Clone> SecondChance<K, V> {
@@ -37,8 +47,10 @@ impl<K: Copy + Eq + Hash, V: Clone> SecondChance<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let ring = self.0.read();
         let entry = ring.entries.get(key)?;
-        if !entry.used.load(Ordering::Relaxed) {
-            entry.used.store(true, Ordering::Relaxed);
+        match entry.chances.load(Ordering::Relaxed) {
+            0 => entry.chances.store(USED, Ordering::Relaxed),
+            AWAITED_STILL.. => entry.chances.store(BEGUN, Ordering::Relaxed),
+            _ => {}
         }
         Some(entry.value.clone())
     }
@@ -47,10 +59,11 @@ impl<K: Copy + Eq + Hash, V: Clone> SecondChance<K, V> {
         self.0.read().entries.contains_key(key)
     }
 
-    /// Keeps `value`, then forgets others until all weigh at most `capacity`. Answers the weight of all.
-    pub(crate) fn insert(&self, key: K, value: V, weight: u64, capacity: u64) -> u64 {
+    /// Keeps `value`, then forgets others until all weigh at most `capacity`. Answers the weight of all. The value itself
+    /// goes only after so many `chances`.
+    pub(crate) fn insert(&self, key: K, value: V, (weight, chances): (u64, u8), capacity: u64) -> u64 {
         let mut ring = self.0.write();
-        let entry = Entry { value, weight, used: AtomicBool::new(false) };
+        let entry = Entry { value, weight, chances: AtomicU8::new(chances) };
         match ring.entries.insert(key, entry) {
             Some(old) => ring.weight -= old.weight,
             None => ring.queue.push_back(key),
@@ -85,7 +98,8 @@ impl<K: Copy + Eq + Hash, V> Ring<K, V> {
         while self.weight > capacity {
             let Some(key) = self.queue.pop_front() else { break };
             let Some(entry) = self.entries.get_mut(&key) else { continue };
-            if std::mem::take(entry.used.get_mut()) {
+            if let Some(left) = entry.chances.get_mut().checked_sub(1) {
+                *entry.chances.get_mut() = left;
                 self.queue.push_back(key);
             } else if let Some(entry) = self.entries.remove(&key) {
                 self.weight -= entry.weight;
@@ -102,10 +116,10 @@ mod tests {
     fn keeps_what_was_used_and_stays_within_its_weight() {
         let cache = SecondChance::new();
         for key in 0..4 {
-            cache.insert(key, key, 10, 40);
+            cache.insert(key, key, (10, 0), 40);
         }
         assert_eq!(cache.get(&0), Some(0));
-        assert_eq!(cache.insert(4, 4, 10, 40), 40);
+        assert_eq!(cache.insert(4, 4, (10, 0), 40), 40);
         assert!(cache.contains(&0), "used, so it got a second chance");
         assert!(!cache.contains(&1), "oldest of the unused");
         assert_eq!(cache.remove(&0), Some(0));
@@ -113,10 +127,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_awaited_outlasts_what_was_used_but_not_for_ever() {
+        let cache = SecondChance::new();
+        cache.insert(0, 0, (10, AWAITED), 40);
+        for key in 1..20 {
+            cache.insert(key, key, (10, USED), 40);
+            assert_eq!(cache.get(&key), Some(key));
+            assert!(cache.contains(&0));
+        }
+        for key in 20..200 {
+            cache.insert(key, key, (10, USED), 40);
+        }
+        assert!(!cache.contains(&0));
+    }
+
+    #[test]
     fn the_queue_does_not_grow_with_removed_keys() {
         let cache = SecondChance::new();
         for round in 0..10_000 {
-            cache.insert(1, round, 1, 10);
+            cache.insert(1, round, (1, 0), 10);
             cache.remove(&1);
         }
         assert!(cache.0.read().queue.len() < 200);

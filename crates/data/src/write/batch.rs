@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use rustc_hash::FxHashMap;
-use sluice_types::{FsError, FsResult, Slice, Time};
+use sluice_types::{FsResult, Slice, Time};
 
 use super::{
     extents::{Extents, Run, overlapping},
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     budget::Budget,
     cover::{Cover, Piece},
+    error::not_stored,
     layout::{Layout, cut, visible},
 };
 
@@ -156,7 +157,7 @@ impl Batch {
         let mut result = Ok(());
         for upload in self.uploads.values().flatten() {
             if let Err(error) = upload.outcome()? {
-                result = Err(FsError::io(error));
+                result = Err(not_stored(&error));
             }
         }
         Some(result)

@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use sluice_types::{FsError, FsResult, Time};
+use sluice_types::{FsError, FsResult, Interrupt, Time};
 
 use super::FileWriter;
 
@@ -79,12 +79,12 @@ impl OpenWriter {
         Self { writer, written: told.into(), synced: told.into(), lost: lost.into() }
     }
 
-    /// [`FileWriter::write`].
+    /// [`FileWriter::write`], which `interrupt` ends while it waits.
     ///
     /// # Errors
-    /// As there, but for what an earlier write or fsync of this open file told.
-    pub fn write(&self, offset: u64, data: &[u8], mtime: Time) -> FsResult<()> {
-        self.writer.take(offset, data, mtime, |failures| {
+    /// As there, but for what an earlier write or fsync of this open file told; and `EINTR`.
+    pub fn write(&self, offset: u64, data: &[u8], mtime: Time, interrupt: &Interrupt) -> FsResult<()> {
+        self.writer.take(offset, data, mtime, interrupt, |failures| {
             let told = failures.tell(self.written.load(Ordering::Relaxed));
             self.written.store(failures.count, Ordering::Relaxed);
             told
@@ -96,19 +96,19 @@ impl OpenWriter {
     /// # Errors
     /// What went wrong with any data written since the last fsync of this open file; an fsync tells it again.
     pub fn flush(&self) -> FsResult<()> {
-        self.writer.settle_all();
+        self.writer.settle_all(&|| true)?;
         let mut state = self.writer.state.lock();
         let told = state.failures.tell(self.synced.load(Ordering::Relaxed));
         self.writer.cleaned(&mut state);
         told
     }
 
-    /// [`FileWriter::fsync`]. `heard` says in the end whether anybody still waits for the answer: if not, the next one tells it.
+    /// [`FileWriter::fsync`]. `heard` says whether anybody still waits for the answer: if not, the next one tells it.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync of this open file that was heard.
-    pub fn fsync(&self, heard: impl FnOnce() -> bool) -> FsResult<()> {
-        self.writer.settle_all();
+    /// What went wrong with any data written since the last fsync of this open file that was heard; `EINTR` as there.
+    pub fn fsync(&self, heard: impl Fn() -> bool) -> FsResult<()> {
+        self.writer.settle_all(&heard)?;
         let mut state = self.writer.state.lock();
         let since = self.synced.load(Ordering::Relaxed);
         let heard = heard();

@@ -1,8 +1,13 @@
 //! The thread that sends data on its way which nobody flushes.
 //!
-//! What must stay true: it never blocks on a file's lock for long, nor on the store.
+//! What must stay true: it never blocks on a file's lock for long, nor on the store or the metadata.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -89,7 +94,10 @@ impl Flusher {
                 drop(signal);
                 blocks.shrink_memory();
                 sluice_object::shed_buffers();
-                flusher.look(pressure, blocks.budget.limit());
+                let look = || flusher.look(pressure, blocks.budget.limit());
+                if catch_unwind(AssertUnwindSafe(look)).is_err() {
+                    tracing::error!("sending data on its way panicked");
+                }
             }
         })?;
         Ok(())

@@ -1,41 +1,50 @@
 //! The writer of one file: gathers what is written, cuts it into slices, uploads and commits them.
 //!
 //! What must stay true: data is readable here from the moment a write returns until the metadata shows it, commits
-//! of a file happen in the order in which its data was frozen, and a failure is told to somebody.
+//! of a file happen in the order in which its data was frozen, and a failure is told to somebody, be it a panic. Nobody
+//! waits for the store or the metadata with the file's lock.
 
 mod batch;
 mod extents;
 mod failures;
 mod flusher;
+mod ids;
 mod upload;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, MAX_FILE_SIZE, Time};
+use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, MAX_FILE_SIZE, Time};
 
 pub use self::failures::OpenWriter;
-pub(crate) use self::flusher::Flusher;
 use self::{
     batch::{Batch, Freezer, ids_needed, show_extents},
     extents::{Extents, Wrote},
     failures::Failures,
-    upload::Upload,
+    ids::Short,
+    upload::{UnderWay, Upload},
 };
-use crate::{blocks::BlockStore, compact::Compactor, cover::Cover, pool::Pool};
+pub(crate) use self::{flusher::Flusher, ids::SliceIds};
+use crate::{blocks::BlockStore, compact::Compactor, cover::Cover, flight::LOOK, pool::Pool};
 
 /// Batches of one file under way at most; a writer waits for the oldest beyond that.
 const MAX_PENDING: usize = 800;
+/// Ids that a write may need besides one for each block: every layer of a chunk can need one.
+const FEW_IDS: usize = 4;
+/// For how long an fsync goes on after a signal, which need not be one that kills.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// What all writers of a volume share.
 #[derive(Debug)]
 pub(crate) struct WriteContext {
     pub(crate) blocks: Arc<BlockStore>,
     pub(crate) index: crate::IndexRef,
+    pub(crate) ids: SliceIds,
     pub(crate) pool: Pool,
     pub(crate) compactor: Arc<Compactor>,
     pub(crate) flusher: Arc<Flusher>,
@@ -92,7 +101,7 @@ impl FileWriter {
     /// `EFBIG` beyond the largest file. Otherwise what went wrong earlier with data that an earlier write took: it
     /// is told once, and this data is not taken.
     pub fn write(self: &Arc<Self>, offset: u64, data: &[u8], mtime: Time) -> FsResult<()> {
-        self.take(offset, data, mtime, Failures::tell_new)
+        self.take(offset, data, mtime, &Interrupt::never(), Failures::tell_new)
     }
 
     /// Takes `data` unless `tell` tells of failures.
@@ -101,6 +110,7 @@ impl FileWriter {
         offset: u64,
         data: &[u8],
         mtime: Time,
+        interrupt: &Interrupt,
         tell: impl FnOnce(&mut Failures) -> FsResult<()>,
     ) -> FsResult<()> {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_FILE_SIZE) {
@@ -109,48 +119,65 @@ impl FileWriter {
         let budget = &self.context.blocks.budget;
         if budget.used() >= budget.limit() {
             self.context.flusher.kick();
-            budget.wait();
+            budget.wait(interrupt)?;
         }
-        let mut state = self.state.lock();
-        while state.pending.len() >= MAX_PENDING {
-            let oldest = state.ended + 1;
-            drop(state);
-            self.settle(oldest);
-            state = self.state.lock();
-        }
+        let mut state = self.lock_to_write(data.len(), interrupt)?;
         tell(&mut state.failures)?;
         if !state.dirty {
             state.dirty = true;
             self.context.index.dirty(self.ino, true);
         }
         let (mut starting, mut rest, mut at, mut result) = (Vec::new(), data, offset, Ok(()));
-        while !rest.is_empty() && result.is_ok() {
-            let pos = at % CHUNK_SIZE;
-            let step = (CHUNK_SIZE - pos).min(rest.len() as u64) as usize;
-            let index = (at / CHUNK_SIZE) as u32;
-            result = self.write_chunk(&mut state, index, pos as u32, &rest[..step], mtime, &mut starting);
-            rest = &rest[step..];
-            at += step as u64;
+        while let Err(Short(count)) = self.write_some(&mut state, &mut at, &mut rest, mtime, &mut starting) {
+            // Others took the ids meanwhile.
+            drop(state);
+            self.start(std::mem::take(&mut starting));
+            result = self.context.ids.fill(count, &self.context.index, interrupt);
+            state = self.state.lock();
+            if result.is_err() {
+                break;
+            }
         }
         drop(state);
-        self.context.blocks.stats.write_bytes.add(data.len() as u64);
+        self.context.blocks.stats.write_bytes.add((data.len() - rest.len()) as u64);
         self.start(starting);
         result
     }
 
-    fn write_chunk(
+    /// The lock, once there is room for more batches, and ids for a write of `len` bytes are in stock.
+    fn lock_to_write(self: &Arc<Self>, len: usize, interrupt: &Interrupt) -> FsResult<MutexGuard<'_, State>> {
+        let WriteContext { ids, index, blocks, .. } = &*self.context;
+        let wanted = len / blocks.layout.block_size as usize + FEW_IDS;
+        loop {
+            let state = self.state.lock();
+            if state.pending.len() >= MAX_PENDING {
+                let oldest = state.ended + 1;
+                drop(state);
+                self.settle(oldest, &mut || interrupt.is_set())?;
+            } else if ids.has(wanted) {
+                return Ok(state);
+            } else {
+                drop(state);
+                ids.fill(wanted, index, interrupt)?;
+            }
+        }
+    }
+
+    /// Takes what is left of the data of a write and says by `at` and `rest` how far it came.
+    fn write_some(
         &self,
         state: &mut State,
-        index: u32,
-        mut pos: u32,
-        mut data: &[u8],
+        at: &mut u64,
+        rest: &mut &[u8],
         mtime: Time,
         starting: &mut Vec<Arc<Upload>>,
-    ) -> FsResult<()> {
+    ) -> Result<(), Short> {
         let blocks = &self.context.blocks;
         let block_size = blocks.layout.block_size;
         let now = Instant::now();
-        while !data.is_empty() {
+        while !rest.is_empty() {
+            let (index, pos) = ((*at / CHUNK_SIZE) as u32, *at % CHUNK_SIZE);
+            let data = &rest[..(CHUNK_SIZE - pos).min(rest.len() as u64) as usize];
             let active = state.active.entry(index).or_insert_with(|| Active {
                 extents: Extents::default(),
                 born: now,
@@ -159,22 +186,21 @@ impl FileWriter {
             });
             active.touched = now;
             active.mtime = active.mtime.max(mtime);
-            let taken = match active.extents.write(pos, data, block_size, &blocks.budget) {
-                Wrote::Taken(taken) => taken,
-                Wrote::Full { taken, layer, run } => {
-                    let at_end = self.seal(active, layer, run, starting)?;
-                    if at_end {
-                        starting.append(&mut self.freeze(state, index)?);
+            let wrote = active.extents.write(pos as u32, data, block_size, &blocks.budget);
+            if let Wrote::Taken(taken) | Wrote::Full { taken, .. } = wrote {
+                *at += taken as u64;
+                *rest = &rest[taken..];
+            }
+            match wrote {
+                Wrote::Taken(_) => {}
+                // A full run that is not sealed for want of an id is by the next write to it, or when it is frozen.
+                Wrote::Full { layer, run, .. } => {
+                    if self.seal(active, layer, run, starting)? {
+                        self.freeze(state, index, starting)?;
                     }
-                    taken
                 }
-                Wrote::Crowded => {
-                    starting.append(&mut self.freeze(state, index)?);
-                    0
-                }
-            };
-            pos += taken as u32;
-            data = &data[taken..];
+                Wrote::Crowded => self.freeze(state, index, starting)?,
+            }
         }
         Ok(())
     }
@@ -186,14 +212,14 @@ impl FileWriter {
         layer: usize,
         run: u32,
         starting: &mut Vec<Arc<Upload>>,
-    ) -> FsResult<bool> {
+    ) -> Result<bool, Short> {
         let blocks = &self.context.blocks;
         let Some(run) = active.extents.layers.get_mut(layer).and_then(|layer| layer.get_mut(&run)) else {
             return Ok(false);
         };
         let id = match run.slice {
             Some(id) => id,
-            None => self.context.index.new_slice_id()?,
+            None => self.context.ids.take_one()?,
         };
         run.slice = Some(id);
         let number = run.sealed.len() as u32;
@@ -205,35 +231,50 @@ impl FileWriter {
         Ok(u64::from(run.end()) == CHUNK_SIZE)
     }
 
-    /// Makes a batch of what a chunk gathered. On an error nothing has changed.
-    fn freeze(&self, state: &mut State, index: u32) -> FsResult<Vec<Arc<Upload>>> {
-        let Some(active) = state.active.get(&index) else { return Ok(Vec::new()) };
-        let needed = ids_needed(&active.extents);
-        let ids = (0..needed).map(|_| self.context.index.new_slice_id()).collect::<FsResult<Vec<u64>>>()?;
-        let Some(active) = state.active.remove(&index) else { return Ok(Vec::new()) };
+    /// Makes a batch of what a chunk gathered. Without ids nothing has changed.
+    fn freeze(&self, state: &mut State, index: u32, starting: &mut Vec<Arc<Upload>>) -> Result<(), Short> {
+        let Some(active) = state.active.get(&index) else { return Ok(()) };
+        let ids = self.context.ids.take(ids_needed(&active.extents))?;
+        let Some(active) = state.active.remove(&index) else { return Ok(()) };
         if active.extents.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let blocks = &self.context.blocks;
         let freezer = Freezer::new(blocks.layout, &blocks.budget, ids);
         state.frozen += 1;
-        let (batch, starting) = freezer.freeze(active.extents, state.frozen, index, active.mtime);
+        let (batch, mut fresh) = freezer.freeze(active.extents, state.frozen, index, active.mtime);
         state.pending.push_back(Arc::new(batch));
-        Ok(starting)
+        starting.append(&mut fresh);
+        Ok(())
     }
 
-    /// Freezes all chunks for which `which` holds; an error is kept for whoever asks next.
-    fn freeze_where(&self, state: &mut State, which: impl Fn(&Active) -> bool) -> Vec<Arc<Upload>> {
+    /// Freezes all chunks for which `which` holds, until ids run out.
+    fn freeze_where(
+        &self,
+        state: &mut State,
+        which: impl Fn(&Active) -> bool,
+        starting: &mut Vec<Arc<Upload>>,
+    ) -> Result<(), Short> {
         let chosen: Vec<u32> =
             state.active.iter().filter(|(_, active)| which(active)).map(|(index, _)| *index).collect();
-        let mut starting = Vec::new();
-        for index in chosen {
-            match self.freeze(state, index) {
-                Ok(mut uploads) => starting.append(&mut uploads),
-                Err(error) => state.failures.add(error),
+        chosen.into_iter().try_for_each(|index| self.freeze(state, index, starting))
+    }
+
+    /// Freezes all there is. Answers the number of the last batch; that ids could not be had is kept for whoever asks next.
+    fn freeze_all(self: &Arc<Self>, starting: &mut Vec<Arc<Upload>>) -> u64 {
+        let WriteContext { ids, index, .. } = &*self.context;
+        let mut state = self.state.lock();
+        while let Err(Short(count)) = self.freeze_where(&mut state, |_| true, starting) {
+            drop(state);
+            self.start(std::mem::take(starting));
+            let filled = ids.fill(count, index, &Interrupt::never());
+            state = self.state.lock();
+            if let Err(error) = filled {
+                state.failures.add(error);
+                break;
             }
         }
-        starting
+        state.frozen
     }
 
     /// Uploads and commits everything written so far, and waits for it.
@@ -242,7 +283,7 @@ impl FileWriter {
     /// What went wrong with any data written since the last time an error was told to anybody. Who has the file open asks
     /// [`OpenWriter`].
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
-        self.settle_all();
+        self.settle_all(&|| true)?;
         let mut state = self.state.lock();
         let told = state.failures.tell_new();
         self.cleaned(&mut state);
@@ -251,29 +292,37 @@ impl FileWriter {
 
     /// As [`Self::flush`]; but whoever wrote is told of what failed all the same.
     pub fn flush_untold(self: &Arc<Self>) -> FsResult<()> {
-        self.settle_all();
+        self.settle_all(&|| true)?;
         self.state.lock().failures.untold()
     }
 
     /// Uploads and commits everything written so far, and waits until that has ended, well or not.
-    fn settle_all(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        let mut starting = self.freeze_where(&mut state, |_| true);
-        let target = state.frozen;
-        drop(state);
+    ///
+    /// # Errors
+    /// `EINTR` if it takes long and nobody waits for the answer any more, which `heard` says.
+    fn settle_all(self: &Arc<Self>, heard: &dyn Fn() -> bool) -> FsResult<()> {
+        let mut starting = Vec::new();
+        let target = self.freeze_all(&mut starting);
         // The last block goes up on this thread: most files have one, and it would wait anyhow.
         let last = starting.pop();
         self.start(starting);
-        if let Some(last) = last {
-            last.run(&self.context.blocks);
+        let mut unheard = None;
+        let mut gone = || !heard() && unheard.get_or_insert_with(Instant::now).elapsed() >= GRACE;
+        if let Some(last) = last
+            && !last.run(&self.context.blocks, &mut gone)
+        {
+            self.start(vec![last]);
         }
-        self.settle(target);
+        self.settle(target, &mut gone)
     }
 
-    /// [`Self::flush`], and makes sure that a power cut cannot take it back. `heard` says in the end whether anybody still waits
+    /// [`Self::flush`], and makes sure that a power cut cannot take it back. `heard` says whether anybody still waits
     /// for the answer: if not, somebody else is told what failed.
-    pub fn fsync(self: &Arc<Self>, heard: impl FnOnce() -> bool) -> FsResult<()> {
-        self.settle_all();
+    ///
+    /// # Errors
+    /// As there; `EINTR` if nobody waits for the answer any more before it is there. What was written is stored all the same.
+    pub fn fsync(self: &Arc<Self>, heard: impl Fn() -> bool) -> FsResult<()> {
+        self.settle_all(&heard)?;
         let mut state = self.state.lock();
         let heard = heard();
         let failed = if heard { state.failures.tell_new() } else { state.failures.untold() };
@@ -285,9 +334,9 @@ impl FileWriter {
     }
 
     /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it failed.
-    pub(crate) fn settle_frozen(self: &Arc<Self>) {
+    pub(crate) fn settle_frozen(self: &Arc<Self>, interrupt: &Interrupt) -> FsResult<()> {
         let target = self.state.lock().frozen;
-        self.settle(target);
+        self.settle(target, &mut || interrupt.is_set())
     }
 
     /// First offset behind all data that the metadata does not show yet; 0 if it shows everything.
@@ -327,11 +376,15 @@ impl FileWriter {
     /// Sends data on its way that is old or that nobody adds to.
     pub(crate) fn flush_old(self: &Arc<Self>, age: Duration, idle: Duration) {
         let Some(mut state) = self.state.try_lock() else { return };
-        let starting = self.freeze_where(&mut state, |active| {
-            active.born.elapsed() >= age || active.touched.elapsed() >= idle
-        });
+        let mut starting = Vec::new();
+        let old = |active: &Active| active.born.elapsed() >= age || active.touched.elapsed() >= idle;
+        let frozen = self.freeze_where(&mut state, old, &mut starting);
         drop(state);
         self.start(starting);
+        if let Err(short) = frozen {
+            // Those left are frozen by one of the next looks.
+            ids::fill_later(&self.context, short);
+        }
     }
 
     /// Bytes of memory that data takes which is not on its way.
@@ -342,10 +395,10 @@ impl FileWriter {
 
     fn start(self: &Arc<Self>, uploads: Vec<Arc<Upload>>) {
         for upload in uploads {
-            let writer = Arc::clone(self);
+            let under_way = UnderWay(Arc::clone(self), upload);
             self.context.blocks.runtime().spawn(async move {
+                let UnderWay(writer, upload) = &under_way;
                 upload.run_async(&writer.context.blocks).await;
-                writer.stored();
             });
         }
     }
@@ -373,27 +426,35 @@ impl FileWriter {
     }
 
     /// Waits until batch `target` and all before it came to an end; commits what is ready itself.
-    fn settle(self: &Arc<Self>, target: u64) {
+    ///
+    /// # Errors
+    /// `EINTR` once `gone` says that nobody waits for it any more.
+    fn settle(self: &Arc<Self>, target: u64, gone: &mut dyn FnMut() -> bool) -> FsResult<()> {
         let mut state = self.state.lock();
+        let mut result = Ok(());
         state.waiters += 1;
-        while state.ended < target {
+        while state.ended < target && result.is_ok() {
             if !state.committing && state.head_is_ready() {
                 state = self.commit_head(state);
+            } else if gone() {
+                result = Err(FsError::Interrupted);
             } else {
-                self.changed.wait(&mut state);
+                self.changed.wait_for(&mut state, LOOK);
             }
         }
         state.waiters -= 1;
         if state.waiters == 0 {
             self.hand_over(&state);
         }
+        result
     }
 
     fn commit_head<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(batch) = state.pending.front().cloned() else { return state };
         state.committing = true;
         drop(state);
-        let result = self.commit(&batch);
+        let result = catch_unwind(AssertUnwindSafe(|| self.commit(&batch)))
+            .unwrap_or_else(|_| Err(FsError::io("storing written data panicked; this is a fault in sluice")));
         state = self.state.lock();
         state.committing = false;
         state.pending.pop_front();

@@ -1,13 +1,18 @@
 //! One block on its way to the store.
 //!
-//! What must stay true: its bytes stay readable here until the store has them.
+//! What must stay true: its bytes stay readable here until the store has them, and it comes to an end whatever happens:
+//! a file's flush waits for it.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_object::ObjectError;
 
+use super::FileWriter;
 use crate::{blocks::BlockStore, budget::Charge, layout::BlockKey};
 
 #[derive(Debug)]
@@ -45,17 +50,34 @@ impl Upload {
         }
     }
 
-    /// Stores the block, on the calling thread.
-    pub(super) fn run(&self, blocks: &BlockStore) {
-        if let Some(data) = self.data() {
-            self.finish(blocks.write(self.key, &data));
+    /// Stores the block, on the calling thread. Answers false if `gone` said before that nobody waits for it any more: then
+    /// it has not come to an end.
+    pub(super) fn run(&self, blocks: &BlockStore, gone: &mut dyn FnMut() -> bool) -> bool {
+        let Some(data) = self.data() else { return true };
+        match catch_unwind(AssertUnwindSafe(|| blocks.write(self.key, &data, gone))) {
+            Ok(Some(result)) => self.finish(result),
+            Ok(None) => return false,
+            Err(_) => self.abandon(),
         }
+        true
     }
 
-    /// Stores the block, on the runtime.
+    /// Stores the block, on the runtime. Whoever drops this early calls [`Self::abandon`].
     pub(super) async fn run_async(&self, blocks: &BlockStore) {
         if let Some(data) = self.data() {
             self.finish(blocks.write_async(self.key, &data).await);
+        }
+    }
+
+    /// Fails unless it has come to an end.
+    pub(super) fn abandon(&self) {
+        if self.outcome().is_none() {
+            self.finish(Err(ObjectError::Unavailable {
+                action: "write",
+                key: format!("block {} of slice {}", self.key.index, self.key.id),
+                store: "the object store".into(),
+                reason: "its upload was broken off".into(),
+            }));
         }
     }
 
@@ -67,5 +89,15 @@ impl Upload {
         // The charge is given back outside the lock.
         let before = std::mem::replace(&mut *self.state.lock(), state);
         drop(before);
+    }
+}
+
+/// An upload that a task runs. However the task ends, the upload does, and whoever waits for it goes on.
+pub(super) struct UnderWay(pub(super) Arc<FileWriter>, pub(super) Arc<Upload>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.1.abandon();
+        self.0.stored();
     }
 }

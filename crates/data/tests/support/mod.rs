@@ -25,7 +25,7 @@ use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use parking_lot::Mutex;
 use sluice_data::{ChunkIndex, DataConfig, DataStore, Layout};
 use sluice_object::{MemStore, ObjectError, ObjectMeta, ObjectStore};
-use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Slice, Time};
+use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, Slice, Time};
 use tokio::sync::Notify;
 
 /// Records in memory.
@@ -42,6 +42,16 @@ pub struct MemIndex {
     /// Replacements that began.
     pub replacements: AtomicU64,
     pub commits: AtomicU64,
+    /// Questions wait while this is set.
+    pub away: AtomicBool,
+    /// Questions that wait.
+    pub asking: AtomicU64,
+    /// Chunks that cannot be read.
+    pub damaged: Mutex<BTreeSet<u32>>,
+    /// Chunks that were asked for.
+    pub known: Mutex<BTreeSet<(Ino, u32)>>,
+    /// So many commits panic.
+    pub panics: AtomicU32,
 }
 
 #[derive(Default)]
@@ -54,6 +64,16 @@ struct Records {
 }
 
 impl MemIndex {
+    /// Waits while it is away.
+    fn answer(&self, interrupt: &Interrupt) -> FsResult<()> {
+        self.asking.fetch_add(1, Ordering::SeqCst);
+        while self.away.load(Ordering::SeqCst) && !interrupt.is_set() {
+            std::thread::yield_now();
+        }
+        self.asking.fetch_sub(1, Ordering::SeqCst);
+        if interrupt.is_set() { Err(FsError::Interrupted) } else { Ok(()) }
+    }
+
     pub fn length(&self, ino: Ino) -> u64 {
         self.state.lock().lengths.get(&ino).copied().unwrap_or(0)
     }
@@ -92,11 +112,24 @@ fn append(state: &mut Records, ino: Ino, index: u32, records: &[Slice]) -> u32 {
 }
 
 impl ChunkIndex for MemIndex {
-    fn slices(&self, ino: Ino, index: u32, _: bool) -> FsResult<Arc<[Slice]>> {
+    fn slices(&self, ino: Ino, index: u32, _: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
+        if !self.known.lock().contains(&(ino, index)) {
+            self.answer(interrupt)?;
+        }
+        if self.damaged.lock().contains(&index) {
+            return Err(FsError::io("told to be damaged"));
+        }
+        self.known.lock().insert((ino, index));
         Ok(self.state.lock().chunks.entry((ino, index)).or_insert_with(|| Arc::new([])).clone())
     }
 
-    fn new_slice_id(&self) -> FsResult<u64> {
+    fn known_slices(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
+        let known = self.known.lock().contains(&(ino, index));
+        known.then(|| self.state.lock().chunks.get(&(ino, index)).cloned()).flatten()
+    }
+
+    fn new_slice_id(&self, interrupt: &Interrupt) -> FsResult<u64> {
+        self.answer(interrupt)?;
         Ok(self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
@@ -104,6 +137,7 @@ impl ChunkIndex for MemIndex {
         if let Some(error) = self.refuse.lock().take() {
             return Err(error);
         }
+        assert!(!spend(&self.panics), "told to panic");
         self.commits.fetch_add(1, Ordering::Relaxed);
         assert!(!records.is_empty());
         for record in records {
@@ -161,6 +195,14 @@ pub struct Faults {
     pub short_bodies: AtomicU32,
     /// All puts are refused for good.
     pub refuse_puts: AtomicBool,
+    /// So many puts are denied.
+    pub denied: AtomicU32,
+    /// So many puts find no room.
+    pub full: AtomicU32,
+    /// So many puts panic.
+    pub panics: AtomicU32,
+    /// Gets wait while this is set.
+    pub hold_gets: AtomicBool,
     /// Puts wait while this is set.
     pub hold_puts: AtomicBool,
     pub released: Notify,
@@ -180,6 +222,17 @@ impl FaultStore {
             key: key.into(),
             store: self.describe(),
             reason: "told to fail".into(),
+        }
+    }
+
+    /// Waits while `hold` is set.
+    async fn held(&self, hold: &AtomicBool) {
+        loop {
+            let released = self.faults.released.notified();
+            if !hold.load(Ordering::SeqCst) {
+                break;
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(20), released).await;
         }
     }
 
@@ -209,6 +262,7 @@ impl ObjectStore for FaultStore {
     ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         Box::pin(async move {
             self.faults.gets.fetch_add(1, Ordering::Relaxed);
+            self.held(&self.faults.hold_gets).await;
             if spend(&self.faults.errors) {
                 return Err(self.fail("read", key));
             }
@@ -220,16 +274,17 @@ impl ObjectStore for FaultStore {
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move {
-            loop {
-                let released = self.faults.released.notified();
-                if !self.faults.hold_puts.load(Ordering::SeqCst) {
-                    break;
-                }
-                let _ = tokio::time::timeout(Duration::from_millis(20), released).await;
-            }
+            self.held(&self.faults.hold_puts).await;
             self.faults.puts.fetch_add(1, Ordering::Relaxed);
             if self.faults.refuse_puts.load(Ordering::Relaxed) {
                 return Err(ObjectError::Config { store: self.describe(), reason: "told to refuse".into() });
+            }
+            assert!(!spend(&self.faults.panics), "told to panic");
+            if spend(&self.faults.full) {
+                return Err(ObjectError::Full { store: self.describe(), reason: "told to be full".into() });
+            }
+            if spend(&self.faults.denied) {
+                return Err(ObjectError::Denied { store: self.describe(), reason: "told to deny".into() });
             }
             if spend(&self.faults.errors) {
                 return Err(self.fail("write", key));
@@ -302,5 +357,5 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub fn read_all(data: &DataStore, ino: Ino, offset: u64, len: u32, length: u64) -> FsResult<Vec<u8>> {
-    Ok(data.reader(ino).read(offset, len, length)?.concat())
+    Ok(data.reader(ino).read(offset, len, length, &Interrupt::never())?.concat())
 }

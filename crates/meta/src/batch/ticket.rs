@@ -1,111 +1,22 @@
 //! A waiting operation, the thread that waits for it, and what can wake that thread.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use parking_lot::Mutex;
-use sluice_types::{FsError, FsResult};
+use sluice_types::{FsError, FsResult, Interrupt};
 
 use crate::{
-    ledger::{Asked, Deed},
+    ledger::Deed,
     op::{Lanes, Op},
     view::{Stop, View},
 };
-
-/// Set when the application gave up waiting (a signal). Cheap to clone; waits on it end when it is set.
-#[derive(Clone, Default)]
-pub struct Interrupt(Arc<InterruptState>);
-
-#[derive(Default)]
-struct InterruptState {
-    set: AtomicBool,
-    /// The request that it ends, if it has a number.
-    asked: Option<Asked>,
-    /// Threads that wait, each as often as it attached.
-    sleepers: Mutex<Vec<Thread>>,
-    /// Set together with this one.
-    next: Mutex<Option<Interrupt>>,
-}
-
-impl Interrupt {
-    /// One that nobody sets.
-    pub fn never() -> Self {
-        Self::default()
-    }
-
-    /// One that belongs to a request with a number.
-    pub fn of_request(asked: Asked) -> Self {
-        Self(Arc::new(InterruptState { asked: Some(asked), ..InterruptState::default() }))
-    }
-
-    /// The request that it belongs to.
-    pub fn asked(&self) -> Option<Asked> {
-        self.0.asked
-    }
-
-    /// Ends the waits of the operation it was given to.
-    pub fn set(&self) {
-        self.0.set.store(true, Ordering::SeqCst);
-        self.0.sleepers.lock().iter().for_each(Thread::unpark);
-        if let Some(next) = self.0.next.lock().as_ref() {
-            next.set();
-        }
-    }
-
-    /// Makes `other` be set when this one is.
-    pub(crate) fn forward(&self, other: &Self) {
-        *self.0.next.lock() = Some(other.clone());
-        if self.is_set() {
-            other.set();
-        }
-    }
-
-    /// Whether it was set.
-    pub fn is_set(&self) -> bool {
-        self.0.set.load(Ordering::SeqCst)
-    }
-
-    /// Waits for `pause`, or less if it is set meanwhile.
-    pub fn sleep(&self, pause: Duration) {
-        self.attach();
-        let until = Instant::now() + pause;
-        while !self.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            thread::park_timeout(left);
-        }
-        self.detach();
-    }
-
-    /// Makes the calling thread one that `set` wakes, until it detaches.
-    fn attach(&self) {
-        self.0.sleepers.lock().push(thread::current());
-    }
-
-    /// Undoes one `attach` of the calling thread.
-    pub(super) fn detach(&self) {
-        let own = thread::current().id();
-        let mut sleepers = self.0.sleepers.lock();
-        if let Some(at) = sleepers.iter().rposition(|thread| thread.id() == own) {
-            sleepers.swap_remove(at);
-        }
-    }
-}
-
-impl fmt::Debug for Interrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Interrupt({})", self.is_set())
-    }
-}
 
 /// A waiting thread: how many of its tickets are open, and whether it is to run a batch.
 pub(super) struct Turn {

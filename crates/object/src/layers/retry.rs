@@ -213,6 +213,8 @@ mod tests {
         let lasting = [
             ObjectError::NotFound { key: key.clone(), store: store.clone() },
             ObjectError::Corrupt { key, store: store.clone(), reason: reason.clone() },
+            ObjectError::Full { store: store.clone(), reason: reason.clone() },
+            ObjectError::Denied { store: store.clone(), reason: reason.clone() },
             ObjectError::Config { store, reason },
         ];
         for error in lasting {

@@ -140,7 +140,7 @@ impl Place {
 
     /// Adds a slice to a file.
     fn write(&self, ino: Ino, offset: u32) -> FsResult<()> {
-        let slice = Slice::whole(offset, self.index.new_slice_id()?, SLICE);
+        let slice = Slice::whole(offset, self.index.new_slice_id(&Interrupt::never())?, SLICE);
         self.index.commit(ino, 0, &[slice], SystemClock.now()).map(drop)
     }
 
@@ -295,7 +295,7 @@ fn symlink(place: Place) -> Work {
 
 /// A number for a slice.
 fn newchunk(place: Place) -> Work {
-    Work::new(move |_| place.index.new_slice_id().map(drop))
+    Work::new(move |_| place.index.new_slice_id(&Interrupt::never()).map(drop))
 }
 
 /// A slice behind the one before, in a chunk that is compacted beside.
@@ -315,7 +315,7 @@ fn write(place: Place) -> FsResult<Work> {
 fn read(place: Place, slices: u32) -> FsResult<Work> {
     let ino = place.file(slices)?;
     Ok(Work::new(move |_| {
-        let known = place.index.slices(ino, 0, false)?;
+        let known = place.index.slices(ino, 0, false, &Interrupt::never())?;
         if known.len() == slices as usize { Ok(()) } else { Err(FsError::io("records are missing")) }
     }))
 }

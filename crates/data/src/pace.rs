@@ -1,0 +1,74 @@
+//! How far ahead each of several readers may read, so that together they do not push each other's blocks out.
+//!
+//! What must stay true: what is read ahead and not yet read fits into the memory for cached blocks, as long as each reader
+//! reads at least a block ahead.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// For how long a reader that asked for something ahead counts.
+const COUNTS: Duration = Duration::from_secs(10);
+
+/// The readers that read ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// By reader: how many streams of it read ahead, and when that was last so.
+    readers: Mutex<FxHashMap<u64, (u64, Instant)>>,
+    streams: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Pace {
+    /// A number for a reader.
+    pub(crate) fn enter(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How far a stream may read ahead: its share of `memory`, but for the block that is being read and the one in which its
+    /// window ends; at most `most`.
+    pub(crate) fn share(&self, memory: u64, block: u64, most: u64) -> u64 {
+        let streams = self.streams.load(Ordering::Relaxed).max(1);
+        (memory / streams).saturating_sub(2 * block).max(block).min(most)
+    }
+
+    /// `streams` streams of `reader` read ahead now.
+    pub(crate) fn note(&self, reader: u64, streams: u64) {
+        let mut readers = self.readers.lock();
+        readers.insert(reader, (streams, Instant::now()));
+        readers.retain(|_, (_, at)| at.elapsed() < COUNTS);
+        self.streams.store(readers.values().map(|(streams, _)| streams).sum(), Ordering::Relaxed);
+    }
+
+    /// `reader` is closed.
+    pub(crate) fn leave(&self, reader: u64) {
+        let mut readers = self.readers.lock();
+        if readers.remove(&reader).is_some() {
+            self.streams.store(readers.values().map(|(streams, _)| streams).sum(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_shrink_with_the_streams_and_grow_again() {
+        let pace = Pace::default();
+        assert_eq!(pace.share(40, 4, 32), 32);
+        let (one, other) = (pace.enter(), pace.enter());
+        pace.note(one, 1);
+        assert_eq!(pace.share(40, 4, 32), 32);
+        pace.note(other, 2);
+        assert_eq!(pace.share(48, 4, 32), 8);
+        pace.note(other, 100);
+        assert_eq!(pace.share(40, 4, 32), 4, "a block at least");
+        pace.leave(other);
+        assert_eq!(pace.share(40, 4, 32), 32);
+    }
+}

@@ -5,6 +5,7 @@
 //! waits for the store or the metadata with the file's lock.
 
 mod batch;
+mod dirty;
 mod extents;
 mod failures;
 mod flusher;
@@ -123,10 +124,7 @@ impl FileWriter {
         }
         let mut state = self.lock_to_write(data.len(), interrupt)?;
         tell(&mut state.failures)?;
-        if !state.dirty {
-            state.dirty = true;
-            self.context.index.dirty(self.ino, true);
-        }
+        self.soils(&mut state);
         let (mut starting, mut rest, mut at, mut result) = (Vec::new(), data, offset, Ok(()));
         while let Err(Short(count)) = self.write_some(&mut state, &mut at, &mut rest, mtime, &mut starting) {
             // Others took the ids meanwhile.
@@ -339,15 +337,6 @@ impl FileWriter {
         self.settle(target, &mut || interrupt.is_set())
     }
 
-    /// First offset behind all data that the metadata does not show yet; 0 if it shows everything.
-    pub fn dirty_end(&self) -> u64 {
-        let state = self.state.lock();
-        let active = state.active.iter().map(|(index, active)| (*index, active.extents.end()));
-        let pending = state.pending.iter().map(|batch| (batch.index, batch.end()));
-        let ends = active.chain(pending).map(|(index, end)| u64::from(index) * CHUNK_SIZE + u64::from(end));
-        ends.max().unwrap_or(0)
-    }
-
     /// Gives what the metadata does not show yet of chunk `index` to `cover`.
     pub(crate) fn show(&self, index: u32, cover: &mut Cover) {
         let layout = self.context.blocks.layout;
@@ -363,14 +352,6 @@ impl FileWriter {
     /// Whether there is nothing to flush and no error to tell.
     pub(crate) fn is_clean(&self) -> bool {
         self.state.lock().is_clean()
-    }
-
-    /// Tells the index once it has everything, and nobody has to be told of a failure.
-    fn cleaned(&self, state: &mut State) {
-        if state.dirty && state.is_clean() {
-            state.dirty = false;
-            self.context.index.dirty(self.ino, false);
-        }
     }
 
     /// Sends data on its way that is old or that nobody adds to.
@@ -509,10 +490,6 @@ impl FileWriter {
 }
 
 impl State {
-    fn is_clean(&self) -> bool {
-        self.active.is_empty() && self.pending.is_empty() && !self.failures.are_new()
-    }
-
     fn head_is_ready(&self) -> bool {
         self.pending.front().is_some_and(|batch| batch.outcome().is_some())
     }

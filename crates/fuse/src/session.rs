@@ -31,6 +31,9 @@ use crate::{
     reply::Wire,
 };
 
+/// Descriptors of one mount: as many as go over a socket at once, with some to spare.
+const DEVICES: usize = 128;
+
 /// A mounted file system that is not served yet. Dropped, it is unmounted.
 pub struct Session {
     fs: Arc<dyn FileSystem>,
@@ -70,7 +73,7 @@ impl Session {
             tracing::info!("read-ahead stays at the kernel's default: {why}");
         }
         let notifier = Notifier::new(Arc::clone(&device) as Arc<dyn Channel>);
-        let devices = clone_devices(device, config.idle_readers.max(2));
+        let devices = clone_devices(device, config.idle_readers.clamp(2, DEVICES));
         let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
         Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: false })
     }
@@ -296,6 +299,22 @@ impl SessionHandle {
     /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an error.
     pub fn abort(&self) -> io::Result<()> {
         if self.is_gone() { Ok(()) } else { mount::abort(self.connection) }
+    }
+
+    /// Stops reading requests and waits until those that were read are done, so that another server can take up the
+    /// mount ([`Session::resume`]); what waits for a lock need not be done, since that is asked again. Whoever uses
+    /// the mount waits meanwhile. `false` if that was not so at `deadline` or the mount is gone: then it reads again.
+    pub fn pause(&self, deadline: Instant) -> bool {
+        let paused = self.readers.pause(deadline);
+        if !paused {
+            self.readers.proceed();
+        }
+        paused
+    }
+
+    /// Reads requests again.
+    pub fn proceed(&self) {
+        self.readers.proceed();
     }
 
     /// Threads that read and run requests.

@@ -145,14 +145,15 @@ impl Session {
             Some(deadline) => Some(watch(&self.calls, &self.readers, deadline, ended).map_err(serve)?),
             None => None,
         };
-        if !self.readers.start() {
-            return Err(serve(io::ErrorKind::OutOfMemory.into()));
-        }
+        // Before anything is read: what this server has read itself would be asked again, too.
         if self.resumed
             && self.connection().can_resend()
             && let Err(why) = self.notifier.resend()
         {
             tracing::warn!("what was under way is not asked again: {why}");
+        }
+        if !self.readers.start() {
+            return Err(serve(io::ErrorKind::OutOfMemory.into()));
         }
         self.readers.wait_gone(None);
         if self.mount.is_left() {

@@ -2,6 +2,7 @@
 //!
 //! What must stay true: nothing is decided here that another front end would have to decide again.
 
+mod before;
 mod files;
 mod locks;
 mod told;
@@ -17,13 +18,14 @@ use std::{
 use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{
-    Asked, Change, Interrupt, NewNode, OpKind, RenameMode, Restored, Vfs, XattrMode, describe_attr,
-    describe_entry,
+    Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
 };
 
-use self::{files::forget_pages, told::Told};
+use self::{
+    before::{asked, closed_before},
+    told::Told,
+};
 use crate::{
-    abi::UNIQUE_RESEND,
     args::{
         CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, Mknod, Open, Read, Release, Rename, SetAttr,
         SetXattr, Write,
@@ -90,35 +92,6 @@ impl VolumeFs {
             && let Err(why) = notifier.inval_inode(ino, -1, 0)
         {
             tracing::debug!("the kernel could not be told of changed attributes: {why}");
-        }
-    }
-
-    /// Has the kernel forget the pages of a file: it has put some where they do not belong. It holds them until the request
-    /// is answered, so another thread tells it.
-    fn forget_pages(&self, ino: u64) {
-        let Some(notifier) = self.notifier.get().cloned() else { return };
-        let tell = move || forget_pages(&notifier, ino);
-        if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
-            tracing::warn!(%why, ino, "no thread to tell the kernel that pages of a file are no longer right");
-        }
-    }
-
-    /// Has the kernel forget what the server knew that was here before, and what was lost with it: to be called beside
-    /// [`Self::notify`]. It takes a thread of its own, since the kernel may wait for requests meanwhile.
-    pub fn forget_before(&self, notifier: Notifier, restored: Restored) {
-        let fs = self.clone();
-        let tell = move || {
-            for ino in restored.lost {
-                forget_pages(&notifier, fs.number(ino));
-            }
-            for ino in restored.open {
-                let _ = notifier.inval_inode(fs.number(ino), -1, 0);
-            }
-            // Older kernels do not know how; what they were given lasts no longer than they were told.
-            let _ = notifier.inc_epoch();
-        };
-        if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
-            tracing::warn!(%why, "no thread to tell the kernel what was lost");
         }
     }
 
@@ -206,19 +179,6 @@ impl VolumeFs {
             },
         )?;
         Ok(self.entry(&made))
-    }
-}
-
-/// The request by its first number, and whether it was asked of a server that died.
-fn asked(req: &Request<'_>) -> Asked {
-    Asked { unique: req.unique & !UNIQUE_RESEND, again: req.resent() }
-}
-
-/// How a close ended; one that is asked again may have been done.
-fn closed_before(req: &Request<'_>, closed: FsResult<()>) -> FsResult<()> {
-    match closed {
-        Err(FsError::BadFd) if req.resent() => Ok(()),
-        closed => closed,
     }
 }
 

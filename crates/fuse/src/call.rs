@@ -8,7 +8,7 @@ use std::{
     fmt,
     io::{self, IoSlice},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -74,7 +74,11 @@ impl Call {
             reader: AtomicU8::new(BUSY),
             callbacks: Callbacks::default(),
         });
-        call.channel.calls().insert(&call);
+        let calls = call.channel.calls();
+        calls.insert(&call);
+        if let Some(underway) = calls.underway.get() {
+            underway.began(call.unique);
+        }
         call
     }
 
@@ -129,6 +133,9 @@ impl Call {
                 "the kernel refused the answer to FUSE operation {}, its caller gets an error: {why}",
                 self.opcode
             );
+        }
+        if let Some(underway) = self.channel.calls().underway.get() {
+            underway.answered(self.unique);
         }
         before
     }
@@ -203,10 +210,20 @@ impl Drop for Reply {
 
 const SHARDS: usize = 32;
 
+/// Keeps, outside the process, which requests are not answered yet: for a kernel that does not ask a successor again.
+pub trait Underway: fmt::Debug + Send + Sync {
+    /// A request was read.
+    fn began(&self, unique: u64);
+
+    /// It was answered.
+    fn answered(&self, unique: u64);
+}
+
 /// All calls that are not answered yet.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     shards: [Mutex<FxHashMap<u64, Arc<Call>>>; SHARDS],
+    pub(crate) underway: OnceLock<Arc<dyn Underway>>,
 }
 
 impl Calls {
@@ -311,6 +328,31 @@ mod tests {
         let sent = sink.sent.lock();
         assert_eq!(sent.len(), 1);
         assert_eq!(sent[0], [&20_u32.to_ne_bytes()[..], &[0; 4], &4_u64.to_ne_bytes(), b"data"].concat());
+    }
+
+    #[derive(Debug, Default)]
+    struct Kept(Mutex<Vec<u64>>);
+
+    impl Underway for Kept {
+        fn began(&self, unique: u64) {
+            self.0.lock().push(unique);
+        }
+
+        fn answered(&self, unique: u64) {
+            self.0.lock().retain(|kept| *kept != unique);
+        }
+    }
+
+    #[test]
+    fn what_is_not_answered_is_kept_for_a_successor() {
+        let (sink, kept) = (Arc::<Sink>::default(), Arc::<Kept>::default());
+        sink.calls.underway.set(Arc::clone(&kept) as _).expect("none before");
+        let (one, two) = (call(&sink, 4, opcode::READ), call(&sink, 6, opcode::READ));
+        assert_eq!(*kept.0.lock(), [4, 6]);
+        one.answer(Err::<(), _>(Errno::EIO));
+        assert_eq!(*kept.0.lock(), [6]);
+        drop(Reply(two));
+        assert_eq!(*kept.0.lock(), [0; 0]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use args::{
     CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, LockKind, Mknod, Open, Read, Release, Rename,
     SetAttr, SetTime, SetXattr, Timestamp, Write,
 };
-pub use call::Reply;
+pub use call::{Reply, Underway};
 pub use connection::Connection;
 pub use device::is_connected;
 pub use errno::{Errno, Result};

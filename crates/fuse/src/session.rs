@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     abi::opcode,
-    call::{Call, Calls, Channel},
+    call::{Call, Calls, Channel, Underway},
     connection::Connection,
     decode::Message,
     device::{Device, Received},
@@ -118,6 +118,23 @@ impl Session {
     /// What a successor must know beside the descriptors.
     pub fn connection(&self) -> Connection {
         Connection::new(self.mount.mountpoint(), self.mount.connection, &self.negotiated)
+    }
+
+    /// Has kept, from now on, which requests are not answered: for a kernel that does not ask again
+    /// ([`Connection::can_resend`]).
+    pub fn keep_underway(&self, underway: Arc<dyn Underway>) {
+        let _ = self.calls.underway.set(underway);
+    }
+
+    /// Answers EIO to requests that the server before read and did not answer, of a kernel that does not ask again.
+    pub fn refuse(&self, requests: &[u64]) {
+        for unique in requests {
+            // It may have been answered after all.
+            let _ = self.notifier.refuse(*unique);
+            if let Some(underway) = self.calls.underway.get() {
+                underway.answered(*unique);
+            }
+        }
     }
 
     /// What the kernel agreed to.

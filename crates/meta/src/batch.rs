@@ -6,6 +6,7 @@
 
 mod attempt;
 mod herd;
+mod notes;
 mod sched;
 mod ticket;
 

@@ -24,7 +24,7 @@ use crate::{
     ledger::Ledger,
     op::Op,
     recall::Recall,
-    resume::{self, Resumed, TakenUp},
+    resume::{Resumed, Start, TakenUp},
     schema::{Counter, DirStat, FormatError, Key, Row, Session, SessionInfo, VolumeFormat},
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -422,38 +422,8 @@ fn passes(error: &EngineError) -> bool {
     )
 }
 
-/// How a client begins.
-#[derive(Default)]
-struct Start {
-    sid: u64,
-    fences: i64,
-    /// What each lane has reached; 0 where none is told.
-    numbers: Vec<u64>,
-    taken_up: Option<TakenUp>,
-}
-
-impl Start {
-    fn of(engine: &dyn Engine, options: &Options) -> Result<Self, EngineError> {
-        let Some(past) = &options.resume else {
-            return Ok(Self { sid: register(engine, options)?, ..Self::default() });
-        };
-        let fences = past.fences;
-        if let Some(taken) = resume::take_up(engine, options, past, options.ledger.as_deref())? {
-            tracing::info!(sid = past.sid, "the session of a process that died goes on");
-            let (numbers, taken_up) = (taken.numbers, Some(taken.outcome));
-            return Ok(Self { sid: past.sid, fences, numbers, taken_up });
-        }
-        tracing::error!(
-            sid = past.sid,
-            "this client was taken for dead; its locks and open deleted files are lost"
-        );
-        let taken_up = Some(TakenUp::lost());
-        Ok(Self { sid: register(engine, options)?, fences: fences + 1, numbers: Vec::new(), taken_up })
-    }
-}
-
 /// Registers a new session with its writer records, and answers its id.
-fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> {
+pub(crate) fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> {
     let lanes = engine.limits().lanes.max(1) as u16;
     let mut tries = 0;
     loop {

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
     ledger::Ledger,
-    meta::Options,
+    meta::{Options, register},
     schema::{BURIED, Key, Row, Session, WriterId},
 };
 
@@ -60,15 +60,46 @@ impl TakenUp {
     }
 }
 
-/// A session that is this client's from now on.
-pub(crate) struct Taken {
-    /// What each lane has reached.
+/// How a client begins.
+#[derive(Default)]
+pub(crate) struct Start {
+    pub(crate) sid: u64,
+    pub(crate) fences: i64,
+    /// What each lane has reached; 0 where none is told.
     pub(crate) numbers: Vec<u64>,
-    pub(crate) outcome: TakenUp,
+    pub(crate) taken_up: Option<TakenUp>,
+}
+
+impl Start {
+    /// With a new session, or that of a process that died.
+    pub(crate) fn of(engine: &dyn Engine, options: &Options) -> Result<Self, EngineError> {
+        let Some(past) = &options.resume else {
+            return Ok(Self { sid: register(engine, options)?, ..Self::default() });
+        };
+        let fences = past.fences;
+        if let Some(taken) = take_up(engine, options, past, options.ledger.as_deref())? {
+            tracing::info!(sid = past.sid, "the session of a process that died goes on");
+            let (numbers, taken_up) = (taken.numbers, Some(taken.outcome));
+            return Ok(Self { sid: past.sid, fences, numbers, taken_up });
+        }
+        tracing::error!(
+            sid = past.sid,
+            "this client was taken for dead; its locks and open deleted files are lost"
+        );
+        let taken_up = Some(TakenUp::lost());
+        Ok(Self { sid: register(engine, options)?, fences: fences + 1, numbers: Vec::new(), taken_up })
+    }
+}
+
+/// A session that is this client's from now on.
+struct Taken {
+    /// What each lane has reached.
+    numbers: Vec<u64>,
+    outcome: TakenUp,
 }
 
 /// Takes a session up: renews it, and fences every lane. `None` if it is gone.
-pub(crate) fn take_up(
+fn take_up(
     engine: &dyn Engine,
     options: &Options,
     past: &Resumed,

@@ -331,8 +331,8 @@ impl Journal {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Deed)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {
                 Some(true) => Slot { kind: Kind::Done as u8, ..*slot },
-                Some(false) => Slot::default(),
-                None => continue,
+                // Of a session that is gone nobody will know, and numbers begin anew.
+                Some(false) | None => Slot::default(),
             };
             self.write(&settled.encode(), RING + place * SLOT as u64);
         }

@@ -22,6 +22,8 @@ pub struct Restored {
     pub open: Vec<Ino>,
     /// Files of which data was lost: the kernel has pages that nobody else will ever see.
     pub lost: Vec<Ino>,
+    /// Requests that wait for an answer, of a kernel that does not ask again.
+    pub underway: Vec<u64>,
 }
 
 impl Vfs {
@@ -49,6 +51,9 @@ impl Vfs {
                 }
             }
             handle.lost.store(lost, Ordering::Relaxed);
+            if lost != 0 {
+                restored.lost.push(file.ino);
+            }
             restored.open.push(file.ino);
         }
         for dir in &past.dirs {
@@ -64,8 +69,10 @@ impl Vfs {
                 handle.file.plocks.lock().entry(*owner).or_default().push(*fh);
             }
         }
-        restored.lost = past.dirty.iter().copied().collect();
+        restored.lost.extend(&past.dirty);
         restored.lost.sort_unstable();
+        restored.lost.dedup();
+        restored.underway.clone_from(&past.underway);
         self.restore_nameless()?;
         if let Some(journal) = &self.config.journal {
             // Whoever is to be told of it is known by now.

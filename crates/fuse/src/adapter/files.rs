@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{Changes, DirItem, Interrupt, NewNode, OpKind, Place, describe_entry};
 
-use super::{VolumeFs, args, asked, translate};
+use super::{VolumeFs, args, before::asked, translate};
 use crate::{
     args::{CopyFileRange, Create, Fallocate, Ioctl, Read, SetAttr, Write},
     errno::{Errno, Result},
@@ -170,6 +170,16 @@ impl VolumeFs {
             self.forget_pages(ino);
         }
         Ok(written)
+    }
+
+    /// Has the kernel forget the pages of a file: it has put some where they do not belong. It holds them until the request
+    /// is answered, so another thread tells it.
+    pub(super) fn forget_pages(&self, ino: u64) {
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let tell = move || forget_pages(&notifier, ino);
+        if let Err(why) = std::thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
+            tracing::warn!(%why, ino, "no thread to tell the kernel that pages of a file are no longer right");
+        }
     }
 
     pub(super) fn list(

@@ -20,7 +20,6 @@ use super::{
 use crate::{
     announce::announce,
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
-    ledger::Noted,
     op::Lane,
     recall::{Recall, Sent},
     schema::{BURIED, Change, Counter, Key, Row, Session},
@@ -129,14 +128,7 @@ impl Batcher {
                     forget(recall, &commit);
                 }
                 let settled = self.settle(&commit, step, group);
-                match &settled {
-                    Err(Failed::Unknown(_)) => {}
-                    Err(_) => self.withdraw_note(noted),
-                    Ok(()) => {}
-                }
-                if let (Some(ledger), Ok(()) | Err(Failed::Again { .. })) = (&self.env.ledger, &settled) {
-                    ledger.settled(lane, step.to + 1);
-                }
+                self.note_settled(step, noted, &settled);
                 return settled;
             }
             Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
@@ -153,20 +145,6 @@ impl Batcher {
             }
         }
         Ok(())
-    }
-
-    /// Notes which requests are done once this commit has happened.
-    fn note(&self, step: Step, group: &[Arc<AnyTicket>]) -> Noted {
-        let Some(ledger) = &self.env.ledger else { return Noted::default() };
-        let deeds: Vec<_> = group.iter().filter_map(|ticket| ticket.deed()).collect();
-        if deeds.is_empty() { Noted::default() } else { ledger.sending(step.lane, step.to, &deeds) }
-    }
-
-    /// The commit has not happened and will not.
-    fn withdraw_note(&self, noted: Noted) {
-        if let Some(ledger) = self.env.ledger.as_ref().filter(|_| noted.count > 0) {
-            ledger.refused(noted);
-        }
     }
 
     /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
@@ -242,9 +220,7 @@ impl Batcher {
         let step = Step { to: lost.to + 1, ..lost };
         self.doubt(step);
         let instead = Commit { step: Some(step), ..Commit::default() };
-        if let Some(ledger) = &self.env.ledger {
-            ledger.voids(lost.lane, lost.from, step.to);
-        }
+        self.note_void(lost, step);
         let again = || Failed::Again { culprits: FxHashSet::default() };
         for tries in 0.. {
             let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));

@@ -27,7 +27,7 @@ pub struct Past {
     pub(crate) lost: FxHashMap<u64, u8>,
     pub(super) deeds: FxHashMap<u64, Vec<Known>>,
     /// Requests under way, noted only if the kernel cannot ask again.
-    pub(super) underway: Vec<u64>,
+    pub(crate) underway: Vec<u64>,
     /// Everything in the table, by place.
     pub(super) table: Vec<(u32, Slot)>,
     pub(super) extent: u32,
@@ -68,11 +68,6 @@ impl Past {
     /// The session that is to be taken up; `None` if there was none.
     pub fn resumed(&self) -> Option<Resumed> {
         self.session.clone()
-    }
-
-    /// Requests that were under way, of a kernel that does not ask again: somebody has to answer them.
-    pub fn underway(&self) -> &[u64] {
-        &self.underway
     }
 
     /// Open files and directories.

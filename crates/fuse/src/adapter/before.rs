@@ -1,0 +1,53 @@
+//! Requests and knowledge from before this server took the place of one that died.
+
+use std::thread;
+
+use sluice_types::{FsError, FsResult};
+use sluice_vfs::{Asked, Journal, Restored};
+
+use super::{VolumeFs, files::forget_pages};
+use crate::{abi::UNIQUE_RESEND, call::Underway, filesystem::Request, notify::Notifier};
+
+impl VolumeFs {
+    /// Has the kernel forget what the server knew that was here before, and what was lost with it: to be called beside
+    /// [`Self::notify`]. It takes a thread of its own, since the kernel may wait for requests meanwhile.
+    pub fn forget_before(&self, notifier: Notifier, restored: Restored) {
+        let fs = self.clone();
+        let tell = move || {
+            for ino in restored.lost {
+                forget_pages(&notifier, fs.number(ino));
+            }
+            for ino in restored.open {
+                let _ = notifier.inval_inode(fs.number(ino), -1, 0);
+            }
+            // Older kernels do not know how; what they were given lasts no longer than they were told.
+            let _ = notifier.inc_epoch();
+        };
+        if let Err(why) = thread::Builder::new().name("fuse-forget".into()).spawn(tell) {
+            tracing::warn!(%why, "no thread to tell the kernel what was lost");
+        }
+    }
+}
+
+impl Underway for Journal {
+    fn began(&self, unique: u64) {
+        Self::began(self, unique);
+    }
+
+    fn answered(&self, unique: u64) {
+        Self::answered(self, unique);
+    }
+}
+
+/// The request by its first number, and whether it was asked of a server that died.
+pub(super) fn asked(req: &Request<'_>) -> Asked {
+    Asked { unique: req.unique & !UNIQUE_RESEND, again: req.resent() }
+}
+
+/// How a close ended; one that is asked again may have been done.
+pub(super) fn closed_before(req: &Request<'_>, closed: FsResult<()>) -> FsResult<()> {
+    match closed {
+        Err(FsError::BadFd) if req.resent() => Ok(()),
+        closed => closed,
+    }
+}

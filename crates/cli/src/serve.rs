@@ -219,13 +219,23 @@ fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path, taken: Option
     let Some(Taken { connection, devices, past }) = taken else {
         let session = Session::mount(served, mountpoint, &options, config)?;
         fs.notify(session.handle().notifier());
+        keep_underway(&session, &serving.journal);
         return Ok(session);
     };
     let restored = vfs.restore(past)?;
     let session = Session::resume(served, &connection, devices, config)?;
     fs.notify(session.handle().notifier());
+    keep_underway(&session, &serving.journal);
+    session.refuse(&restored.underway);
     fs.forget_before(session.handle().notifier(), restored);
     Ok(session)
+}
+
+/// Has noted what a kernel that does not ask a successor again waits for.
+fn keep_underway(session: &Session, journal: &Arc<Journal>) {
+    if !session.connection().can_resend() {
+        session.keep_underway(Arc::clone(journal) as _);
+    }
 }
 
 fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {

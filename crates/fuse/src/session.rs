@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     abi::opcode,
-    call::{Call, Calls, Channel, Underway},
+    call::{self, Call, Calls, Channel, Underway},
     connection::Connection,
     decode::Message,
     device::{Device, Received},
@@ -129,8 +129,10 @@ impl Session {
     /// Answers EIO to requests that the server before read and did not answer, of a kernel that does not ask again.
     pub fn refuse(&self, requests: &[u64]) {
         for unique in requests {
-            // It may have been answered after all.
-            let _ = self.notifier.refuse(*unique);
+            // It is known only where it was read, and may have been answered after all.
+            for device in self.readers.devices() {
+                let _ = call::send(&**device, *unique, Errno::EIO.wire(), &[]);
+            }
             if let Some(underway) = self.calls.underway.get() {
                 underway.answered(*unique);
             }

@@ -372,7 +372,7 @@ impl Guardian<'_> {
             self.program = former.program;
         }
         self.give_up_upgrade("the server died meanwhile; try again");
-        if self.ending {
+        if self.ending && !handed_over {
             tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
             return Ok(Some(self.leave()));
         }

@@ -144,8 +144,7 @@ fn ready(serving: &Serving<'_>, session: &Session) -> Result<()> {
     let devices = session.descriptors()?;
     let mut beside = vec![serving.journal.file().as_fd()];
     beside.extend(devices.iter().map(AsFd::as_fd));
-    serving.ward.say(&Word::Ready(session.connection(), serving.fixed.clone()), &beside)?;
-    serving.ward.outlive();
+    serving.ward.ready(session.connection(), serving.fixed.clone(), &beside)?;
     // Everything relative was made absolute before; the directory may be unmounted.
     let _ = env::set_current_dir("/");
     Ok(())

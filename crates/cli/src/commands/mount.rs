@@ -101,7 +101,7 @@ impl Mount {
         match asked.flatten() {
             Some(Ok(())) if self.silent => {}
             Some(Ok(())) => {
-                outln!("{} was mounted already; this program serves it now", mountpoint.display())
+                outln!("{} was mounted already; this program serves it now", mountpoint.display());
             }
             Some(Err(why)) => bail!("{}: {why}", mountpoint.display()),
             None => {

@@ -90,15 +90,15 @@ impl Server {
 
     /// Its exit code, if it was not killed.
     pub(super) fn code(&self) -> Option<u8> {
-        self.status.and_then(|status| status.exit_status()).and_then(|code| u8::try_from(code).ok())
+        self.status.and_then(WaitStatus::exit_status).and_then(|code| u8::try_from(code).ok())
     }
 
     /// How it ended.
     pub(super) fn how(&self) -> String {
         let status = self.status;
-        let how = match status.and_then(|status| status.terminating_signal()) {
+        let how = match status.and_then(WaitStatus::terminating_signal) {
             Some(signal) => format!("signal {signal}"),
-            None => format!("exit code {}", status.and_then(|status| status.exit_status()).unwrap_or(-1)),
+            None => format!("exit code {}", status.and_then(WaitStatus::exit_status).unwrap_or(-1)),
         };
         match &self.told {
             Some((told, _)) => format!("{how}: {}", told.trim_start_matches("sluice: ")),

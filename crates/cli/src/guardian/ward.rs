@@ -14,8 +14,12 @@ use rustix::{
     net::{SocketType, sockopt::socket_type},
     process::{Signal, set_parent_process_death_signal},
 };
+use sluice_fuse::Connection;
 
-use super::wire::{self, Word};
+use super::{
+    fixed::Fixed,
+    wire::{self, Word},
+};
 
 /// Set for a server. Its standard input is the way to its guardian.
 const SERVER: &str = "SLUICE_SERVER";
@@ -74,9 +78,16 @@ impl Ward {
         }
     }
 
-    /// From now on it goes on without its guardian if it must.
-    pub(crate) fn outlive(&self) {
+    /// Says that it serves; from then on it goes on without its guardian if it must.
+    pub(crate) fn ready(
+        &self,
+        connection: Connection,
+        fixed: Fixed,
+        beside: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.say(&Word::Ready(connection, fixed), beside)?;
         let _ = set_parent_process_death_signal(None);
+        Ok(())
     }
 
     /// Says something.

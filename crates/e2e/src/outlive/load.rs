@@ -220,7 +220,7 @@ fn names(shared: &Shared, rng: &mut StdRng, number: usize) -> anyhow::Result<()>
     }
     for entry in fs::read_dir(&folder).context("readdir")? {
         let name = entry?.file_name();
-        ensure!(name.to_string_lossy().starts_with("symlink"), "{name:?} is left");
+        ensure!(name.to_string_lossy().starts_with("symlink"), "{} is left", name.display());
     }
     Ok(())
 }

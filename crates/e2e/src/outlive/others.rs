@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Files of the repository that is cloned.
-const FILES: usize = 200;
+const FILES: usize = 60;
 
 /// Programs at work.
 pub(super) struct Others {
@@ -76,7 +76,7 @@ impl Others {
     /// What one of them saw.
     pub(super) fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::SeqCst);
-        until("git to end", PATIENCE, || self.clones.is_finished())?;
+        until("git to end", 3 * PATIENCE, || self.clones.is_finished())?;
         let clones = self.clones.join().ok().context("a thread panicked")??;
         if let Some((process, log)) = &mut self.fio {
             let said = || fs::read_to_string(&*log).unwrap_or_default();

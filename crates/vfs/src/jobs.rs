@@ -238,10 +238,17 @@ impl Jobs {
     }
 }
 
-impl Drop for Jobs {
-    fn drop(&mut self) {
+impl Jobs {
+    /// Tells all background work to end, and waits for nothing: what is left undone stays on record.
+    pub(crate) fn leave(&self) {
         self.queue.close();
         self.stops.iter().for_each(Interrupt::set);
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

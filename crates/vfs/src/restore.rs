@@ -99,13 +99,14 @@ impl Vfs {
     }
 
     /// Ends this process's part for a successor on the same machine: everything dirty is stored, the session and its
-    /// locks stay, and the journal tells the rest. Nothing may be asked of the volume meanwhile or afterwards.
+    /// locks stay, and the journal tells the rest. Nothing may be asked of the volume meanwhile or afterwards, and the
+    /// process is to end before the other begins.
     ///
     /// # Errors
     /// The first thing that could not be stored: it is lost if this process ends.
     pub fn hand_over(&self) -> FsResult<()> {
         let flushed = self.data.flush_all();
-        self.jobs.stop();
+        self.jobs.leave();
         flushed.and(self.meta.hand_over())
     }
 }

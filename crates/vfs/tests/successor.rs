@@ -9,7 +9,7 @@ use std::{
     fs::File,
     mem,
     os::unix::fs::FileExt,
-    sync::{Arc, mpsc},
+    sync::{Arc, Condvar, Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -23,7 +23,7 @@ use sluice_meta::{
     schema::Row,
 };
 use sluice_testkit::wrap::Hooked;
-use sluice_types::{Caller, FileType, FsError, Ino};
+use sluice_types::{Caller, FileType, FsError, Ino, Rng};
 use sluice_vfs::{
     Asked, FlockKind, Interrupt, Journal, JournalError, NewNode, Past, Place, Plock, PlockRange, RenameMode,
     Restored, Vfs, VfsConfig, XattrMode,
@@ -487,4 +487,133 @@ fn a_journal_of_another_version_is_refused() {
     journal.file().write_all_at(b"X", 0).unwrap();
     let file = journal.file().try_clone().unwrap();
     assert!(matches!(Journal::open(file), Err(JournalError::Foreign)));
+}
+
+/// Threads that make, move and remove names of their own, each step of which fails if it is done twice.
+const THREADS: usize = 4;
+const ROUND: u64 = 8;
+
+fn step_of(client: &Client, thread: usize, step: u64, by: &Interrupt) -> Result<(), FsError> {
+    let (vfs, caller) = (&client.vfs, &client.caller);
+    let name = |letter: &str| format!("{letter}{thread}").into_bytes();
+    let (flags, mode) = (libc::O_RDWR | libc::O_EXCL, RenameMode::NoReplace);
+    match step % ROUND {
+        0 => vfs.make(caller, by, ROOT, &name("a"), node(FileType::Dir)).map(drop),
+        1 => vfs.rename(caller, by, (ROOT, &name("a")), (ROOT, &name("b")), mode),
+        2 => vfs.rmdir(caller, by, ROOT, &name("b")),
+        3 => {
+            let (_, opened) = vfs.create(caller, by, ROOT, &name("f"), node(FileType::File), flags)?;
+            vfs.release(opened.fh, None)
+        }
+        4 => {
+            let ino = client.lookup(ROOT, &format!("f{thread}"))?.ino;
+            vfs.link(caller, by, ino, ROOT, &name("g")).map(drop)
+        }
+        5 => vfs.rename(caller, by, (ROOT, &name("f")), (ROOT, &name("h")), mode),
+        6 => vfs.unlink(caller, by, ROOT, &name("g")),
+        _ => vfs.unlink(caller, by, ROOT, &name("h")),
+    }
+}
+
+/// What the threads of a process have got done, and whether it is dead.
+#[derive(Default)]
+struct Progress {
+    steps: [u64; THREADS],
+    commits: u64,
+    /// Whether it has begun to serve.
+    serves: bool,
+    dead: bool,
+    /// Commits that a dead process had sent and that have not arrived.
+    late: Vec<Commit>,
+}
+
+fn sleep_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// An engine whose process dies with commit number `last`: of what is sent from then on some has arrived, some comes
+/// late, some never.
+fn mortal(volume: &Volume, progress: &Arc<(Mutex<Progress>, Condvar)>, last: u64, seed: u64) -> Hooked {
+    let (engine, progress) = (Arc::clone(&volume.engine), Arc::clone(progress));
+    let rng = Mutex::new(Rng::seeded(seed));
+    Hooked::new(Arc::clone(&volume.engine) as _).before_commit(move |commit| {
+        let mut state = progress.0.lock().unwrap();
+        state.commits += u64::from(state.serves);
+        if state.dead || state.commits < last {
+            let dead = state.dead;
+            drop(state);
+            return if dead { sleep_for_ever() } else { Ok(()) };
+        }
+        match rng.lock().unwrap().below(3) {
+            0 => engine.begin(0).unwrap().commit(commit).unwrap_or(()),
+            1 => state.late.push(commit.clone()),
+            _ => {}
+        }
+        state.dead = true;
+        progress.1.notify_all();
+        drop(state);
+        sleep_for_ever()
+    })
+}
+
+#[test]
+fn whatever_was_under_way_when_a_process_died_is_done_once() {
+    let seed = Rng::from_os().below(u64::MAX);
+    println!("seed {seed}");
+    let mut rng = Rng::seeded(seed);
+    let volume = Volume::new();
+    let mut left: Option<File> = None;
+    let mut steps = [0; THREADS];
+    for _ in 0..60 {
+        let progress = Arc::new((Mutex::new(Progress { steps, ..Progress::default() }), Condvar::new()));
+        let engine = Arc::new(mortal(&volume, &progress, 3 + rng.below(40), rng.below(u64::MAX)));
+        let process = match left.take() {
+            None => Process::on(&volume, engine),
+            Some(file) => {
+                let (journal, past) = Journal::open(file).unwrap();
+                let process = Process::open(&volume, engine, journal, Some(&past));
+                process.client.vfs.restore(past).unwrap();
+                process
+            }
+        };
+        progress.0.lock().unwrap().serves = true;
+        for thread in 0..THREADS {
+            let (vfs, progress) = (Arc::clone(&process.client.vfs), Arc::clone(&progress));
+            thread::spawn(move || {
+                let client = Client { vfs, caller: Caller::user(0, 0), never: Interrupt::never() };
+                let first = steps[thread];
+                for step in first.. {
+                    let unique = 2 + 2 * (step * THREADS as u64 + thread as u64);
+                    let by = Interrupt::of_request(Asked { unique, again: step == first });
+                    let done = step_of(&client, thread, step, &by);
+                    let mut state = progress.0.lock().unwrap();
+                    if state.dead {
+                        drop(state);
+                        sleep_for_ever();
+                    }
+                    assert_eq!(done, Ok(()), "thread {thread}, step {step} (seed {seed})");
+                    state.steps[thread] = step + 1;
+                }
+            });
+        }
+        let state = progress.0.lock().unwrap();
+        let deadline = Duration::from_mins(2);
+        let (state, timeout) = progress.1.wait_timeout_while(state, deadline, |state| !state.dead).unwrap();
+        assert!(!timeout.timed_out(), "a thread has failed, or all hang (seed {seed})");
+        steps = state.steps;
+        let late: Vec<Commit> = state.late.clone();
+        drop(state);
+        let file = process.kill();
+        // The fences come before what is late: a successor that only takes up and dies.
+        let (journal, past) = Journal::open(file.try_clone().unwrap()).unwrap();
+        let taken = Process::open(&volume, Arc::clone(&volume.engine) as _, journal, Some(&past));
+        for commit in late {
+            let answer = volume.engine.begin(0).unwrap().commit(&commit);
+            assert!(matches!(answer, Err(EngineError::Conflict(_))), "{answer:?} (seed {seed})");
+        }
+        left = Some(taken.kill());
+    }
+    assert!(steps.iter().sum::<u64>() > 100, "{steps:?}");
 }

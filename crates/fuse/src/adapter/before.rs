@@ -1,14 +1,25 @@
 //! Requests and knowledge from before this server took the place of one that died.
 
-use std::thread;
+use std::{sync::Arc, thread};
 
 use sluice_types::{FsError, FsResult};
 use sluice_vfs::{Asked, Journal, Restored};
 
 use super::{VolumeFs, files::forget_pages};
-use crate::{abi::UNIQUE_RESEND, call::Underway, filesystem::Request, notify::Notifier};
+use crate::{abi::UNIQUE_RESEND, call::Underway, filesystem::Request, notify::Notifier, session::Session};
 
 impl VolumeFs {
+    /// Sees to requests that nobody answers if a server dies, where the kernel does not ask its successor again (before
+    /// Linux 6.9): those `underway` at the death of the last server get EIO, and from now on it is kept which they are.
+    pub fn keep_underway(&self, session: &Session, underway: &[u64]) {
+        if let Some(journal) = &self.vfs.config().journal
+            && !session.connection().can_resend()
+        {
+            session.keep_underway(Arc::clone(journal) as _);
+            session.refuse(underway);
+        }
+    }
+
     /// Has the kernel forget what the server knew that was here before, and what was lost with it: to be called beside
     /// [`Self::notify`]. It takes a thread of its own, since the kernel may wait for requests meanwhile.
     pub fn forget_before(&self, notifier: Notifier, restored: Restored) {

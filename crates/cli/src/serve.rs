@@ -124,8 +124,8 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
         move || end(&told, &handle, &vfs, ward)
     })?;
     let name = vfs.meta().env().format().name.clone();
-    tracing::info!("volume {name} is mounted on {}", mountpoint.display());
     ready(serving, &session).context("the guardian has ended")?;
+    tracing::info!("volume {name} is mounted on {}", mountpoint.display());
     thread::Builder::new().name("sluice-guardian".into()).spawn(move || heed(ward, &tell))?;
     let served = session.run();
     let closed = vfs.close(None);

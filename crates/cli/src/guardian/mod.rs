@@ -50,6 +50,9 @@ use crate::{background, serve};
 /// How long a server may take to store what is dirty before another goes on.
 const HAND_OVER: Duration = Duration::from_mins(1);
 
+/// How long a successor may take until it serves: it waits for its engine for five minutes.
+const BEGIN: Duration = Duration::from_mins(6);
+
 /// What the guardian learns.
 #[derive(Debug)]
 enum Event {
@@ -109,6 +112,8 @@ struct Guardian<'a> {
     deaths: Deaths,
     /// When to try again.
     again: Option<Instant>,
+    /// When a successor that does not serve yet hangs.
+    begins: Option<Instant>,
     /// A signal asked for the end.
     ending: bool,
 }
@@ -131,6 +136,7 @@ pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
         former: None,
         deaths: Deaths::default(),
         again: None,
+        begins: None,
         ending: false,
     };
     guardian.server = Some(guardian.start(&Arc::clone(&guardian.program), &Word::Mount, &[])?);
@@ -163,7 +169,7 @@ fn pass_on(told: &str) {
 
 impl Guardian<'_> {
     fn next(&self, told: &Receiver<Event>) -> Result<Event> {
-        let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again);
+        let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again).chain(self.begins);
         let event = match deadlines.min() {
             None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(deadline) => told.recv_timeout(deadline.saturating_duration_since(Instant::now())),
@@ -255,6 +261,7 @@ impl Guardian<'_> {
         match word {
             Word::Ready(connection, fixed) => {
                 server.serves = true;
+                self.begins = None;
                 let first = self.held.is_none();
                 self.held = Some(Held { connection, fixed, beside });
                 self.deaths.serves();
@@ -326,6 +333,12 @@ impl Guardian<'_> {
 
     fn late(&mut self) {
         let now = Instant::now();
+        if self.begins.take_if(|begins| *begins <= now).is_some()
+            && let Some(server) = &self.server
+        {
+            tracing::error!("a successor does not serve after {BEGIN:?}: it is ended");
+            server.signal(Signal::KILL);
+        }
         if self.again.take_if(|again| *again <= now).is_some() {
             self.succeed();
         }
@@ -341,6 +354,7 @@ impl Guardian<'_> {
 
     /// The server has ended.
     fn ended(&mut self, server: &Server) -> Result<Option<ExitCode>> {
+        self.begins = None;
         let (code, how) = (server.code(), server.how());
         let Some(held) = &self.held else {
             let Some((told, _)) = &server.told else {
@@ -405,7 +419,10 @@ impl Guardian<'_> {
         let Some(held) = self.held.take() else { return };
         let word = Word::Resume(held.connection.clone());
         match self.start(&Arc::clone(&self.program), &word, &held.beside()) {
-            Ok(server) => self.server = Some(server),
+            Ok(server) => {
+                self.server = Some(server);
+                self.begins = Some(Instant::now() + BEGIN);
+            }
             Err(why) => {
                 tracing::error!("{why:#}; tried again in a second");
                 self.again = Some(Instant::now() + Duration::from_secs(1));
@@ -421,5 +438,6 @@ impl Guardian<'_> {
         let program = std::mem::replace(&mut self.program, Arc::clone(&upgrade.server.program));
         self.former = Some(Former { program, caller: upgrade.caller });
         self.server = Some(upgrade.server);
+        self.begins = Some(Instant::now() + BEGIN);
     }
 }

@@ -225,7 +225,9 @@ impl Meta {
             return Ok(Vec::new());
         }
         let kept = self.ask(&ListSustained(self.sid()), interrupt)?;
-        kept.iter().for_each(|ino| self.env.sustains(*ino, true));
+        for ino in &kept {
+            self.env.sustains(*ino, true);
+        }
         Ok(kept)
     }
 

@@ -24,7 +24,7 @@ use crate::{
     ledger::Ledger,
     op::Op,
     recall::Recall,
-    resume::{Resumed, Start, TakenUp},
+    resume::{Resumed, Start, TakenUp, insist},
     schema::{Counter, DirStat, FormatError, Key, Row, Session, SessionInfo, VolumeFormat},
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -213,7 +213,11 @@ impl Meta {
 
     /// Opens a volume, and registers a session unless it is only to be read, or takes up that of a process that died.
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
-        let format = Self::load_format(engine.as_ref())?.ok_or(OpenError::NotFormatted(engine.name()))?;
+        // Whoever waits for a session to go on waits for the engine, too; who mounts anew is told.
+        let patience = if options.resume.is_some() { options.patience } else { Duration::ZERO };
+        let until = Instant::now() + patience;
+        let format = insist(until, || Self::load_format(engine.as_ref()))?
+            .ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
         let mut read_only = options.read_only;
         let unmaintained = format.unmaintained();
@@ -227,7 +231,7 @@ impl Meta {
         let ledger = options.ledger.clone().filter(|_| !read_only);
         let mut start = Start::default();
         if !read_only {
-            engine.prepare()?;
+            insist(until, || engine.prepare())?;
             start = Start::of(engine.as_ref(), &options)?;
         }
         let sid = start.sid;
@@ -258,7 +262,7 @@ impl Meta {
             read_only,
             taken_up: start.taken_up,
         };
-        meta.reload_usage()?;
+        insist(until, || meta.reload_usage())?;
         Ok(Arc::new(meta))
     }
 

@@ -115,7 +115,8 @@ fn take_up(
     for lane in 0..lanes as u16 {
         let known = past.lanes.get(usize::from(lane)).cloned().unwrap_or_default();
         let highest = known.voids.iter().map(|(_, to)| *to).fold(known.attempted, u64::max);
-        let fenced = insist(until, || fence(engine, (past.sid, lane), highest, ledger))?;
+        let mut tried = None;
+        let fenced = insist(until, || fence(engine, (past.sid, lane), highest, &mut tried, ledger))?;
         let Some((before, now)) = fenced else { return Ok(None) };
         taken.numbers.push(now);
         taken.outcome.reached.push(before);
@@ -142,14 +143,14 @@ fn renew(engine: &dyn Engine, options: &Options, sid: WriterId) -> Result<bool, 
 }
 
 /// Takes a number behind all that the dead process gave to a commit, so that none of these happens any more. What the
-/// lane had reached before, and what it has now; `None` if the session is gone.
+/// lane had reached before, and what it has now; `None` if the session is gone. `tried` keeps what was tried without an answer.
 fn fence(
     engine: &dyn Engine,
     (sid, lane): (WriterId, u16),
     highest: u64,
+    tried: &mut Option<(u64, u64)>,
     ledger: Option<&dyn Ledger>,
 ) -> Result<Option<(u64, u64)>, EngineError> {
-    let mut tried = None;
     loop {
         let found = engine.read(&[Read::Get(Key::Writer(sid, lane), Hold::None)])?.pop();
         let mut commit = Commit::default();
@@ -166,7 +167,7 @@ fn fence(
             }
         };
         // An answer of ours was lost.
-        if let Some((from, to)) = tried
+        if let Some((from, to)) = *tried
             && to == before
         {
             return Ok(Some((from, to)));
@@ -178,15 +179,18 @@ fn fence(
         }
         match engine.begin(0)?.commit(&commit) {
             Ok(()) => return Ok(Some((before, to))),
-            Err(EngineError::Conflict(_)) => tried = None,
-            Err(EngineError::Indeterminate { .. }) => tried = Some((before, to)),
+            Err(EngineError::Conflict(_)) => {}
+            Err(EngineError::Indeterminate { .. }) => *tried = Some((before, to)),
             Err(error) => return Err(error),
         }
     }
 }
 
 /// Asks until the engine answers, or patience ends.
-fn insist<T>(until: Instant, mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+pub(crate) fn insist<T>(
+    until: Instant,
+    mut ask: impl FnMut() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
     loop {
         match ask() {
             Err(

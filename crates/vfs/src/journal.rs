@@ -167,21 +167,20 @@ impl Journal {
     /// Writes a record of the table, over the one that there is about the same.
     fn put(&self, about: About, slot: Slot) {
         let mut table = self.table.lock();
-        let place = match table.places.get(&about) {
-            Some(place) => *place,
-            None => {
-                let place = table.free.pop().unwrap_or_else(|| {
-                    table.end += 1;
-                    table.end - 1
-                });
-                table.places.insert(about, place);
-                if table.end > table.extent {
-                    table.extent += STEP;
-                    let extent = Slot::new(Kind::Extent, [u64::from(table.extent), 0, 0, 0]);
-                    self.write(&extent.encode(), EXTENT);
-                }
-                place
+        let place = if let Some(place) = table.places.get(&about) {
+            *place
+        } else {
+            let place = table.free.pop().unwrap_or_else(|| {
+                table.end += 1;
+                table.end - 1
+            });
+            table.places.insert(about, place);
+            if table.end > table.extent {
+                table.extent += STEP;
+                let extent = Slot::new(Kind::Extent, [u64::from(table.extent), 0, 0, 0]);
+                self.write(&extent.encode(), EXTENT);
             }
+            place
         };
         drop(table);
         self.write(&slot.encode(), TABLE + u64::from(place) * SLOT as u64);
@@ -280,7 +279,9 @@ impl Journal {
         let about = |about: &&About| matches!(about, About::Names(of, _) if *of == fh);
         let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
         drop(table);
-        gone.into_iter().for_each(|about| self.remove(about));
+        for about in gone {
+            self.remove(about);
+        }
         for (at, length) in pages {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.file, flags, at, length.next_multiple_of(4096));
@@ -341,7 +342,9 @@ impl Journal {
             let about = |about: &&About| matches!(about, About::Void(of, _) if usize::from(*of) == lane);
             let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
             drop(table);
-            gone.into_iter().for_each(|about| self.remove(about));
+            for about in gone {
+                self.remove(about);
+            }
         }
     }
 

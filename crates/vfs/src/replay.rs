@@ -91,7 +91,9 @@ impl Vfs {
     pub(crate) fn closed(&self, fh: u64, file: Option<&FileHandle>) {
         let Some(journal) = &self.config.journal else { return };
         if let Some(file) = file {
-            file.held.all().into_iter().for_each(|lock| journal.unlocked(fh, lock));
+            for lock in file.held.all() {
+                journal.unlocked(fh, lock);
+            }
             if file.lost.load(Ordering::Relaxed) != 0 {
                 journal.to_be_told(fh, 0);
             }

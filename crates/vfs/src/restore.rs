@@ -76,7 +76,9 @@ impl Vfs {
         self.restore_nameless()?;
         if let Some(journal) = &self.config.journal {
             // Whoever is to be told of it is known by now.
-            restored.lost.iter().for_each(|ino| journal.dirty(*ino, false));
+            for ino in &restored.lost {
+                journal.dirty(*ino, false);
+            }
             if let Some(taken) = self.meta.taken_up() {
                 journal.settle(&past, taken);
             }
@@ -86,7 +88,7 @@ impl Vfs {
             lost = restored.lost.len(),
             "took the place of a process that died"
         );
-        let _ = self.past.set(past);
+        let _ = self.past.set(past.restored());
         Ok(restored)
     }
 

@@ -20,6 +20,7 @@ mod play;
 pub mod races;
 pub mod state;
 pub mod storm;
+pub mod successors;
 pub mod trees;
 
 use std::sync::Arc;
@@ -142,6 +143,7 @@ macro_rules! for_each_operations_case {
             owners::without_the_feature_nothing_is_kept,
             storm::a_storm_leaves_a_tree,
             storm::a_storm_over_a_failing_engine_leaves_a_tree,
+            successors::a_session_goes_on_in_another_process,
         }
     };
 }

@@ -75,6 +75,12 @@ impl Past {
         self.files.len() + self.dirs.len()
     }
 
+    /// What is needed once it was restored: what requests did and opened.
+    pub(crate) fn restored(self) -> Self {
+        let dirs = self.dirs.into_iter().map(|dir| OpenDir { names: Vec::new(), ..dir }).collect();
+        Self { files: self.files, dirs, deeds: self.deeds, ..Self::default() }
+    }
+
     /// The handle that a request opened.
     pub(crate) fn opened_by(&self, unique: u64) -> Option<u64> {
         let file = self.files.iter().find(|file| file.by == unique).map(|file| file.fh);

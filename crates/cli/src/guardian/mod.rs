@@ -53,6 +53,9 @@ const HAND_OVER: Duration = Duration::from_mins(1);
 /// How long a successor may take until it serves: it waits for its engine for five minutes.
 const BEGIN: Duration = Duration::from_mins(6);
 
+/// How often is looked whether a server that is dead cannot end.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// What the guardian learns.
 #[derive(Debug)]
 enum Event {
@@ -170,10 +173,9 @@ fn pass_on(told: &str) {
 impl Guardian<'_> {
     fn next(&self, told: &Receiver<Event>) -> Result<Event> {
         let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again).chain(self.begins);
-        let event = match deadlines.min() {
-            None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => told.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-        };
+        let now = Instant::now();
+        let deadline = deadlines.fold(now + LOOK, Instant::min);
+        let event = told.recv_timeout(deadline.saturating_duration_since(now));
         match event {
             Err(RecvTimeoutError::Timeout) => Ok(Event::Late),
             event => event.context("no thread listens any more"),
@@ -332,6 +334,11 @@ impl Guardian<'_> {
     }
 
     fn late(&mut self) {
+        self.reap();
+        let mounted = self.held.as_ref().is_some_and(Held::is_mounted);
+        if let Some(server) = self.server.as_mut().filter(|_| mounted) {
+            server.look();
+        }
         let now = Instant::now();
         if self.begins.take_if(|begins| *begins <= now).is_some()
             && let Some(server) = &self.server

@@ -33,6 +33,8 @@ pub(super) struct Server {
     pub(super) told: Option<(String, bool)>,
     pub(super) closed: bool,
     pub(super) status: Option<WaitStatus>,
+    /// How often it was seen dead and could not be waited for.
+    stuck: u8,
 }
 
 impl Server {
@@ -66,6 +68,7 @@ impl Server {
             told: None,
             closed: false,
             status: None,
+            stuck: 0,
         })
     }
 
@@ -85,7 +88,15 @@ impl Server {
 
     /// Whether it has ended, and nothing of it is still to come.
     pub(super) fn has_ended(&self) -> bool {
-        self.closed && self.status.is_some()
+        self.stuck > 1 || self.closed && self.status.is_some()
+    }
+
+    /// Looks whether it is dead and cannot end: one of its threads waits, in the kernel, for a page of the mount that
+    /// only a successor can bring.
+    pub(super) fn look(&mut self) {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let dead = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']));
+        self.stuck = if dead && self.status.is_none() { self.stuck.saturating_add(1) } else { 0 };
     }
 
     /// Its exit code, if it was not killed.
@@ -98,7 +109,10 @@ impl Server {
         let status = self.status;
         let how = match status.and_then(WaitStatus::terminating_signal) {
             Some(signal) => format!("signal {signal}"),
-            None => format!("exit code {}", status.and_then(WaitStatus::exit_status).unwrap_or(-1)),
+            None => match status.and_then(WaitStatus::exit_status) {
+                Some(code) => format!("exit code {code}"),
+                None => "killed, and held up by the mount itself".to_owned(),
+            },
         };
         match &self.told {
             Some((told, _)) => format!("{how}: {}", told.trim_start_matches("sluice: ")),

@@ -44,15 +44,13 @@ pub(crate) fn real() -> Vec<OsString> {
     shown
 }
 
-/// A command that runs this program with `arguments`, their secrets hidden.
-pub(crate) fn rerun(arguments: &[OsString]) -> std::io::Result<Command> {
-    let mut command = Command::new(env::current_exe()?);
+/// Gives `command` these arguments, the program's name first, with their secrets hidden.
+pub(crate) fn give(command: &mut Command, arguments: &[OsString]) {
     let masked = mask(arguments);
     if let Some((name, rest)) = masked.split_first() {
         command.arg0(name).args(rest);
     }
     command.env(REAL, encode(arguments));
-    Ok(command)
 }
 
 /// The arguments with their secrets replaced.

@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{Child, ExitCode, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
@@ -33,15 +33,17 @@ pub(crate) fn is_child() -> bool {
 /// Begins the program again in the background with its output in `log`, and waits until it is ready or has failed.
 pub(crate) fn start(log: &Path) -> Result<ExitCode> {
     let file = open_log(log)?;
-    let mut child = arguments::rerun(&arguments::real())?
+    let mut command = Command::new(env::current_exe()?);
+    arguments::give(&mut command, &arguments::real());
+    let mut child = command
         .env(CHILD, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file)
         .spawn()
         .context("cannot start a process in the background")?;
-    let seconds = env::var("JFS_MOUNT_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(TIMEOUT);
-    match first_word(&mut child, Duration::from_secs(seconds)) {
+    let patience = patience();
+    match first_word(&mut child, patience) {
         Some(word) if word.0 == READY => Ok(ExitCode::SUCCESS),
         Some((line, rest)) => {
             let status = child.wait()?;
@@ -57,12 +59,24 @@ pub(crate) fn start(log: &Path) -> Result<ExitCode> {
             let _ = child.kill();
             let _ = child.wait();
             bail!(
-                "not ready within {seconds} s, so it was ended; see {}, or stay in the foreground (without -d). \
+                "not ready within {} s, so it was ended; see {}, or stay in the foreground (without -d). \
                  JFS_MOUNT_TIMEOUT sets the seconds",
+                patience.as_secs(),
                 log.display()
             )
         }
     }
+}
+
+/// How long a mount may take to be ready.
+pub(crate) fn patience() -> Duration {
+    let seconds = env::var("JFS_MOUNT_TIMEOUT").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(TIMEOUT))
+}
+
+/// Makes of `command` one whose output nobody waits for.
+pub(crate) fn no_child(command: &mut Command) {
+    command.env_remove(CHILD);
 }
 
 /// The first line that the process says, and if it ended after that, the rest.

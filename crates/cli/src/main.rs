@@ -15,6 +15,7 @@ mod commands;
 mod control;
 mod engines;
 mod flags;
+mod guardian;
 mod progress;
 mod serve;
 mod sizes;
@@ -42,7 +43,12 @@ fn main() -> ExitCode {
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            let told = format!("sluice: {error:#}{}", advice(&error));
+            let (advice, unreachable) = advice(&error);
+            let told = format!("sluice: {error:#}{advice}");
+            // A server's guardian says it.
+            if guardian::failed(&told, unreachable) {
+                return ExitCode::FAILURE;
+            }
             // Standard error may be closed, too.
             let _ = writeln!(std::io::stderr(), "{told}");
             background::failed(&told);
@@ -51,12 +57,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to do about an engine that cannot be reached; all other errors say it themselves.
-fn advice(error: &anyhow::Error) -> &'static str {
+/// What to do about an engine that cannot be reached, and whether that is it; all other errors say it themselves.
+fn advice(error: &anyhow::Error) -> (&'static str, bool) {
     let unreachable = |error: &EngineError| matches!(error, EngineError::Unavailable { .. });
     let found = error.chain().any(|cause| {
         cause.downcast_ref().is_some_and(unreachable)
             || matches!(cause.downcast_ref(), Some(OpenError::Engine(error)) if unreachable(error))
     });
-    if found { "; check that it runs, and that META-URL names it" } else { "" }
+    (if found { "; check that it runs, and that META-URL names it" } else { "" }, found)
 }

@@ -4,6 +4,7 @@
 
 use std::{
     env,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     process::{self, ExitCode},
     sync::{
@@ -11,32 +12,52 @@ use std::{
         mpsc::{self, Receiver},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use sluice_data::{DataConfig, DataStore};
-use sluice_fuse::{Session, SessionHandle, VolumeFs};
+use sluice_fuse::{Connection, Session, SessionHandle, VolumeFs};
 use sluice_meta::{Ended, Meta};
 use sluice_object::{ObjectStore, StoreConfig};
-use sluice_vfs::{MetaIndex, Vfs, VfsConfig};
+use sluice_vfs::{Journal, MetaIndex, Past, Vfs, VfsConfig};
 
-use crate::{background, flags::FuseFlags, volume};
+use crate::{
+    flags::FuseFlags,
+    guardian::{Fixed, Ward, Word},
+    volume,
+};
 
 /// How long what still uses a mount may do so after it was told to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// Exit code when the volume is gone, as `JuiceFS` has it.
-const VOLUME_GONE: u8 = 11;
+pub(crate) const VOLUME_GONE: u8 = 11;
+/// Exit code when another server goes on.
+pub(crate) const HANDED_OVER: u8 = 12;
 
 /// Why a mount shall end.
 enum End {
+    /// Sent to this process.
     Signal(i32),
+    /// Sent to its guardian.
+    Asked,
+    /// Another server shall go on, if all is stored within that time.
+    HandOver(Duration),
     Volume,
+}
+
+/// A mount that another server had.
+pub(crate) struct Taken {
+    pub(crate) connection: Connection,
+    /// Of the kernel's device.
+    pub(crate) devices: Vec<OwnedFd>,
+    /// What it left to be known.
+    pub(crate) past: Past,
 }
 
 /// What to serve, and how.
@@ -48,11 +69,18 @@ pub(crate) struct Serving<'a> {
     pub(crate) vfs: VfsConfig,
     pub(crate) fuse: &'a FuseFlags,
     pub(crate) read_only: bool,
+    /// What a successor cannot change.
+    pub(crate) fixed: Fixed,
+    /// The guardian.
+    pub(crate) ward: &'static Ward,
+    /// What is handed on to a successor beside the kernel's device.
+    pub(crate) journal: Arc<Journal>,
 }
 
-/// Mounts and serves until somebody unmounts, a signal comes or the volume is gone.
-pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode> {
+/// Mounts, or takes up a mount, and serves until somebody unmounts, a signal comes or the volume is gone.
+pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Taken>) -> Result<ExitCode> {
     // First, since threads inherit it.
+    steady();
     raise_priority();
     let (tell, told) = mpsc::channel();
     let ended = Arc::new(OnceLock::<Ended>::new());
@@ -66,29 +94,39 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode
             let _ = tell.send(End::Volume);
         }
     }));
-    let vfs = match open_vfs(serving, vfs_config) {
+    let fresh = taken.is_none();
+    let vfs = match open_vfs(serving, vfs_config, fresh) {
         Ok(vfs) => vfs,
         Err(error) => {
-            let _ = meta.close();
+            // A session that was taken up is for the next one.
+            if fresh {
+                let _ = meta.close();
+            }
             return Err(error);
         }
     };
-    let session = match mount(serving, &vfs, mountpoint) {
+    let session = match mount(serving, &vfs, mountpoint, taken) {
         Ok(session) => session,
         Err(error) => {
-            let _ = vfs.close(None);
+            if fresh {
+                let _ = vfs.close(None);
+            }
             return Err(error);
         }
     };
-    let handle = session.handle();
-    thread::Builder::new().name("sluice-signals".into()).spawn(move || listen(signals, &tell))?;
+    let (handle, ward) = (session.handle(), serving.ward);
+    thread::Builder::new().name("sluice-signals".into()).spawn({
+        let tell = tell.clone();
+        move || listen(signals, &tell)
+    })?;
     thread::Builder::new().name("sluice-end".into()).spawn({
         let vfs = Arc::clone(&vfs);
-        move || end(&told, &handle, &vfs)
+        move || end(&told, &handle, &vfs, ward)
     })?;
     let name = vfs.meta().env().format().name.clone();
+    ready(serving, &session).context("the guardian has ended")?;
     tracing::info!("volume {name} is mounted on {}", mountpoint.display());
-    background::ready();
+    thread::Builder::new().name("sluice-guardian".into()).spawn(move || heed(ward, &tell))?;
     let served = session.run();
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {
@@ -101,13 +139,47 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn open_vfs(serving: &Serving<'_>, config: VfsConfig) -> Result<Arc<Vfs>> {
+/// Gives the guardian what a successor needs.
+fn ready(serving: &Serving<'_>, session: &Session) -> Result<()> {
+    let devices = session.descriptors()?;
+    let mut beside = vec![serving.journal.file().as_fd()];
+    beside.extend(devices.iter().map(AsFd::as_fd));
+    serving.ward.ready(session.connection(), serving.fixed.clone(), &beside)?;
+    // Everything relative was made absolute before; the directory may be unmounted.
+    let _ = env::set_current_dir("/");
+    Ok(())
+}
+
+/// Does what the guardian says.
+fn heed(ward: &Ward, tell: &mpsc::Sender<End>) {
+    while let Ok(Some((word, _))) = ward.hear() {
+        let told = match word {
+            Word::End => tell.send(End::Asked),
+            Word::HandOver(seconds) => tell.send(End::HandOver(Duration::from_secs(seconds))),
+            _ => Ok(()),
+        };
+        if told.is_err() {
+            return;
+        }
+    }
+    tracing::warn!("the guardian has ended: if this process dies, so does the mount");
+}
+
+fn open_vfs(serving: &Serving<'_>, config: VfsConfig, check: bool) -> Result<Arc<Vfs>> {
     let store = sluice_object::open(&serving.store)?;
-    let tried = volume::open_to_try(serving.store.clone())?;
-    check_store(tried.as_ref(), &serving.meta.env().format().uuid, serving.check_storage)?;
+    // A mount that is taken up waits for it instead.
+    if check {
+        let uuid = serving.meta.env().format().uuid.clone();
+        try_store(&serving.store, &uuid, serving.check_storage)?;
+    }
     let index = MetaIndex::new(Arc::clone(&serving.meta));
     let data = DataStore::open(&serving.data, store, Arc::clone(&index) as _, None)?;
     Ok(Vfs::new(index, data, config))
+}
+
+/// Refuses a store that cannot serve the volume.
+pub(crate) fn try_store(config: &StoreConfig, uuid: &str, thoroughly: bool) -> Result<()> {
+    check_store(volume::open_to_try(config.clone())?.as_ref(), uuid, thoroughly)
 }
 
 /// Refuses a store that holds another volume, and if asked to, one that does not work.
@@ -135,16 +207,34 @@ fn check_store(store: &dyn ObjectStore, uuid: &str, thoroughly: bool) -> Result<
     })
 }
 
-fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path) -> Result<Session> {
+fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path, taken: Option<Taken>) -> Result<Session> {
     let fs = VolumeFs::new(Arc::clone(vfs));
     let name = vfs.meta().env().format().name.clone();
     let (mut options, config) = serving.fuse.mount_options(&name, fs.features())?;
     if serving.read_only {
         options.set_read_only(true);
     }
-    let session = Session::mount(Arc::clone(&fs) as _, mountpoint, &options, config)?;
+    let served = Arc::clone(&fs) as _;
+    let Some(Taken { connection, devices, past }) = taken else {
+        let session = Session::mount(served, mountpoint, &options, config)?;
+        fs.notify(session.handle().notifier());
+        keep_underway(&session, &serving.journal);
+        return Ok(session);
+    };
+    let restored = vfs.restore(past)?;
+    let session = Session::resume(served, &connection, devices, config)?;
     fs.notify(session.handle().notifier());
+    keep_underway(&session, &serving.journal);
+    session.refuse(&restored.underway);
+    fs.forget_before(session.handle().notifier(), restored);
     Ok(session)
+}
+
+/// Has noted what a kernel that does not ask a successor again waits for.
+fn keep_underway(session: &Session, journal: &Arc<Journal>) {
+    if !session.connection().can_resend() {
+        session.keep_underway(Arc::clone(journal) as _);
+    }
 }
 
 fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {
@@ -155,21 +245,37 @@ fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {
     }
 }
 
-/// Ends the mount when told to; told once more by a signal, it waits for nobody.
-fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Vfs) {
-    let Ok(why) = told.recv() else { return };
-    match why {
-        End::Signal(signal) => {
-            tracing::info!("signal {signal}: unmounting {}", handle.mountpoint().display());
-        }
-        // Nobody asked it to go: programs get errors there, and do not write into the folder below.
-        End::Volume => {
-            if let Err(error) = handle.abort() {
-                tracing::error!(%error, "cannot cut the mount off, so the process ends");
-                process::exit(VOLUME_GONE.into());
+/// Ends the mount when told to; told once more in the same way, it waits for nobody. A service manager may tell both
+/// this process and its guardian.
+fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward) {
+    let mut times = [0; 2];
+    loop {
+        match told.recv() {
+            Err(_) => return,
+            Ok(End::HandOver(patience)) => {
+                let why = hand_over(patience, handle, vfs);
+                tracing::error!("cannot hand over: {why:#}");
+                let _ = ward.say(&Word::Refused(format!("the former server cannot hand over: {why:#}")), &[]);
+                continue;
             }
-            return;
+            Ok(End::Signal(signal)) => {
+                tracing::info!("signal {signal}: unmounting {}", handle.mountpoint().display());
+                times[0] += 1;
+            }
+            Ok(End::Asked) => {
+                tracing::info!("told to end: unmounting {}", handle.mountpoint().display());
+                times[1] += 1;
+            }
+            // Nobody asked it to go: programs get errors there, and do not write into the folder below.
+            Ok(End::Volume) => {
+                if let Err(error) = handle.abort() {
+                    tracing::error!(%error, "cannot cut the mount off, so the process ends");
+                    process::exit(VOLUME_GONE.into());
+                }
+                return;
+            }
         }
+        break;
     }
     thread::scope(|scope| {
         let ending = scope.spawn(|| {
@@ -181,8 +287,13 @@ fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Vfs) {
             }
         });
         while !ending.is_finished() {
-            if let Ok(End::Signal(_)) = told.recv_timeout(Duration::from_millis(100)) {
-                tracing::warn!("a second signal: the mount is cut off");
+            match told.recv_timeout(Duration::from_millis(100)) {
+                Ok(End::Signal(_)) => times[0] += 1,
+                Ok(End::Asked) => times[1] += 1,
+                _ => continue,
+            }
+            if times.contains(&2) {
+                tracing::warn!("told a second time: the mount is cut off");
                 if let Err(error) = handle.abort() {
                     tracing::error!(%error, "cannot cut the mount off");
                     process::exit(1);
@@ -192,14 +303,54 @@ fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Vfs) {
     });
 }
 
-/// Whatever makes a server steadier, as far as it is permitted: descriptors, priority, and not to be the first that
-/// goes when memory is short.
-fn raise_priority() {
+/// Stores everything and ends this process without unmounting; returns only if that cannot be, with the reason.
+fn hand_over(patience: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyhow::Error {
+    let deadline = Instant::now() + patience;
+    let flush = |vfs: &Arc<Vfs>| {
+        let vfs = Arc::clone(vfs);
+        within(deadline, move || Ok(vfs.data().flush_all()?))
+    };
+    // Most of it while programs go on, so that they have little to wait for.
+    if let Err(why) = flush(vfs) {
+        return why;
+    }
+    if !handle.pause(deadline) {
+        return anyhow::anyhow!("requests that were under way did not end in time");
+    }
+    if let Err(why) = flush(vfs) {
+        handle.proceed();
+        return why;
+    }
+    // Nothing of it can be lost any more: what fails now the next one finds as after a crash.
+    let vfs = Arc::clone(vfs);
+    if let Err(why) = within(deadline, move || Ok(vfs.hand_over()?)) {
+        tracing::warn!("{why:#}");
+    }
+    process::exit(HANDED_OVER.into())
+}
+
+/// Waits for `work` until `deadline`, no longer.
+fn within(deadline: Instant, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let (tell, told) = mpsc::channel();
+    thread::Builder::new().name("sluice-flush".into()).spawn(move || tell.send(work()))?;
+    match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        Ok(done) => done.context("not everything can be stored"),
+        Err(_) => bail!("not everything could be stored in time"),
+    }
+}
+
+/// Whatever makes a process that others rest on steadier, as far as it is permitted: descriptors, and not to be the first
+/// that goes when memory is short.
+pub(crate) fn steady() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
-    let _ = rustix::process::setpriority_process(None, -19);
     if env::var_os("JFS_NO_OOM_ADJUST").is_none() {
         let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     }
+}
+
+/// A server's priority, as far as it is permitted.
+fn raise_priority() {
+    let _ = rustix::process::setpriority_process(None, -19);
 }

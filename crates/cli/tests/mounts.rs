@@ -13,14 +13,7 @@ use std::{
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::fuse::no_fuse;
-use support::{Volume, ends_well, fails, mounted, ok, run, sluice, until};
-
-const ENOTCONN: i32 = rustix::io::Errno::NOTCONN.raw_os_error();
-
-/// Whether what is mounted at `point` has no server any more.
-fn is_dead(point: &Path) -> bool {
-    fs::metadata(point).is_err_and(|why| why.raw_os_error() == Some(ENOTCONN))
-}
+use support::{Volume, ends_well, fails, is_dead, kill_both, mounted, ok, run, server, sluice, until};
 
 fn pid(child: &std::process::Child) -> Pid {
     Pid::from_child(child)
@@ -38,14 +31,14 @@ fn what_is_written_is_there_after_the_next_mount() {
     fs::write(point.join("d/e/big"), vec![7; 9 << 20]).expect("written");
     fs::set_permissions(point.join("a"), fs::Permissions::from_mode(0o640)).expect("changed");
     std::os::unix::fs::symlink("d/e", point.join("link")).expect("made");
-    // While it is mounted there is one session, by its mount point; a second mount there is refused.
+    // While it is mounted there is one session, by its mount point; a mount of something else there is refused.
     let status = volume.status();
     let sessions = status["Sessions"].as_array().expect("a list");
     assert_eq!(sessions.len(), 1, "{status}");
     assert_eq!(sessions[0]["MountPoint"], point.display().to_string());
     let sid = sessions[0]["Sid"].to_string();
     assert!(ok(&["status", "--session", &sid, &volume.meta]).contains("MountPoint"));
-    let again = fails(&["mount", &volume.meta, &point.display().to_string()]);
+    let again = fails(&["mount", "--subdir", "d", &volume.meta, &point.display().to_string()]);
     assert!(again.contains("already"), "{again}");
     volume.umount(&point);
     let status = volume.status();
@@ -97,21 +90,19 @@ fn a_dead_mount_answers_until_it_is_replaced_or_unmounted() {
         return;
     }
     let mut volume = Volume::new(&[]);
-    let (point, mut child) = volume.serve("mnt", &[]);
+    let (point, child) = volume.serve("mnt", &[]);
     fs::write(point.join("a"), "hello").expect("written");
-    child.kill().expect("killed");
-    child.wait().expect("ended");
+    kill_both(child, &point);
     until("the mount to be dead", || is_dead(&point));
     let error = fs::write(point.join("b"), "lost").expect_err("nobody serves it");
-    assert_eq!(error.raw_os_error(), Some(ENOTCONN));
-    let (point, mut child) = {
+    assert_eq!(error.raw_os_error(), Some(support::ENOTCONN));
+    let (point, child) = {
         let mounted = volume.mount("mnt", &[]);
         assert_eq!(fs::read(mounted.join("a")).expect("read"), b"hello");
         volume.umount(&mounted);
         volume.serve("mnt", &[])
     };
-    child.kill().expect("killed");
-    child.wait().expect("ended");
+    kill_both(child, &point);
     until("the mount to be dead", || is_dead(&point));
     volume.umount(&point);
     assert_eq!(fs::read_dir(&point).expect("the folder below").count(), 0);
@@ -281,7 +272,7 @@ fn all_threads_of_a_server_have_its_priority() {
         let stat = fs::read_to_string(task.join("stat")).ok()?;
         stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok()
     };
-    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).expect("threads");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server(&point))).expect("threads");
     let threads: Vec<_> = tasks
         .filter_map(|task| {
             let task = task.ok()?.path();

@@ -5,6 +5,7 @@
 //! * [`shared`] writes through one mount and reads through another: close-to-open.
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
 //! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing else.
+//! * [`outlive`] kills the process that serves a mount, or puts another in its place, while programs go on.
 //! * [`together`] lets two programs work on one volume at once.
 //! * [`told`] watches, through a mount that remembers, what another one changes.
 //! * [`mod@bench`] measures, beside another program and beside the limit.
@@ -14,6 +15,7 @@ pub mod bench;
 pub mod compare;
 pub mod crash;
 pub mod outage;
+pub mod outlive;
 pub mod pattern;
 pub mod rig;
 pub mod shared;

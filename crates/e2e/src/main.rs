@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 use sluice_e2e::{
-    bench, compare, crash, outage,
+    bench, compare, crash, outage, outlive,
     rig::{Engine, Volume},
     shared, together, told,
 };
@@ -68,6 +68,21 @@ enum Order {
         seed: u64,
         #[arg(long, default_value = "kill")]
         death: crash::Death,
+        /// Mount with --writeback
+        #[arg(long)]
+        writeback: bool,
+    },
+    /// Kill the process that serves a mount, or put another in its place, while programs go on
+    Outlive {
+        engine: Engine,
+        #[command(flatten)]
+        program: Program,
+        #[arg(long, default_value_t = 8)]
+        rounds: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value = "killed")]
+        way: outlive::Way,
         /// Mount with --writeback
         #[arg(long)]
         writeback: bool,
@@ -225,6 +240,11 @@ fn run(order: Order) -> anyhow::Result<()> {
             let (program, within) = program.paths()?;
             let mount = if writeback { vec!["--writeback".to_owned()] } else { Vec::new() };
             crash::run(&crash::Plan { program, engine, within, death, mount, rounds, writers, seed })?;
+        }
+        Order::Outlive { engine, program, rounds, seed, way, writeback } => {
+            let (program, within) = program.paths()?;
+            let mount = if writeback { vec!["--writeback".to_owned()] } else { Vec::new() };
+            outlive::run(&outlive::Plan { program, engine, within, way, mount, rounds, seed })?;
         }
         Order::Outage { case, engine, program, rounds, writers, seed } => {
             let (program, within) = program.paths()?;

@@ -363,6 +363,14 @@ impl Volume {
         Ok(rustix::process::kill_process(Pid::from_child(&mount.process), Signal::TERM)?)
     }
 
+    /// The process that the rig started for the newest mount.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn guardian(&self) -> anyhow::Result<u32> {
+        Ok(self.mounts.last().context("nothing is mounted")?.process.id())
+    }
+
     /// Whether the process of the newest mount has ended.
     pub fn has_ended(&mut self) -> bool {
         let mount = self.mounts.last_mut();
@@ -415,7 +423,7 @@ impl Drop for Volume {
 impl Mount {
     fn vanish(&mut self, kill: bool) -> anyhow::Result<()> {
         if kill {
-            self.process.kill()?;
+            self.kill();
         }
         let mut status = None;
         until("the mount's process to end", PATIENCE, || {
@@ -428,10 +436,13 @@ impl Mount {
         })
     }
 
+    /// All of it at once: the guardian, and who serves.
+    fn kill(&self) {
+        let _ = kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+    }
+
     fn die(&mut self) {
-        if let Some(group) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        self.kill();
         let _ = self.process.wait();
     }
 

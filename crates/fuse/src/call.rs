@@ -247,6 +247,15 @@ impl Calls {
         call.inspect(|call| call.interrupt()).is_some()
     }
 
+    /// Whether a call is being run that is not about a lock: those change nothing when they are run twice.
+    pub(crate) fn any_at_work(&self) -> bool {
+        let at_work = |call: &Call| {
+            call.state.load(Ordering::Acquire) == RUNNING
+                && !matches!(call.opcode, opcode::SETLK | opcode::SETLKW)
+        };
+        self.shards.iter().any(|shard| shard.lock().values().any(|call| at_work(call)))
+    }
+
     /// Interrupts all calls.
     pub(crate) fn interrupt_all(&self) {
         self.collect(|_| true).iter().for_each(|call| call.interrupt());

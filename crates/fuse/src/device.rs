@@ -10,7 +10,11 @@ use std::{
     sync::Arc,
 };
 
-use rustix::{io::Errno as Os, ioctl};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno as Os,
+    ioctl,
+};
 
 use crate::call::{Calls, Channel};
 
@@ -67,6 +71,13 @@ impl Device {
             }
         }
     }
+}
+
+/// Whether what `device`, a descriptor of the kernel's, belongs to is still mounted somewhere and was not cut off.
+pub fn is_connected(device: impl AsFd) -> bool {
+    let mut asked = [PollFd::new(&device, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    !(poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR))
 }
 
 #[allow(unsafe_code)]

@@ -8,7 +8,7 @@
 //! | `dispatch` | from one to the other |
 //! | `call`, `interrupt` | a request on its way: answered once, interruptible |
 //! | `init` | what kernel and mount agree on |
-//! | `device`, `readers` | the classic transport and its threads |
+//! | `device`, `readers`, `wake` | the classic transport and its threads |
 //! | `mount`, `options`, `beneath` | mounting, unmounting, and taking the place of a dead mount |
 //! | `adapter` | a volume as a file system |
 //! | `session`, `connection`, `notify` | a mount's life, what outlives its server, and notifications |
@@ -36,6 +36,7 @@ mod options;
 mod readers;
 mod reply;
 mod session;
+mod wake;
 
 pub use adapter::VolumeFs;
 pub use args::{
@@ -44,11 +45,12 @@ pub use args::{
 };
 pub use call::{Reply, Underway};
 pub use connection::Connection;
+pub use device::is_connected;
 pub use errno::{Errno, Result};
 pub use filesystem::{FileSystem, ROOT, Request};
 pub use init::{Config, Features, Negotiated};
 pub use interrupt::{Interrupt, Registration};
-pub use mount::{MountError, clear_dead, is_dead, unmount};
+pub use mount::{MountError, clear_dead, connection_of, is_dead, unmount};
 pub use notify::Notifier;
 pub use options::{BadOption, MountOptions};
 pub use reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs};

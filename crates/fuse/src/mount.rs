@@ -251,7 +251,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
 }
 
 /// Minor device number of the topmost mount on `mountpoint`, an absolute path without symbolic links.
-fn connection_of(mountpoint: &Path) -> Option<u32> {
+pub fn connection_of(mountpoint: &Path) -> Option<u32> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let mut found = None;
     for line in mounts.split(|byte| *byte == b'\n') {

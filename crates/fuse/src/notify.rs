@@ -66,11 +66,6 @@ impl Notifier {
         call::send(&*self.channel, 0, notify::INC_EPOCH, &[])
     }
 
-    /// Answers EIO to a request.
-    pub(crate) fn refuse(&self, unique: u64) -> io::Result<()> {
-        call::send(&*self.channel, unique, -libc::EIO, &[])
-    }
-
     /// All requests that were read and not answered come again, to be answered under their new numbers.
     pub(crate) fn resend(&self) -> io::Result<()> {
         call::send(&*self.channel, 0, notify::RESEND, &[])

@@ -163,6 +163,15 @@ impl MountOptions {
         all.join(",")
     }
 
+    /// All of it, as one who compares two mounts wants it.
+    pub fn text(&self) -> String {
+        let set = FLAGS.iter().filter(|(_, flag, on)| *on && self.flags.contains(*flag));
+        let named = [format!("fsname={}", self.fsname), format!("subtype={}", self.subtype)];
+        let all =
+            named.into_iter().chain(self.fuse_options()).chain(set.map(|(name, ..)| (*name).to_owned()));
+        all.collect::<Vec<_>>().join(",")
+    }
+
     fn fuse_options(&self) -> impl Iterator<Item = String> {
         let allow_other = self.allow_other.then(|| "allow_other".to_owned());
         let permissions = self.default_permissions.then(|| "default_permissions".to_owned());

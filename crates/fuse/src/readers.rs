@@ -25,6 +25,7 @@ use crate::{
     errno::Errno,
     filesystem::FileSystem,
     init::{Config, Negotiated},
+    wake::Seat,
 };
 
 /// All readers of one mount.
@@ -44,6 +45,10 @@ pub(crate) struct Readers {
     parked_count: AtomicUsize,
     /// Readers that nobody needs at the moment, the one last busy on top.
     resting: Mutex<Vec<Arc<Resting>>>,
+    /// Nobody reads for the time being.
+    paused: AtomicBool,
+    /// Where each reader is.
+    seats: Mutex<Vec<Arc<Seat>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -94,6 +99,8 @@ impl Readers {
             parked: Mutex::default(),
             parked_count: AtomicUsize::new(0),
             resting: Mutex::default(),
+            paused: AtomicBool::new(false),
+            seats: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -123,7 +130,10 @@ impl Readers {
         let this = Arc::clone(self);
         let thread = thread::Builder::new().name("fuse-reader".into());
         match thread.spawn(move || {
-            this.serve(&device);
+            let seat = Arc::new(Seat::new());
+            this.seats.lock().push(Arc::clone(&seat));
+            this.serve(&device, &seat);
+            this.seats.lock().retain(|other| !Arc::ptr_eq(other, &seat));
             this.state.lock().threads -= 1;
             this.changed.notify_all();
         }) {
@@ -157,13 +167,25 @@ impl Readers {
     }
 
     /// A reader's life. It comes counted as idle and live.
-    fn serve(self: &Arc<Self>, device: &Arc<Device>) {
+    fn serve(self: &Arc<Self>, device: &Arc<Device>, seat: &Seat) {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
         loop {
+            if self.paused.load(Ordering::SeqCst) {
+                self.idle.fetch_sub(1, Ordering::SeqCst);
+                self.leave(1);
+                return;
+            }
             if self.parked_count.load(Ordering::SeqCst) > 0 && !self.unpark() {
                 return;
             }
-            let size = match device.receive(&mut buffer) {
+            seat.reading();
+            let received = if self.paused.load(Ordering::SeqCst) {
+                Received::Nothing
+            } else {
+                device.receive(&mut buffer)
+            };
+            seat.busy();
+            let size = match received {
                 Received::Request(size) => size,
                 Received::Nothing => continue,
                 Received::Gone => break,
@@ -174,7 +196,10 @@ impl Readers {
             }
             if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
                 self.idle.fetch_sub(1, Ordering::SeqCst);
-                if !self.rest() {
+                seat.rest(true);
+                let needed = self.rest();
+                seat.rest(false);
+                if !needed {
                     self.leave(1);
                     return;
                 }
@@ -318,6 +343,29 @@ impl Readers {
                 _ => return,
             }
         }
+    }
+
+    /// Nobody reads any more, and what was read is done, but for what waits for a lock and what was set aside: both
+    /// can be asked again. `false` if that is not so at `deadline`, or the mount is gone; then too nobody reads.
+    pub(crate) fn pause(&self, deadline: Instant) -> bool {
+        self.paused.store(true, Ordering::SeqCst);
+        loop {
+            let seats = self.seats.lock().clone();
+            let stopped = seats.iter().filter(|seat| !seat.wake()).count() == 0;
+            if stopped && !self.calls.any_at_work() {
+                return !self.state.lock().gone;
+            }
+            if Instant::now() >= deadline || self.state.lock().gone {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Reads again after [`Self::pause`].
+    pub(crate) fn proceed(self: &Arc<Self>) {
+        self.paused.store(false, Ordering::SeqCst);
+        self.start();
     }
 
     /// Where requests are read.

@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     abi::opcode,
-    call::{Call, Calls, Channel, Underway},
+    call::{self, Call, Calls, Channel, Underway},
     connection::Connection,
     decode::Message,
     device::{Device, Received},
@@ -30,6 +30,9 @@ use crate::{
     readers::Readers,
     reply::Wire,
 };
+
+/// Descriptors of one mount: as many as go over a socket at once, with some to spare.
+const DEVICES: usize = 128;
 
 /// A mounted file system that is not served yet. Dropped, it is unmounted.
 pub struct Session {
@@ -70,7 +73,7 @@ impl Session {
             tracing::info!("read-ahead stays at the kernel's default: {why}");
         }
         let notifier = Notifier::new(Arc::clone(&device) as Arc<dyn Channel>);
-        let devices = clone_devices(device, config.idle_readers.max(2));
+        let devices = clone_devices(device, config.idle_readers.clamp(2, DEVICES));
         let readers = Readers::new(Arc::clone(&fs), negotiated, Arc::clone(&calls), devices, &config);
         Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: false })
     }
@@ -126,8 +129,10 @@ impl Session {
     /// Answers EIO to requests that the server before read and did not answer, of a kernel that does not ask again.
     pub fn refuse(&self, requests: &[u64]) {
         for unique in requests {
-            // It may have been answered after all.
-            let _ = self.notifier.refuse(*unique);
+            // It is known only where it was read, and may have been answered after all.
+            for device in self.readers.devices() {
+                let _ = call::send(&**device, *unique, Errno::EIO.wire(), &[]);
+            }
             if let Some(underway) = self.calls.underway.get() {
                 underway.answered(*unique);
             }
@@ -159,14 +164,15 @@ impl Session {
             Some(deadline) => Some(watch(&self.calls, &self.readers, deadline, ended).map_err(serve)?),
             None => None,
         };
-        if !self.readers.start() {
-            return Err(serve(io::ErrorKind::OutOfMemory.into()));
-        }
+        // Before anything is read: what this server has read itself would be asked again, too.
         if self.resumed
             && self.connection().can_resend()
             && let Err(why) = self.notifier.resend()
         {
             tracing::warn!("what was under way is not asked again: {why}");
+        }
+        if !self.readers.start() {
+            return Err(serve(io::ErrorKind::OutOfMemory.into()));
         }
         self.readers.wait_gone(None);
         if self.mount.is_left() {
@@ -313,6 +319,22 @@ impl SessionHandle {
     /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an error.
     pub fn abort(&self) -> io::Result<()> {
         if self.is_gone() { Ok(()) } else { mount::abort(self.connection) }
+    }
+
+    /// Stops reading requests and waits until those that were read are done, so that another server can take up the
+    /// mount ([`Session::resume`]); what waits for a lock need not be done, since that is asked again. Whoever uses
+    /// the mount waits meanwhile. `false` if that was not so at `deadline` or the mount is gone: then it reads again.
+    pub fn pause(&self, deadline: Instant) -> bool {
+        let paused = self.readers.pause(deadline);
+        if !paused {
+            self.readers.proceed();
+        }
+        paused
+    }
+
+    /// Reads requests again.
+    pub fn proceed(&self) {
+        self.readers.proceed();
     }
 
     /// Threads that read and run requests.

@@ -1,6 +1,7 @@
 //! `sluice mount`: a volume as a directory.
 
 use std::{
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{self, ExitCode},
     sync::Arc,
@@ -10,14 +11,17 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use sluice_data::DataConfig;
-use sluice_meta::{Meta, Options};
-use sluice_object::Compression;
+use sluice_fuse::Features;
+use sluice_meta::{Meta, Options, engine::Engine, schema::VolumeFormat};
+use sluice_object::{Compression, StoreConfig};
 use sluice_types::Ino;
+use sluice_vfs::Journal;
 
 use crate::{
     background, engines,
     flags::{CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
-    serve::{self, Serving},
+    guardian::{self, Fixed, Ward, Word},
+    serve::{self, Serving, Taken},
     tree, volume,
 };
 
@@ -40,7 +44,7 @@ pub(crate) struct Mount {
     log: Option<PathBuf>,
     #[arg(long, hide = true)]
     no_syslog: bool,
-    /// Mount although a volume is mounted there already
+    /// Mount although a volume is mounted there already, on top of it
     #[arg(long)]
     force: bool,
     #[arg(long, hide = true)]
@@ -64,6 +68,9 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(ward) = guardian::ward() {
+            return self.serve(ward);
+        }
         let child = background::is_child();
         if !child {
             self.idle().warn();
@@ -79,13 +86,29 @@ impl Mount {
         // Canonical, since that is how the kernel lists it.
         let mountpoint = std::fs::canonicalize(&mountpoint)?;
         if !dead && !self.force && is_volume(&mountpoint) {
-            bail!("a volume is mounted on {} already; unmount it, or say --force", mountpoint.display());
+            return self.upgrade(&mountpoint);
         }
         if self.background && !child {
             return self.start(&mountpoint);
         }
         background::detach();
-        self.serve(&mountpoint)
+        guardian::run(&mountpoint)
+    }
+
+    /// Has this program go on serving what is mounted on `mountpoint`.
+    fn upgrade(&self, mountpoint: &Path) -> Result<ExitCode> {
+        let asked = sluice_fuse::connection_of(mountpoint).map(guardian::ask).transpose()?;
+        match asked.flatten() {
+            Some(Ok(())) if self.silent => {}
+            Some(Ok(())) => {
+                outln!("{} was mounted already; this program serves it now", mountpoint.display());
+            }
+            Some(Err(why)) => bail!("{}: {why}", mountpoint.display()),
+            None => {
+                bail!("a volume is mounted on {} already; unmount it, or say --force", mountpoint.display())
+            }
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn idle(&self) -> Idle {
@@ -109,23 +132,84 @@ impl Mount {
         Ok(code)
     }
 
-    fn serve(&self, mountpoint: &Path) -> Result<ExitCode> {
+    /// Serves for a guardian, beginning as it says.
+    fn serve(&self, ward: &'static Ward) -> Result<ExitCode> {
+        let (word, beside) = ward.wait()?;
         let engine = engines::open(&self.meta_url)?;
+        let (word, beside) = match word {
+            Word::Prepare(fixed) => {
+                self.try_out(&fixed, engine.as_ref(), beside)?;
+                ward.say(&Word::Prepared, &[]).context("the guardian has ended")?;
+                ward.wait()?
+            }
+            other => (other, beside),
+        };
+        let mut beside = beside.into_iter();
+        let (mountpoint, taken, journal) = match word {
+            Word::Mount => {
+                let mountpoint = std::fs::canonicalize(std::path::absolute(&self.mountpoint)?)?;
+                (mountpoint, None, Journal::create().context("no memory for the state of the mount")?)
+            }
+            Word::Resume(connection) => {
+                let file = beside.next().context("the guardian did not hand over the state of the mount")?;
+                let (journal, past) = Journal::open(file.into())?;
+                (
+                    connection.mountpoint(),
+                    Some(Taken { connection, devices: beside.collect(), past }),
+                    journal,
+                )
+            }
+            other => bail!("the guardian is of another version, and says what is not understood: {other:?}"),
+        };
+        let journal = Arc::new(journal);
         let options = Options {
             read_only: self.is_read_only(),
             info: volume::session_info(&mountpoint.display().to_string()),
             heartbeat: self.meta.heartbeat,
             client_cache: engines::client_cache(&self.meta_url)?,
+            ledger: Some(Arc::clone(&journal) as _),
+            resume: taken.as_ref().and_then(|taken| taken.past.resumed()),
             ..Options::default()
         };
         let meta = Meta::open(engine, options)?;
-        match self.prepare(&meta, mountpoint) {
-            Ok(serving) => serve::serve(&serving, mountpoint),
+        match self.prepare(&meta, &mountpoint, ward, journal) {
+            Ok(serving) => serve::serve(&serving, &mountpoint, taken),
             Err(error) => {
-                let _ = meta.close();
+                // A session that was taken up is for the next one.
+                if taken.is_none() {
+                    let _ = meta.close();
+                }
                 Err(error)
             }
         }
+    }
+
+    /// Does all that can fail before another server hands its mount over.
+    fn try_out(&self, fixed: &Fixed, engine: &dyn Engine, beside: Vec<OwnedFd>) -> Result<()> {
+        let journal =
+            beside.into_iter().next().context("the guardian did not show the state of the mount")?;
+        Journal::check(&journal.into())?;
+        let format = volume::format_of(engine)?;
+        let data = self.data_config(&format)?;
+        let caches = cache_dirs(&data);
+        fixed.allows(&self.fixed(&format, &data)?, &caches).map_err(anyhow::Error::msg)?;
+        // Programs are at work in the mount already.
+        let thoroughly = self.transfers.check_storage || !self.is_read_only();
+        serve::try_store(&self.store_config(&format)?, &format.uuid, thoroughly)
+    }
+
+    /// What cannot change while it is mounted.
+    fn fixed(&self, format: &VolumeFormat, data: &DataConfig) -> Result<Fixed> {
+        let (mut options, config) = self.fuse.mount_options(&format.name, Features::DEFAULT)?;
+        options.set_read_only(self.is_read_only());
+        let text = |name: &str, value: String| (name.to_owned(), value);
+        let options = [
+            text("--subdir", self.meta.subdir.clone().unwrap_or_default()),
+            text("--max-fuse-io", config.max_write.to_string()),
+            text("-o", options.text()),
+        ];
+        let staging = if self.cache.writeback { cache_dirs(data) } else { Vec::new() };
+        Ok(Fixed { uuid: format.uuid.clone(), options: options.into(), staging })
     }
 
     /// Whether nothing may be changed, by flag or by mount option.
@@ -133,13 +217,8 @@ impl Mount {
         self.meta.read_only || self.fuse.is_read_only()
     }
 
-    /// Flags and settings become what each layer takes.
-    fn prepare(&self, meta: &Arc<Meta>, mountpoint: &Path) -> Result<Serving<'_>> {
-        let format = meta.env().format();
-        let mut store = volume::store_config(&format)?;
-        self.store.apply(&mut store)?;
-        // A staged block survives a power cut; what takes its place must, too.
-        store.sync = self.cache.writeback;
+    /// The volume's settings and flags become what the data path takes.
+    fn data_config(&self, format: &VolumeFormat) -> Result<DataConfig> {
         let mut data = DataConfig {
             volume: format.uuid.clone(),
             block_size: format
@@ -148,11 +227,33 @@ impl Mount {
                 .context("the volume's block size is out of range")?,
             hash_prefix: format.hash_prefix,
             compression: format.compression.parse::<Compression>().map_err(anyhow::Error::msg)?,
-            auto_compact: !meta.is_read_only(),
             ..DataConfig::default()
         };
         self.transfers.apply(&mut data);
         self.cache.apply(&mut data)?;
+        Ok(data)
+    }
+
+    fn store_config(&self, format: &VolumeFormat) -> Result<StoreConfig> {
+        let mut store = volume::store_config(format)?;
+        self.store.apply(&mut store)?;
+        // A staged block survives a power cut; what takes its place must, too.
+        store.sync = self.cache.writeback;
+        Ok(store)
+    }
+
+    /// Flags and settings become what each layer takes.
+    fn prepare(
+        &self,
+        meta: &Arc<Meta>,
+        mountpoint: &Path,
+        ward: &'static Ward,
+        journal: Arc<Journal>,
+    ) -> Result<Serving<'_>> {
+        let format = meta.env().format();
+        let store = self.store_config(&format)?;
+        let mut data = self.data_config(&format)?;
+        data.auto_compact = !meta.is_read_only();
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);
         vfs.root = match &self.meta.subdir {
@@ -160,7 +261,8 @@ impl Mount {
             None => Ino::ROOT,
         };
         vfs.shown = self.shown(&data, mountpoint);
-        let read_only = meta.is_read_only();
+        vfs.journal = Some(Arc::clone(&journal));
+        let fixed = self.fixed(&format, &data)?;
         Ok(Serving {
             meta: Arc::clone(meta),
             store,
@@ -168,14 +270,16 @@ impl Mount {
             data,
             vfs,
             fuse: &self.fuse,
-            read_only,
+            read_only: meta.is_read_only(),
+            fixed,
+            ward,
+            journal,
         })
     }
 
     /// What `.config` shows of this mount.
     fn shown(&self, data: &DataConfig, mountpoint: &Path) -> Map<String, Value> {
-        let dirs: Vec<String> =
-            data.cache.dirs.iter().map(|dir| dir.join(&data.volume).display().to_string()).collect();
+        let dirs = cache_dirs(data);
         let cache_dir = if dirs.is_empty() { "memory".to_owned() } else { dirs.join(":") };
         let shown = json!({
             "Meta": {
@@ -212,6 +316,11 @@ impl Mount {
         });
         if let Value::Object(shown) = shown { shown } else { Map::new() }
     }
+}
+
+/// Where blocks of the volume are kept locally.
+fn cache_dirs(data: &DataConfig) -> Vec<String> {
+    data.cache.dirs.iter().map(|dir| dir.join(&data.volume).display().to_string()).collect()
 }
 
 /// Whether a volume of ours or of `JuiceFS` is mounted exactly here.

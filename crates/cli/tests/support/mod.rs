@@ -11,11 +11,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::server::Redis;
 use tempfile::TempDir;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_mins(1);
+
+pub const ENOTCONN: i32 = rustix::io::Errno::NOTCONN.raw_os_error();
+
+/// Whether what is mounted at `point` has no server any more.
+pub fn is_dead(point: &Path) -> bool {
+    fs::metadata(point).is_err_and(|why| why.raw_os_error() == Some(ENOTCONN))
+}
 
 /// Waits until `done`.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -164,7 +172,7 @@ impl Volume {
             .spawn()
             .expect("the program starts");
         self.mounts.push(point.clone());
-        until("mount", || mounted(&point));
+        until("mount", || self.log().contains("is mounted on"));
         (point, child)
     }
 
@@ -207,6 +215,29 @@ pub fn mounted(point: &Path) -> bool {
     let Some(wanted) = point.to_str() else { return false };
     fs::read_to_string("/proc/self/mountinfo")
         .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
+}
+
+/// The process that serves what is mounted at `point`; its parent is the guardian.
+pub fn server(point: &Path) -> Pid {
+    let config = fs::read(point.join(".config")).expect("the mount answers");
+    let config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+    let pid = config["Pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    pid.and_then(Pid::from_raw).expect("a process")
+}
+
+/// Kills a process and waits until it is gone or was waited for by nobody.
+pub fn kill(pid: Pid) {
+    kill_process(pid, Signal::KILL).expect("killed");
+    let stat = format!("/proc/{pid}/stat");
+    until("the process to end", || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+}
+
+/// Kills a guardian and the server of what is mounted at `point`.
+pub fn kill_both(mut guardian: Child, point: &Path) {
+    let server = server(point);
+    guardian.kill().expect("killed");
+    guardian.wait().expect("ended");
+    kill(server);
 }
 
 /// Waits for the end of a process that must succeed.

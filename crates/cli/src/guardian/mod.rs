@@ -1,0 +1,450 @@
+//! The guardian: the process that `sluice mount` is. It has another serve the volume, and starts a successor if that
+//! dies, or if another program is to go on.
+//!
+//! What must stay true: it holds what a successor needs (the kernel's device, the journal), and never looks at the mount
+//! itself, which may wait for nobody but it.
+
+mod deaths;
+mod fixed;
+mod program;
+mod server;
+mod upgrade;
+mod ward;
+mod wire;
+
+use std::{
+    io::Write,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Signal, WaitOptions, wait};
+use signal_hook::{
+    consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use sluice_fuse::Connection;
+
+use self::{
+    deaths::{Deaths, Next},
+    program::{Call, Program, own_executable},
+    server::Server,
+    upgrade::Caller,
+};
+pub(crate) use self::{
+    fixed::Fixed,
+    upgrade::ask,
+    ward::{Ward, failed, ward},
+    wire::Word,
+};
+use crate::{background, serve};
+
+/// How long a server may take to store what is dirty before another goes on.
+const HAND_OVER: Duration = Duration::from_mins(1);
+
+/// How long a successor may take until it serves: it waits for its engine for five minutes.
+const BEGIN: Duration = Duration::from_mins(6);
+
+/// How often is looked whether a server that is dead cannot end.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What the guardian learns.
+#[derive(Debug)]
+enum Event {
+    Signal(i32),
+    Word(u64, Word, Vec<OwnedFd>),
+    Closed(u64),
+    Caller(Caller),
+    /// The time has come for what waits for it.
+    Late,
+}
+
+/// What a successor needs.
+struct Held {
+    connection: Connection,
+    fixed: Fixed,
+    /// The journal, then the kernel's device.
+    beside: Vec<OwnedFd>,
+}
+
+impl Held {
+    fn beside(&self) -> Vec<BorrowedFd<'_>> {
+        self.beside.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// Whether there is something left to be served.
+    fn is_mounted(&self) -> bool {
+        self.beside.last().is_some_and(sluice_fuse::is_connected)
+    }
+}
+
+/// Another program that is to go on.
+struct Upgrade {
+    server: Server,
+    caller: Caller,
+    /// It is ready, and the one that serves was told to hand over.
+    prepared: bool,
+    until: Instant,
+}
+
+/// Who went on before, until the next one serves.
+struct Former {
+    program: Arc<Program>,
+    caller: Caller,
+}
+
+struct Guardian<'a> {
+    mountpoint: &'a Path,
+    tell: Sender<Event>,
+    servers: u64,
+    /// None between two tries.
+    server: Option<Server>,
+    /// Goes on if the server dies.
+    program: Arc<Program>,
+    held: Option<Held>,
+    upgrade: Option<Upgrade>,
+    former: Option<Former>,
+    deaths: Deaths,
+    /// When to try again.
+    again: Option<Instant>,
+    /// When a successor that does not serve yet hangs.
+    begins: Option<Instant>,
+    /// A signal asked for the end.
+    ending: bool,
+}
+
+/// Has `mountpoint` served as this process' command line says, until it is unmounted.
+pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
+    serve::steady();
+    let (tell, told) = mpsc::channel();
+    listen(tell.clone())?;
+    let executable = own_executable().context("cannot open the file of this program")?;
+    let program = Arc::new(Program::new(executable, Call::own()));
+    let mut guardian = Guardian {
+        mountpoint,
+        tell,
+        servers: 0,
+        server: None,
+        program,
+        held: None,
+        upgrade: None,
+        former: None,
+        deaths: Deaths::default(),
+        again: None,
+        begins: None,
+        ending: false,
+    };
+    guardian.server = Some(guardian.start(&Arc::clone(&guardian.program), &Word::Mount, &[])?);
+    loop {
+        let event = guardian.next(&told)?;
+        if let Some(code) = guardian.handle(event)? {
+            return Ok(code);
+        }
+    }
+}
+
+fn listen(tell: Sender<Event>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]).context("cannot listen to signals")?;
+    thread::Builder::new().name("sluice-signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            // A hang-up of the terminal is nothing to it.
+            if signal != SIGHUP && tell.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Says a server's last words in its place.
+fn pass_on(told: &str) {
+    let _ = writeln!(std::io::stderr(), "{told}");
+    background::failed(told);
+}
+
+impl Guardian<'_> {
+    fn next(&self, told: &Receiver<Event>) -> Result<Event> {
+        let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again).chain(self.begins);
+        let now = Instant::now();
+        let deadline = deadlines.fold(now + LOOK, Instant::min);
+        let event = told.recv_timeout(deadline.saturating_duration_since(now));
+        match event {
+            Err(RecvTimeoutError::Timeout) => Ok(Event::Late),
+            event => event.context("no thread listens any more"),
+        }
+    }
+
+    fn start(&mut self, program: &Arc<Program>, first: &Word, beside: &[BorrowedFd<'_>]) -> Result<Server> {
+        self.servers += 1;
+        Server::start(self.servers, program, (first, beside), &self.tell)
+            .context("cannot start a process that serves")
+    }
+
+    /// Takes note of one event. A code if that was the end.
+    fn handle(&mut self, event: Event) -> Result<Option<ExitCode>> {
+        match event {
+            Event::Signal(SIGCHLD) => self.reap(),
+            Event::Signal(_) => return Ok(self.end()),
+            Event::Word(number, word, beside) => self.hear(number, word, beside),
+            Event::Closed(number) => {
+                let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
+                for server in self.server.iter_mut().chain(upgrade) {
+                    server.closed |= server.number == number;
+                }
+            }
+            Event::Caller(caller) => self.begin_upgrade(caller),
+            Event::Late => self.late(),
+        }
+        if self.upgrade.as_ref().is_some_and(|upgrade| upgrade.server.has_ended()) {
+            self.give_up_upgrade("");
+        }
+        match self.server.take_if(|server| server.has_ended()) {
+            Some(server) => self.ended(&server),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes note of children that ended: servers, and as the first process of a container anybody's.
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
+            for server in self.server.iter_mut().chain(upgrade).filter(|server| server.pid == pid) {
+                server.status = Some(status);
+            }
+        }
+    }
+
+    /// A signal asks for the end.
+    fn end(&mut self) -> Option<ExitCode> {
+        self.ending = true;
+        self.give_up_upgrade("the mount is told to end");
+        match &self.server {
+            Some(server) if server.serves => server.say(&Word::End, &[]),
+            // It will be told when it serves.
+            Some(_) if self.held.is_some() => {}
+            Some(server) => server.signal(Signal::TERM),
+            None => return Some(self.leave()),
+        }
+        None
+    }
+
+    /// Takes the mount away though nobody serves it.
+    fn leave(&self) -> ExitCode {
+        if let Err(why) = sluice_fuse::unmount(self.mountpoint, true) {
+            tracing::error!("{why}");
+        }
+        ExitCode::FAILURE
+    }
+
+    fn hear(&mut self, number: u64, word: Word, beside: Vec<OwnedFd>) {
+        if let Some(upgrade) = self.upgrade.as_mut().filter(|upgrade| upgrade.server.number == number) {
+            match word {
+                Word::Prepared => {
+                    upgrade.prepared = true;
+                    upgrade.until = Instant::now() + HAND_OVER + Duration::from_secs(15);
+                    if let Some(server) = &self.server {
+                        server.say(&Word::HandOver(HAND_OVER.as_secs()), &[]);
+                    }
+                }
+                Word::Failed(told, unreachable) => upgrade.server.told = Some((told, unreachable)),
+                _ => {}
+            }
+            return;
+        }
+        let Some(server) = self.server.as_mut().filter(|server| server.number == number) else { return };
+        match word {
+            Word::Ready(connection, fixed) => {
+                server.serves = true;
+                self.begins = None;
+                let first = self.held.is_none();
+                self.held = Some(Held { connection, fixed, beside });
+                self.deaths.serves();
+                self.ready(first);
+            }
+            Word::Failed(told, unreachable) => server.told = Some((told, unreachable)),
+            Word::Refused(why) => self.give_up_upgrade(&why),
+            _ => {}
+        }
+    }
+
+    /// The server serves.
+    fn ready(&mut self, first: bool) {
+        if let Some(mut former) = self.former.take() {
+            tracing::info!("{} is served by another program now", self.mountpoint.display());
+            former.caller.answer(&Ok(()));
+        }
+        if first {
+            let device = self.held.as_ref().map_or(0, |held| held.connection.device());
+            let tell = self.tell.clone();
+            let hear = move |caller| tell.send(Event::Caller(caller)).is_ok();
+            if let Err(why) = upgrade::listen(device, hear) {
+                tracing::warn!("the mount cannot be upgraded in place: {why}");
+            }
+            background::ready();
+        }
+        if self.ending
+            && let Some(server) = &self.server
+        {
+            server.say(&Word::End, &[]);
+        }
+    }
+
+    fn begin_upgrade(&mut self, mut caller: Caller) {
+        let idle = self.upgrade.is_none() && self.former.is_none() && !self.ending;
+        let Some(held) = self.held.as_ref().filter(|_| idle && self.server.is_some()) else {
+            return caller.answer(&Err("the mount is about to change already; try again".into()));
+        };
+        let taken = caller.executable.try_clone();
+        let call = std::mem::take(&mut caller.call);
+        let word = Word::Prepare(held.fixed.clone());
+        let beside = held.beside.first().and_then(|journal| journal.try_clone().ok());
+        let beside: Vec<BorrowedFd<'_>> = beside.iter().map(AsFd::as_fd).collect();
+        let started = taken
+            .map_err(anyhow::Error::from)
+            .and_then(|executable| self.start(&Arc::new(Program::new(executable, call)), &word, &beside));
+        match started {
+            Ok(server) => {
+                let until = Instant::now() + background::patience();
+                self.upgrade = Some(Upgrade { server, caller, prepared: false, until });
+            }
+            Err(why) => caller.answer(&Err(format!("{why:#}"))),
+        }
+    }
+
+    /// The one who serves goes on.
+    fn give_up_upgrade(&mut self, why: &str) {
+        let Some(mut upgrade) = self.upgrade.take() else { return };
+        upgrade.server.signal(Signal::KILL);
+        let told = upgrade.server.told.take().map(|(told, _)| told.trim_start_matches("sluice: ").to_owned());
+        let why = match told {
+            Some(told) => told,
+            None if why.is_empty() => format!("the new server ended ({})", upgrade.server.how()),
+            None => why.to_owned(),
+        };
+        tracing::warn!("{} is not upgraded: {why}", self.mountpoint.display());
+        upgrade.caller.answer(&Err(why));
+    }
+
+    fn late(&mut self) {
+        self.reap();
+        let mounted = self.held.as_ref().is_some_and(Held::is_mounted);
+        if let Some(server) = self.server.as_mut().filter(|_| mounted) {
+            server.look();
+        }
+        let now = Instant::now();
+        if self.begins.take_if(|begins| *begins <= now).is_some()
+            && let Some(server) = &self.server
+        {
+            tracing::error!("a successor does not serve after {BEGIN:?}: it is ended");
+            server.signal(Signal::KILL);
+        }
+        if self.again.take_if(|again| *again <= now).is_some() {
+            self.succeed();
+        }
+        if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.until <= now) {
+            let why = if upgrade.prepared {
+                "the server did not hand over"
+            } else {
+                "the new server was not ready"
+            };
+            self.give_up_upgrade(&format!("{why} in time"));
+        }
+    }
+
+    /// The server has ended.
+    fn ended(&mut self, server: &Server) -> Result<Option<ExitCode>> {
+        self.begins = None;
+        let (code, how) = (server.code(), server.how());
+        let Some(held) = &self.held else {
+            let Some((told, _)) = &server.told else {
+                bail!("the process that serves ended before it mounted ({how})")
+            };
+            pass_on(told);
+            return Ok(Some(ExitCode::from(code.unwrap_or(1))));
+        };
+        let gone = !held.is_mounted();
+        if gone || server.serves && matches!(code, Some(0 | serve::VOLUME_GONE)) {
+            if let Some((told, _)) = &server.told {
+                pass_on(told);
+            } else if code.is_none() {
+                tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
+            }
+            self.give_up_upgrade("the mount has ended");
+            return Ok(Some(ExitCode::from(code.unwrap_or(1))));
+        }
+        let handed_over = server.serves && code == Some(serve::HANDED_OVER);
+        if let Some(upgrade) = self.upgrade.take_if(|upgrade| upgrade.prepared) {
+            if !handed_over {
+                tracing::error!("the server died while it handed over ({how}): what was not stored is lost");
+            }
+            self.promote(upgrade);
+            return Ok(None);
+        }
+        if let Some(mut former) = self.former.take() {
+            former.caller.answer(&Err(format!("the new server ended ({how}); the former program goes on")));
+            self.program = former.program;
+        }
+        self.give_up_upgrade("the server died meanwhile; try again");
+        if self.ending && !handed_over {
+            tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
+            return Ok(Some(self.leave()));
+        }
+        let next = match &server.told {
+            _ if handed_over => Next::Start,
+            Some((_, true)) if !server.serves => self.deaths.not_reached(Instant::now()),
+            _ => self.deaths.died(Instant::now()),
+        };
+        let what = if server.serves { "died" } else { "could not begin" };
+        let point = self.mountpoint.display();
+        match next {
+            Next::Start => {
+                tracing::error!("the process that serves {point} {what} ({how}); another goes on");
+                self.succeed();
+            }
+            Next::Wait(pause) => {
+                tracing::error!("the process that serves {point} {what} ({how}); tried again in {pause:?}");
+                self.again = Some(Instant::now() + pause);
+            }
+            Next::GiveUp => bail!(
+                "the process that serves {point} {what} again and again, the last time by {how}; the mount answers \
+                 with errors until it is unmounted or mounted anew"
+            ),
+        }
+        Ok(None)
+    }
+
+    /// Starts a successor.
+    fn succeed(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        let word = Word::Resume(held.connection.clone());
+        match self.start(&Arc::clone(&self.program), &word, &held.beside()) {
+            Ok(server) => {
+                self.server = Some(server);
+                self.begins = Some(Instant::now() + BEGIN);
+            }
+            Err(why) => {
+                tracing::error!("{why:#}; tried again in a second");
+                self.again = Some(Instant::now() + Duration::from_secs(1));
+            }
+        }
+        self.held = Some(held);
+    }
+
+    /// The other program goes on.
+    fn promote(&mut self, upgrade: Upgrade) {
+        let Some(held) = &self.held else { return };
+        upgrade.server.say(&Word::Resume(held.connection.clone()), &held.beside());
+        let program = std::mem::replace(&mut self.program, Arc::clone(&upgrade.server.program));
+        self.former = Some(Former { program, caller: upgrade.caller });
+        self.server = Some(upgrade.server);
+        self.begins = Some(Instant::now() + BEGIN);
+    }
+}

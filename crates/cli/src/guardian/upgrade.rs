@@ -1,0 +1,119 @@
+//! Asking the guardian of a mount to go on with another program.
+//!
+//! What must stay true: who asks is the user who mounted, or root; and nobody tells his environment to anybody else.
+
+use std::{
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::{net::sockopt::socket_peercred, process::geteuid};
+
+use super::{
+    program::{Call, own_executable},
+    wire,
+};
+
+/// How long a caller may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of the longest call.
+const LONGEST: u64 = 4 << 20;
+
+/// Somebody who wants another program to serve.
+#[derive(Debug)]
+pub(super) struct Caller {
+    stream: UnixStream,
+    pub(super) executable: OwnedFd,
+    pub(super) call: Call,
+}
+
+impl Caller {
+    /// Tells it what came of it.
+    pub(super) fn answer(&mut self, answer: &Result<(), String>) {
+        let told = serde_json::to_vec(answer).map_err(io::Error::from);
+        // It may have gone meanwhile; the log says the same.
+        let _ = told.and_then(|told| self.stream.write_all(&told));
+    }
+}
+
+/// Where the guardian of a mount is reached: among abstract sockets, which need no folder and go with their process. The
+/// kernel numbers all mounts of a machine alike.
+fn address(device: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("sluice-mount-{device}"))
+}
+
+/// Whether the other end is somebody who may mount for this user.
+fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
+    let peer = socket_peercred(stream)?;
+    Ok(peer.uid.is_root() || peer.uid == geteuid())
+}
+
+/// Has `hear` told of all who ask for the mount numbered `device`.
+pub(super) fn listen(device: u32, hear: impl Fn(Caller) -> bool + Send + 'static) -> io::Result<()> {
+    let listener = UnixListener::bind_addr(&address(device)?)?;
+    thread::Builder::new().name("sluice-upgrade".into()).spawn(move || {
+        for stream in listener.incoming() {
+            let heard = stream.and_then(|stream| {
+                if is_trusted(&stream)? {
+                    hear_one(stream)
+                } else {
+                    Err(io::ErrorKind::PermissionDenied.into())
+                }
+            });
+            match heard {
+                Ok(caller) => {
+                    if !hear(caller) {
+                        return;
+                    }
+                }
+                Err(why) => {
+                    tracing::warn!("somebody asked to upgrade the mount and was not understood: {why}");
+                    // What fails at once may fail again and again.
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn hear_one(stream: UnixStream) -> io::Result<Caller> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (_, beside) = wire::receive_bytes(stream.as_fd(), &mut [0])?;
+    let executable = beside.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut text = Vec::new();
+    (&stream).take(LONGEST).read_to_end(&mut text)?;
+    Ok(Caller { call: serde_json::from_slice(&text)?, stream, executable })
+}
+
+/// Asks the guardian of the mount numbered `device` to go on with this program, called as this process was. `None` if
+/// it has no guardian; else what came of it.
+pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
+    let mut stream = match UnixStream::connect_addr(&address(device)?) {
+        Ok(stream) => stream,
+        Err(why) if matches!(why.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
+            return Ok(None);
+        }
+        Err(why) => return Err(why).context("cannot reach the guardian of the mount"),
+    };
+    if !is_trusted(&stream)? {
+        bail!("another user serves the mount; only that user or root can put another program in its place");
+    }
+    let executable = own_executable()?;
+    wire::send_bytes(stream.as_fd(), b"1", &[executable.as_fd()])?;
+    stream.write_all(&serde_json::to_vec(&Call::own())?)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut told = Vec::new();
+    stream.read_to_end(&mut told)?;
+    let told = serde_json::from_slice(&told);
+    Ok(Some(told.context("the guardian of the mount did not say what came of it; its log may")?))
+}

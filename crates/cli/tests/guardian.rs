@@ -1,0 +1,197 @@
+//! A mount outlives the process that serves it, and another program can take that one's place.
+
+mod support;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    path::Path,
+    process::Child,
+    thread,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_testkit::fuse::no_fuse;
+use support::{Volume, ends_well, is_dead, kill, mounted, ok, server, sluice, until};
+
+/// Mounts again where `point` is mounted.
+fn again(volume: &Volume, point: &Path, options: &[&str]) -> std::process::Output {
+    let mut command = sluice();
+    command.arg("mount").args(volume.flags()).args(options).arg(&volume.meta).arg(point);
+    command.output().expect("it starts")
+}
+
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// Waits for the end of a guardian that must fail.
+fn fails(mut child: Child) {
+    let mut status = None;
+    until("the guardian to end", || {
+        status = child.try_wait().expect("a child");
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
+}
+
+#[test]
+fn a_successor_serves_what_is_open() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    let mut open = fs::File::create(point.join("open")).expect("made");
+    open.write_all(b"hello").expect("written");
+    open.sync_all().expect("stored");
+    open.lock().expect("free");
+    fs::remove_file(point.join("open")).expect("removed");
+    let sid = volume.status()["Sessions"][0]["Sid"].clone();
+    let first = server(&point);
+    kill(first);
+    // Nothing of this fails, and nothing of it goes into the folder below.
+    fs::write(point.join("new"), "later").expect("written");
+    let second = server(&point);
+    assert_ne!(first, second);
+    open.write_all(b" again").expect("the file without a name stays open");
+    open.sync_all().expect("stored");
+    let mut content = String::new();
+    let mut reader = fs::File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open)))
+        .expect("it has no name");
+    reader.read_to_string(&mut content).expect("read");
+    assert_eq!(content, "hello again");
+    assert_eq!(volume.status()["Sessions"][0]["Sid"], sid, "it is the same client");
+    assert!(volume.log().contains("signal 9"), "{}", volume.log());
+    drop((open, reader));
+    volume.umount(&point);
+    ends_well(child);
+    assert_eq!(fs::read_dir(&point).expect("the folder below").count(), 0);
+    ok(&["fsck", &volume.meta]);
+}
+
+#[test]
+fn another_program_takes_over_without_an_error() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    let mut held = fs::File::create(point.join("held")).expect("made");
+    held.lock().expect("free");
+    // Not stored when the first server is asked to go.
+    held.write_all(&vec![7; 300_000]).expect("written");
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = thread::spawn({
+        let point = point.clone();
+        move || {
+            let mut number = 0;
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                let name = point.join(format!("file{number}"));
+                fs::write(&name, number.to_string()).expect("written");
+                assert_eq!(fs::read(&name).expect("read"), number.to_string().as_bytes());
+                number += 1;
+            }
+            number
+        }
+    });
+    for _ in 0..3 {
+        let before = server(&point);
+        let output = again(&volume, &point, &["--attr-cache", "2s"]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_ne!(server(&point), before);
+    }
+    drop(stop);
+    let written = writer.join().expect("no error");
+    assert!(written > 0);
+    let other = fs::File::open(point.join("held")).expect("opened");
+    assert!(other.try_lock().is_err(), "the lock is still held");
+    drop((other, held));
+    assert_eq!(fs::read(point.join("held")).expect("read"), vec![7; 300_000]);
+    volume.umount(&point);
+    ends_well(child);
+    ok(&["fsck", &volume.meta]);
+}
+
+#[test]
+fn what_cannot_take_over_leaves_the_old_one_serving() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    let serves = server(&point);
+    let mut other = Volume::new(&[]);
+    for (volume, options, why) in [
+        (&volume, &["--read-only"][..], "already, and -o cannot change"),
+        (&volume, &["--subdir", "d"], "--subdir cannot change"),
+        (&volume, &["--bucket", "/dev/null/none"], "/dev/null/none"),
+        (&other, &[], "another volume is mounted there already"),
+    ] {
+        let output = again(volume, &point, options);
+        assert!(!output.status.success() && said(&output).contains(why), "{}", said(&output));
+        assert_eq!(server(&point), serves);
+    }
+    other.meta.push_str(".none");
+    assert!(said(&again(&other, &point, &[])).contains("no volume"));
+    assert_eq!(server(&point), serves);
+    volume.umount(&point);
+    ends_well(child);
+}
+
+#[test]
+fn a_server_that_dies_again_and_again_is_given_up() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    for _ in 0..5 {
+        kill(server(&point));
+    }
+    fails(child);
+    until("the mount to be dead", || is_dead(&point));
+    assert!(volume.log().contains("again and again"), "{}", volume.log());
+    let point = volume.mount("mnt", &[]);
+    volume.umount(&point);
+}
+
+#[test]
+fn a_server_serves_on_without_its_guardian() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, mut child) = volume.serve("mnt", &[]);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    fs::write(point.join("file"), "content").expect("it is served");
+    until("the server to notice", || volume.log().contains("guardian has ended"));
+    kill(server(&point));
+    until("the mount to be dead", || is_dead(&point));
+    let point = volume.mount("mnt", &[]);
+    assert_eq!(fs::read(point.join("file")).expect("read"), b"content");
+    volume.umount(&point);
+}
+
+/// A service manager may tell all processes of a unit at once.
+#[test]
+fn both_can_be_told_to_end_at_once() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("mnt", &[]);
+    let mut open = fs::File::create(point.join("open")).expect("made");
+    open.write_all(&vec![5; 100_000]).expect("written");
+    for pid in [server(&point), Pid::from_child(&child)] {
+        kill_process(pid, Signal::TERM).expect("sent");
+    }
+    ends_well(child);
+    assert!(!mounted(&point));
+    assert!(!volume.log().contains("a second time"), "{}", volume.log());
+    drop(open);
+    let point = volume.mount("mnt", &[]);
+    assert_eq!(fs::read(point.join("open")).expect("read"), vec![5; 100_000]);
+    volume.umount(&point);
+}

@@ -224,7 +224,7 @@ impl Meta {
         let mut env = Env::new(sid, options.clock.clone(), format);
         let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
         env.recall = (options.recall || records > 0).then(|| Recall::new(records));
-        env.starts_from_recall = options.recall && engine.limits().compares;
+        env.starts_from_recall = options.recall;
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         let waiters = Waiters::new(engine.clone());

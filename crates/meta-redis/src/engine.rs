@@ -141,7 +141,7 @@ impl Engine for RedisEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: self.lanes, batch: BATCH, compares: true, news: News::Messages }
+        Limits { lanes: self.lanes, batch: BATCH, news: News::Messages }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

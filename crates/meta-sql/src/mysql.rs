@@ -32,6 +32,8 @@ use read::Plan;
 use tables::Tables;
 use watch::MysqlWatch;
 
+use crate::codec::Record;
+
 /// Commits under way at once: while one waits for the disk another is made. More only make smaller ones of the same
 /// work.
 const LANES: usize = 2;
@@ -71,7 +73,7 @@ impl Engine for MysqlEngine {
     fn limits(&self) -> Limits {
         // Reads want connections too.
         let lanes = LANES.min(self.0.pool.options.max_open / 2).max(1);
-        Limits { lanes, batch: BATCH, compares: true, news: News::Silence }
+        Limits { lanes, batch: BATCH, news: News::Silence }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {
@@ -94,10 +96,16 @@ impl Engine for MysqlEngine {
         Ok(())
     }
 
-    /// A commit that the server still flushes may be seen already where it keeps no binary log; there is no cheap way to wait
-    /// for that.
+    /// Where the server keeps no binary log, a commit that it still flushes may be seen already. Its log is flushed in
+    /// order: once one more commit is answered, those before it are as safe.
     fn harden(&self) -> Result<(), EngineError> {
-        Ok(())
+        let Inner { pool, tables } = &*self.0;
+        let counters = &tables.of(Record::Counter).table;
+        let text = format!(
+            "INSERT INTO {counters}(name,value) VALUES('{}',1) ON DUPLICATE KEY UPDATE value=value+1",
+            watch::TOLD
+        );
+        pool.ask(&text).map(drop).map_err(|failed| pool.options.unanswered(failed))
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

@@ -67,7 +67,7 @@ impl Engine for PostgresEngine {
     fn limits(&self) -> Limits {
         // Reads outside transactions need connections too.
         let lanes = (self.0.pool.options.max_open / 2).clamp(1, LANES);
-        Limits { lanes, batch: BATCH, compares: true, news: News::Messages }
+        Limits { lanes, batch: BATCH, news: News::Messages }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

@@ -57,7 +57,7 @@ impl Engine for SqliteEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: 1, batch: BATCH, compares: true, news: News::Bell }
+        Limits { lanes: 1, batch: BATCH, news: News::Bell }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

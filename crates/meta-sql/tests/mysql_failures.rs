@@ -3,18 +3,23 @@
 mod mysql;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use mysql::{commit, get, open, server};
 use sluice_meta::{
+    Interrupt, Meta, Options,
     engine::{Commit, Engine, EngineError, Expect, Hold, Step, Write},
-    schema::{Change, Counter, Entry, Key, Row, Told},
+    ops::{self, compact::Compact},
+    schema::{Change, Counter, Entry, Key, Row, Told, VolumeFormat},
 };
 use sluice_meta_sql::MysqlEngine;
 use sluice_testkit::server::{Behaviour, Mariadb, MariadbOptions, Proxy, mariadb::USER};
-use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
+use sluice_types::{Attr, FileType, FsError, Ino, Name, Slice, Time};
 
 fn dir(ino: u64) -> Row {
     Row::Node(Ino(ino), Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time { sec: 5, nsec: 6 }))
@@ -126,6 +131,88 @@ fn damaged_rows_are_named_and_hide_no_others() {
     }
     assert_eq!(get(&engine, Key::Counter(Counter::NextTrash)), Ok(None), "all or nothing");
     commit(&engine, append(4)).expect("its other chunks are sound");
+}
+
+#[test]
+fn a_chunk_without_room_is_named_until_it_is_compacted() {
+    let engine = Arc::new(mysql::fresh());
+    let settings = VolumeFormat { name: "full".into(), trash_days: 0, ..VolumeFormat::default() };
+    Meta::format(engine.as_ref(), &settings, Time { sec: 1, nsec: 0 }).expect("format");
+    let (key, never) = (Key::Chunk(Ino(5), 3), Interrupt::never());
+    let file = Row::Node(Ino(5), Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time { sec: 5, nsec: 6 }));
+    let old: Vec<Slice> = (1..=2700).map(|id| Slice::whole(0, id, 1)).collect();
+    let append = |index, slices: Vec<Slice>| Write::Append(Ino(5), index, slices);
+    commit(&engine, vec![Write::Insert(file), append(3, old.clone())]).expect("as many as fit");
+    let more: Vec<Slice> = (3001..=3100).map(|id| Slice::whole(0, id, 1)).collect();
+    let beside = Write::Count(Counter::NextTrash, 1);
+    let full = commit(&engine, vec![beside.clone(), append(3, more.clone()), append(4, more.clone())]);
+    assert_eq!(full, Err(EngineError::Full(vec![key.clone()])));
+    assert_eq!(get(&engine, beside_key()), Ok(None), "all or nothing");
+    let far_too_many = commit(&engine, vec![append(4, vec![Slice::whole(0, 1, 1); 2731])]);
+    assert_eq!(far_too_many, Err(EngineError::Full(vec![Key::Chunk(Ino(5), 4)])));
+
+    let meta = Meta::open(engine.clone(), Options::default()).expect("open");
+    let write = |index| ops::write::Write {
+        ino: Ino(5),
+        index,
+        slices: more.clone(),
+        mtime: Time { sec: 9, nsec: 0 },
+    };
+    assert_eq!(meta.run(write(3), &never).map(drop), Err(FsError::TooBig), "the caller can make room");
+    let compact = Compact { ino: Ino(5), index: 3, old, keep: 0, new: Slice::whole(0, 9000, 1) };
+    meta.run(compact, &never).expect("compact");
+    meta.run(write(3), &never).expect("there is room");
+    let Ok(Some(Row::Chunk(_, _, slices))) = get(&engine, key) else { panic!("no chunk") };
+    assert_eq!(slices.len(), 101);
+    meta.close().expect("close");
+}
+
+fn beside_key() -> Key {
+    Key::Counter(Counter::NextTrash)
+}
+
+#[test]
+fn a_lost_commit_that_is_seen_is_made_as_safe_as_others() {
+    let server = Mariadb::start(&MariadbOptions {
+        durable: true,
+        arguments: vec!["--innodb-flush-log-at-timeout=2700".into()],
+    })
+    .expect("start");
+    let engine = open(&server.url(&server.database().expect("a database")));
+    engine.prepare().expect("prepare");
+    let flushing = |how| server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit={how}"));
+    // Seen, and not flushed yet.
+    flushing(0).expect("set");
+    commit(&engine, vec![Write::Insert(dir(5))]).expect("up");
+    assert_eq!(get(&engine, Key::Node(Ino(5))), Ok(Some(dir(5))));
+    let seen = server.status("Innodb_lsn_current").expect("a number");
+    flushing(1).expect("set");
+    engine.harden().expect("up");
+    let flushed = server.status("Innodb_lsn_flushed").expect("a number");
+    assert!(flushed >= seen, "{flushed} of {seen}");
+}
+
+/// What fits into a packet when it is made also does when it is compared, replaced and removed.
+#[test]
+fn a_value_that_nearly_fills_a_packet_is_replaced() {
+    let server = Mariadb::start(&MariadbOptions {
+        arguments: vec!["--max-allowed-packet=64K".into()],
+        ..MariadbOptions::default()
+    })
+    .expect("start");
+    let engine = open(&server.url(&server.database().expect("a database")));
+    engine.prepare().expect("prepare");
+    for bytes in (10_000..32_000).step_by(1000) {
+        let value = |byte| Row::Xattr(Ino(5), Name::stored(b"user.a"), vec![byte; bytes].into());
+        let lock = |row| vec![Expect::Row(row, Hold::Lock)];
+        commit(&engine, vec![Write::Put(value(1))]).expect("it fits");
+        let held = |expects, write| {
+            engine.begin(0).and_then(|txn| txn.commit(&Commit { step: None, expects, writes: vec![write] }))
+        };
+        held(lock(value(1)), Write::Put(value(2))).unwrap_or_else(|error| panic!("{bytes}: {error}"));
+        let removed = held(lock(value(2)), Write::Delete(value(2).key()));
+        removed.unwrap_or_else(|error| panic!("{bytes}: {error}"));
+    }
 }
 
 #[test]

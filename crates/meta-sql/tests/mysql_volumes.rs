@@ -13,11 +13,12 @@ use sluice_meta::{
         create::Create,
         setattr::{Changes, SetAttr},
         write::Write,
+        xattr::{GetXattr, RemoveXattr, SetXattr, XattrMode},
     },
     schema::{Key, Row},
 };
 use sluice_meta_sql::MysqlEngine;
-use sluice_types::{Caller, FileType, Ino, Name, Slice, Time};
+use sluice_types::{Caller, FileType, FsError, Ino, Name, Slice, Time};
 
 /// A database with that volume.
 fn juicefs() -> String {
@@ -141,4 +142,37 @@ fn what_is_written_there_stands_as_juicefs_reads_it() {
         let Ok(Some(Row::Node(_, attr))) = get(&engine, Key::Node(ino)) else { panic!("no node") };
         assert_eq!((attr.uid, attr.rdev), (uid, rdev));
     }
+}
+
+/// Its tables take such names for one and the same, and so does JuiceFS there.
+#[test]
+fn attributes_whose_names_its_tables_cannot_tell_apart_are_one() {
+    let engine = Arc::new(open(&server().unix_url(&juicefs())));
+    let meta = Meta::open(engine.clone(), Options::default()).expect("open");
+    let never = Interrupt::never();
+    let name = |of: &str| Name::stored(of.as_bytes());
+    let set = |of: &str, value: &'static [u8]| SetXattr {
+        ino: Ino::ROOT,
+        name: name(of),
+        value: value.into(),
+        mode: XattrMode::Any,
+        caller: Caller::client(),
+    };
+    // In one commit, then one after the other.
+    for names in [["user.case", "user.CASE"], ["user.end", "user.end  "]] {
+        let done = meta.run_all(vec![set(names[0], b"1"), set(names[1], b"2")], &never);
+        assert_eq!(done, [Ok(()), Ok(())], "{names:?}");
+        for (of, value) in [(names[0], b"3"), (names[1], b"4")] {
+            meta.run(set(of, value), &never).unwrap_or_else(|error| panic!("{of:?}: {error}"));
+            for of in names {
+                let found = meta.ask(&GetXattr { ino: Ino::ROOT, name: name(of) }, &never);
+                assert_eq!(found.expect("it is there")[..], value[..], "{of:?}");
+            }
+        }
+        let remove = RemoveXattr { ino: Ino::ROOT, name: name(names[0]), caller: Caller::client() };
+        meta.run(remove, &never).expect("removed");
+        let found = meta.ask(&GetXattr { ino: Ino::ROOT, name: name(names[1]) }, &never);
+        assert_eq!(found, Err(FsError::NoData));
+    }
+    meta.close().expect("close");
 }

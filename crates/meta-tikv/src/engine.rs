@@ -72,7 +72,7 @@ impl Engine for TikvEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: self.store.lanes(), batch: BATCH, compares: true, news: News::Silence }
+        Limits { lanes: self.store.lanes(), batch: BATCH, news: News::Silence }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

@@ -7,10 +7,12 @@ use crate::{
     schema::{Change, Key, RING, Row},
 };
 
-/// Adds to a numbered commit what it tells: as messages, or where there are none as a record.
-pub(crate) fn announce(commit: &mut Commit, news: News) {
+/// Adds to a numbered commit what it tells: as messages, or where there are none as a record. After the engine `lost`
+/// commits that may be anything.
+pub(crate) fn announce(commit: &mut Commit, news: News, lost: bool) {
     let Some(step) = commit.step else { return };
-    let changes: Vec<Change> = commit.writes.iter().filter_map(change).collect();
+    let lost = lost.then_some(Change::Any);
+    let changes: Vec<Change> = commit.writes.iter().filter_map(change).chain(lost).collect();
     if news == News::Messages {
         commit.writes.extend(changes.into_iter().map(Write::Tell));
     } else {

@@ -15,7 +15,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -67,6 +67,8 @@ struct Numbers {
     /// The highest that a commit was given whose fate was unknown. None of these is given to another commit: found
     /// in the engine, it must say which of them happened.
     doubtful: AtomicU64,
+    /// Whether the engine lost commits of this lane, which others may have seen and nobody has been told of yet.
+    lost: AtomicBool,
 }
 
 /// What a batcher did so far.
@@ -273,7 +275,9 @@ fn split(group: Vec<Arc<AnyTicket>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc
 /// One operation that the engine cannot serve must not fail its neighbours.
 fn refuse(group: Vec<Arc<AnyTicket>>, error: &EngineError, groups: &mut VecDeque<Vec<Arc<AnyTicket>>>) {
     if group.len() == 1 {
-        fail(&group, &FsError::io(error));
+        // The caller can make room and try again.
+        let full = matches!(error, EngineError::Full(_));
+        fail(&group, &if full { FsError::TooBig } else { FsError::io(error) });
     } else {
         for ticket in group.into_iter().rev() {
             groups.push_front(vec![ticket]);

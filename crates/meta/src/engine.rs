@@ -11,8 +11,7 @@
 //!   two records need not be seen at the same moment.
 //! * What was read with [`Hold::Guard`] or [`Hold::Lock`] and is repeated as an [`Expect`] in the commit still holds at
 //!   the commit. An engine may ensure that by a lock taken while reading or by a comparison while committing.
-//!   Only engines whose [`Limits::compares`] is set also validate expectations that were not read in the same
-//!   transaction.
+//!   Expectations that were not read in the same transaction are compared too, so that reads may come from a cache.
 //! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as this.
 
 use std::time::Duration;
@@ -317,9 +316,6 @@ pub struct Limits {
     pub lanes: usize,
     /// Operations in one commit.
     pub batch: usize,
-    /// Whether a commit validates expectations that were not read in its transaction, so that reads may come from
-    /// a cache.
-    pub compares: bool,
     /// How clients learn what others committed.
     pub news: News,
 }
@@ -412,6 +408,9 @@ pub enum EngineError {
         /// What happened.
         reason: String,
     },
+    /// A chunk's record has no room for the slices to be appended; nothing was committed. Compact these chunks first.
+    #[error("no room for more slices in {0:?}")]
+    Full(Vec<Key>),
     /// A stored record breaks the format. Trying again does not help.
     #[error(
         "damaged record {record} in {engine}: {reason}; put it back from a backup (`sluice fsck` lists what is damaged)"

@@ -116,7 +116,7 @@ impl Engine for MemEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: 4, batch: 256, compares: true, news: News::Messages }
+        Limits { lanes: 4, batch: 256, news: News::Messages }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

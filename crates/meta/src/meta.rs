@@ -243,7 +243,7 @@ impl Meta {
         env.ledger = ledger;
         let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
         env.recall = (options.recall || records > 0).then(|| Recall::new(records));
-        env.starts_from_recall = options.recall && engine.limits().compares;
+        env.starts_from_recall = options.recall;
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         batcher.go_on(&start.numbers);

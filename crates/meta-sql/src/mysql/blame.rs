@@ -8,8 +8,9 @@ use sluice_meta::{
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Write, still_holds},
     schema::{Key, Row},
 };
+use sluice_types::Ino;
 
-use super::{error::Refusal, options::Options, pool::Lease, read::Plan, tables::Tables};
+use super::{commit::overflowing, error::Refusal, options::Options, pool::Lease, read::Plan, tables::Tables};
 
 /// What a question is about.
 enum Doubt<'c> {
@@ -46,6 +47,12 @@ pub(super) fn blame(
         Err(damage @ EngineError::Corrupt { .. }) => return damage,
         Err(_) => return EngineError::Conflict(Vec::new()),
     };
+    if refusal == Refusal::NoAppend {
+        let full = overflowing(commit, |ino, index| slices_in(&found, ino, index));
+        if !full.is_empty() {
+            return EngineError::Full(full);
+        }
+    }
     let mut guilty: Vec<Key> =
         doubts.iter().zip(&found).filter_map(|(doubt, found)| is_broken(doubt, found, commit)).collect();
     if guilty.is_empty() && refusal == Refusal::Duplicate {
@@ -57,10 +64,20 @@ pub(super) fn blame(
     EngineError::Conflict(guilty)
 }
 
-/// The key of a new record whose table has a narrower one.
+/// How many slices a chunk that was read has.
+fn slices_in(found: &[Found], ino: Ino, index: u32) -> usize {
+    let of = found.iter().find_map(|found| match found {
+        Found::Row(Some(Row::Chunk(of, at, slices))) if (*of, *at) == (ino, index) => Some(slices.len()),
+        _ => None,
+    });
+    of.unwrap_or_default()
+}
+
+/// The key of a new record whose table has a narrower one: without all columns, or one for which names of attributes are
+/// alike that differ by case, or by spaces at the end.
 fn narrow(write: &Write) -> Option<Key> {
     let Write::Insert(row) = write else { return None };
-    let is_narrow = matches!(row, Row::SliceRef(..) | Row::DelFile(..) | Row::DelSlices(..));
+    let is_narrow = matches!(row, Row::SliceRef(..) | Row::DelFile(..) | Row::DelSlices(..) | Row::Xattr(..));
     is_narrow.then(|| row.key())
 }
 
@@ -72,8 +89,8 @@ fn doubts(commit: &Commit, refusal: Refusal) -> (Vec<Read>, Vec<Doubt<'_>>) {
         doubts.push(doubt);
     };
     let get = |key: &Key| Read::Get(key.clone(), Hold::None);
-    if refusal == Refusal::Damaged {
-        // Reading what is damaged says so.
+    if refusal == Refusal::NoAppend {
+        // Reading what is damaged says so, and what is too long shows.
         for write in &commit.writes {
             if let Write::Append(ino, index, _) = write {
                 let key = Key::Chunk(*ino, *index);
@@ -116,9 +133,7 @@ fn doubts(commit: &Commit, refusal: Refusal) -> (Vec<Read>, Vec<Doubt<'_>>) {
 fn leaving<'c>(commit: &'c Commit, expect: &Expect) -> FxHashSet<&'c [u8]> {
     let Expect::Vacant(dir) = expect else { return FxHashSet::default() };
     let names = commit.writes.iter().filter_map(|write| match write {
-        Write::Delete(Key::Entry(of, name)) | Write::Discard(Key::Entry(of, name)) if of == dir => {
-            Some(&name[..])
-        }
+        Write::Delete(Key::Entry(of, name)) if of == dir => Some(&name[..]),
         _ => None,
     });
     names.collect()

@@ -5,7 +5,8 @@
 //! * A check that fails is an error, and the server runs no statement behind an error: COMMIT is never reached.
 //! * All clients lock in one order: nodes that are no directories, what belongs to them, entries, directories, usage,
 //!   counters; within each by key. So none waits for one that waits for it, and what everybody
-//!   shares is locked last and shortest.
+//!   shares is locked last and shortest. A directory whose locks are compared stands among the files: locks on
+//!   directories are rare enough for the server to break the circles that this makes possible.
 //! * A record that is both compared and written is locked for writing at once, never first for reading.
 
 mod checks;
@@ -30,6 +31,7 @@ use crate::{
 use flight::Flight;
 pub(super) use flight::{Packet, Style};
 use fused::Changes;
+pub(super) use writes::overflowing;
 
 /// What is to become of one record, and what must hold of it before.
 #[derive(Default)]
@@ -47,8 +49,10 @@ type HeldRows<'c> = BTreeMap<Key, Held<'c>>;
 struct Sorted<'c> {
     /// By record; nodes under [`Record::Node`] if they are no directories.
     held: BTreeMap<Record, HeldRows<'c>>,
-    /// Nodes that are directories.
+    /// Nodes that are directories, but for those in `listed`.
     dirs: HeldRows<'c>,
+    /// Nodes whose lists of locks are compared: each must be locked before that, be it a directory.
+    listed: FxHashSet<Ino>,
     absent: BTreeMap<Record, Vec<Key>>,
     inserts: BTreeMap<Record, BTreeMap<Key, &'c Row>>,
     puts: BTreeMap<Record, BTreeMap<Key, &'c Row>>,
@@ -70,7 +74,8 @@ const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 /// The packets of a commit, as the connection takes them.
 ///
 /// # Errors
-/// If it cannot be said in statements, or a value is larger than the server takes.
+/// If it cannot be said in statements, a value is larger than the server takes, or more is to be appended to a chunk than
+/// any holds.
 pub(super) fn packets(
     options: &Options,
     tables: &Tables,
@@ -78,6 +83,10 @@ pub(super) fn packets(
     raw: &FxHashMap<Key, Vec<u8>>,
     lease: &Lease<'_>,
 ) -> Result<Vec<Packet>, EngineError> {
+    let full = overflowing(commit, |_, _| 0);
+    if !full.is_empty() {
+        return Err(EngineError::Full(full));
+    }
     let mut builder = Builder { tables, raw, flight: Flight::new(lease.style()) };
     let sorted = sort(commit);
     if let Some(step) = commit.step {
@@ -98,6 +107,7 @@ struct Builder<'b> {
 impl<'c> Sorted<'c> {
     fn held_of(&mut self, key: &Key, kind: Option<FileType>) -> Option<&mut Held<'c>> {
         let rows = match key {
+            Key::Node(ino) if self.listed.contains(ino) => self.held.entry(Record::Node).or_default(),
             Key::Node(ino) if kind == Some(FileType::Dir) || ino.is_trash() => &mut self.dirs,
             Key::Node(_) if self.dirs.contains_key(key) => &mut self.dirs,
             Key::Parents(..) | Key::Counter(Counter::AclMaxId) => {
@@ -143,7 +153,8 @@ impl<'c> Sorted<'c> {
                 }
                 self.written(&key);
                 let is_dir = self.dirs.contains_key(&key)
-                    || matches!(row, Row::Node(_, attr) if attr.kind == FileType::Dir);
+                    || matches!(row, Row::Node(ino, attr)
+                        if attr.kind == FileType::Dir && !self.listed.contains(ino));
                 if is_dir {
                     self.dir_puts.insert(key, row);
                 } else if let Some((record, _)) = key_values(&key) {
@@ -198,6 +209,14 @@ impl<'c> Sorted<'c> {
     }
 }
 
+/// The node whose list of locks an expectation speaks of.
+fn listed(expect: &Expect) -> Option<Ino> {
+    match expect {
+        Expect::Same(List::Flocks(ino) | List::Plocks(ino), _) => Some(*ino),
+        _ => None,
+    }
+}
+
 fn sort(commit: &Commit) -> Sorted<'_> {
     let mut sorted = Sorted::default();
     let absent = commit.expects.iter().filter_map(|expect| match expect {
@@ -205,6 +224,7 @@ fn sort(commit: &Commit) -> Sorted<'_> {
         _ => None,
     });
     let absent: FxHashSet<&Key> = absent.collect();
+    sorted.listed = commit.expects.iter().filter_map(listed).collect();
     let mut new: FxHashSet<Key> = FxHashSet::default();
     for write in &commit.writes {
         let (Write::Insert(row) | Write::Put(row)) = write else { continue };

@@ -21,8 +21,8 @@ const OVERTAKEN: u16 = 3101;
 const NOT_TAKEN: u16 = 3100;
 /// COMMIT failed half-way.
 const DURING_COMMIT: u16 = 1180;
-/// A statement set a column to NULL on purpose: what it was to add to is damaged.
-const DAMAGED: u16 = 1048;
+/// A statement set a column to NULL on purpose: what it was to add to is damaged, or has no room.
+const NO_APPEND: u16 = 1048;
 const NO_TABLE: u16 = 1146;
 /// A lock was waited for too long.
 const WAITED: u16 = 1205;
@@ -36,8 +36,8 @@ pub(super) enum Refusal {
     Duplicate,
     /// Others were in the way; nothing is known to be wrong.
     Collision,
-    /// Records to be appended to are damaged.
-    Damaged,
+    /// Records to be appended to are damaged, or too many.
+    NoAppend,
     /// Something else.
     Other,
 }
@@ -48,7 +48,7 @@ pub(super) const fn refusal(error: &ServerError) -> Refusal {
         CHECK => Refusal::Check,
         DUPLICATE => Refusal::Duplicate,
         DEADLOCK | CHANGED | OVERTAKEN => Refusal::Collision,
-        DAMAGED => Refusal::Damaged,
+        NO_APPEND => Refusal::NoAppend,
         _ => Refusal::Other,
     }
 }
@@ -171,6 +171,7 @@ mod tests {
             EngineError::Conflict(_) => 'c',
             EngineError::Unavailable { .. } => 'u',
             EngineError::Indeterminate { .. } => 'i',
+            EngineError::Full(_) => 'f',
             EngineError::Corrupt { .. } => 'd',
             EngineError::Refused { .. } => 'r',
         }

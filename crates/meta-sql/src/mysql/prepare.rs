@@ -14,7 +14,9 @@ use crate::{
 };
 
 /// Whatever the server's defaults: transactions, and names of attributes that differ if any byte does.
-const KIND: &str = " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin";
+const KIND: &str = " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=";
+/// For which spaces at the end make no difference; what a server has that knows neither of the others.
+const PADDED: &str = "utf8mb4_bin";
 const DIALECT: Dialect = Dialect::Mysql;
 
 /// Brings the database up to the schema.
@@ -49,8 +51,13 @@ fn run(pool: &Pool, statement: &str) -> Result<(), EngineError> {
 fn missing(pool: &Pool, wanted: &[(String, &Table)]) -> Result<Vec<String>, EngineError> {
     let texts = "SELECT table_name,column_name FROM information_schema.columns WHERE table_schema=DATABASE();\
                  SELECT DISTINCT table_name,index_name FROM information_schema.statistics \
-                 WHERE table_schema=DATABASE()";
-    let answers = pool.ask(texts).map_err(|failed| pool.options.unanswered(failed))?;
+                 WHERE table_schema=DATABASE();\
+                 SELECT collation_name FROM information_schema.collations \
+                 WHERE collation_name IN ('utf8mb4_nopad_bin','utf8mb4_0900_bin')";
+    let mut answers = pool.ask(texts).map_err(|failed| pool.options.unanswered(failed))?;
+    let exact = answers.pop().unwrap_or_default();
+    let exact = exact.first().and_then(|row| row.bytes(0).ok()).map(String::from_utf8_lossy);
+    let collation = exact.as_deref().unwrap_or(PADDED);
     let mut sets = answers.into_iter().map(|rows| {
         let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for row in rows {
@@ -69,7 +76,7 @@ fn missing(pool: &Pool, wanted: &[(String, &Table)]) -> Result<Vec<String>, Engi
                 lacking.map(|column| format!("ALTER TABLE `{name}` ADD {}", table.column(DIALECT, column))),
             );
         } else {
-            statements.push(table.create(DIALECT, prefix) + KIND);
+            statements.push(table.create(DIALECT, prefix) + KIND + collation);
         }
         let has = |index: &String| indexes.get(&name).is_some_and(|indexes| indexes.contains(index));
         let lacking = table.indexes(DIALECT, prefix).into_iter().filter(|(index, _)| !has(index));

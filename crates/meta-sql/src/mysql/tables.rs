@@ -84,7 +84,8 @@ impl Place {
         tuple(out, at, |out, at| {
             let field = &self.fields[at];
             let name = field.name;
-            let _ = if field.is_text() {
+            // What names the row is looked up as its index knows it, be it in another case.
+            let _ = if field.is_text() && at >= self.unique {
                 write!(out, "CAST(CONVERT({name} USING utf8mb4) AS BINARY)")
             } else if field.null {
                 write!(out, "IFNULL({name},{})", field.nothing())
@@ -97,7 +98,7 @@ impl Place {
     /// Values to be compared with columns as [`Place::exact_columns`] writes them.
     pub(super) fn exact(&self, out: &mut String, at: &[usize], values: &[Value<'_>]) {
         tuple(out, at, |out, at| match &values[at] {
-            Value::Text(text) => push_bytes(out, text),
+            Value::Text(text) if at >= self.unique => push_bytes(out, text),
             Value::Null => out.push_str("''"),
             value => self.push(out, at, value),
         });

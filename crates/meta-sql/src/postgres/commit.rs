@@ -11,7 +11,7 @@
 //! * A row that need not be there cannot be locked before it is written, for it may be made in between by somebody who
 //!   waits for us. So it is written at its place in the order: insert, upsert, discard and what adds to rows. Only
 //!   rows that must be there (or the flight fails) are locked and checked first, and written together at the end of
-//!   their table.
+//!   their table. What must not be there is made at its place, and removed there.
 //! * Nodes that are bumped have two places. At the first their key is locked, which any number of flights may do at once
 //!   and which keeps those out that remove or replace them; at the second, near the end, they are written. So clients
 //!   that create in one directory meet there for the last moments of their commits only. Whoever waits at the second

@@ -9,6 +9,8 @@ mod check;
 mod columns;
 mod look;
 
+pub(super) use columns::placeholder;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;

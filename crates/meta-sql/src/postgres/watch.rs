@@ -32,8 +32,9 @@ pub(super) fn channel(options: &Options) -> String {
     format!("{}changes:{schema}", options.naming.own_prefix())
 }
 
-/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks first. Messages are
-/// texts of less than 8,000 bytes: twice the bytes of ours.
+/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks first. The lane's next
+/// commit, on another connection, may have been faster than it. Messages are texts of less than 8,000 bytes: twice the
+/// bytes of ours.
 pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
     let message = hex::encode(told.encode());
     let Told { writer, lane, n, .. } = told;
@@ -42,7 +43,7 @@ pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
     }
     let (writers, writer, n) = (naming.table("sluice_writer"), *writer as i64, *n as i64);
     format!(
-        "SELECT pg_notify('{}','{message}') FROM \"{writers}\" WHERE writer={writer} AND lane={lane} AND n={n}",
+        "SELECT pg_notify('{}','{message}') FROM \"{writers}\" WHERE writer={writer} AND lane={lane} AND n>={n}",
         channel.replace('\'', "''")
     )
 }
@@ -105,5 +106,40 @@ impl Watch for Listener {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_meta::{
+        engine::{Commit, Engine, Write},
+        schema::{Change, Row},
+    };
+    use sluice_testkit::server;
+    use sluice_types::Ino;
+
+    use super::*;
+    use crate::PostgresEngine;
+
+    #[test]
+    fn a_message_whose_lane_went_on_is_sent_all_the_same() {
+        let server = server::postgres().expect("a server");
+        let database = server.database().expect("a database");
+        let engine = PostgresEngine::open(&server.unix_url(&database)).expect("a valid URL");
+        engine.prepare().expect("prepare");
+        let writes = vec![Write::Insert(Row::Writer(7, 0, 3))];
+        let txn = engine.begin(0).expect("begin");
+        txn.commit(&Commit { writes, ..Commit::default() }).expect("the lane is at 3");
+        let mut listener = engine.watch().expect("listen");
+        let told = |n| Told { writer: 7, lane: 0, n, changes: vec![Change::Node(Ino(n))] };
+        for n in [4, 2, 3] {
+            let text = notify(&engine.0.channel, &told(n), &engine.0.pool.options.naming);
+            server.sql_in(&database, &text).expect("sent");
+        }
+        let (mut heard, until) = (Vec::new(), Instant::now() + Duration::from_mins(1));
+        while heard.len() < 2 && Instant::now() < until {
+            heard.extend(listener.next(Duration::from_secs(1)).expect("heard"));
+        }
+        assert_eq!(heard, [told(2), told(3)], "what never happened is not told");
     }
 }

@@ -44,7 +44,9 @@ impl From<EngineError> for Failed {
             EngineError::Unavailable { .. } => Self::Unavailable(error),
             EngineError::Indeterminate { .. } => Self::Unknown(error),
             EngineError::Conflict(_) => Self::Again { culprits: FxHashSet::default() },
-            EngineError::Corrupt { .. } | EngineError::Refused { .. } => Self::Refused(error),
+            EngineError::Full(_) | EngineError::Corrupt { .. } | EngineError::Refused { .. } => {
+                Self::Refused(error)
+            }
         }
     }
 }
@@ -119,11 +121,17 @@ impl Batcher {
             // Without a commit nothing would check what was recalled.
             return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
-        announce(&mut commit, self.news);
+        let lost = self.numbers[usize::from(lane)].lost.load(Ordering::Relaxed);
+        announce(&mut commit, self.news, lost);
         let sent = self.env.recall.as_ref().map(Recall::sent);
         let noted = self.note(step, group);
         match txn.commit(&commit) {
-            Ok(()) => self.committed(&commit, step, sent),
+            Ok(()) => {
+                self.committed(&commit, step, sent);
+                if lost {
+                    self.numbers[usize::from(lane)].lost.store(false, Ordering::Relaxed);
+                }
+            }
             Err(EngineError::Indeterminate { reason, .. }) => {
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
                 if let Some(recall) = &self.env.recall {
@@ -328,6 +336,10 @@ impl Batcher {
                     lost,
                     "the metadata engine lost commits it had acknowledged"
                 );
+                // Others have seen these numbers: given out again they would look known, and so would the records that
+                // were taken back.
+                self.doubt(Step { to: step.from, ..step });
+                self.numbers[usize::from(step.lane)].lost.store(true, Ordering::Relaxed);
             }
             self.reached(step.lane, n);
             return Ok(());

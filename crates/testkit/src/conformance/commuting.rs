@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Found, Hold, List, Read, Step, Write},
-    schema::{Counter, DirStat, Key, Quota, QuotaKey, Row},
+    schema::{Counter, DirStat, FlockKind, Key, LockOwner, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, Ino, Slice, Time};
 
@@ -228,4 +228,78 @@ pub fn locked_counters_lose_no_update(factory: &Factory<'_>) {
         }
     });
     store.assert_row(&key, Some(&Row::Counter(Counter::NextTrash, (THREADS * ROUNDS) as i64)));
+}
+
+/// Each expects to be absent what the other one makes, and makes what the other expects to be absent: not both can.
+pub fn absences_that_are_not_made_exclude_each_other(factory: &Factory<'_>) {
+    let store = Store::with(factory, vec![dir_row(2)]);
+    let lanes: Vec<Mutex<()>> = (0..store.engine.limits().lanes.max(1)).map(|_| Mutex::new(())).collect();
+    let mut won = 0;
+    for round in 0..ROUNDS {
+        let called = [0, 1].map(|side| name(&format!("{side} {round}")));
+        let wins = Mutex::new(Vec::new());
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            for side in 0..2 {
+                let (store, called, wins, start, lanes) = (&store, &called, &wins, &start, &lanes);
+                scope.spawn(move || {
+                    start.wait();
+                    let lane = store.lane(side);
+                    let _alone = lanes[usize::from(lane)].lock();
+                    let expects = vec![Expect::Absent(Key::Entry(Ino(2), called[1 - side].clone()))];
+                    let writes = vec![Write::Insert(entry_row(2, &called[side], 9))];
+                    match store.commit_in(lane, &Commit { step: None, expects, writes }) {
+                        Ok(()) => wins.lock().push(side),
+                        Err(EngineError::Conflict(_) | EngineError::Unavailable { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                });
+            }
+        });
+        let wins = wins.into_inner();
+        assert!(wins.len() < 2, "round {round}: both");
+        for side in 0..2 {
+            let there = store.get(&Key::Entry(Ino(2), called[side].clone())).is_some();
+            assert_eq!(there, wins.contains(&side), "round {round}");
+        }
+        won += wins.len();
+    }
+    assert!(won > 0, "nobody ever won");
+}
+
+/// All find no lock on a file or a directory and take one; one gets it.
+pub fn one_of_many_lockers_wins(factory: &Factory<'_>) {
+    let store = Store::with(factory, vec![dir_row(2), file_row(3)]);
+    let lanes: Vec<Mutex<()>> = (0..store.engine.limits().lanes.max(1)).map(|_| Mutex::new(())).collect();
+    for (round, node) in (0..ROUNDS).flat_map(|round| [(round, dir_row(2)), (round, file_row(3))]) {
+        let Row::Node(ino, _) = node else { unreachable!() };
+        let wins = Mutex::new(0);
+        let start = Barrier::new(THREADS as usize);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (store, wins, start, lanes, node) = (&store, &wins, &start, &lanes, &node);
+                scope.spawn(move || {
+                    start.wait();
+                    let lane = store.lane(thread as usize);
+                    let _alone = lanes[usize::from(lane)].lock();
+                    let expects = vec![
+                        Expect::Row(node.clone(), Hold::Lock),
+                        Expect::Same(List::Flocks(ino), Vec::new()),
+                    ];
+                    let owner = LockOwner { sid: thread + 1, owner: 7 };
+                    let writes = vec![Write::Put(Row::Flock(ino, owner, FlockKind::Write))];
+                    match store.commit_in(lane, &Commit { step: None, expects, writes }) {
+                        Ok(()) => *wins.lock() += 1,
+                        Err(EngineError::Conflict(_) | EngineError::Unavailable { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                });
+            }
+        });
+        let wins = wins.into_inner();
+        assert!(wins < 2, "round {round}: {wins} have a lock on {ino}");
+        let locks = store.all(List::Flocks(ino));
+        assert_eq!(locks.len(), wins, "round {round}");
+        store.write(locks.iter().map(|lock| Write::Delete(lock.key())).collect());
+    }
 }

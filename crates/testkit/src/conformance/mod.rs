@@ -103,6 +103,8 @@ macro_rules! for_each_conformance_case {
             commuting::usage_of_many_threads_adds_up,
             commuting::one_of_many_inserts_wins,
             commuting::locked_counters_lose_no_update,
+            commuting::absences_that_are_not_made_exclude_each_other,
+            commuting::one_of_many_lockers_wins,
         }
     };
 }

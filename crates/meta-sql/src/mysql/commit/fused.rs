@@ -26,6 +26,9 @@ type NodeValues = [i64; NODE_COLUMNS];
 
 /// Rows that are updated by a statement each. From then on one that compares them and one that stores them cost less.
 const EACH: usize = 4;
+/// Bytes of a statement whose rows are counted: the count goes into the same packet, which a large one may fill. A longer
+/// one is parted into one that compares and one that changes.
+const SHORT: usize = 1 << 15;
 /// Rows in one statement that gives each values of its own: the server looks for each among all of them.
 const WIDE: usize = 64;
 
@@ -72,10 +75,17 @@ impl Builder<'_> {
             return false;
         }
         let rows: Vec<(&Key, &Held<'_>)> = held.iter().collect();
-        for run in rows.chunks(MANY) {
+        let statements = rows.chunks(MANY).map(|run| {
             let mut statement = format!("DELETE FROM {} WHERE ", self.tables.of(record).table);
             self.condition(&mut statement, record, run);
-            self.flight.push_met(statement, run.len());
+            (statement, run.len())
+        });
+        let statements: Vec<(String, usize)> = statements.collect();
+        if statements.iter().any(|(statement, _)| statement.len() > SHORT) {
+            return false;
+        }
+        for (statement, rows) in statements {
+            self.flight.push_met(statement, rows);
         }
         true
     }
@@ -174,6 +184,9 @@ impl Builder<'_> {
             };
             let mut statement = format!("UPDATE {} SET {changed} WHERE ", self.tables.of(record).indexed);
             self.condition(&mut statement, record, &[(key, held)]);
+            if statement.len() > SHORT {
+                return false;
+            }
             statements.push(statement);
         }
         for statement in statements {

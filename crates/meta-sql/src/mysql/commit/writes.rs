@@ -6,10 +6,10 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use sluice_meta::{
-    engine::List,
+    engine::{Commit, List, Write},
     schema::{DirStat, Key, QuotaKey, Row},
 };
-use sluice_types::{Ino, Time};
+use sluice_types::{Ino, Slice, Time};
 
 use super::{
     super::tables::{push_bytes, push_int, push_text},
@@ -24,6 +24,8 @@ use crate::{
 const MANY: usize = 400;
 /// Rows in one statement that gives each a number of its own.
 pub(super) const FEW: usize = 32;
+/// Bytes of slices in one chunk's record: what a BLOB holds. JuiceFS made the column.
+const MOST_SLICES: usize = 65_535;
 /// Bytes after which a statement takes no more rows.
 const LONG: usize = 1 << 18;
 
@@ -206,16 +208,31 @@ impl Builder<'_> {
         });
     }
 
-    /// Appends to chunks, unless their records are damaged: nobody could tell what the new slices lie on.
+    /// Appends to chunks, unless their records are damaged, for nobody could tell what the new slices lie on, or would
+    /// become too long.
     pub(super) fn append(&mut self, appends: &BTreeMap<(Ino, u32), Vec<u8>>) {
-        let adding =
-            " ON DUPLICATE KEY UPDATE slices=IF(LENGTH(slices)%24=0,CONCAT(slices,VALUES(slices)),NULL)";
-        self.insert_rows(Record::Chunk, adding, appends.iter(), |out, ((ino, index), slices)| {
+        let adding = format!(
+            " ON DUPLICATE KEY UPDATE slices=IF(LENGTH(slices)%24=0 AND LENGTH(slices)+LENGTH(VALUES(slices))\
+             <={MOST_SLICES},CONCAT(slices,VALUES(slices)),NULL)"
+        );
+        self.insert_rows(Record::Chunk, &adding, appends.iter(), |out, ((ino, index), slices)| {
             let _ = write!(out, "({},{},", ino.0 as i64, *index as i32);
             push_bytes(out, slices);
             out.push(')');
         });
     }
+}
+
+/// The chunks whose records, which hold so many slices now, have no room for what the commit appends.
+pub(in crate::mysql) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -> usize) -> Vec<Key> {
+    let full = commit.writes.iter().filter_map(|write| match write {
+        Write::Append(ino, index, more) => {
+            let bytes = (slices(*ino, *index) + more.len()) * Slice::BYTES;
+            (bytes > MOST_SLICES).then_some(Key::Chunk(*ino, *index))
+        }
+        _ => None,
+    });
+    full.collect()
 }
 
 /// The record of a collection, whose it is, and what else tells that a record is in it. Parents are counted from the

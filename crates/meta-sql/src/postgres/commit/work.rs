@@ -15,7 +15,7 @@ use super::{
     super::{
         flight::Arg,
         read::columns,
-        statement::{Do, Lock, Same},
+        statement::{Do, Lock, Same, placeholder},
     },
     Blame, Plan,
     span::{Span, around},
@@ -38,6 +38,8 @@ pub(super) struct Touch<'c> {
     /// How firmly it is locked then.
     pub(super) lock: Lock,
     pub(super) changes: SmallVec<[Change<'c>; 1]>,
+    /// Whether it is made only so that nobody else makes it, and is removed again.
+    pub(super) placeholder: bool,
 }
 
 /// A row that must be there.
@@ -58,7 +60,7 @@ pub(super) struct Change<'c> {
 
 impl Touch<'_> {
     pub(super) fn new(lock: Lock) -> Self {
-        Self { held: None, lock, changes: SmallVec::new() }
+        Self { held: None, lock, changes: SmallVec::new(), placeholder: false }
     }
 
     pub(super) fn must_exist(&mut self, key: &Key) {
@@ -72,13 +74,14 @@ pub(super) struct Work<'c> {
     /// Rows, by their unique key.
     pub(super) rows: BTreeMap<Vec<Value<'c>>, Touch<'c>>,
     pub(super) clears: Vec<Span<'c>>,
-    /// What must not be there and is not made either.
+    /// What must not be there and is not made either; the columns that name it.
     pub(super) absent: Vec<(Key, Vec<Value<'c>>)>,
 }
 
 impl<'c> Work<'c> {
     /// Adds its statements to the plan.
     pub(super) fn plan(mut self, record: Record, plan: &mut Plan<'c>) {
+        self.hold_places(record);
         self.at_once(record, plan);
         let mut spans = around(take(&mut self.clears), &mut self.rows).into_iter().peekable();
         let is_made = |change: &Change<'_>| matches!(change.what, Do::Put | Do::Insert);
@@ -94,6 +97,9 @@ impl<'c> Work<'c> {
                 run.clear(span);
             }
             touch.changes.sort_by_key(|change| rank(change.what));
+            if touch.placeholder {
+                late.entry(rank(Do::Discard)).or_default().push((None, unique.clone()));
+            }
             let Some(held) = touch.held else {
                 // What need not be there is touched first by what changes it: it could be made meanwhile.
                 touch.changes.into_iter().for_each(|change| run.push(change.what, change.key, change.values));
@@ -121,6 +127,28 @@ impl<'c> Work<'c> {
 }
 
 impl<'c> Work<'c> {
+    /// What must not be there is made and removed again: so who wants to make it waits, and a look would not see what
+    /// others have not committed yet. Where rows are cleared, or have no unique key of their own, a look must do.
+    fn hold_places(&mut self, record: Record) {
+        let shape = record.shape();
+        if !self.clears.is_empty()
+            || shape.unique != shape.named
+            || matches!(record, Record::Acl | Record::Parents)
+        {
+            return;
+        }
+        for (key, unique) in take(&mut self.absent) {
+            if self.rows.contains_key(&unique) {
+                self.absent.push((key, unique));
+                continue;
+            }
+            let mut touch = Touch { placeholder: true, ..Touch::new(Lock::Update) };
+            let values = placeholder(record, unique.clone());
+            touch.changes.push(Change { what: Do::Insert, key: Some(key), values });
+            self.rows.insert(unique, touch);
+        }
+    }
+
     /// The only row of a table, which must be as expected and is then replaced or removed: as one statement.
     fn at_once(&mut self, record: Record, plan: &mut Plan<'c>) {
         if !self.clears.is_empty() || self.rows.len() != 1 || record == Record::Acl {

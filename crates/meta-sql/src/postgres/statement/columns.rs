@@ -2,10 +2,13 @@
 //!
 //! What must stay true: columns stand in the order of the record's shape, which is that of its values.
 
+use std::borrow::Cow;
+
 use super::{MARK, Type};
 use crate::{
     codec::Record,
     schema::{Kind, OWN, TABLES, Table},
+    values::Value,
 };
 
 /// A column of a record.
@@ -47,6 +50,17 @@ pub(super) fn described(record: Record) -> Vec<Column> {
             Some(Column { name, kind, null: column.null })
         })
         .collect()
+}
+
+/// A row of that unique key that says nothing.
+pub(in crate::postgres) fn placeholder<'v>(record: Record, unique: Vec<Value<'v>>) -> Vec<Value<'v>> {
+    let rest = described(record).into_iter().skip(unique.len()).map(|column| match column.kind {
+        _ if column.null => Value::Null,
+        Type::I4 | Type::I8 => Value::Int(0),
+        Type::Text => Value::Text(Cow::Borrowed(b"")),
+        _ => Value::Bytes(Cow::Borrowed(b"")),
+    });
+    unique.into_iter().chain(rest).collect()
 }
 
 /// `$1::int8[],$2::bytea[]`, from parameter `first` on.

@@ -138,8 +138,6 @@ impl Mount {
         let format = meta.env().format();
         let mut store = volume::store_config(&format)?;
         self.store.apply(&mut store)?;
-        // A staged block survives a power cut; what takes its place must, too.
-        store.sync = self.cache.writeback;
         let mut data = DataConfig {
             volume: format.uuid.clone(),
             block_size: format
@@ -153,6 +151,8 @@ impl Mount {
         };
         self.transfers.apply(&mut data);
         self.cache.apply(&mut data)?;
+        // A staged block survives a power cut; what takes its place must, too.
+        store.sync = self.cache.writeback || sluice_data::has_staged(&data);
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);
         vfs.root = match &self.meta.subdir {

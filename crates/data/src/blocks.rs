@@ -405,9 +405,9 @@ impl BlockStore {
     /// Deletes all blocks of a slice, from the caches too.
     pub(crate) async fn delete_slice(&self, id: u64, size: u32) -> Result<(), ObjectError> {
         for key in self.layout.blocks(id, size) {
-            self.forget(key);
-            if let Some(staging) = &self.staging {
-                staging.remove(key);
+            self.forget_async(key).await;
+            if let Some(staging) = self.staging.clone() {
+                let _ = tokio::task::spawn_blocking(move || staging.remove(key)).await;
             }
             self.delete_block(key).await?;
         }
@@ -431,6 +431,14 @@ impl BlockStore {
         self.memory.remove(&key);
         if let Some(disk) = &self.disk {
             disk.remove(key);
+        }
+    }
+
+    /// [`Self::forget`] for the runtime's threads, which must not wait for the disk.
+    pub(crate) async fn forget_async(&self, key: BlockKey) {
+        self.memory.remove(&key);
+        if let Some(disk) = self.disk.clone() {
+            let _ = tokio::task::spawn_blocking(move || disk.remove(key)).await;
         }
     }
 

@@ -86,6 +86,20 @@ struct Staged {
     own: bool,
 }
 
+/// Where the blocks of a volume are staged, a directory for each cache directory.
+fn roots(config: &DataConfig) -> Vec<PathBuf> {
+    config.cache.dirs.iter().map(|dir| dir.join(&config.volume).join("rawstaging")).collect()
+}
+
+/// Whether an earlier mount may have left staged blocks in the cache directories of `config`.
+pub fn has_staged(config: &DataConfig) -> bool {
+    roots(config).iter().any(|root| {
+        let mut found = false;
+        file::each_block(root, |_, _| found = true);
+        found
+    })
+}
+
 impl Staging {
     /// Opens the staging directories if the mount writes back or an earlier one left staged blocks there.
     pub(crate) fn open(
@@ -94,8 +108,7 @@ impl Staging {
         disk: Option<Arc<DiskCache>>,
         stats: Arc<Stats>,
     ) -> Result<Option<Arc<Self>>, DataError> {
-        let roots: Vec<PathBuf> =
-            config.cache.dirs.iter().map(|dir| dir.join(&config.volume).join("rawstaging")).collect();
+        let roots = roots(config);
         let accepts = config.writeback.is_some();
         for root in roots.iter().filter(|_| accepts) {
             let made = fs::create_dir_all(root)
@@ -404,9 +417,24 @@ impl Staging {
             return false;
         }
         self.state.lock().uploading.insert(key, true);
+        // On a thread that may wait for the disk.
+        let staging = Arc::clone(self);
+        let _ = tokio::task::spawn_blocking(move || staging.put_away(number, key)).await;
+        let removed_meanwhile = self.leave(&mut self.state.lock(), key).is_none();
+        if removed_meanwhile {
+            blocks.forget_async(key).await;
+            if let Err(error) = blocks.delete_block(key).await {
+                tracing::warn!(%error, "a block deleted during its upload stays behind for gc");
+            }
+        }
+        true
+    }
+
+    /// The file of a block that the store has becomes a cache file, or goes.
+    fn put_away(&self, number: usize, key: BlockKey) {
         let path = self.path(number, key);
         let kept = match &self.disk {
-            Some(disk) if self.contains(key) => disk.adopt(key, &path),
+            Some(disk) if self.contains(key) => disk.adopt(number, key, &path),
             _ => fs::remove_file(&path),
         };
         if let Err(error) = kept
@@ -414,11 +442,6 @@ impl Staging {
         {
             tracing::warn!(path = %path.display(), %error, "an uploaded staged block could not be put away");
         }
-        let removed_meanwhile = self.leave(&mut self.state.lock(), key).is_none();
-        if removed_meanwhile && let Err(error) = blocks.delete_block(key).await {
-            tracing::warn!(%error, "a block deleted during its upload stays behind for gc");
-        }
-        true
     }
 
     /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is left.
@@ -466,13 +489,17 @@ impl Staging {
     }
 
     fn has_room(&self) -> bool {
-        let mut state = self.state.lock();
-        if state.full.is_some_and(|since| since.elapsed() < REST) {
-            return false;
-        }
-        state.full = None;
-        let few = self.config.max_staged == 0 || (state.staged.len() as u64) < self.config.max_staged;
-        few && !state.stopped && self.roots.iter().all(|root| self.has_space(root))
+        let room = {
+            let mut state = self.state.lock();
+            if state.full.is_some_and(|since| since.elapsed() < REST) {
+                return false;
+            }
+            state.full = None;
+            let few = self.config.max_staged == 0 || (state.staged.len() as u64) < self.config.max_staged;
+            few && !state.stopped
+        };
+        // Without the lock: a disk that hangs holds up only those who want to write to it.
+        room && self.roots.iter().all(|root| self.has_space(root))
     }
 
     fn has_space(&self, root: &Path) -> bool {

@@ -350,6 +350,33 @@ fn staged_blocks_survive_a_crash() {
 }
 
 #[test]
+fn an_uploaded_block_stays_in_the_cache_directory_where_it_was_staged() {
+    let (volume, places) = (Volume::default(), [(); 3].map(|()| tempfile::tempdir().unwrap()));
+    let mut config = written_back(places[0].path());
+    config.cache.dirs = places.iter().map(|place| place.path().to_owned()).collect();
+    let data = volume.open(&config);
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    let inodes: Vec<Ino> = (0..12).map(|n| Ino(100 + n)).collect();
+    for ino in &inodes {
+        data.writer(*ino).write(0, &bytes(ino.0, 3000), now()).unwrap();
+        data.writer(*ino).fsync(|| true).unwrap();
+    }
+    let names = |place: &tempfile::TempDir, below: &str| {
+        let found = files(&place.path().join("a-volume").join(below));
+        let mut names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let staged: Vec<_> = places.iter().map(|place| names(place, "rawstaging")).collect();
+    assert_eq!(staged.iter().map(Vec::len).sum::<usize>(), 12);
+    volume.store.release();
+    assert_eq!(data.flush_staging(Duration::from_mins(1)), 0);
+    // Other disks could not have taken them over.
+    let kept: Vec<_> = places.iter().map(|place| names(place, "raw")).collect();
+    assert_eq!(kept, staged);
+}
+
+#[test]
 fn a_damaged_staged_block_is_set_aside_and_never_uploaded() {
     let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
     let staging = dir.path().join("a-volume/rawstaging");

@@ -28,7 +28,7 @@ use sluice_types::{Rng, Time};
 use crate::{
     buffers,
     offload::offload,
-    store::{ObjectError, ObjectMeta, ObjectStore},
+    store::{LARGEST, ObjectError, ObjectMeta, ObjectStore, too_large},
 };
 
 /// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
@@ -96,14 +96,14 @@ impl ObjectStore for FileStore {
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
-        Box::pin(async move {
-            match fs::remove_file(self.0.path(key)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(self.0.failed("delete", key, &error))
-                }
-                _ => Ok(()),
+        let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
+        // Freeing the space of a large file takes the disk's time.
+        Box::pin(offload(u64::MAX, move || match fs::remove_file(inner.path(&owned)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(inner.failed("delete", &owned, &error))
             }
-        })
+            _ => Ok(()),
+        }))
     }
 
     fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {
@@ -161,6 +161,13 @@ impl Inner {
             Some(range) => range,
             None => 0..file.metadata().map_err(|error| failed(&error))?.len(),
         };
+        if end.saturating_sub(start) > LARGEST {
+            return Err(ObjectError::Corrupt {
+                key: key.to_owned(),
+                store: format!("file://{}", self.root),
+                reason: too_large(),
+            });
+        }
         let wanted = end.saturating_sub(start) as usize;
         let mut data = buffers::take(wanted);
         while data.len() < wanted {
@@ -339,6 +346,17 @@ mod tests {
         assert!(matches!(error, ObjectError::Corrupt { .. }), "{error}");
         let error = block_on(store.get("other", None)).unwrap_err();
         assert!(matches!(error, ObjectError::NotFound { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_object_that_no_block_can_be_is_not_read_into_memory() {
+        let (directory, store) = store(false);
+        block_on(store.put("k", Bytes::from_static(b"x"))).unwrap();
+        let file = File::options().write(true).open(directory.path().join("bucket/k")).unwrap();
+        file.set_len(LARGEST + 1).unwrap();
+        let error = block_on(store.get("k", None)).unwrap_err();
+        assert!(matches!(error, ObjectError::Corrupt { .. }), "{error}");
+        assert_eq!(block_on(store.get("k", Some(0..1))).unwrap(), "x");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use url::{Host, Url};
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     url: Url,
+    /// Whether nobody wrote the scheme.
+    assumed: bool,
 }
 
 impl Place {
@@ -19,12 +21,18 @@ impl Place {
         if bucket.trim().is_empty() {
             return Err("the bucket is missing: give its URL".into());
         }
-        let text = if bucket.contains("://") { bucket.to_owned() } else { format!("{scheme}://{bucket}") };
+        let assumed = !bucket.contains("://");
+        let text = if assumed { format!("{scheme}://{bucket}") } else { bucket.to_owned() };
         let url = Url::parse(&text).map_err(|error| format!("the bucket {bucket:?} is no URL: {error}"))?;
         if url.host_str().is_none_or(str::is_empty) {
             return Err(format!("the bucket {bucket:?} names no host"));
         }
-        Ok(Self { url })
+        Ok(Self { url, assumed })
+    }
+
+    /// Whether it is reached without TLS although nobody asked for that.
+    pub(crate) fn is_plain_by_default(&self) -> bool {
+        self.assumed && self.url.scheme() == "http"
     }
 
     /// Host without port.

@@ -21,13 +21,18 @@ use crate::{
     buffers,
     config::StoreConfig,
     drivers::Driver,
-    store::{ObjectError, ObjectMeta, ObjectStore},
+    store::{LARGEST, ObjectError, ObjectMeta, ObjectStore, too_large},
 };
 
 /// Time to reach a server; a dead one should cost less than a try.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Tries for each page of a listing, which cannot be begun again once part of it is handed on.
 const PAGE_TRIES: usize = 5;
+/// Name of an object's metadata that holds the CRC-32C (Castagnoli) of its stored bytes as a decimal number. `JuiceFS`
+/// writes and checks it on the same stores.
+const CHECKSUM: &str = "Crc32c";
+/// Services of `OpenDAL` whose objects carry it.
+const WITH_CHECKSUM: [&str; 4] = ["s3", "oss", "cos", "tos"];
 /// A server's words in a message are cut to this many bytes.
 const WORDS: usize = 300;
 
@@ -37,6 +42,8 @@ pub(crate) struct Remote {
     /// The same with retries below the page cursor.
     listing: Operator,
     name: String,
+    /// Whether objects are stored with a checksum.
+    checksums: bool,
 }
 
 impl fmt::Debug for Remote {
@@ -74,7 +81,14 @@ impl Remote {
         if !config.storage_class.is_empty() && !matches!(operator.info().scheme(), "s3" | "gcs") {
             tracing::warn!(store = %name, class = %config.storage_class, "this driver cannot set a storage class");
         }
-        Ok(Self { operator, listing, name })
+        if place.is_plain_by_default() {
+            tracing::warn!(
+                store = %name,
+                "the bucket is reached without TLS, since its address has no scheme; write https:// before it"
+            );
+        }
+        let checksums = WITH_CHECKSUM.contains(&operator.info().scheme());
+        Ok(Self { operator, listing, name, checksums })
     }
 
     fn failed(&self, action: &'static str, key: &str, error: &opendal::Error) -> ObjectError {
@@ -130,10 +144,7 @@ impl Remote {
     }
 
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
-        let Some(range) = range else {
-            let data = self.operator.read(key).await.map_err(|error| self.failed("read", key, &error))?;
-            return Ok(joined(data));
-        };
+        let Some(range) = range else { return self.read_whole(key).await };
         let wanted = range.end.saturating_sub(range.start);
         if wanted == 0 {
             return Ok(Bytes::new());
@@ -146,6 +157,38 @@ impl Remote {
             }
             Err(error) => Err(self.failed("read", key, &error)),
         }
+    }
+
+    /// All of an object: of a bounded size, and as its checksum says if it has one.
+    async fn read_whole(&self, key: &str) -> Result<Bytes, ObjectError> {
+        let failed = |error| self.failed("read", key, &error);
+        let reader = self.operator.reader(key).await.map_err(failed)?;
+        let mut stream = reader.clone().into_stream(..).await.map_err(failed)?;
+        let (mut pieces, mut len) = (Vec::new(), 0);
+        while let Some(piece) = stream.next().await {
+            let piece = piece.map_err(failed)?;
+            len += piece.len() as u64;
+            if len > LARGEST {
+                return Err(self.damaged(key, &too_large()));
+            }
+            pieces.extend(piece);
+        }
+        let data = joined(pieces.into_iter().collect());
+        let announced = reader.metadata().and_then(|meta| {
+            let sums = meta.user_metadata()?.into_iter();
+            sums.filter(|(name, _)| name.eq_ignore_ascii_case(CHECKSUM))
+                .find_map(|(_, sum)| sum.parse::<u32>().ok())
+        });
+        match announced {
+            Some(sum) if sum != crc32c::crc32c(&data) => {
+                Err(self.damaged(key, "its bytes do not have the checksum that it was stored with"))
+            }
+            _ => Ok(data),
+        }
+    }
+
+    fn damaged(&self, key: &str, reason: &str) -> ObjectError {
+        ObjectError::Corrupt { key: key.to_owned(), store: self.name.clone(), reason: reason.to_owned() }
     }
 
     /// Why an answer was too short: the object is, which stays so, or the way from there, which may be better later.
@@ -217,7 +260,13 @@ impl ObjectStore for Remote {
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move {
-            self.operator.write(key, data).await.map_err(|error| self.failed("write", key, &error))?;
+            let written = if self.checksums {
+                let sum = crc32c::crc32c(&data).to_string();
+                self.operator.write_with(key, data).user_metadata([(CHECKSUM.to_owned(), sum)]).await
+            } else {
+                self.operator.write(key, data).await
+            };
+            written.map_err(|error| self.failed("write", key, &error))?;
             Ok(())
         })
     }

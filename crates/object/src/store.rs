@@ -9,6 +9,15 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use sluice_types::Time;
 
+/// Bytes of the largest object that is read as a whole: four times the largest block, compressed or encrypted or not. What is
+/// larger is no block, and would take the memory of everything else.
+pub(crate) const LARGEST: u64 = 64 << 20;
+
+/// Why an object above [`LARGEST`] is refused.
+pub(crate) fn too_large() -> String {
+    format!("it has more than {} MiB, which no block has; somebody else put it there", LARGEST >> 20)
+}
+
 /// What an object store must do. Keys are relative to the volume's prefix and never start with `/`.
 pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     /// Where this is, for messages: driver and bucket, without secrets.
@@ -18,7 +27,8 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     /// encrypted, since then only the whole can be decoded).
     fn ranged(&self) -> bool;
 
-    /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error.
+    /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error, and so is the whole of an
+    /// object of more than 64 MiB.
     fn get<'a>(
         &'a self,
         key: &'a str,

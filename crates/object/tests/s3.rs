@@ -90,6 +90,29 @@ async fn keeps_objects() {
 }
 
 #[tokio::test]
+async fn damage_in_the_bucket_is_noticed_by_whoever_reads_the_whole() {
+    let server = S3::start().await;
+    let store = open(&config(&server)).unwrap();
+    let body = block(5);
+    store.put("chunks/0/0/1_0_4194304", body.clone()).await.unwrap();
+    server.damage("vol/chunks/0/0/1_0_4194304");
+    let read = store.get("chunks/0/0/1_0_4194304", None).await;
+    assert!(matches!(read, Err(ObjectError::Corrupt { .. })), "{read:?}");
+    store.put("chunks/0/0/1_0_4194304", body.clone()).await.unwrap();
+    assert_eq!(store.get("chunks/0/0/1_0_4194304", None).await.unwrap(), body);
+}
+
+#[tokio::test]
+async fn an_object_that_no_block_can_be_is_not_read_into_memory() {
+    let server = S3::start().await;
+    let store = open(&config(&server)).unwrap();
+    store.put("chunks/0/0/1_0_4194304", Bytes::from(vec![7; (64 << 20) + 1])).await.unwrap();
+    let read = store.get("chunks/0/0/1_0_4194304", None).await;
+    assert!(matches!(read, Err(ObjectError::Corrupt { .. })), "{:?}", read.map(|data| data.len()));
+    assert_eq!(store.get("chunks/0/0/1_0_4194304", Some(0..3)).await.unwrap(), [7u8; 3][..]);
+}
+
+#[tokio::test]
 async fn every_passing_fault_is_survived() {
     let server = S3::start().await;
     let stats = Arc::new(Stats::default());

@@ -251,8 +251,9 @@ impl Mount {
         journal: Arc<Journal>,
     ) -> Result<Serving<'_>> {
         let format = meta.env().format();
-        let store = self.store_config(&format)?;
+        let mut store = self.store_config(&format)?;
         let mut data = self.data_config(&format)?;
+        store.sync |= sluice_data::has_staged(&data);
         data.auto_compact = !meta.is_read_only();
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);

@@ -136,6 +136,10 @@ impl DiskCache {
         }
         let file = Arc::new(BlockFile::open(&dir.path(key), key.size, self.verify)?);
         self.open.insert(key, Arc::clone(&file), (1, 0), OPEN_FILES);
+        // Whoever evicted it meanwhile closed nothing, and the descriptor would keep its space.
+        if !dir.contains(key) {
+            self.open.remove(&key);
+        }
         Ok(file)
     }
 
@@ -159,9 +163,10 @@ impl DiskCache {
         }
     }
 
-    /// Makes the file at `path`, on the same file system, the cache file of `key`.
-    pub(crate) fn adopt(&self, key: BlockKey, path: &Path) -> std::io::Result<()> {
-        let dir = self.home(key);
+    /// Makes the file at `path`, which lies in cache directory `number`, the cache file of `key`. It stays in that
+    /// directory: the others may be other disks.
+    pub(crate) fn adopt(&self, number: usize, key: BlockKey, path: &Path) -> std::io::Result<()> {
+        let dir = self.dirs.get(number).unwrap_or_else(|| self.home(key));
         if !dir.has_room(key) {
             return fs::remove_file(path);
         }
@@ -170,7 +175,7 @@ impl DiskCache {
             fs::create_dir_all(parent)?;
         }
         if fs::rename(path, &target).is_err() {
-            // It may be on another file system.
+            // A directory mounted in between makes it another file system.
             return fs::remove_file(path);
         }
         dir.note(key);
@@ -206,7 +211,24 @@ impl DiskCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::CacheConfig;
+    use crate::{cache::file, config::CacheConfig};
+    #[test]
+    fn a_file_that_went_while_it_was_opened_is_not_kept_open() {
+        let place = tempfile::tempdir().unwrap();
+        let cache = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
+        let config = DataConfig { cache, ..DataConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let disk = DiskCache::open(&config, layout, Arc::default()).unwrap().unwrap();
+        let key = BlockKey { id: 1, index: 0, size: 3 };
+        let dir = &disk.dirs[0];
+        // Its file is there and the index does not know it: so it is while it is being evicted.
+        file::write(&dir.path(key), b"abc", true, 0o600).unwrap();
+        dir.note(key);
+        assert!(disk.open_file(dir, key).is_ok() && disk.open.get(&key).is_some());
+        dir.remove(key);
+        file::write(&dir.path(key), b"abc", true, 0o600).unwrap();
+        assert!(disk.open_file(dir, key).is_ok() && disk.open.get(&key).is_none());
+    }
 
     #[test]
     fn a_block_is_read_while_it_waits_to_be_written() {

@@ -120,6 +120,14 @@ impl S3 {
         self.shared.broken.load(Ordering::SeqCst)
     }
 
+    /// Changes a bit of what is stored under `key`, as a disk does that fails unnoticed.
+    pub fn damage(&self, key: &str) {
+        let path = self.directory.path().join(BUCKET).join(key);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[0] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+
     /// What the server stores under `key`.
     pub fn stored(&self, key: &str) -> Option<Vec<u8>> {
         std::fs::read(self.directory.path().join(BUCKET).join(key)).ok()

@@ -207,7 +207,9 @@ impl Vfs {
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
-        self.run_cut(caller, interrupt, file.ino, 0, (false, !caller.is_privileged()))
+        let attr = self.run_cut(caller, interrupt, file.ino, 0, (false, !caller.is_privileged()))?;
+        self.drop_capability(interrupt, file.ino)?;
+        Ok(attr)
     }
 
     pub(crate) fn run_cut(
@@ -231,7 +233,8 @@ impl Vfs {
         opening.done = true;
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
-        let keep_cache = self.known().opened_as(ino, attr);
+        // What is read from the kernel's pages touches nothing.
+        let keep_cache = self.known().opened_as(ino, attr) && !self.access_is_due(attr);
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let writer = writes.then(|| self.data.open_writer(ino));
         let runs = flags & FMODE_EXEC != 0;

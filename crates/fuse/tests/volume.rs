@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::{
-        fs::{MetadataExt, PermissionsExt, symlink},
+        fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
         process::CommandExt,
     },
     path::Path,
@@ -226,4 +226,128 @@ fn an_open_finds_what_took_the_place_of_a_file_also_when_that_lies_in_the_trash(
         let denied = fs::OpenOptions::new().write(true).open(&old).unwrap_err();
         assert_eq!(denied.raw_os_error(), Some(libc::EPERM));
     }
+}
+
+#[test]
+fn a_program_loses_its_capabilities_with_its_content() {
+    let Some(mounted) = Mounted::new(VfsConfig { capabilities: true, ..VfsConfig::default() }) else {
+        return;
+    };
+    let path = mounted.path().join("program");
+    fs::write(&path, b"content").unwrap();
+    // Version 2, effective: cap_setuid and cap_setgid.
+    let mut capabilities = [0; 20];
+    capabilities[..5].copy_from_slice(&[1, 0, 0, 2, 0xc0]);
+    const NAME: &str = "security.capability";
+    let set = || rustix::fs::setxattr(&path, NAME, &capabilities, rustix::fs::XattrFlags::empty()).unwrap();
+    let is_left = || match rustix::fs::getxattr(&path, NAME, &mut [0_u8; 64][..]) {
+        Ok(length) => length == capabilities.len(),
+        Err(why) => {
+            assert_eq!(why, rustix::io::Errno::NODATA);
+            false
+        }
+    };
+    let open = |options: &mut fs::OpenOptions| options.open(&path).unwrap();
+    set();
+    open(fs::OpenOptions::new().read(true)).read_to_end(&mut Vec::new()).unwrap();
+    assert!(is_left());
+    open(fs::OpenOptions::new().write(true)).write_all(b"other").unwrap();
+    assert!(!is_left(), "written");
+    set();
+    fs::set_permissions(mounted.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let mut user = Command::new("sh");
+    assert!(
+        user.arg("-c").arg(r#"echo x >>"$0""#).arg(&path).uid(1000).gid(1000).status().unwrap().success()
+    );
+    assert!(!is_left(), "written by another user");
+    set();
+    open(fs::OpenOptions::new().write(true)).set_len(3).unwrap();
+    assert!(!is_left(), "cut");
+    set();
+    open(fs::OpenOptions::new().write(true).truncate(true));
+    assert!(!is_left(), "emptied");
+    set();
+    std::os::unix::fs::chown(&path, Some(7), None).unwrap();
+    assert!(!is_left(), "given away");
+    set();
+    let allocated = open(fs::OpenOptions::new().write(true));
+    rustix::fs::fallocate(&allocated, rustix::fs::FallocateFlags::empty(), 0, 8192).unwrap();
+    assert!(!is_left(), "allocated");
+    set();
+    let direct = open(fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT));
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+    rustix::io::pwrite(&direct, &Page([7; 4096]).0, 0).unwrap();
+    assert!(!is_left(), "written past the pages");
+}
+
+#[test]
+fn times_before_1970_are_what_they_were_set_to() {
+    let Some(mounted) = Mounted::new(VfsConfig::default()) else { return };
+    let path = mounted.path().join("f");
+    let file = fs::File::create(&path).unwrap();
+    let old = rustix::fs::Timespec { tv_sec: -315_619_201, tv_nsec: 999_999_999 };
+    rustix::fs::futimens(&file, &rustix::fs::Timestamps { last_access: old, last_modification: old })
+        .unwrap();
+    let seen = mounted.vfs.getattr(&Interrupt::never(), Ino(file.metadata().unwrap().ino())).unwrap().0;
+    assert_eq!((seen.mtime.sec, seen.mtime.nsec), (old.tv_sec, old.tv_nsec as u32));
+    let meta = fs::metadata(&path).unwrap();
+    assert_eq!((meta.atime(), meta.atime_nsec()), (old.tv_sec, i64::from(old.tv_nsec)));
+    assert_eq!((meta.mtime(), meta.mtime_nsec()), (old.tv_sec, i64::from(old.tv_nsec)));
+}
+
+#[test]
+fn reading_sets_the_access_time_where_it_is_kept() {
+    let config = VfsConfig { atime: sluice_vfs::AtimeMode::Relative, ..VfsConfig::default() };
+    let Some(mounted) = Mounted::new(config) else { return };
+    let path = mounted.path().join("f");
+    fs::write(&path, b"content").unwrap();
+    let accessed = || {
+        let meta = fs::metadata(&path).unwrap();
+        (meta.atime(), meta.atime_nsec())
+    };
+    // The kernel has the content, and must ask for it all the same.
+    let written = accessed();
+    fs::read(&path).unwrap();
+    let first = accessed();
+    assert!(first > written, "{first:?}");
+    let [reads] = mounted.asked(["read"], || drop(fs::read(&path).unwrap()));
+    assert_eq!((reads, accessed()), (0, first), "it has been read since it was written");
+}
+
+#[test]
+fn setuid_goes_at_once_with_the_content_and_with_the_owner() {
+    // The kernel believes what it knows for longer than this takes.
+    let config = VfsConfig { attr_ttl: Duration::from_hours(1), ..VfsConfig::default() };
+    let Some(mounted) = Mounted::new(config) else { return };
+    fs::set_permissions(mounted.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = mounted.path().join("program");
+    fs::write(&path, b"content").unwrap();
+    // Nothing but the mode is asked for.
+    let mode = || {
+        let mask = rustix::fs::StatxFlags::MODE;
+        let seen = rustix::fs::statx(rustix::fs::CWD, &path, rustix::fs::AtFlags::empty(), mask).unwrap();
+        seen.stx_mode & 0o7777
+    };
+    let set = || fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+    set();
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b" more").unwrap();
+    assert_eq!(mode(), 0o6777, "the superuser may keep them");
+    for command in [r#"echo other >"$0""#, r#"echo more >>"$0""#, r#"fallocate -l 8192 "$0""#] {
+        set();
+        let mut user = Command::new("sh");
+        assert!(user.arg("-c").arg(command).arg(&path).uid(1000).gid(1000).status().unwrap().success());
+        assert_eq!(mode(), 0o777, "{command}");
+    }
+    // Without execution by the group, setgid is for those who do not belong to it.
+    for (group, left) in [(1000, 0), (0, 0o2000)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6767)).unwrap();
+        let mut user = Command::new("fallocate");
+        assert!(user.args(["-l", "9000"]).arg(&path).uid(1000).gid(group).status().unwrap().success());
+        assert_eq!(mode(), 0o767 | left, "of group {group}");
+    }
+    set();
+    std::os::unix::fs::chown(&path, Some(7), None).unwrap();
+    assert_eq!(mode(), 0o777, "it is another user's program now");
 }

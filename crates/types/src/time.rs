@@ -8,12 +8,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Seconds and nanoseconds since the Unix epoch. Times before 1970 cannot be stored.
+/// Seconds and nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
-    /// Whole seconds, never negative in a volume.
+    /// Whole seconds, negative before 1970.
     pub sec: i64,
-    /// 0 to 999,999,999.
+    /// 0 to 999,999,999, on top.
     pub nsec: u32,
 }
 

@@ -53,6 +53,9 @@ pub struct VfsConfig {
     pub open_ttl: Duration,
     /// Whether extended attributes are served. A volume with ACLs serves them in any case.
     pub xattr: bool,
+    /// Whether capabilities of programs are kept, for which extended attributes are served. The
+    /// kernel then asks for them before it writes.
+    pub capabilities: bool,
     /// Replaces the umask of callers.
     pub umask: Option<u16>,
     /// Changes the identity of callers.
@@ -94,6 +97,7 @@ impl Default for VfsConfig {
             negative_ttl: Duration::ZERO,
             open_ttl: Duration::ZERO,
             xattr: false,
+            capabilities: false,
             umask: None,
             squash: None,
             atime: AtimeMode::Never,

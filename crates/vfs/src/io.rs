@@ -294,21 +294,23 @@ impl Vfs {
 
     /// Sets the access time after a read, if the mount keeps it.
     fn touch(&self, file: &File) {
-        let Some(attr) = file.attr().filter(|_| self.config.atime != AtimeMode::Never) else { return };
-        let now = self.now();
-        let due = match self.config.atime {
-            AtimeMode::Never => false,
-            AtimeMode::Strict => now.sec > attr.atime.sec,
-            AtimeMode::Relative => {
-                attr.atime <= attr.mtime || attr.atime <= attr.ctime || now.sec - attr.atime.sec >= 86_400
-            }
-        };
-        if due {
-            let op = Touch { ino: file.ino, atime: now };
+        if file.attr().is_some_and(|attr| self.access_is_due(&attr)) {
+            let op = Touch { ino: file.ino, atime: self.now() };
             let touch = || self.meta.run(op, &Interrupt::never());
             if let Err(error) = self.known().change(file.ino, touch, |attr| *attr) {
                 tracing::debug!(ino = %file.ino, %error, "the access time could not be kept");
             }
+        }
+    }
+
+    /// Whether reading a file now changes its access time.
+    pub(crate) fn access_is_due(&self, attr: &Attr) -> bool {
+        let since = || self.now().sec.saturating_sub(attr.atime.sec);
+        match self.config.atime {
+            AtimeMode::Never => false,
+            _ if self.meta.is_read_only() => false,
+            AtimeMode::Strict => since() > 0,
+            AtimeMode::Relative => attr.atime <= attr.mtime || attr.atime <= attr.ctime || since() >= 86_400,
         }
     }
 }

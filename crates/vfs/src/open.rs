@@ -223,7 +223,10 @@ impl Vfs {
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
-        self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))
+        let attr =
+            self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
+        self.drop_capability(interrupt, file.ino)?;
+        Ok(attr)
     }
 
     /// Cuts a file; not if a lock was lost of the handle through which that is asked, if any.
@@ -249,7 +252,8 @@ impl Vfs {
         opening.done = true;
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
-        let keep_cache = self.known().opened_as(ino, attr);
+        // What is read from the kernel's pages touches nothing.
+        let keep_cache = self.known().opened_as(ino, attr) && !self.access_is_due(attr);
         let fh = self.new_handle();
         self.insert_file(fh, file, flags);
         if let Some(journal) = &self.config.journal {

@@ -27,10 +27,8 @@ fn acl_kind(name: &[u8]) -> Option<AclKind> {
     }
 }
 
-/// Attributes of the kernel's own, which it asks for on every occasion and which are not kept.
-fn is_kernels(name: &[u8]) -> bool {
-    matches!(name, b"security.capability" | b"security.selinux")
-}
+const CAPABILITY: &[u8] = b"security.capability";
+const SELINUX: &[u8] = b"security.selinux";
 
 impl Vfs {
     /// Whether the volume has ACLs switched on.
@@ -41,7 +39,7 @@ impl Vfs {
     /// Value of an attribute. One trip.
     pub fn getxattr(&self, interrupt: &Interrupt, ino: Ino, name: &[u8]) -> FsResult<Bytes> {
         let name = self.xattr_name(ino, name)?;
-        if is_kernels(&name) {
+        if self.is_not_kept(&name) {
             return Err(FsError::NoData);
         }
         let Some(kind) = acl_kind(&name) else { return self.meta.ask(&GetXattr { ino, name }, interrupt) };
@@ -61,7 +59,7 @@ impl Vfs {
         mode: XattrMode,
     ) -> FsResult<()> {
         let name = self.xattr_name(ino, name)?;
-        if is_kernels(&name) {
+        if self.is_not_kept(&name) {
             return Err(FsError::NotSupported);
         }
         if self.was_done(interrupt, DeedKind::SetXattr) {
@@ -106,7 +104,9 @@ impl Vfs {
         if let Some(kind) = acl_kind(&name) {
             return self.set_acl(caller, interrupt, ino, kind, None);
         }
-        self.meta.run(RemoveXattr { ino, name, caller: caller.clone() }, interrupt)?;
+        // Whoever writes to a program takes them from it, and the kernel lets nobody else do so.
+        let caller = if *name == *CAPABILITY { Caller::client() } else { caller.clone() };
+        self.meta.run(RemoveXattr { ino, name, caller }, interrupt)?;
         self.forget_times(ino);
         Ok(())
     }
@@ -137,9 +137,35 @@ impl Vfs {
         self.dirs.drop(ino);
     }
 
+    /// Attributes of the kernel's own, which it asks for on every occasion.
+    fn is_not_kept(&self, name: &[u8]) -> bool {
+        name == SELINUX || name == CAPABILITY && !self.config.capabilities
+    }
+
+    /// Takes the capabilities from a file whose content changes without the kernel looking after
+    /// them. One trip if it has none, none where they are not kept.
+    pub fn drop_capability(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<()> {
+        if !self.config.capabilities || ino.is_internal() {
+            return Ok(());
+        }
+        let name = Name::stored(CAPABILITY);
+        let found = self.meta.ask(&GetXattr { ino, name: name.clone() }, interrupt);
+        if found.as_ref().is_err_and(|error| *error == FsError::NoData) {
+            return Ok(());
+        }
+        found?;
+        match self.meta.run(RemoveXattr { ino, name, caller: Caller::client() }, interrupt) {
+            Ok(()) | Err(FsError::NoData) => {
+                self.forget_times(ino);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Any bytes may be in a name.
     fn xattr_name(&self, ino: Ino, name: &[u8]) -> FsResult<Name> {
-        if !self.config.xattr && !self.has_acl() {
+        if !self.config.xattr && !self.has_acl() && !self.config.capabilities {
             return Err(FsError::NotImplemented);
         }
         match name.len() {

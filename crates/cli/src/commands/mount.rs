@@ -19,7 +19,7 @@ use sluice_vfs::Journal;
 
 use crate::{
     background, engines,
-    flags::{CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
+    flags::{Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
     guardian::{self, Fixed, Ward, Word},
     serve::{self, Serving, Taken},
     tree, volume,
@@ -217,6 +217,11 @@ impl Mount {
         self.meta.read_only || self.fuse.is_read_only()
     }
 
+    /// The kernel leaves access times to who serves the mount, the options about them included.
+    fn atime(&self) -> Atime {
+        self.meta.atime_mode.or_else(|| self.fuse.atime()).unwrap_or_default()
+    }
+
     /// The volume's settings and flags become what the data path takes.
     fn data_config(&self, format: &VolumeFormat) -> Result<DataConfig> {
         let mut data = DataConfig {
@@ -257,6 +262,7 @@ impl Mount {
         data.auto_compact = !meta.is_read_only();
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);
+        vfs.atime = self.atime().into();
         vfs.root = match &self.meta.subdir {
             Some(path) => tree::directory(meta, path).with_context(|| format!("--subdir {path}"))?,
             None => Ino::ROOT,
@@ -286,7 +292,7 @@ impl Mount {
             "Meta": {
                 "MountPoint": mountpoint.display().to_string(),
                 "Subdir": self.meta.subdir.as_deref().unwrap_or(""),
-                "AtimeMode": self.meta.atime_mode.name(),
+                "AtimeMode": self.atime().name(),
                 "Heartbeat": self.meta.heartbeat.as_nanos() as u64,
                 "NoBGJob": self.meta.no_bgjob,
                 "OpenCache": self.cached.open_cache.as_nanos() as u64,
@@ -357,5 +363,34 @@ fn refuse_pseudo(mountpoint: &Path) -> Result<()> {
             mountpoint.display()
         ),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::{args::Cli, commands::Command};
+
+    fn mount(flags: &[&str]) -> Box<Mount> {
+        let line = ["sluice", "mount", "redis://h/1", "/mnt"].iter().chain(flags);
+        match Cli::try_parse_from(line).map(|cli| cli.command) {
+            Ok(Command::Mount(mount)) => mount,
+            _ => panic!("{flags:?} is no mount"),
+        }
+    }
+
+    #[test]
+    fn mount_options_about_access_times_count_where_no_flag_does() {
+        for (flags, expected) in [
+            (&[][..], Atime::Noatime),
+            (&["-o", "ro,relatime"], Atime::Relatime),
+            (&["-o", "noatime,strictatime"], Atime::Strictatime),
+            (&["-o", "strictatime", "--atime-mode", "noatime"], Atime::Noatime),
+            (&["--atime-mode", "relatime"], Atime::Relatime),
+        ] {
+            assert!(mount(flags).atime() == expected, "{flags:?}");
+        }
     }
 }

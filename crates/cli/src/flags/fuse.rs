@@ -7,7 +7,7 @@ use clap::Args;
 use sluice_fuse::{Config, Features, MountOptions};
 use sluice_vfs::{Squash, VfsConfig};
 
-use super::Idle;
+use super::{Atime, Idle};
 use crate::sizes;
 
 /// How the volume appears in the tree of directories.
@@ -20,7 +20,8 @@ pub(crate) struct FuseFlags {
     /// Extended attributes (volumes with ACLs have them in any case)
     #[arg(long)]
     enable_xattr: bool,
-    #[arg(long, hide = true)]
+    /// Capabilities of programs (setcap), and with them extended attributes; each write may cost one more look
+    #[arg(long)]
     enable_cap: bool,
     #[arg(long, hide = true)]
     enable_selinux: bool,
@@ -62,7 +63,6 @@ impl FuseFlags {
         // seen, and closing a file fails for writers who do not own it.
         let mut options = self.options.iter().flat_map(|options| options.split(','));
         idle.note("-o writeback_cache", options.any(|option| option == "writeback_cache"));
-        idle.note("--enable-cap", self.enable_cap);
         idle.note("--enable-selinux", self.enable_selinux);
         idle.note("--disable-transparent-hugepage", self.disable_transparent_hugepage);
         let _ = self.enable_ioctl;
@@ -74,9 +74,23 @@ impl FuseFlags {
         options.rfind(|option| matches!(*option, "ro" | "rw")) == Some("ro")
     }
 
+    /// What the options say of access times; the last one wins.
+    pub(crate) fn atime(&self) -> Option<Atime> {
+        let options = self.options.iter().flat_map(|options| options.split(','));
+        options
+            .filter_map(|option| match option {
+                "noatime" => Some(Atime::Noatime),
+                "relatime" => Some(Atime::Relatime),
+                "strictatime" => Some(Atime::Strictatime),
+                _ => None,
+            })
+            .last()
+    }
+
     /// The part that the file system has to know.
     pub(crate) fn apply(&self, vfs: &mut VfsConfig) {
         vfs.xattr = self.enable_xattr;
+        vfs.capabilities = self.enable_cap;
         vfs.umask = self.umask;
         vfs.hide_internal = self.hide_internal;
         vfs.prefix_internal = self.prefix_internal;

@@ -56,9 +56,9 @@ pub(crate) struct MetaFlags {
     /// Leave the hourly cleaning to other clients
     #[arg(long)]
     pub(crate) no_bgjob: bool,
-    /// When reading changes access times
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) atime_mode: Atime,
+    /// When reading changes access times [default: as -o noatime, relatime or strictatime says, else noatime]
+    #[arg(long, value_enum)]
+    pub(crate) atime_mode: Option<Atime>,
     /// Backups of the metadata in the object storage
     #[arg(long, value_name = "TIME", hide = true)]
     backup_meta: Option<String>,
@@ -143,7 +143,6 @@ impl MetaCacheFlags {
             dir_entry_ttl: self.dir_entry_cache,
             negative_ttl: self.negative_entry_cache,
             open_ttl: self.open_cache,
-            atime: meta.atime_mode.into(),
             heartbeat: meta.heartbeat,
             cleaning: !meta.no_bgjob,
             clock: Arc::new(sluice_types::SystemClock),

@@ -10,7 +10,7 @@ mod store;
 
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
-pub(crate) use meta::{MetaCacheFlags, MetaFlags};
+pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
 pub(crate) use store::{StoreFlags, TransferFlags};
 
 /// Flags that were given and do nothing.

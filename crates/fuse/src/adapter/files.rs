@@ -35,12 +35,10 @@ impl VolumeFs {
         ino: Ino,
         change: &SetAttr,
     ) -> FsResult<Attr> {
-        // Whether setgid stays depends on them.
-        let caller = translate::with_groups(caller, change.mode.is_some_and(|mode| mode & 0o2000 != 0));
         let mut cut = None;
         if let Some(length) = change.size {
             let kill = change.kill_suid_gid;
-            cut = Some(self.vfs.truncate(&caller, interrupt, ino, (length, change.fh), kill)?);
+            cut = Some(self.vfs.truncate(caller, interrupt, ino, (length, change.fh), kill)?);
         }
         let changes = Changes {
             mode: change.mode.map(|mode| (mode & 0o7777) as u16),
@@ -57,8 +55,18 @@ impl VolumeFs {
             && changes.gid.is_none()
             && changes.atime.is_none()
             && changes.mtime.is_none();
+        // Whether setgid stays depends on them.
+        let gives = changes.uid.is_some() || changes.gid.is_some();
+        let sets = changes.mode.is_some_and(|mode| mode & 0o2000 != 0);
+        let caller = translate::with_groups(caller, sets || gives || nothing && cut.is_none());
         match cut {
             Some(attr) if nothing => Ok(attr),
+            // Nothing to change is what remains of the kernel's wish that setuid and setgid go,
+            // before a write for example. It takes the new mode from this answer alone, and
+            // would otherwise believe the one it knows for as long as it may.
+            None if nothing && change.ctime.is_none() => {
+                self.vfs.setattr(&caller, interrupt, ino, Changes { kill_suid: true, ..changes })
+            }
             _ => self.vfs.setattr(&caller, interrupt, ino, changes),
         }
     }
@@ -153,6 +161,10 @@ impl VolumeFs {
         }
         let run = |caller: &Caller, interrupt: &Interrupt| {
             if !self.ino(ino).is_internal() {
+                // From a file that is written past its pages the kernel does not take them.
+                if flags & libc::O_DIRECT != 0 {
+                    self.vfs.drop_capability(interrupt, self.ino(ino))?;
+                }
                 return self.vfs.write(caller, interrupt, place, data, kill_suid_gid);
             }
             // What is asked for there is done later.

@@ -276,7 +276,7 @@ fn lock_of(keys: &Keys, key: &Key) -> Option<(Text, u64)> {
     }
 }
 
-/// The 12 bytes of a time in a node, which sort as the times do.
+/// The 12 bytes of a time in a node, which from 1970 on sort as the times do.
 pub(super) fn encode_time(time: Time) -> Vec<u8> {
     [&time.sec.to_be_bytes()[..], &time.nsec.to_be_bytes()].concat()
 }

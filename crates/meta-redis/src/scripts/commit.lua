@@ -372,14 +372,15 @@ local function all_checks()
           local times = sub(attr, 24, 47)
           if time ~= '' then
             local mtime, ctime = sub(attr, 24, 35), sub(attr, 36, 47)
-            -- Comparing strings would follow the server's locale.
+            -- Comparing strings would follow the server's locale. What is before 1970 has the highest bit set, and the time
+            -- of a change has not.
             for n = 1, 12 do
               local x, y = byte(mtime, n), byte(time, n)
-              if x ~= y then if x < y then mtime = time end break end
+              if x ~= y then if x < y or n == 1 and x > 127 then mtime = time end break end
             end
             for n = 1, 12 do
               local x, y = byte(ctime, n), byte(time, n)
-              if x ~= y then if x < y then ctime = time end break end
+              if x ~= y then if x < y or n == 1 and x > 127 then ctime = time end break end
             end
             times = mtime .. ctime
           end

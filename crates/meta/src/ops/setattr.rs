@@ -125,8 +125,12 @@ impl SetAttr {
             !touched || self.caller.is_privileged() || self.caller.uid == before.uid,
             FsError::Perm,
         )?;
-        if changes.kill_suid || touched && before.is_file() && !self.caller.is_privileged() {
+        // Whoever it was that gave the file away: nobody shall get a program that runs as its new owner.
+        if before.is_file() && (changes.kill_suid || touched) {
             attr.mode = without_suid(attr);
+            if !self.caller.is_privileged() && !self.caller.in_group(before.gid) {
+                attr.mode &= !0o2000;
+            }
         }
         Ok(())
     }
@@ -152,12 +156,11 @@ impl SetAttr {
         for (change, time) in [(self.changes.atime, &mut attr.atime), (self.changes.mtime, &mut attr.mtime)] {
             match change {
                 None => {}
-                // Times before 1970 cannot be stored.
-                Some(SetTime::At(at)) if at.sec >= 0 => {
+                Some(SetTime::At(at)) => {
                     rules::require(own, FsError::Perm)?;
                     *time = at;
                 }
-                Some(_) => {
+                Some(SetTime::Now) => {
                     if !own {
                         rules::check(view, &self.caller, before, Access::WRITE)?;
                     }

@@ -37,11 +37,12 @@ impl Model {
         faults.on(uid.is_some_and(|uid| uid != inode.uid) && !root, [FsError::Perm]);
         faults.on(gid.is_some_and(|gid| gid != inode.gid && !who.in_group(gid)) && !root, [FsError::Perm]);
         faults.answer()?;
+        let foreign = !root && !who.in_group(inode.gid);
         inode.uid = uid.unwrap_or(inode.uid);
         inode.gid = gid.unwrap_or(inode.gid);
-        if (uid.is_some() || gid.is_some()) && !root && inode.kind == FileType::File {
-            // Without execution by the group, setgid stands for mandatory locks and stays.
-            let setgid = if inode.mode & 0o010 != 0 { 0o2000 } else { 0 };
+        if (uid.is_some() || gid.is_some()) && inode.kind == FileType::File {
+            // Without execution by the group, setgid stands for mandatory locks and stays for those who belong to it.
+            let setgid = if inode.mode & 0o010 != 0 || foreign { 0o2000 } else { 0 };
             inode.mode &= !(0o4000 | setgid);
         }
         Ok(())

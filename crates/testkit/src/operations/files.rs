@@ -5,7 +5,14 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use sluice_meta::{
     BlockSink, Interrupt, Meta,
-    ops::{chunks::ReadChunk, truncate::Truncate, unlink::Unlink, write::Write},
+    ops::{
+        chunks::ReadChunk,
+        getattr::GetAttr,
+        setattr::{Changes, SetAttr, SetTime},
+        truncate::Truncate,
+        unlink::Unlink,
+        write::Write,
+    },
     schema::Row,
 };
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Slice, Time};
@@ -125,4 +132,26 @@ pub fn writes_of_two_clients_all_show(factory: &Factory<'_>) {
     assert_eq!(attr.length, ROUNDS * 100);
     // Each write told the same time; each moved it on by a nanosecond, or a reader would have missed it.
     assert!(attr.mtime > Time { sec: 1_700_000_001, nsec: 0 }, "{:?}", attr.mtime);
+}
+
+/// Any second can be a time of a node, and what happens to it later is later than that.
+pub fn times_before_1970_are_kept(factory: &Factory<'_>) {
+    let never = Interrupt::never();
+    let store = factory();
+    let meta = store.format(0);
+    let old = Time { sec: -315_619_201, nsec: 999_999_999 };
+    for (ino, name, kind) in [(10_000, "d", FileType::Dir), (10_001, "f", FileType::File)] {
+        meta.run(create(1, name, ino, kind), &never).expect("create");
+        let (ino, set) = (Ino(ino), Some(SetTime::At(old)));
+        let changes = Changes { atime: set, mtime: set, ..Changes::default() };
+        meta.run(SetAttr { ino, changes, caller: Caller::client() }, &never).expect("set");
+        let attr = store.client().ask(&GetAttr(ino), &never).expect("ask");
+        assert_eq!((attr.atime, attr.mtime), (old, old), "{kind:?}");
+    }
+    meta.run(create(10_000, "child", 10_002, FileType::File), &never).expect("create");
+    write(&meta, 10_001, 0, 1).expect("write");
+    for ino in [10_000, 10_001] {
+        let attr = store.client().ask(&GetAttr(Ino(ino)), &never).expect("ask");
+        assert_eq!((attr.atime, attr.mtime >= NOW), (old, true), "{attr:?}");
+    }
 }

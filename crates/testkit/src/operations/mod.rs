@@ -125,6 +125,7 @@ macro_rules! for_each_operations_case {
             files::write_against_unlink_leaks_no_slice,
             files::chunks_behind_the_end_are_deleted,
             files::writes_of_two_clients_all_show,
+            files::times_before_1970_are_kept,
             following::what_others_change_is_seen,
             following::who_comes_and_goes_is_noticed,
             following::own_changes_and_questions_are_never_stale,

@@ -6,6 +6,7 @@ mod files;
 mod locks;
 mod told;
 mod translate;
+mod waiting;
 
 use std::{
     ffi::OsStr,
@@ -20,7 +21,7 @@ use sluice_vfs::{
     Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
 };
 
-use self::{files::forget_pages, told::Told};
+use self::{files::forget_pages, told::Told, waiting::Waiting};
 use crate::{
     args::{
         CopyFileRange, Create, Fallocate, Ioctl, Lock, LockArgs, Mknod, Open, Read, Release, Rename, SetAttr,
@@ -43,6 +44,7 @@ pub struct VolumeFs {
     vfs: Arc<Vfs>,
     notifier: Arc<OnceLock<Notifier>>,
     told: Arc<Told>,
+    waiting: Arc<Waiting>,
 }
 
 impl fmt::Debug for VolumeFs {
@@ -52,9 +54,10 @@ impl fmt::Debug for VolumeFs {
 }
 
 impl VolumeFs {
-    /// A volume to be mounted. Whoever mounts it closes the [`Vfs`] after the mount is gone.
+    /// A volume to be mounted, with `default_permissions`: of callers whose groups cannot be found out the kernel's checks
+    /// are believed. Whoever mounts it closes the [`Vfs`] after the mount is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default() })
+        Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default(), waiting: Arc::default() })
     }
 
     /// Has the kernel told of what changes without it: to be called once the volume is mounted.
@@ -150,8 +153,12 @@ impl VolumeFs {
         translate::attr(ino, attr)
     }
 
-    fn entry(&self, entry: &sluice_vfs::Entry) -> Entry {
+    /// An entry of the directory `dir` for the kernel.
+    fn entry(&self, dir: u64, entry: &sluice_vfs::Entry) -> Entry {
         let ino = self.number(entry.ino);
+        if entry.attr.is_file() {
+            self.told.found(ino, self.ino(dir).is_trash_hour());
+        }
         Entry {
             ino,
             generation: 1,
@@ -184,7 +191,7 @@ impl VolumeFs {
                 describe_entry(text, entry);
             },
         )?;
-        Ok(self.entry(&made))
+        Ok(self.entry(parent, &made))
     }
 }
 
@@ -212,7 +219,7 @@ impl FileSystem for VolumeFs {
             },
         );
         match found {
-            Ok(entry) => Ok(self.entry(&entry)),
+            Ok(entry) => Ok(self.entry(parent, &entry)),
             Err(Errno::ENOENT) if !absent_ttl.is_zero() => Ok(Entry::absent(absent_ttl)),
             Err(errno) => Err(errno),
         }
@@ -271,7 +278,7 @@ impl FileSystem for VolumeFs {
                 describe_entry(text, entry);
             },
         )?;
-        Ok(self.entry(&made))
+        Ok(self.entry(parent, &made))
     }
 
     fn mknod(&self, req: &Request<'_>, parent: u64, node: &Mknod<'_>) -> Result<Entry> {
@@ -331,7 +338,7 @@ impl FileSystem for VolumeFs {
                 describe_entry(text, entry);
             },
         )?;
-        Ok(self.entry(&made))
+        Ok(self.entry(parent, &made))
     }
 
     fn open(&self, req: &Request<'_>, ino: u64, open: &Open) -> Result<Opened> {
@@ -394,7 +401,7 @@ impl FileSystem for VolumeFs {
     ) -> Result<()> {
         self.list(req, (ino, fh, offset, true), &mut |item| {
             let entry = match &item.entry {
-                Some(entry) => self.entry(entry),
+                Some(entry) => self.entry(ino, entry),
                 None => translate::name_only(self.number(item.ino), item.kind),
             };
             out.add(item.cookie, item.name, &entry)
@@ -437,8 +444,9 @@ impl FileSystem for VolumeFs {
         };
         let pair = (xattr.name.as_bytes(), xattr.value);
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            // Whether setgid stays depends on them.
+            // Whether setgid stays depends on them, or on what the kernel says where only it knows them.
             let caller = translate::with_groups(caller, pair.0.starts_with(b"system.posix_acl_"));
+            let caller = Caller { admitted: caller.admitted && !xattr.kill_sgid, ..caller.into_owned() };
             self.vfs.setxattr(&caller, interrupt, self.ino(ino), pair, mode)
         };
         let (name, len, flags) = (xattr.name.display(), xattr.value.len(), xattr.flags);

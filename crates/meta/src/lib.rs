@@ -34,4 +34,4 @@ pub use follow::{ClientCache, OnChange};
 pub use heartbeat::Ended;
 pub use meta::{Meta, OpenError, Options};
 pub use view::{Stop, View};
-pub use waiters::{Waiter, Waiters};
+pub use waiters::{LOOK, Registered, Waiter, Waiters};

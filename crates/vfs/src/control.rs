@@ -199,7 +199,9 @@ impl Vfs {
             Some(Err(error)) => return control.finish(Err(error)),
             Some(Ok(request)) => request,
         };
-        let (vfs, caller, kept) = (Arc::clone(self), caller.clone(), Arc::clone(handle));
+        // Of what is asked for here the kernel has checked nothing.
+        let caller = Caller { admitted: false, ..caller.clone() };
+        let (vfs, kept) = (Arc::clone(self), Arc::clone(handle));
         let work = move || {
             let InternalHandle::Control(control) = &*kept else { return };
             let progress = Progress::new(control);

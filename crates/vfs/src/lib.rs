@@ -43,7 +43,7 @@ pub use open::Opened;
 pub use sluice_meta::schema::Change;
 /// Words of the metadata crate that stand in calls of a [`Vfs`].
 pub use sluice_meta::{
-    Ended, Interrupt,
+    Ended, Interrupt, LOOK, Registered,
     ops::{
         rename::RenameMode,
         setattr::{Changes, SetTime},

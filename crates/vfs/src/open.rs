@@ -40,8 +40,6 @@ pub struct Opened {
     pub no_flush: bool,
     /// Whether the kernel must not cache it at all.
     pub direct: bool,
-    /// Its length when it was opened, what is not flushed here included; 0 of internal files.
-    pub length: u64,
     /// Whether it lies in the trash: who found it under another name knows an old one.
     pub trashed: bool,
 }
@@ -114,7 +112,9 @@ impl Vfs {
             FileType::Symlink => return Err(FsError::Loop),
             _ => return Err(FsError::Exists),
         }
-        let opened = self.open(caller, interrupt, ino, flags)?;
+        // The kernel did not know of it, and has checked nothing.
+        let caller = Caller { admitted: false, ..caller.clone() };
+        let opened = self.open(&caller, interrupt, ino, flags)?;
         let (attr, _) = self.getattr(interrupt, ino)?;
         Ok((self.given.entry(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
     }
@@ -176,7 +176,7 @@ impl Vfs {
         attr: &Attr,
         flags: i32,
     ) -> FsResult<()> {
-        if !caller.check || caller.is_root() {
+        if caller.passes_modes() {
             return Ok(());
         }
         let wanted = match flags & libc::O_ACCMODE {
@@ -238,16 +238,8 @@ impl Vfs {
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
         let handle = FileHandle { file, reader: self.data.reader(ino), writer, held: Held::default(), runs };
         let fh = self.handles.add(Handle::File(Arc::new(handle)));
-        let length = attr.length.max(self.data.dirty_end(ino));
         // Not to be asked about closes would leave record locks that go with them.
-        Opened {
-            fh,
-            keep_cache,
-            no_flush: false,
-            direct: false,
-            length,
-            trashed: attr.parent.is_trash_hour(),
-        }
+        Opened { fh, keep_cache, no_flush: false, direct: false, trashed: attr.parent.is_trash_hour() }
     }
 
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.

@@ -7,6 +7,7 @@ mod files;
 mod locks;
 mod told;
 mod translate;
+mod waiting;
 
 use std::{
     ffi::OsStr,
@@ -23,7 +24,9 @@ use sluice_vfs::{
 
 use self::{
     before::{asked, closed_before},
+    files::forget_pages,
     told::Told,
+    waiting::Waiting,
 };
 use crate::{
     args::{
@@ -47,6 +50,7 @@ pub struct VolumeFs {
     vfs: Arc<Vfs>,
     notifier: Arc<OnceLock<Notifier>>,
     told: Arc<Told>,
+    waiting: Arc<Waiting>,
 }
 
 impl fmt::Debug for VolumeFs {
@@ -56,9 +60,10 @@ impl fmt::Debug for VolumeFs {
 }
 
 impl VolumeFs {
-    /// A volume to be mounted. Whoever mounts it closes the [`Vfs`] after the mount is gone.
+    /// A volume to be mounted, with `default_permissions`: of callers whose groups cannot be found out the kernel's checks
+    /// are believed. Whoever mounts it closes the [`Vfs`] after the mount is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default() })
+        Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default(), waiting: Arc::default() })
     }
 
     /// Has the kernel told of what changes without it: to be called once the volume is mounted.
@@ -148,8 +153,12 @@ impl VolumeFs {
         translate::attr(ino, attr)
     }
 
-    fn entry(&self, entry: &sluice_vfs::Entry) -> Entry {
+    /// An entry of the directory `dir` for the kernel.
+    fn entry(&self, dir: u64, entry: &sluice_vfs::Entry) -> Entry {
         let ino = self.number(entry.ino);
+        if entry.attr.is_file() {
+            self.told.found(ino, self.ino(dir).is_trash_hour());
+        }
         Entry {
             ino,
             generation: 1,
@@ -182,7 +191,7 @@ impl VolumeFs {
                 describe_entry(text, entry);
             },
         )?;
-        Ok(self.entry(&made))
+        Ok(self.entry(parent, &made))
     }
 }
 
@@ -210,7 +219,7 @@ impl FileSystem for VolumeFs {
             },
         );
         match found {
-            Ok(entry) => Ok(self.entry(&entry)),
+            Ok(entry) => Ok(self.entry(parent, &entry)),
             Err(Errno::ENOENT) if !absent_ttl.is_zero() => Ok(Entry::absent(absent_ttl)),
             Err(errno) => Err(errno),
         }
@@ -269,7 +278,7 @@ impl FileSystem for VolumeFs {
                 describe_entry(text, entry);
             },
         )?;
-        Ok(self.entry(&made))
+        Ok(self.entry(parent, &made))
     }
 
     fn mknod(&self, req: &Request<'_>, parent: u64, node: &Mknod<'_>) -> Result<Entry> {
@@ -329,7 +338,7 @@ impl FileSystem for VolumeFs {
                 describe_entry(text, entry);
             },
         )?;
-        Ok(self.entry(&made))
+        Ok(self.entry(parent, &made))
     }
 
     fn open(&self, req: &Request<'_>, ino: u64, open: &Open) -> Result<Opened> {
@@ -392,7 +401,7 @@ impl FileSystem for VolumeFs {
     ) -> Result<()> {
         self.list(req, (ino, fh, offset, true), &mut |item| {
             let entry = match &item.entry {
-                Some(entry) => self.entry(entry),
+                Some(entry) => self.entry(ino, entry),
                 None => translate::name_only(self.number(item.ino), item.kind),
             };
             out.add(item.cookie, item.name, &entry)
@@ -435,8 +444,9 @@ impl FileSystem for VolumeFs {
         };
         let pair = (xattr.name.as_bytes(), xattr.value);
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            // Whether setgid stays depends on them.
+            // Whether setgid stays depends on them, or on what the kernel says where only it knows them.
             let caller = translate::with_groups(caller, pair.0.starts_with(b"system.posix_acl_"));
+            let caller = Caller { admitted: caller.admitted && !xattr.kill_sgid, ..caller.into_owned() };
             self.vfs.setxattr(&caller, interrupt, self.ino(ino), pair, mode)
         };
         let (name, len, flags) = (xattr.name.display(), xattr.value.len(), xattr.flags);

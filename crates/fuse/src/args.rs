@@ -155,7 +155,7 @@ pub struct SetXattr<'a> {
     pub value: &'a [u8],
     /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
     pub flags: u32,
-    /// An access ACL is set by someone outside the file's group: drop setgid.
+    /// An access ACL is set by someone outside the file's group, or an older kernel does not say: drop setgid.
     pub kill_sgid: bool,
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
     abi::{InHeader, OutHeader, opcode},
@@ -181,14 +181,25 @@ pub(crate) fn send(channel: &dyn Channel, unique: u64, error: i32, body: &[&[u8]
     }
 }
 
+/// Answers a message that is no request, if it says at all who waits for an answer.
+pub(crate) fn reject(channel: &dyn Channel, bytes: &[u8]) {
+    let Ok((header, _)) = InHeader::read_from_prefix(bytes) else { return };
+    if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT) {
+        return;
+    }
+    if let Err(why) = send(channel, header.unique, Errno::EIO.wire(), &[]) {
+        tracing::error!("the kernel refused the answer to a malformed FUSE request: {why}");
+    }
+}
+
 /// The answer to a request that may take long; given once, from any thread. Dropped without one, it is EIO.
 #[derive(Debug)]
 pub struct Reply(pub(crate) Arc<Call>);
 
 impl Reply {
-    /// Done.
-    pub fn ok(self) {
-        self.0.answer(Ok(()));
+    /// Done. `false` if the caller was told before that it failed.
+    pub fn ok(self) -> bool {
+        self.result(Ok(()))
     }
 
     /// Failed.
@@ -196,9 +207,9 @@ impl Reply {
         self.0.answer(Err::<(), _>(errno));
     }
 
-    /// Answers with what a file-system operation returned.
-    pub fn result(self, result: Result<()>) {
-        self.0.answer(result);
+    /// Answers with what a file-system operation returned. `false` if the caller was told something else before.
+    pub fn result(self, result: Result<()>) -> bool {
+        self.0.answer(result)
     }
 }
 
@@ -289,7 +300,7 @@ impl Calls {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
@@ -297,9 +308,9 @@ mod tests {
 
     /// Keeps what was sent.
     #[derive(Debug, Default)]
-    struct Sink {
+    pub(crate) struct Sink {
         sent: Mutex<Vec<Vec<u8>>>,
-        calls: Calls,
+        pub(crate) calls: Calls,
     }
 
     impl Channel for Sink {
@@ -313,7 +324,7 @@ mod tests {
         }
     }
 
-    fn call(sink: &Arc<Sink>, unique: u64, opcode: u32) -> Arc<Call> {
+    pub(crate) fn call(sink: &Arc<Sink>, unique: u64, opcode: u32) -> Arc<Call> {
         let header = InHeader { opcode, unique, ..InHeader::default() };
         Call::begin(Arc::clone(sink) as Arc<dyn Channel>, &header)
     }
@@ -353,6 +364,30 @@ mod tests {
         assert_eq!(*kept.0.lock(), [6]);
         drop(Reply(two));
         assert_eq!(*kept.0.lock(), [0; 0]);
+    }
+
+    #[test]
+    fn whoever_answers_too_late_hears_that_nobody_listened() {
+        let sink = Arc::<Sink>::default();
+        assert!(Reply(call(&sink, 2, opcode::SETLK)).ok());
+        let late = call(&sink, 4, opcode::SETLK);
+        assert!(late.run());
+        sink.calls.expire(Duration::ZERO);
+        assert!(!Reply(late).ok());
+    }
+
+    #[test]
+    fn a_malformed_message_is_answered_if_somebody_waits() {
+        let sink = Arc::<Sink>::default();
+        let header = |opcode| InHeader { len: 999, opcode, unique: 6, ..InHeader::default() };
+        for opcode in [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT] {
+            reject(&*sink, header(opcode).as_bytes());
+        }
+        reject(&*sink, &header(opcode::READ).as_bytes()[..39]);
+        assert!(sink.sent.lock().is_empty());
+        reject(&*sink, &[header(opcode::READ).as_bytes(), b"more"].concat());
+        let answer = [&16_u32.to_ne_bytes()[..], &(-libc::EIO).to_ne_bytes(), &6_u64.to_ne_bytes()].concat();
+        assert_eq!(*sink.sent.lock(), [answer]);
     }
 
     #[test]

@@ -253,13 +253,10 @@ impl<'a> Body<'a> {
 
     fn setxattr(&mut self, extended: bool) -> Result<SetXattr<'a>, Malformed> {
         let raw: abi::SetxattrIn = self.take()?;
-        let extra = if extended { self.take::<abi::SetxattrExt>()?.setxattr_flags } else { 0 };
-        Ok(SetXattr {
-            name: self.name()?,
-            value: self.bytes(raw.size)?,
-            flags: raw.flags,
-            kill_sgid: extra & bits::SETXATTR_ACL_KILL_SGID != 0,
-        })
+        // An older kernel does not say, and leaves it to who knows the groups.
+        let kill_sgid =
+            !extended || self.take::<abi::SetxattrExt>()?.setxattr_flags & bits::SETXATTR_ACL_KILL_SGID != 0;
+        Ok(SetXattr { name: self.name()?, value: self.bytes(raw.size)?, flags: raw.flags, kill_sgid })
     }
 
     fn ioctl(&mut self) -> Result<Ioctl<'a>, Malformed> {

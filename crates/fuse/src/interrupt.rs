@@ -119,6 +119,13 @@ pub struct Registration {
     id: Option<u64>,
 }
 
+impl Registration {
+    /// Leaves the callback there until the request is answered.
+    pub fn until_answered(mut self) {
+        self.id = None;
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(id) = self.id {

@@ -246,6 +246,7 @@ impl Readers {
             Ok(message) => message,
             Err(why) => {
                 tracing::error!("{why}");
+                call::reject(&**device, bytes);
                 return true;
             }
         };

@@ -84,14 +84,8 @@ impl OpenFlags {
     pub const DIRECT_IO: Self = Self(1 << 0);
     /// What the page cache holds of it is still right.
     pub const KEEP_CACHE: Self = Self(1 << 1);
-    /// It cannot seek.
-    pub const NONSEEKABLE: Self = Self(1 << 2);
-    /// The entries of this directory may be cached.
-    pub const CACHE_DIR: Self = Self(1 << 3);
     /// No FLUSH when it is closed.
     pub const NOFLUSH: Self = Self(1 << 5);
-    /// Direct writes of one file may run at once.
-    pub const PARALLEL_DIRECT_WRITES: Self = Self(1 << 6);
 }
 
 impl std::ops::BitOr for OpenFlags {
@@ -152,17 +146,6 @@ impl ReadBuffer {
         self.left -= bytes.len();
         if !bytes.is_empty() {
             self.parts.push(bytes);
-        }
-    }
-
-    /// Appends `count` zeros, as far as they fit: a hole.
-    pub fn push_zeros(&mut self, count: usize) {
-        static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
-        let mut count = count.min(self.left);
-        while count > 0 {
-            let n = count.min(ZEROS.len());
-            self.push(Bytes::from_static(&ZEROS[..n]));
-            count -= n;
         }
     }
 }
@@ -402,11 +385,11 @@ mod tests {
     fn reads_never_exceed_what_was_asked() {
         let mut out = ReadBuffer::new(10);
         out.push(Bytes::from_static(b"abcd"));
-        out.push_zeros(3);
-        assert_eq!(out.remaining(), 3);
+        assert_eq!(out.remaining(), 6);
         out.push(Bytes::from_static(b"efghij"));
-        out.push_zeros(1 << 30);
-        assert_eq!(bytes(&out), b"abcd\0\0\0efg");
+        assert_eq!(out.remaining(), 0);
+        out.push(Bytes::from_static(b"k"));
+        assert_eq!(bytes(&out), b"abcdefghij");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::{
         fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
         process::CommandExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use sluice_data::{DataConfig, DataStore};
@@ -24,6 +24,32 @@ use sluice_testkit::fuse::no_fuse;
 use sluice_types::{Caller, Clock, Ino, SystemClock};
 use sluice_vfs::{Interrupt, MetaIndex, RenameMode, Vfs, VfsConfig};
 use tempfile::TempDir;
+
+/// A volume in memory.
+struct Volume {
+    engine: Arc<MemEngine>,
+    store: Arc<MemStore>,
+}
+
+impl Volume {
+    fn new(trash_days: i64) -> Self {
+        let engine = Arc::new(MemEngine::new());
+        let format = VolumeFormat { name: "test".into(), trash_days, ..VolumeFormat::default() };
+        Meta::format(engine.as_ref(), &format, SystemClock.now()).unwrap();
+        Self { engine, store: Arc::new(MemStore::new()) }
+    }
+
+    /// What is mounted of it.
+    fn open(&self, config: VfsConfig) -> (Arc<Vfs>, Arc<VolumeFs>) {
+        let engine = Arc::clone(&self.engine) as _;
+        let index = MetaIndex::new(Meta::open(engine, Options::default()).unwrap());
+        let store = Arc::clone(&self.store) as _;
+        let data = DataStore::open(&DataConfig::default(), store, Arc::clone(&index) as _, None).unwrap();
+        let vfs = Vfs::new(index, data, config);
+        let adapter = VolumeFs::new(Arc::clone(&vfs));
+        (vfs, adapter)
+    }
+}
 
 /// A mounted volume that ends with the test.
 struct Mounted {
@@ -40,25 +66,21 @@ impl Mounted {
     }
 
     fn with_trash(config: VfsConfig, trash_days: i64) -> Option<Self> {
-        if no_fuse() {
-            return None;
-        }
-        let engine = Arc::new(MemEngine::new());
-        let format = VolumeFormat { name: "test".into(), trash_days, ..VolumeFormat::default() };
-        Meta::format(engine.as_ref(), &format, SystemClock.now()).unwrap();
-        let index = MetaIndex::new(Meta::open(engine, Options::default()).unwrap());
-        let store = Arc::new(MemStore::new());
-        let data = DataStore::open(&DataConfig::default(), store, Arc::clone(&index) as _, None).unwrap();
-        let vfs = Vfs::new(index, data, config);
-        let adapter = VolumeFs::new(Arc::clone(&vfs));
+        (!no_fuse()).then(|| Self::of(&Volume::new(trash_days), config))
+    }
+
+    fn of(volume: &Volume, config: VfsConfig) -> Self {
+        let (vfs, adapter) = volume.open(config);
+        let notified = Arc::clone(&adapter);
         let config = Config { features: adapter.features(), ..Config::default() };
         let dir = tempfile::tempdir().unwrap();
         let mut options = MountOptions::new("memory", "sluice");
         options.allow_other = true;
         let session = Session::mount(adapter, dir.path(), &options, config).unwrap();
         let handle = session.handle();
+        notified.notify(handle.notifier().clone());
         let served = Some(thread::spawn(move || session.run()));
-        Some(Self { vfs, handle, served, dir })
+        Self { vfs, handle, served, dir }
     }
 
     fn path(&self) -> &Path {
@@ -222,6 +244,8 @@ fn an_open_finds_what_took_the_place_of_a_file_also_when_that_lies_in_the_trash(
     let old: Vec<_> = list(&root.join(".trash")).iter().flat_map(|hour| list(hour)).collect();
     assert_eq!(old.len(), 3);
     for old in old {
+        let kept = by_handle(&old, libc::O_RDONLY).map(std::io::read_to_string);
+        assert_eq!(kept.unwrap().unwrap(), "old", "no path is looked up again");
         assert_eq!(fs::read(&old).unwrap(), b"old");
         let denied = fs::OpenOptions::new().write(true).open(&old).unwrap_err();
         assert_eq!(denied.raw_os_error(), Some(libc::EPERM));
@@ -238,9 +262,9 @@ fn a_program_loses_its_capabilities_with_its_content() {
     // Version 2, effective: cap_setuid and cap_setgid.
     let mut capabilities = [0; 20];
     capabilities[..5].copy_from_slice(&[1, 0, 0, 2, 0xc0]);
-    const NAME: &str = "security.capability";
-    let set = || rustix::fs::setxattr(&path, NAME, &capabilities, rustix::fs::XattrFlags::empty()).unwrap();
-    let is_left = || match rustix::fs::getxattr(&path, NAME, &mut [0_u8; 64][..]) {
+    let name = "security.capability";
+    let set = || rustix::fs::setxattr(&path, name, &capabilities, rustix::fs::XattrFlags::empty()).unwrap();
+    let is_left = || match rustix::fs::getxattr(&path, name, &mut [0_u8; 64][..]) {
         Ok(length) => length == capabilities.len(),
         Err(why) => {
             assert_eq!(why, rustix::io::Errno::NODATA);
@@ -276,11 +300,13 @@ fn a_program_loses_its_capabilities_with_its_content() {
     assert!(!is_left(), "allocated");
     set();
     let direct = open(fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT));
-    #[repr(align(4096))]
-    struct Page([u8; 4096]);
     rustix::io::pwrite(&direct, &Page([7; 4096]).0, 0).unwrap();
     assert!(!is_left(), "written past the pages");
 }
+
+/// Memory that a direct write takes.
+#[repr(align(4096))]
+struct Page([u8; 4096]);
 
 #[test]
 fn times_before_1970_are_what_they_were_set_to() {
@@ -293,8 +319,8 @@ fn times_before_1970_are_what_they_were_set_to() {
     let seen = mounted.vfs.getattr(&Interrupt::never(), Ino(file.metadata().unwrap().ino())).unwrap().0;
     assert_eq!((seen.mtime.sec, seen.mtime.nsec), (old.tv_sec, old.tv_nsec as u32));
     let meta = fs::metadata(&path).unwrap();
-    assert_eq!((meta.atime(), meta.atime_nsec()), (old.tv_sec, i64::from(old.tv_nsec)));
-    assert_eq!((meta.mtime(), meta.mtime_nsec()), (old.tv_sec, i64::from(old.tv_nsec)));
+    assert_eq!((meta.atime(), meta.atime_nsec()), (old.tv_sec, old.tv_nsec));
+    assert_eq!((meta.mtime(), meta.mtime_nsec()), (old.tv_sec, old.tv_nsec));
 }
 
 #[test]
@@ -350,4 +376,148 @@ fn setuid_goes_at_once_with_the_content_and_with_the_owner() {
     set();
     std::os::unix::fs::chown(&path, Some(7), None).unwrap();
     assert_eq!(mode(), 0o777, "it is another user's program now");
+}
+
+/// Opens a file by its handle, as a server for NFS does.
+#[allow(unsafe_code)]
+fn by_handle(path: &Path, flags: i32) -> std::io::Result<fs::File> {
+    use std::os::fd::{AsRawFd, FromRawFd};
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: i32,
+        data: [u8; 128],
+    }
+    let place = fs::File::open(path.parent().unwrap()).unwrap();
+    let name = std::ffi::CString::new(path.file_name().unwrap().as_encoded_bytes()).unwrap();
+    let (mut handle, mut mount) = (Handle { bytes: 128, kind: 0, data: [0; 128] }, 0_i32);
+    // SAFETY: the kernel reads the name and writes no more than 128 bytes of handle behind its head, and one number.
+    let named = unsafe {
+        let (handle, mount) = (&raw mut handle, &raw mut mount);
+        libc::syscall(libc::SYS_name_to_handle_at, place.as_raw_fd(), name.as_ptr(), handle, mount, 0)
+    };
+    assert_eq!(named, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the kernel reads the handle that it wrote.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_open_by_handle_at, place.as_raw_fd(), &raw mut handle, flags) };
+    if opened < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: nobody else knows of the descriptor that was just made.
+    Ok(unsafe { fs::File::from_raw_fd(opened as i32) })
+}
+
+#[test]
+fn what_is_appended_goes_to_the_end_wherever_the_kernel_believes_it() {
+    if no_fuse() {
+        return;
+    }
+    let forever = Duration::from_hours(1);
+    let config = || VfsConfig { attr_ttl: forever, entry_ttl: forever, ..VfsConfig::default() };
+    let volume = Volume::new(0);
+    let (one, two) = (Mounted::of(&volume, config()), Mounted::of(&volume, config()));
+    let (here, there) = (one.path().join("log"), two.path().join("log"));
+    let append = |path: &Path, text: &str| {
+        fs::OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    fs::write(&here, "first").unwrap();
+    append(&there, " second");
+    append(&here, " third");
+    append(&there, " fourth");
+    let mut file = by_handle(&here, libc::O_WRONLY | libc::O_APPEND).expect("no path is looked up again");
+    file.write_all(b" fif").unwrap();
+    file.write_all(b"th").unwrap();
+    drop(file);
+    assert_eq!(fs::read_to_string(&here).unwrap(), "first second third fourth fifth");
+    assert_eq!(fs::read_to_string(&there).unwrap(), "first second third fourth fifth");
+    fs::OpenOptions::new().write(true).open(&there).unwrap().set_len(5).unwrap();
+    append(&here, " again");
+    assert_eq!(fs::read_to_string(&there).unwrap(), "first again");
+    assert_eq!(fs::read_to_string(&here).unwrap(), "first again");
+}
+
+#[test]
+fn what_is_appended_past_the_pages_keeps_its_order() {
+    let Some(mounted) = Mounted::new(VfsConfig::default()) else { return };
+    let (from, to) = (mounted.path().with_extension("source"), mounted.path().join("log"));
+    let parts: Vec<u8> = (0..16_u8).flat_map(|part| vec![part; 1 << 20]).collect();
+    fs::write(&from, &parts).unwrap();
+    fs::write(&to, []).unwrap();
+    let (source, target) = (format!("if={}", from.display()), format!("of={}", to.display()));
+    let flags = ["bs=16M", "oflag=append,direct", "conv=notrunc", "status=none"];
+    for _ in 0..4 {
+        assert!(Command::new("dd").args([&source, &target]).args(flags).status().unwrap().success());
+    }
+    fs::remove_file(from).unwrap();
+    assert!(fs::read(&to).unwrap() == parts.repeat(4), "parts lie in another order than they were written");
+}
+
+#[test]
+fn the_kernel_is_believed_about_callers_of_another_pid_namespace() {
+    if no_fuse() || fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = dir.path().join("mnt");
+    fs::create_dir(&root).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--"]).arg(std::env::current_exe().unwrap());
+    command.args(["part", "--exact", "--ignored", "--nocapture"]).env("PART_PATH", &root);
+    let mut served = Served { server: command.spawn().unwrap(), at: root.clone() };
+    let end = Instant::now() + Duration::from_mins(1);
+    while fs::metadata(root.join(".stats")).is_err() {
+        assert!(served.server.try_wait().unwrap().is_none() && Instant::now() < end, "it is not served");
+        thread::yield_now();
+    }
+    let as_user = |groups: &str, command: &str, file: &Path| {
+        let user = ["--reuid=1000", "--regid=1000", &format!("--groups={groups}")];
+        let mut run = Command::new("setpriv");
+        run.args(user).args(["bash", "-c", command, "-"]).arg(file).stderr(std::process::Stdio::null());
+        run.status().unwrap().success()
+    };
+    let (ours, file) = (root.join("d"), root.join("d/x"));
+    fs::create_dir(&ours).unwrap();
+    std::os::unix::fs::chown(&ours, None, Some(2000)).unwrap();
+    fs::set_permissions(&ours, fs::Permissions::from_mode(0o770)).unwrap();
+    assert!(!as_user("3000", "touch $1", &file), "no member makes no file");
+    assert!(as_user("2000", "touch $1 && echo text > $1 && chgrp 2000 $1 && chmod 2770 $1", &file));
+    let made = fs::metadata(&file).unwrap();
+    assert_eq!((made.uid(), made.gid(), made.mode() & 0o7777, made.len()), (1000, 2000, 0o2770, 5));
+    assert!(!as_user("3000", "cat $1", &file) && as_user("2000", "cat $1 && mv $1 $1.new", &file));
+    let foreign = root.join("d/foreign");
+    fs::write(&foreign, "").unwrap();
+    assert!(!as_user("2000", "chmod 777 $1", &foreign), "only the owner may");
+    assert!(as_user("2000", "rm -f $1", &foreign), "the directory's group may");
+    assert!(Command::new("umount").arg(&root).status().unwrap().success());
+    assert!(served.server.wait().unwrap().success());
+}
+
+/// Another process that serves a mount, for as long as the test.
+struct Served {
+    server: std::process::Child,
+    at: PathBuf,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.server.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = self.server.kill();
+            let _ = self.server.wait();
+            let _ = Command::new("umount").args(["--lazy"]).arg(&self.at).status();
+        }
+    }
+}
+
+/// What this program does when a test starts it once more.
+#[test]
+#[ignore = "a part that other tests start"]
+fn part() {
+    let at = std::env::var_os("PART_PATH").expect("PART_PATH");
+    let (vfs, adapter) = Volume::new(0).open(VfsConfig::default());
+    let config = Config { features: adapter.features(), ..Config::default() };
+    let mut options = MountOptions::new("memory", "sluice");
+    options.allow_other = true;
+    Session::mount(adapter, Path::new(&at), &options, config).unwrap().run().unwrap();
+    vfs.close(None).unwrap();
 }

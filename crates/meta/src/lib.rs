@@ -42,4 +42,4 @@ pub use meta::{Meta, OpenError, Options};
 pub use resume::{LanePast, Resumed, TakenUp};
 pub use sluice_types::Asked;
 pub use view::{Stop, View};
-pub use waiters::{Waiter, Waiters};
+pub use waiters::{LOOK, Registered, Waiter, Waiters};

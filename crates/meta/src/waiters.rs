@@ -35,20 +35,31 @@ struct Waiting {
     next: u64,
 }
 
-/// What wakes one waiter: a lock was released, or the application gave up.
-#[derive(Clone, Default)]
-struct Bell(Interrupt);
+/// What wakes one waiter.
+#[derive(Clone)]
+enum Bell {
+    /// A thread of its own: a lock was released, or the application gave up.
+    Thread(Interrupt),
+    /// Whoever looks after many.
+    Call(Arc<dyn Fn() + Send + Sync>),
+}
 
-/// A registered waiter; ends with its drop.
-pub struct Waiter {
+/// A place among those who wait; ends with its drop.
+#[must_use = "dropping it ends the wait"]
+pub struct Registered {
     waiters: Waiters,
     ino: Ino,
     id: u64,
-    bell: Bell,
+}
+
+/// A registered waiter with a thread of its own; ends with its drop.
+pub struct Waiter {
+    registered: Registered,
+    bell: Interrupt,
 }
 
 /// Longest time between two looks of a waiter.
-const LOOK: Duration = Duration::from_millis(500);
+pub const LOOK: Duration = Duration::from_millis(500);
 /// How long the listener listens before it sees whether anybody still waits.
 const LISTEN: Duration = Duration::from_millis(200);
 
@@ -60,15 +71,26 @@ impl Waiters {
     /// Registers the caller as waiting for a lock on `ino`. To be called before the try that decides to wait, so that
     /// no release is missed.
     pub fn register(&self, ino: Ino) -> Waiter {
-        let bell = Bell::default();
+        let bell = Interrupt::default();
+        Waiter { registered: self.add(ino, Bell::Thread(bell.clone())), bell }
+    }
+
+    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped. It must wake
+    /// somebody and do no more: nobody can register or end meanwhile. To be called before the try that decides to
+    /// wait; who waits looks every [`LOOK`] besides.
+    pub fn on_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
+        self.add(ino, Bell::Call(Arc::new(call)))
+    }
+
+    fn add(&self, ino: Ino, bell: Bell) -> Registered {
         let mut waiting = self.0.waiting.lock();
         let id = waiting.next;
         waiting.next += 1;
-        waiting.by_file.entry(ino).or_default().push((id, bell.clone()));
+        waiting.by_file.entry(ino).or_default().push((id, bell));
         if !waiting.listening {
             waiting.listening = listen(Arc::downgrade(&self.0));
         }
-        Waiter { waiters: self.clone(), ino, id, bell }
+        Registered { waiters: self.clone(), ino, id }
     }
 
     /// Wakes those who wait for locks on `ino`, or all.
@@ -79,7 +101,10 @@ impl Waiters {
         for (ino, bells) in &waiting.by_file {
             if any || tells(Change::Lock(*ino)) {
                 for (_, bell) in bells {
-                    bell.0.set();
+                    match bell {
+                        Bell::Thread(bell) => bell.set(),
+                        Bell::Call(call) => call(),
+                    }
                 }
             }
         }
@@ -89,24 +114,25 @@ impl Waiters {
 impl Waiter {
     /// Waits until the lock may be free, somebody interrupts, or it is time to look. True if interrupted.
     pub fn wait(&mut self, interrupt: &Interrupt) -> bool {
-        interrupt.forward(&self.bell.0);
-        self.bell.0.sleep(LOOK);
+        interrupt.forward(&self.bell);
+        self.bell.sleep(LOOK);
         if interrupt.is_set() {
             return true;
         }
         // Ring again for the next release.
-        self.bell = Bell::default();
-        let mut waiting = self.waiters.0.waiting.lock();
+        self.bell = Interrupt::default();
+        let Registered { waiters, ino, id } = &self.registered;
+        let mut waiting = waiters.0.waiting.lock();
         if let Some(entry) =
-            waiting.by_file.get_mut(&self.ino).and_then(|list| list.iter_mut().find(|e| e.0 == self.id))
+            waiting.by_file.get_mut(ino).and_then(|list| list.iter_mut().find(|e| e.0 == *id))
         {
-            entry.1 = self.bell.clone();
+            entry.1 = Bell::Thread(self.bell.clone());
         }
         false
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Registered {
     fn drop(&mut self) {
         let mut waiting = self.waiters.0.waiting.lock();
         if let Some(list) = waiting.by_file.get_mut(&self.ino) {

@@ -30,17 +30,20 @@ pub struct Caller {
     pub pid: u32,
     /// Whether operations check permissions themselves. Off for the client's own work (background jobs, tools).
     pub check: bool,
+    /// Whether the kernel, which knows groups that nobody else can find out, has checked modes and
+    /// ACLs already. What it does not check (owners, flags, the trash) is still asked.
+    pub admitted: bool,
 }
 
 impl Caller {
     /// The client itself: root, and no permission is asked.
     pub const fn client() -> Self {
-        Self { uid: 0, gid: 0, groups: Vec::new(), pid: 0, check: false }
+        Self { uid: 0, gid: 0, groups: Vec::new(), pid: 0, check: false, admitted: false }
     }
 
     /// A user with one group, whose permissions are checked.
     pub const fn user(uid: u32, gid: u32) -> Self {
-        Self { uid, gid, groups: Vec::new(), pid: 0, check: true }
+        Self { uid, gid, groups: Vec::new(), pid: 0, check: true, admitted: false }
     }
 
     /// Whether the caller is the superuser.
@@ -54,7 +57,12 @@ impl Caller {
         !self.check || self.is_root()
     }
 
-    /// Whether the caller belongs to `gid`.
+    /// Whether modes and ACLs are not asked at all.
+    pub const fn passes_modes(&self) -> bool {
+        self.is_privileged() || self.admitted
+    }
+
+    /// Whether the caller belongs to `gid`, as far as is known.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
@@ -64,7 +72,7 @@ impl Caller {
     /// # Errors
     /// [`FsError::Access`] if the caller lacks one of the bits.
     pub fn check_mode(&self, attr: &Attr, access: Access) -> FsResult<()> {
-        if !self.check || self.is_root() {
+        if self.passes_modes() {
             return Ok(());
         }
         let shift = if self.uid == attr.uid {

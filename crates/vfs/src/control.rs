@@ -265,7 +265,9 @@ impl Vfs {
             Some(Ok(request)) => request,
         };
         let Some(running) = Running::begin(&control.all) else { return control.finish(Err(FsError::Again)) };
-        let (vfs, caller, kept) = (Arc::clone(self), caller.clone(), Arc::clone(handle));
+        // Of what is asked for here the kernel has checked nothing.
+        let caller = Caller { admitted: false, ..caller.clone() };
+        let (vfs, kept) = (Arc::clone(self), Arc::clone(handle));
         let work = move || {
             let _running = running;
             let InternalHandle::Control(control) = &*kept else { return };

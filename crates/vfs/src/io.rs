@@ -112,24 +112,43 @@ impl Vfs {
         Ok(())
     }
 
-    /// Where what an application appends belongs: at `offset`, where the kernel saw the end of the file, or behind all that
-    /// is known here. The kernel may not have taken in yet what another client appended before the file was opened.
-    pub fn append_at(&self, Place { fh, offset }: Place) -> u64 {
-        let Ok(Handle::File(handle)) = self.handles.get(fh) else { return offset };
-        let known = handle.file.attr().map_or(0, |attr| attr.length);
-        offset.max(known).max(self.data.dirty_end(handle.file.ino))
+    /// Where what an application appends belongs: at the end of the file as it is known here. The kernel may not have taken
+    /// in yet what another client appended or cut before the file was opened. `at_end` says that it believes `offset`
+    /// to be the end; otherwise that may be a place behind other parts of one call, and nothing goes before it. At
+    /// most one trip.
+    ///
+    /// # Errors
+    /// The end had to be asked for, and could not be.
+    pub fn append_at(
+        &self,
+        interrupt: &Interrupt,
+        Place { fh, offset }: Place,
+        at_end: bool,
+    ) -> FsResult<u64> {
+        let Ok(Handle::File(handle)) = self.handles.get(fh) else { return Ok(offset) };
+        let end = self.length(&handle.file, interrupt)?;
+        Ok(if at_end { end } else { end.max(offset) })
     }
 
     /// [`Self::append_at`], for a request that may have been asked before: then at the place that was chosen at first.
-    pub fn append_by(&self, asked: Asked, place: Place) -> u64 {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_by(
+        &self,
+        interrupt: &Interrupt,
+        asked: Asked,
+        place: Place,
+        at_end: bool,
+    ) -> FsResult<u64> {
         if let Some(Found::Done(at) | Found::Perhaps(at)) = self.deed_of(Some(asked), DeedKind::Append) {
-            return at;
+            return Ok(at);
         }
-        let value = self.append_at(place);
+        let value = self.append_at(interrupt, place, at_end)?;
         if let Some(journal) = &self.config.journal {
             journal.decided(asked.unique, Deed { kind: DeedKind::Append, value });
         }
-        value
+        Ok(value)
     }
 
     /// Fails if the volume is full, before data is taken that could not be stored.

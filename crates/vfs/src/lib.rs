@@ -49,7 +49,7 @@ pub use restore::Restored;
 pub use sluice_meta::schema::Change;
 /// Words of the metadata crate that stand in calls of a [`Vfs`].
 pub use sluice_meta::{
-    Asked, Ended, Interrupt,
+    Asked, Ended, Interrupt, LOOK, Registered,
     ops::{
         rename::RenameMode,
         setattr::{Changes, SetTime},

@@ -5,8 +5,10 @@
 
 use std::cell::Cell;
 
+#[cfg(doc)]
+use sluice_meta::LOOK;
 use sluice_meta::{
-    Interrupt,
+    Interrupt, Registered,
     ops::{
         flock::Flock,
         plock::{GetPlock, SetPlock},
@@ -94,6 +96,13 @@ impl Vfs {
                 self.release_plocks(&handle.file, lock.owner);
             }
         })
+    }
+
+    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped: for who waits without a
+    /// thread. It must wake somebody and do no more. To be called before the try that decides to wait; who waits
+    /// looks every [`LOOK`] besides, since clients of JuiceFS tell nothing.
+    pub fn on_lock_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
+        self.meta.waiters().on_release(ino, call)
     }
 
     /// Asks how the open file `fh` is now that a lock of it was granted: others may have written while they had it. Whether

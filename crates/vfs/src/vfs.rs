@@ -129,7 +129,7 @@ impl Vfs {
 
     /// Who runs operations for a user: the same, or whom the mount makes of them.
     pub fn caller(&self, uid: u32, gid: u32, pid: u32) -> Caller {
-        let mut caller = Caller { uid, gid, groups: Vec::new(), pid, check: true };
+        let mut caller = Caller { uid, gid, groups: Vec::new(), pid, check: true, admitted: false };
         if let Some(squash) = self.config.squash
             && (squash.all || uid == 0)
         {

@@ -263,8 +263,8 @@ fn whoever_gets_a_lock_sees_what_others_appended() {
     lock(&one, here, Some(FlockKind::Write));
     assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(true), "stored before the lock went");
     assert_eq!(
-        one.vfs.append_at(Place { fh: here, offset: 5 }),
-        12,
+        one.vfs.append_at(&one.never, Place { fh: here, offset: 5 }, true),
+        Ok(12),
         "where the kernel believes the end to be"
     );
     assert_eq!(one.read(here, 0, 100).unwrap(), b"first second");

@@ -232,13 +232,17 @@ fn what_is_appended_goes_behind_what_another_client_appended_before_the_open() {
     let opened = one.open(ino, libc::O_WRONLY | libc::O_APPEND).unwrap();
     // The kernel still believes that the file has five bytes, through whichever handle.
     for handle in [opened, before] {
-        let end = one.vfs.append_at(Place { fh: handle.fh, offset: 5 });
+        let place = Place { fh: handle.fh, offset: 5 };
+        let end = one.vfs.append_at(&one.never, place, true).unwrap();
         one.write(handle.fh, end, b" third").unwrap();
     }
+    let place = Place { fh: before.fh, offset: 99 };
+    assert_eq!(one.vfs.append_at(&one.never, place, true), Ok(24), "a file that was cut elsewhere");
+    assert_eq!(one.vfs.append_at(&one.never, place, false), Ok(99), "not the first part of a call");
     one.close(opened.fh).unwrap();
     one.close(before.fh).unwrap();
     assert_eq!(two.get(ino), b"first second third third");
-    assert_eq!(one.vfs.append_at(Place { fh: before.fh, offset: 7 }), 7, "a handle that is gone");
+    assert_eq!(one.vfs.append_at(&one.never, place, true), Ok(99), "a handle that is gone");
 }
 
 #[test]

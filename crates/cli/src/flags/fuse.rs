@@ -77,14 +77,12 @@ impl FuseFlags {
     /// What the options say of access times; the last one wins.
     pub(crate) fn atime(&self) -> Option<Atime> {
         let options = self.options.iter().flat_map(|options| options.split(','));
-        options
-            .filter_map(|option| match option {
-                "noatime" => Some(Atime::Noatime),
-                "relatime" => Some(Atime::Relatime),
-                "strictatime" => Some(Atime::Strictatime),
-                _ => None,
-            })
-            .last()
+        options.rev().find_map(|option| match option {
+            "noatime" => Some(Atime::Noatime),
+            "relatime" => Some(Atime::Relatime),
+            "strictatime" => Some(Atime::Strictatime),
+            _ => None,
+        })
     }
 
     /// The part that the file system has to know.

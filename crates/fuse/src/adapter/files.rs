@@ -72,32 +72,42 @@ impl VolumeFs {
     }
 
     pub(super) fn open_file(&self, req: &Request<'_>, ino: u64, flags: i32) -> Result<Opened> {
-        let run =
-            |caller: &Caller, interrupt: &Interrupt| self.vfs.open(caller, interrupt, self.ino(ino), flags);
+        let run = |caller: &Caller, interrupt: &Interrupt| self.open_found(caller, interrupt, ino, flags);
         let opened = self.run(req, OpKind::Open, run, |text, opened| {
             let _ = write!(text, "({ino},0x{flags:X})");
             if let Some(opened) = opened {
                 let _ = write!(text, " [fh:{}]", opened.fh);
             }
         });
-        let appends = flags & libc::O_APPEND != 0;
-        // Another mount may have put another file in its place, or made this one longer: the kernel looks the name up
-        // again then. With a trash the old file is still there, where it may be read and not be written.
-        let stale = match &opened {
-            Ok(opened) => {
-                opened.trashed || appends && !opened.direct && !self.told.has_length(ino, opened.length)
-            }
-            Err(errno) => *errno == Errno::EPERM,
-        };
-        if (stale || appends) && self.told.refuses(ino, req.pid, stale) {
-            let taken_back = opened.map_or(Ok(()), |opened| self.vfs.take_back(opened.fh));
-            return taken_back.map_err(|error| translate::errno(&error)).and(Err(Errno::ESTALE));
-        }
         let opened = opened.map_err(|errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno })?;
         if !opened.keep_cache && !opened.direct {
             self.forget_attributes(ino);
         }
-        Ok(to_opened(opened))
+        Ok(to_opened(opened, flags))
+    }
+
+    /// Opens what the kernel has found. Another mount may have put another file in its place, and with a trash the old
+    /// one is still there, where it may be read and not be written: unless the kernel found it there, it looks up
+    /// every name of the path again, and opens again.
+    fn open_found(
+        &self,
+        caller: &Caller,
+        interrupt: &Interrupt,
+        ino: u64,
+        flags: i32,
+    ) -> FsResult<sluice_vfs::Opened> {
+        let opened = self.vfs.open(caller, interrupt, self.ino(ino), flags);
+        match opened {
+            Ok(opened) if opened.trashed && !self.told.knows_trashed(ino) => {
+                self.vfs.take_back(opened.fh)?;
+                Err(FsError::Stale)
+            }
+            Err(FsError::Perm) if !self.told.knows_trashed(ino) => {
+                let (attr, _) = self.vfs.getattr(interrupt, self.ino(ino))?;
+                Err(if attr.parent.is_trash_hour() { FsError::Stale } else { FsError::Perm })
+            }
+            opened => opened,
+        }
     }
 
     pub(super) fn create_file(
@@ -120,7 +130,7 @@ impl VolumeFs {
                 let _ = write!(text, " [fh:{}]", opened.fh);
             }
         })?;
-        Ok((self.entry(&entry), to_opened(opened)))
+        Ok((self.entry(parent, &entry), to_opened(opened, flags)))
     }
 
     pub(super) fn read_file(
@@ -155,30 +165,29 @@ impl VolumeFs {
 
     pub(super) fn write_file(&self, req: &Request<'_>, ino: u64, write: &Write<'_>) -> Result<u32> {
         let Write { fh, offset, data, kill_suid_gid, flags, cached, .. } = *write;
-        let mut place = Place { fh, offset };
-        if flags & libc::O_APPEND != 0 && !cached {
-            place.offset = self.vfs.append_by(asked(req), place);
-        }
+        // A page that was changed by a mapping belongs where it is.
+        let appends = flags & libc::O_APPEND != 0 && !cached;
+        let at_end = appends && self.told.has_length(ino, offset);
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            if !self.ino(ino).is_internal() {
-                // From a file that is written past its pages the kernel does not take them.
-                if flags & libc::O_DIRECT != 0 {
-                    self.vfs.drop_capability(interrupt, self.ino(ino))?;
-                }
-                return self.vfs.write(caller, interrupt, place, data, kill_suid_gid);
+            let mut place = Place { fh, offset };
+            if appends {
+                place.offset = self.vfs.append_by(interrupt, asked(req), place, at_end)?;
             }
-            // What is asked for there is done later.
-            let caller = translate::with_groups(caller, true);
-            self.vfs.write(&caller, interrupt, place, data, kill_suid_gid)
+            // From a file that is written past its pages the kernel does not take them.
+            if flags & libc::O_DIRECT != 0 && !self.ino(ino).is_internal() {
+                self.vfs.drop_capability(interrupt, self.ino(ino))?;
+            }
+            // What is asked of an internal file is done later.
+            let caller = translate::with_groups(caller, self.ino(ino).is_internal());
+            let written = self.vfs.write(&caller, interrupt, place, data, kill_suid_gid)?;
+            Ok((written, place.offset))
         };
-        let written = self.run(
-            req,
-            OpKind::Write,
-            run,
-            args(format_args!("{ino},{},{},{fh}", data.len(), place.offset)),
-        )?;
+        let (written, placed) = self.run(req, OpKind::Write, run, |text, done| {
+            let at = done.map_or(offset, |(_, placed)| *placed);
+            let _ = write!(text, "({ino},{},{at},{fh})", data.len());
+        })?;
         self.told.wrote(ino, offset + u64::from(written));
-        if place.offset != offset {
+        if placed != offset {
             self.forget_pages(ino);
         }
         Ok(written)
@@ -299,12 +308,16 @@ fn told(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
     table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
 }
 
-fn to_opened(opened: sluice_vfs::Opened) -> Opened {
+/// What was opened with `flags`, for the kernel.
+fn to_opened(opened: sluice_vfs::Opened, flags: i32) -> Opened {
+    // Of one large write that bypasses its pages the kernel has several parts under way at once, unless it is told that
+    // there are no pages. Parts that are appended have to come in their order.
+    let appends_past_pages = flags & libc::O_APPEND != 0 && flags & libc::O_DIRECT != 0;
     let mut flags = OpenFlags::NONE;
     for (on, flag) in [
         (opened.keep_cache, OpenFlags::KEEP_CACHE),
         (opened.no_flush, OpenFlags::NOFLUSH),
-        (opened.direct, OpenFlags::DIRECT_IO),
+        (opened.direct || appends_past_pages, OpenFlags::DIRECT_IO),
     ] {
         if on {
             flags = flags | flag;

@@ -1,14 +1,20 @@
 //! The requests about locks.
 //!
-//! What must stay true: a lock that has to be waited for is waited for on a thread of its own, never on one that reads
-//! requests.
+//! What must stay true: a lock that has to be waited for is waited for elsewhere ([`Waiting`](super::waiting::Waiting)),
+//! never on a thread that reads requests; and nobody holds a lock who was told that he does not.
 
-use std::{sync::Arc, thread};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
 
-use sluice_types::{Caller, FsResult, Ino};
+use sluice_types::{Caller, FsError, FsResult, Ino};
 use sluice_vfs::{FlockKind, Interrupt, OpKind, Plock, PlockRange, Vfs};
 
-use super::{VolumeFs, args, files::forget_pages, translate};
+use super::{VolumeFs, args, files::forget_pages, translate, waiting::Waiter};
 use crate::{
     args::{Lock, LockArgs, LockKind},
     call::Reply,
@@ -16,8 +22,8 @@ use crate::{
     filesystem::Request,
 };
 
-/// Bytes of stack of a thread that waits for a lock.
-const WAITER_STACK: usize = 256 << 10;
+/// Bytes of stack of a thread that has the kernel forget pages before it grants a lock.
+const TELLER_STACK: usize = 256 << 10;
 
 impl VolumeFs {
     pub(super) fn find_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<Lock> {
@@ -40,82 +46,125 @@ impl VolumeFs {
 
     pub(super) fn lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
         let locked = self.try_lock(req, ino, lock);
-        self.locked(ino, locked, reply);
+        self.locked(ino, lock, locked, reply);
     }
 
     fn try_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<bool> {
         let kind = if lock.flock { OpKind::Flock } else { OpKind::SetLk };
-        let run =
-            |_: &Caller, interrupt: &Interrupt| set_lock(&self.vfs, interrupt, self.ino(ino), lock, false);
+        let run = |_: &Caller, interrupt: &Interrupt| set_lock(&self.vfs, interrupt, self.ino(ino), lock);
         self.run(req, kind, run, args(format_args!("{ino},{},{:016X},{:?}", lock.fh, lock.owner, lock.lock)))
     }
 
     /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages before, for which it may
     /// have to wait for other requests: another thread tells it.
-    fn locked(&self, ino: u64, locked: Result<bool>, reply: Reply) {
-        let (Ok(true), Some(notifier)) = (&locked, self.notifier.get().cloned()) else {
-            return reply.result(locked.map(drop));
+    fn locked(&self, ino: u64, lock: &LockArgs, locked: Result<bool>, reply: Reply) {
+        let changed = match locked {
+            Ok(changed) => changed,
+            Err(errno) => return reply.error(errno),
         };
-        wait_elsewhere(move || {
+        let granted =
+            Granted { vfs: Arc::clone(&self.vfs), ino: self.ino(ino), lock: *lock, reply: Some(reply) };
+        let Some(notifier) = self.notifier.get().filter(|_| changed).cloned() else { return granted.tell() };
+        let tell = move || {
             forget_pages(&notifier, ino);
-            reply.ok();
-        });
+            granted.tell();
+        };
+        let teller = thread::Builder::new().name("sluice-lock".into()).stack_size(TELLER_STACK);
+        if let Err(why) = teller.spawn(tell) {
+            tracing::error!("no thread to grant a lock of a file that changed elsewhere: {why}");
+        }
     }
 
     pub(super) fn lock_or_wait(&self, req: &Request<'_>, number: u64, lock: &LockArgs, reply: Reply) {
         match self.try_lock(req, number, lock) {
             Err(Errno::EAGAIN) => {}
-            done => return self.locked(number, done, reply),
+            done => return self.locked(number, lock, done, reply),
         }
-        let (vfs, asked, ino, lock) = (Arc::clone(&self.vfs), req.interrupt(), self.ino(number), *lock);
-        let notifier = self.notifier.get().cloned();
-        wait_elsewhere(move || {
-            let interrupt = Interrupt::never();
-            let registration = asked.on_interrupt({
-                let interrupt = interrupt.clone();
-                move || interrupt.set()
-            });
-            let locked = set_lock(&vfs, &interrupt, ino, &lock, true);
-            drop(registration);
-            if let (Ok(true), Some(notifier)) = (&locked, &notifier) {
-                forget_pages(notifier, number);
+        let (id, ino, interrupt) = (self.waiting.number(), self.ino(number), Interrupt::never());
+        let waiting = Arc::downgrade(&self.waiting);
+        let registered = self.vfs.on_lock_release(ino, move || {
+            if let Some(waiting) = waiting.upgrade() {
+                waiting.ring(id);
             }
-            reply.result(locked.map(drop).map_err(|error| translate::errno(&error)));
         });
+        let (this, lock, vfs, interrupted) = (self.clone(), *lock, Arc::clone(&self.vfs), interrupt.clone());
+        let gave_up = AtomicBool::new(false);
+        let attempt = move || {
+            let mut taken = set_lock(&vfs, &interrupt, ino, &lock);
+            // Who waits for another kind of lock lets go of the one he has: of two who share it each would wait
+            // for the other.
+            if lock.flock && taken == Err(FsError::Again) && !gave_up.swap(true, Ordering::Relaxed) {
+                let gave = change_lock(&vfs, &interrupt, ino, &lock, LockKind::Unlock);
+                taken = gave.and(taken);
+            }
+            taken.map_err(|error| translate::errno(&error))
+        };
+        let finish = move |locked| this.locked(number, &lock, locked, reply);
+        let (attempt, finish) = (Box::new(attempt), Box::new(finish));
+        self.waiting.add(id, Waiter { attempt, finish, registered: Some(registered) });
+        let waiting = Arc::clone(&self.waiting);
+        let registration = req.interrupt().on_interrupt(move || {
+            interrupted.set();
+            waiting.interrupt(id);
+        });
+        registration.until_answered();
+    }
+}
+
+/// A lock that was granted and whose owner does not know yet. If he never will, it is released: who believes that
+/// he failed must not keep others out. What he held before of that range goes with it.
+struct Granted {
+    vfs: Arc<Vfs>,
+    ino: Ino,
+    lock: LockArgs,
+    reply: Option<Reply>,
+}
+
+impl Granted {
+    fn tell(mut self) {
+        if let Some(reply) = self.reply.take()
+            && !reply.ok()
+        {
+            release(&self.vfs, self.ino, &self.lock);
+        }
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            release(&self.vfs, self.ino, &self.lock);
+            reply.error(Errno::EIO);
+        }
     }
 }
 
 /// Takes or releases a lock; whether the file is another one under it than was known.
-fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, wait: bool) -> FsResult<bool> {
-    change_lock(vfs, interrupt, ino, lock, (lock.lock.kind, wait))?;
+fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs) -> FsResult<bool> {
+    change_lock(vfs, interrupt, ino, lock, lock.lock.kind)?;
     if lock.lock.kind == LockKind::Unlock {
         return Ok(false);
     }
-    let looked = vfs.look_under_lock(interrupt, lock.fh);
-    if looked.is_err() {
-        // Whoever is told that he failed must not keep others out. What he held before of that range goes with it.
-        let released = change_lock(vfs, &Interrupt::never(), ino, lock, (LockKind::Unlock, false));
-        if let Err(error) = released {
-            tracing::warn!(%ino, %error, "a lock that could not be used stays until the file is closed");
-        }
-    }
-    looked
+    vfs.look_under_lock(interrupt, lock.fh).inspect_err(|_| release(vfs, ino, lock))
 }
 
-fn change_lock(
-    vfs: &Vfs,
-    interrupt: &Interrupt,
-    ino: Ino,
-    lock: &LockArgs,
-    (kind, wait): (LockKind, bool),
-) -> FsResult<()> {
+/// Takes back a lock that nobody knows of.
+fn release(vfs: &Vfs, ino: Ino, lock: &LockArgs) {
+    if lock.lock.kind != LockKind::Unlock
+        && let Err(error) = change_lock(vfs, &Interrupt::never(), ino, lock, LockKind::Unlock)
+    {
+        tracing::warn!(%ino, %error, "a lock that could not be used stays until the file is closed");
+    }
+}
+
+fn change_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs, kind: LockKind) -> FsResult<()> {
     if lock.flock {
         let kind = match kind {
             LockKind::Read => Some(FlockKind::Read),
             LockKind::Write => Some(FlockKind::Write),
             LockKind::Unlock => None,
         };
-        return vfs.flock(interrupt, (ino, lock.fh), lock.owner, kind, wait);
+        return vfs.flock(interrupt, (ino, lock.fh), lock.owner, kind, false);
     }
     let plock = Plock {
         ino,
@@ -124,17 +173,66 @@ fn change_lock(
         range: to_range(&lock.lock),
         unlock: kind == LockKind::Unlock,
     };
-    vfs.setlk(interrupt, plock, wait)
-}
-
-/// Runs what may have to wait on a thread of its own. Without one the reply in it is dropped, which answers EIO.
-fn wait_elsewhere(wait: impl FnOnce() + Send + 'static) {
-    let waiter = thread::Builder::new().name("sluice-lock".into()).stack_size(WAITER_STACK);
-    if let Err(error) = waiter.spawn(wait) {
-        tracing::error!("nobody can wait for a lock: {error}");
-    }
+    vfs.setlk(interrupt, plock, false)
 }
 
 fn to_range(lock: &Lock) -> PlockRange {
     PlockRange { write: lock.kind == LockKind::Write, pid: lock.pid, start: lock.start, end: lock.end }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sluice_data::{DataConfig, DataStore};
+    use sluice_meta::{Meta, Options, mem::MemEngine, schema::VolumeFormat};
+    use sluice_object::MemStore;
+    use sluice_types::{Clock, FileType, SystemClock};
+    use sluice_vfs::{MetaIndex, NewNode, VfsConfig};
+
+    use super::*;
+    use crate::{
+        abi::opcode,
+        call::tests::{Sink, call},
+    };
+
+    fn volume() -> Arc<Vfs> {
+        let engine = Arc::new(MemEngine::new());
+        let format = VolumeFormat { name: "test".into(), ..VolumeFormat::default() };
+        Meta::format(engine.as_ref(), &format, SystemClock.now()).expect("format");
+        let index = MetaIndex::new(Meta::open(engine, Options::default()).expect("open"));
+        let (store, config) = (Arc::new(MemStore::new()), DataConfig::default());
+        let data = DataStore::open(&config, store, Arc::clone(&index) as _, None).expect("data");
+        Vfs::new(index, data, VfsConfig::default())
+    }
+
+    #[test]
+    fn a_lock_of_which_its_owner_never_hears_is_released() {
+        let (vfs, never, sink) = (volume(), Interrupt::never(), Arc::<Sink>::default());
+        let node = NewNode { kind: FileType::File, mode: 0o644, umask: 0, rdev: 0 };
+        let made = vfs.create(&Caller::client(), &never, Ino::ROOT, b"f", node, libc::O_RDWR);
+        let (entry, opened) = made.expect("create");
+        let lock = Lock { start: 0, end: i64::MAX as u64, kind: LockKind::Write, pid: 1 };
+        for (flock, late) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mine = LockArgs { fh: opened.fh, owner: 1, lock, flock };
+            let other = LockArgs { owner: 2, ..mine };
+            assert_eq!(set_lock(&vfs, &never, entry.ino, &mine), Ok(false));
+            assert_eq!(set_lock(&vfs, &never, entry.ino, &other), Err(FsError::Again));
+            let call = call(&sink, 2, opcode::SETLK);
+            assert!(call.run());
+            let reply = Some(Reply(call));
+            let granted = Granted { vfs: Arc::clone(&vfs), ino: entry.ino, lock: mine, reply };
+            if late {
+                sink.calls.expire(Duration::ZERO);
+                granted.tell();
+            } else {
+                // As a thread does that cannot be started.
+                drop(granted);
+            }
+            assert_eq!(set_lock(&vfs, &never, entry.ino, &other), Ok(false), "flock: {flock}, late: {late}");
+            release(&vfs, entry.ino, &other);
+        }
+        vfs.release(opened.fh, None).expect("release");
+        vfs.close(None).expect("close");
+    }
 }

@@ -1,68 +1,68 @@
-//! The length that the kernel believes each file to have. It appends there without asking, even where another mount has
-//! written since: an open for appending has to put that right first.
+//! What the kernel was told of files: the length that it believes each to have, where it appends without asking; and
+//! whether it found the file in the trash.
 //!
 //! What must stay true: a length is here only if the kernel was told it, or made it so by writing.
-
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 /// Parts, each with a lock of its own.
 const SHARDS: usize = 16;
-/// Most files of a part. One that is not here costs its next open for appending one more round.
+/// Most files of a part. One that is not here costs its next open in the trash one more round.
 const SHARD_FILES: usize = 4096;
-/// Within this time the kernel has looked the name up again and repeats its open.
-const REPEATS: Duration = Duration::from_mins(1);
-/// Most opens that are awaited.
-const MOST_AWAITED: usize = 1024;
+
+/// One file.
+#[derive(Clone, Copy, Debug, Default)]
+struct File {
+    length: u64,
+    /// The kernel looked it up in the trash last.
+    trashed: bool,
+}
 
 /// What the kernel was told.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    shards: [Mutex<FxHashMap<u64, u64>>; SHARDS],
-    /// Opens that were refused once: inode and thread.
-    awaited: Mutex<FxHashMap<(u64, u32), Instant>>,
+    shards: [Mutex<FxHashMap<u64, File>>; SHARDS],
 }
 
 impl Told {
-    fn shard(&self, ino: u64) -> &Mutex<FxHashMap<u64, u64>> {
+    fn shard(&self, ino: u64) -> &Mutex<FxHashMap<u64, File>> {
         &self.shards[(ino % SHARDS as u64) as usize]
     }
 
-    /// The kernel is told that a file is so long.
-    pub(super) fn length(&self, ino: u64, length: u64) {
+    fn tell(&self, ino: u64, tell: impl FnOnce(&mut File)) {
         let mut shard = self.shard(ino).lock();
         if shard.len() >= SHARD_FILES && !shard.contains_key(&ino) {
             shard.clear();
         }
-        shard.insert(ino, length);
+        tell(shard.entry(ino).or_default());
+    }
+
+    /// The kernel is told that a file is so long.
+    pub(super) fn length(&self, ino: u64, length: u64) {
+        self.tell(ino, |file| file.length = length);
+    }
+
+    /// The kernel is told where a file is: in the trash, or elsewhere.
+    pub(super) fn found(&self, ino: u64, trashed: bool) {
+        self.tell(ino, |file| file.trashed = trashed);
     }
 
     /// The kernel wrote up to `end`.
     pub(super) fn wrote(&self, ino: u64, end: u64) {
-        if let Some(length) = self.shard(ino).lock().get_mut(&ino) {
-            *length = end.max(*length);
+        if let Some(file) = self.shard(ino).lock().get_mut(&ino) {
+            file.length = end.max(file.length);
         }
     }
 
     /// Whether the kernel believes a file to be so long.
     pub(super) fn has_length(&self, ino: u64, length: u64) -> bool {
-        self.shard(ino).lock().get(&ino) == Some(&length)
+        self.shard(ino).lock().get(&ino).is_some_and(|file| file.length == length)
     }
 
-    /// Whether the kernel must look up a file again before `thread` may open it, because what it knows of it seems `stale`.
-    /// Said once to each open: answered `ESTALE`, the kernel looks up every name of the path and opens again.
-    pub(super) fn refuses(&self, ino: u64, thread: u32, stale: bool) -> bool {
-        let mut awaited = self.awaited.lock();
-        if awaited.remove(&(ino, thread)).is_some_and(|since| since.elapsed() < REPEATS) || !stale {
-            return false;
-        }
-        if awaited.len() >= MOST_AWAITED {
-            awaited.retain(|_, since| since.elapsed() < REPEATS);
-        }
-        // An open that is not awaited would be refused twice, which programs would see.
-        awaited.len() < MOST_AWAITED && awaited.insert((ino, thread), Instant::now()).is_none()
+    /// Whether the kernel knows that a file is in the trash. If not, it came by a name that may be another file's now.
+    pub(super) fn knows_trashed(&self, ino: u64) -> bool {
+        self.shard(ino).lock().get(&ino).is_some_and(|file| file.trashed)
     }
 }
 
@@ -71,27 +71,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_open_is_refused_once_and_only_if_the_length_is_another() {
+    fn the_kernel_believes_what_it_was_told_last_or_wrote() {
         let told = Told::default();
-        let refuses = |ino, thread, length| told.refuses(ino, thread, !told.has_length(ino, length));
+        assert!(!told.has_length(5, 0), "never told");
         told.length(5, 100);
-        assert!(!refuses(5, 1, 100));
-        assert!(refuses(5, 1, 200), "another mount appended");
-        assert!(refuses(5, 2, 200), "each thread has its own open");
-        assert!(!refuses(5, 1, 300), "and it still grows");
+        assert!(told.has_length(5, 100) && !told.has_length(5, 200));
         told.wrote(5, 150);
         told.wrote(5, 20);
-        assert!(!refuses(5, 3, 150));
-        assert!(refuses(6, 3, 0), "never told");
+        assert!(told.has_length(5, 150));
+        told.found(5, true);
+        told.length(5, 70);
+        assert!(told.has_length(5, 70) && told.knows_trashed(5));
+        told.found(5, false);
+        assert!(!told.knows_trashed(5), "it was taken out of the trash");
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_forgotten_is_looked_up_again() {
+    fn memory_is_bounded() {
         let told = Told::default();
         (0..200_000).for_each(|ino| told.length(ino, 1));
         let kept: usize = told.shards.iter().map(|shard| shard.lock().len()).sum();
         assert!(kept <= SHARDS * SHARD_FILES);
-        let refused = (0..200_000).filter(|ino| told.refuses(*ino, 1, !told.has_length(*ino, 2))).count();
-        assert_eq!(refused, MOST_AWAITED);
     }
 }

@@ -487,7 +487,8 @@ impl FileSystem for MemFs {
         let interrupt = req.interrupt();
         let mut locks = self.locks.lock();
         if let Ok(()) = locks.set(ino, args.flock, args.owner, args.lock.kind) {
-            return reply.ok();
+            reply.ok();
+            return;
         }
         let (owner, flock) = (args.owner, args.flock);
         let waiter = Waiter { owner, kind: args.lock.kind, flock, reply: Some(reply), registration: None };

@@ -88,7 +88,7 @@ impl Op for SetAcl {
                 attr.access_acl = id;
                 if let Some(rule) = &self.rule {
                     attr.mode = attr.mode & 0o7000 | rule.mode();
-                    if !self.caller.is_root() && self.caller.check && !self.caller.in_group(attr.gid) {
+                    if !self.caller.passes_modes() && !self.caller.in_group(attr.gid) {
                         attr.mode &= !0o2000;
                     }
                 }

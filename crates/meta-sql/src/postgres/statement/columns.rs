@@ -53,7 +53,7 @@ pub(super) fn described(record: Record) -> Vec<Column> {
 }
 
 /// A row of that unique key that says nothing.
-pub(in crate::postgres) fn placeholder<'v>(record: Record, unique: Vec<Value<'v>>) -> Vec<Value<'v>> {
+pub(in crate::postgres) fn placeholder(record: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
     let rest = described(record).into_iter().skip(unique.len()).map(|column| match column.kind {
         _ if column.null => Value::Null,
         Type::I4 | Type::I8 => Value::Int(0),

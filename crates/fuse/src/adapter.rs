@@ -24,7 +24,6 @@ use sluice_vfs::{
 
 use self::{
     before::{asked, closed_before},
-    files::forget_pages,
     told::Told,
     waiting::Waiting,
 };

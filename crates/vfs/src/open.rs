@@ -67,7 +67,7 @@ impl Vfs {
         if ino.is_internal() {
             return self.open_internal(caller, ino);
         }
-        if let Some(opened) = self.opened_before(interrupt, ino) {
+        if let Some(opened) = self.opened_before(interrupt) {
             return Ok(opened);
         }
         let opening = self.opening(ino);

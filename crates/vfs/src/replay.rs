@@ -54,10 +54,9 @@ impl Vfs {
     }
 
     /// The file that a request opened which is asked again.
-    pub(crate) fn opened_before(&self, interrupt: &Interrupt, ino: Ino) -> Option<Opened> {
+    pub(crate) fn opened_before(&self, interrupt: &Interrupt) -> Option<Opened> {
         let fh = self.handle_of(interrupt)?;
-        let length = self.getattr(interrupt, ino).map_or(0, |(attr, _)| attr.length);
-        Some(Opened { fh, length, ..Opened::default() })
+        Some(Opened { fh, ..Opened::default() })
     }
 
     /// The file that a request made and opened which is asked again; opened now if it had not come to that.
@@ -69,7 +68,7 @@ impl Vfs {
         if let Some(fh) = self.handle_of(interrupt) {
             let ino = self.handles.file(fh)?.file.ino;
             let entry = self.entry(ino, self.getattr(interrupt, ino)?.0);
-            return Ok(Some((entry, Opened { fh, length: entry.attr.length, ..Opened::default() })));
+            return Ok(Some((entry, Opened { fh, ..Opened::default() })));
         }
         let Some(entry) = self.made_before(interrupt, DeedKind::Create)? else { return Ok(None) };
         if entry.attr.kind != FileType::File {

@@ -98,13 +98,14 @@ impl VolumeFs {
     ) -> FsResult<sluice_vfs::Opened> {
         let opened = self.vfs.open(caller, interrupt, self.ino(ino), flags);
         match opened {
-            Ok(opened) if opened.trashed && !self.told.knows_trashed(ino) => {
+            Ok(opened) if opened.trashed && !self.told.knows_trashed(ino, caller.pid) => {
                 self.vfs.take_back(opened.fh)?;
                 Err(FsError::Stale)
             }
-            Err(FsError::Perm) if !self.told.knows_trashed(ino) => {
+            Err(FsError::Perm) => {
                 let (attr, _) = self.vfs.getattr(interrupt, self.ino(ino))?;
-                Err(if attr.parent.is_trash_hour() { FsError::Stale } else { FsError::Perm })
+                let stale = attr.parent.is_trash_hour() && !self.told.knows_trashed(ino, caller.pid);
+                Err(if stale { FsError::Stale } else { FsError::Perm })
             }
             opened => opened,
         }

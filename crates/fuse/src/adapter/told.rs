@@ -3,6 +3,8 @@
 //!
 //! What must stay true: a length is here only if the kernel was told it, or made it so by writing.
 
+use std::time::{Duration, Instant};
+
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -11,12 +13,17 @@ const SHARDS: usize = 16;
 /// Most files of a part. One that is not here costs its next open in the trash one more round.
 const SHARD_FILES: usize = 4096;
 
+/// How long the kernel may take to open again what it was refused: it does so at once.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// One file.
 #[derive(Clone, Copy, Debug, Default)]
 struct File {
     length: u64,
     /// The kernel looked it up in the trash last.
     trashed: bool,
+    /// Who was last refused to open it in the trash, and when.
+    refused: Option<(u32, Instant)>,
 }
 
 /// What the kernel was told.
@@ -60,9 +67,18 @@ impl Told {
         self.shard(ino).lock().get(&ino).is_some_and(|file| file.length == length)
     }
 
-    /// Whether the kernel knows that a file is in the trash. If not, it came by a name that may be another file's now.
-    pub(super) fn knows_trashed(&self, ino: u64) -> bool {
-        self.shard(ino).lock().get(&ino).is_some_and(|file| file.trashed)
+    /// Whether the kernel knows that a file is in the trash. If not, it came by a name that may be another file's now,
+    /// and looks again: what it opens once more for the same thread `pid`, such as `/proc/self/fd/3`, has no such name.
+    pub(super) fn knows_trashed(&self, ino: u64, pid: u32) -> bool {
+        let mut knows = false;
+        self.tell(ino, |file| {
+            let again = |(by, at): (u32, Instant)| by == pid && at.elapsed() < AGAIN;
+            knows = file.trashed || file.refused.is_some_and(again);
+            if !knows {
+                file.refused = Some((pid, Instant::now()));
+            }
+        });
+        knows
     }
 }
 
@@ -81,9 +97,10 @@ mod tests {
         assert!(told.has_length(5, 150));
         told.found(5, true);
         told.length(5, 70);
-        assert!(told.has_length(5, 70) && told.knows_trashed(5));
+        assert!(told.has_length(5, 70) && told.knows_trashed(5, 1));
         told.found(5, false);
-        assert!(!told.knows_trashed(5), "it was taken out of the trash");
+        assert!(!told.knows_trashed(5, 1), "it was taken out of the trash");
+        assert!(told.knows_trashed(5, 1) && !told.knows_trashed(5, 2), "the same thread asks again");
     }
 
     #[test]

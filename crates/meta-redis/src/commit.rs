@@ -83,6 +83,7 @@ impl<'c> Plan<'c> {
             looked: Vec::new(),
             typed: Vec::new(),
             sums: FxHashMap::default(),
+            cleared: FxHashSet::default(),
         };
         builder.commit(commit);
         let (args, spans) = builder.finish();
@@ -137,6 +138,8 @@ struct Builder<'b> {
     typed: Vec<(&'static str, Text)>,
     /// What is added to numbers in hashes: operation, hash and field.
     sums: FxHashMap<(&'static str, Text, Text), (i64, Mark)>,
+    /// Hashes that are cleared before anything is added to them.
+    cleared: FxHashSet<Text>,
 }
 
 impl Builder<'_> {

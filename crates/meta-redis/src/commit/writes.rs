@@ -90,6 +90,13 @@ impl Builder<'_> {
     /// Writes the sums.
     pub(super) fn add_up(&mut self) {
         for ((op, hash, field), (by, mark)) in std::mem::take(&mut self.sums) {
+            if self.cleared.contains(&hash) {
+                // What the checks find there is gone by then.
+                if by > 0 {
+                    self.set(&Cell::Field(hash, field), &signed(by), mark);
+                }
+                continue;
+            }
             self.checked.insert(hash.clone());
             self.item(Phase::Write, op, Some(&hash), &[&field, &signed(by)], mark);
         }
@@ -259,7 +266,9 @@ impl Builder<'_> {
             }
             List::Changes(writer) => self.item(Phase::Clear, "sr", None, &[&keys.news(writer)], mark),
             List::Xattrs(ino) | List::Parents(ino) => {
-                self.item(Phase::Clear, "sr", None, &[&whole(ino)], mark);
+                let hash = whole(ino);
+                self.item(Phase::Clear, "sr", None, &[&hash], mark);
+                self.cleared.insert(hash);
             }
             // The contract says that these are not cleared.
             List::Sustained(_) | List::LocksOf(_) => {}

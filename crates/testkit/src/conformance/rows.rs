@@ -206,4 +206,19 @@ pub fn parents_follow_the_entries(factory: &Factory<'_>) {
         Write::Clear(List::Parents(child)),
     ]);
     assert_eq!(parents(&store), []);
+    // Cleared and linked by one commit: only the new link counts.
+    store.write(vec![
+        Write::Insert(entry_row(2, &name("a"), 9)),
+        Write::Insert(entry_row(3, &name("c"), 9)),
+        Write::Link(child, first, 1),
+        Write::Link(child, second, 1),
+    ]);
+    store.write(vec![
+        Write::Clear(List::Parents(child)),
+        Write::Delete(Key::Entry(first, name("a"))),
+        Write::Delete(Key::Entry(second, name("c"))),
+        Write::Insert(entry_row(3, &name("e"), 9)),
+        Write::Link(child, second, 1),
+    ]);
+    assert_eq!(parents(&store), [Row::Parents(child, second, 1)]);
 }

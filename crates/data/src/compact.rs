@@ -125,7 +125,7 @@ impl Compactor {
             return;
         }
         if count >= URGENT {
-            if let Err(error) = self.compact_urgently(ino, index) {
+            if let Err(error) = self.compact_urgently(ino, index, URGENT) {
                 tracing::warn!(%ino, chunk = index, %error, "a chunk of many records could not be compacted");
             }
         } else if count > MANY || count.saturating_sub(added) / 100 != count / 100 {
@@ -183,12 +183,17 @@ impl Compactor {
         self.compact_these(ino, index, &records)
     }
 
-    /// Compacts a chunk of so many records that it must not get more first. Another compaction may be at it, but that began
-    /// before the last of them came: of the two, one finds the records changed.
-    fn compact_urgently(&self, ino: Ino, index: u32) -> FsResult<()> {
+    /// The metadata refused to add records to a chunk, which has too many: compacts it, however many it has by now.
+    pub(crate) fn make_room(&self, ino: Ino, index: u32) -> FsResult<()> {
+        self.compact_urgently(ino, index, 2)
+    }
+
+    /// Compacts a chunk of `many` records or more, which must not get more first. Another compaction may be at it, but that
+    /// began before the last of them came: of the two, one finds the records changed.
+    fn compact_urgently(&self, ino: Ino, index: u32, many: usize) -> FsResult<()> {
         for _ in 0..URGENT_TRIES {
             let records = self.index.slices(ino, index, true, &Interrupt::never())?;
-            if records.len() < URGENT || self.compact_these(ino, index, &records)? {
+            if records.len() < many || self.compact_these(ino, index, &records)? {
                 break;
             }
         }

@@ -24,6 +24,8 @@ pub trait ChunkIndex: Send + Sync + 'static {
     /// stored when this is called. Answers how many records the chunk has now.
     ///
     /// Every error but [`Io`](sluice_types::FsError::Io) promises that nothing was appended.
+    /// [`TooBig`](sluice_types::FsError::TooBig) says that the chunk has no room for so many more: it must be compacted
+    /// first.
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32>;
 
     /// Data of a file was taken that is not committed; or no more, and nobody has to be told of a failure. The first is said

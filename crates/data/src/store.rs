@@ -189,6 +189,11 @@ impl DataStore {
         })
     }
 
+    /// Compacts one chunk to which no more records could be added.
+    pub fn make_room(&self, ino: Ino, index: u32) -> FsResult<()> {
+        self.write.compactor.make_room(ino, index)
+    }
+
     /// Compacts one chunk. Answers whether its records changed.
     pub fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
         self.write.compactor.compact(ino, index)

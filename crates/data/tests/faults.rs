@@ -326,6 +326,27 @@ fn a_chunk_of_very_many_records_gets_no_more_while_another_compaction_is_at_it()
 }
 
 #[test]
+fn a_chunk_without_room_is_compacted_before_more_is_added() {
+    let volume = Volume::default();
+    volume.index.most.store(2730, Ordering::Relaxed);
+    // Another client was faster, and this one has not seen it.
+    volume.index.fill(INO, 2000);
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    for n in 0..1000u64 {
+        writer.write(n * 100, &[n as u8; 50], now()).unwrap();
+    }
+    writer.flush().unwrap();
+    let left = volume.index.records().len();
+    assert!((1000..1100).contains(&left) || left < 10, "{left} records");
+    for n in 0..1000 {
+        let mut expected = vec![n as u8; 50];
+        expected.resize(100, 0);
+        assert_eq!(read_all(&data, INO, n * 100, 100, 1 << 20).unwrap(), expected);
+    }
+}
+
+#[test]
 fn staged_blocks_survive_a_crash() {
     let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
     let content = bytes(4, 30_000);

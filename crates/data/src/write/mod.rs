@@ -20,7 +20,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, MAX_FILE_SIZE, Time};
+use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, MAX_FILE_SIZE, Slice, Time};
 
 pub use self::failures::OpenWriter;
 use self::{
@@ -39,6 +39,8 @@ const MAX_PENDING: usize = 800;
 const FEW_IDS: usize = 4;
 /// For how long an fsync goes on after a signal, which need not be one that kills.
 const GRACE: Duration = Duration::from_secs(3);
+/// How often records are added to a chunk that others fill as fast as it is compacted.
+const ROOM_TRIES: usize = 5;
 
 /// What all writers of a volume share.
 #[derive(Debug)]
@@ -451,13 +453,13 @@ impl FileWriter {
     }
 
     fn commit(&self, batch: &Batch) -> FsResult<()> {
-        let WriteContext { index, compactor, blocks, .. } = &*self.context;
+        let WriteContext { compactor, blocks, .. } = &*self.context;
         if let Some(Err(error)) = batch.outcome() {
             self.discard(batch.slices().collect());
             return Err(error);
         }
         for (number, records) in batch.commits.iter().enumerate() {
-            match index.commit(self.ino, batch.index, records, batch.mtime) {
+            match self.commit_records(batch, records) {
                 Ok(count) => {
                     blocks.stats.commits.add(1);
                     blocks.stats.committed_records.add(records.len() as u64);
@@ -475,6 +477,18 @@ impl FileWriter {
             }
         }
         Ok(())
+    }
+
+    /// Appends records to a chunk. If it has no room for them it is compacted first; others may fill it again meanwhile.
+    fn commit_records(&self, batch: &Batch, records: &[Slice]) -> FsResult<u32> {
+        let WriteContext { index, compactor, .. } = &*self.context;
+        for _ in 1..ROOM_TRIES {
+            match index.commit(self.ino, batch.index, records, batch.mtime) {
+                Err(FsError::TooBig) => compactor.make_room(self.ino, batch.index)?,
+                done => return done,
+            }
+        }
+        index.commit(self.ino, batch.index, records, batch.mtime)
     }
 
     fn discard(&self, slices: Vec<(u64, u32)>) {

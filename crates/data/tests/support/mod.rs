@@ -15,7 +15,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -39,6 +39,8 @@ pub struct MemIndex {
     pub hold_answers: Mutex<()>,
     /// The first replacement waits until this is free.
     pub hold_first_replacement: Mutex<()>,
+    /// How many records a chunk may have; 0 for any number.
+    pub most: AtomicUsize,
     /// Replacements that began.
     pub replacements: AtomicU64,
     pub commits: AtomicU64,
@@ -99,6 +101,11 @@ impl MemIndex {
         }
     }
 
+    /// Adds so many records to the first chunk of a file, which show nothing.
+    pub fn fill(&self, ino: Ino, records: usize) {
+        append(&mut self.state.lock(), ino, 0, &vec![Slice::hole(1 << 20, 1); records]);
+    }
+
     /// Slices that no record shows any more, once.
     pub fn garbage(&self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.state.lock().garbage)
@@ -144,6 +151,11 @@ impl ChunkIndex for MemIndex {
             assert_eq!(Slice::decode(&record.encode()), Some(*record), "a record keeps the rules");
         }
         let mut state = self.state.lock();
+        let most = self.most.load(Ordering::Relaxed);
+        let there = state.chunks.get(&(ino, index)).map_or(0, |there| there.len());
+        if most > 0 && there + records.len() > most {
+            return Err(FsError::TooBig);
+        }
         let ids: BTreeSet<u64> = records.iter().map(|record| record.id).collect();
         assert!(ids.into_iter().all(|id| state.committed.insert(id)), "a slice is committed once");
         let end =

@@ -41,7 +41,7 @@ pub(crate) struct Readers {
     /// Readers that count against the limit: all but those given up.
     live: AtomicUsize,
     /// Requests set aside, and how many, to be looked at without a lock.
-    parked: Mutex<VecDeque<Parked>>,
+    parked: Mutex<Parking>,
     parked_count: AtomicUsize,
     /// Readers that nobody needs at the moment, the one last busy on top.
     resting: Mutex<Vec<Arc<Resting>>>,
@@ -59,8 +59,44 @@ struct Parked {
     bytes: Box<[u8]>,
 }
 
-/// Requests that may be set aside; each is up to the largest WRITE, so this is a bound on memory, too.
-const PARKED_MAX: usize = 64;
+/// Requests that were set aside.
+#[derive(Default)]
+struct Parking {
+    queue: VecDeque<Parked>,
+    /// What the large ones take.
+    bytes: usize,
+}
+
+/// Memory that large requests which are set aside may take.
+const PARKED_BYTES: usize = 64 << 20;
+/// Requests up to this size are always set aside: their callers wait, so they are no more than there are threads.
+const SMALL: usize = 8 << 10;
+
+impl Parking {
+    /// Sets a request aside; `false` if that would take too much memory.
+    fn add(&mut self, parked: Parked) -> bool {
+        let size = parked.weight();
+        if size > 0 && self.bytes + size > PARKED_BYTES {
+            return false;
+        }
+        self.bytes += size;
+        self.queue.push_back(parked);
+        true
+    }
+
+    fn take(&mut self) -> Option<Parked> {
+        let parked = self.queue.pop_front()?;
+        self.bytes -= parked.weight();
+        Some(parked)
+    }
+}
+
+impl Parked {
+    /// What it counts for.
+    fn weight(&self) -> usize {
+        if self.bytes.len() > SMALL { self.bytes.len() } else { 0 }
+    }
+}
 
 /// How long a reader that is not needed rests before it ends.
 const REST: Duration = Duration::from_secs(10);
@@ -168,7 +204,9 @@ impl Readers {
 
     /// A reader's life. It comes counted as idle and live.
     fn serve(self: &Arc<Self>, device: &Arc<Device>, seat: &Seat) {
-        let mut buffer = vec![0; self.negotiated.buffer_size()];
+        // Written to, so that its memory is there: where the kernel has to find some while it copies a request, and the
+        // process is killed in that moment, it answers the request with EIO instead of keeping it for a successor.
+        let mut buffer = vec![1; self.negotiated.buffer_size()];
         loop {
             if self.paused.load(Ordering::SeqCst) {
                 self.idle.fetch_sub(1, Ordering::SeqCst);
@@ -260,8 +298,8 @@ impl Readers {
             _ => {}
         }
         let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
-        if last && self.park(&call, bytes) {
-            return true;
+        if last {
+            return self.park(&call, bytes);
         }
         self.run(&call, &message, operation)
     }
@@ -286,15 +324,20 @@ impl Readers {
         call.leave()
     }
 
-    /// Sets a request aside; `false` if there are too many.
+    /// Sets a request aside; where memory does not allow that, its caller gets ENOMEM. `false` if the watchdog gave up
+    /// on this reader meanwhile.
     fn park(&self, call: &Arc<Call>, bytes: &[u8]) -> bool {
         let mut parked = self.parked.lock();
-        if parked.len() >= PARKED_MAX {
-            return false;
+        if parked.add(Parked { call: Arc::clone(call), bytes: bytes.into() }) {
+            self.parked_count.store(parked.queue.len(), Ordering::SeqCst);
+            return true;
         }
-        parked.push_back(Parked { call: Arc::clone(call), bytes: bytes.into() });
-        self.parked_count.store(parked.len(), Ordering::SeqCst);
-        true
+        drop(parked);
+        if !call.run() {
+            return true;
+        }
+        call.answer(Err::<(), _>(Errno(libc::ENOMEM)));
+        call.leave()
     }
 
     /// Runs what was set aside, as long as another reader waits for requests; `false` if the watchdog gave up on this
@@ -305,13 +348,18 @@ impl Readers {
     fn unpark(self: &Arc<Self>) -> bool {
         loop {
             if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 && !self.add() {
-                self.idle.fetch_add(1, Ordering::SeqCst);
+                // Another may have come to the same end at the same time: the second of them sees the first.
+                if self.idle.fetch_add(1, Ordering::SeqCst) > 0
+                    && self.parked_count.load(Ordering::SeqCst) > 0
+                {
+                    continue;
+                }
                 return true;
             }
             let next = {
                 let mut parked = self.parked.lock();
-                let next = parked.pop_front();
-                self.parked_count.store(parked.len(), Ordering::SeqCst);
+                let next = parked.take();
+                self.parked_count.store(parked.queue.len(), Ordering::SeqCst);
                 next
             };
             let ours = next.as_ref().is_none_or(|Parked { call, bytes }| {

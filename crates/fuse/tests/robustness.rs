@@ -94,6 +94,25 @@ fn at_the_limit_interrupts_still_arrive_and_nothing_is_lost() {
 }
 
 #[test]
+fn however_many_are_blocked_somebody_reads() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mounted::new(uncached(), Config { idle_readers: 2, max_readers: 4, ..Config::default() });
+    let paths: Vec<_> = (0..90).map(|i| write(&m, &format!("wait{i}"), "wait")).collect();
+    let mut blocked: Vec<_> = paths.iter().map(|path| cat(path)).collect();
+    until("all but one reader are blocked", || m.fs.gate.waiting.load(Ordering::Relaxed) == 3);
+    for child in &mut blocked {
+        child.kill().expect("kill");
+    }
+    for child in &mut blocked {
+        assert!(!reap("a killed caller ends", child).success());
+    }
+    m.fs.gate.open();
+    fs::metadata(m.path("wait0")).expect("stat");
+}
+
+#[test]
 fn an_interrupted_operation_ends() {
     if no_fuse() {
         return;

@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use sluice_types::Ino;
 
 /// Remove a tree.
 pub(crate) const RMR: u32 = 1002;
@@ -104,8 +105,14 @@ impl Control {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let is_dir = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
         let dir = if is_dir { path } else { path.parent().unwrap_or(path) };
-        for name in [".jfs.control", ".control"] {
+        // The short name first: where it is not the mount's own, the long one is, and a mount asks its engine for a name
+        // that is not its own.
+        for name in [".control", ".jfs.control"] {
             let path = dir.join(name);
+            // A file of that name that somebody made must not be written to.
+            if fs::symlink_metadata(&path).is_ok_and(|found| !Ino(found.ino()).is_internal()) {
+                continue;
+            }
             match File::options().read(true).write(true).open(&path) {
                 Ok(file) => return Ok(Self { file, path }),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}

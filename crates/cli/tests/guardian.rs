@@ -114,6 +114,22 @@ fn another_program_takes_over_without_an_error() {
 }
 
 #[test]
+fn a_path_with_a_blank_is_the_place_of_one_mount() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (point, child) = volume.serve("a b", &[]);
+    let before = server(&point);
+    let output = again(&volume, &point, &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_ne!(server(&point), before, "it was upgraded, not stacked");
+    volume.umount(&point);
+    ends_well(child);
+    assert!(!is_dead(&point) && fs::read_dir(&point).expect("the folder below").count() == 0);
+}
+
+#[test]
 fn what_cannot_take_over_leaves_the_old_one_serving() {
     if no_fuse() {
         return;

@@ -400,3 +400,20 @@ fn a_mount_ends_when_its_volume_is_gone() {
     volume.umount(&point);
     assert!(volume.log().contains("destroyed"), "{}", volume.log());
 }
+
+#[test]
+fn umount_leaves_alone_what_is_no_volume() {
+    if no_fuse() {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mount = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(place.path()).status();
+    assert!(mount.expect("mount").success());
+    for options in [&[][..], &["--force"]] {
+        let output = sluice().arg("umount").args(options).arg(place.path()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("tmpfs"), "{said}");
+    }
+    let umount = Command::new("umount").arg(place.path()).status();
+    assert!(umount.expect("umount").success(), "it was still there");
+}

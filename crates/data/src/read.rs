@@ -159,7 +159,11 @@ impl FileReader {
 
     fn failed(&self, error: &ObjectError) -> FsError {
         let advice = match error {
-            ObjectError::NotFound { .. } | ObjectError::Corrupt { .. } => {
+            ObjectError::NotFound { .. } => {
+                "; a client with --writeback may still have it in its cache directory: mount there again. Otherwise put \
+                 the object back from a backup of the bucket, or remove the file"
+            }
+            ObjectError::Corrupt { .. } => {
                 "; put the object back from a backup of the bucket, or remove the file"
             }
             _ => "",

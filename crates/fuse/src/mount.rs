@@ -250,6 +250,25 @@ pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
     Ok(found)
 }
 
+/// Types of what is mounted exactly on `mountpoint`, an absolute path without symbolic links; the topmost comes last.
+pub fn types_on(mountpoint: &Path) -> Vec<String> {
+    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return Vec::new() };
+    let kind = |line: &[u8]| {
+        let at = line.split(|byte| *byte == b' ').nth(4)?;
+        if unescape(at) != mountpoint.as_os_str().as_bytes() {
+            return None;
+        }
+        // Behind optional fields, whose end is marked.
+        String::from_utf8_lossy(line).split_once(" - ")?.1.split(' ').next().map(str::to_owned)
+    };
+    mounts.split(|byte| *byte == b'\n').filter_map(kind).collect()
+}
+
+/// Whether a type of mounts is that of a volume, of ours or of `JuiceFS`.
+pub fn is_volume_type(kind: &str) -> bool {
+    matches!(kind, "fuse.sluice" | "fuse.juicefs")
+}
+
 /// Minor device number of the topmost mount on `mountpoint`, an absolute path without symbolic links.
 pub fn connection_of(mountpoint: &Path) -> Option<u32> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;

@@ -78,7 +78,7 @@ impl Start {
         };
         let fences = past.fences;
         if let Some(taken) = take_up(engine, options, past, options.ledger.as_deref())? {
-            tracing::info!(sid = past.sid, "the session of a process that died goes on");
+            tracing::info!(sid = past.sid, "the session of the last server goes on");
             let (numbers, taken_up) = (taken.numbers, Some(taken.outcome));
             return Ok(Self { sid: past.sid, fences, numbers, taken_up });
         }

@@ -332,10 +332,7 @@ fn cache_dirs(data: &DataConfig) -> Vec<String> {
 
 /// Whether a volume of ours or of `JuiceFS` is mounted exactly here.
 fn is_volume(mountpoint: &Path) -> bool {
-    let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
-    let Some(path) = mountpoint.to_str() else { return false };
-    let here = |line: &&str| line.split(' ').nth(4) == Some(path);
-    mounts.lines().filter(here).any(|line| line.contains(" fuse.sluice ") || line.contains(" fuse.juicefs "))
+    sluice_fuse::types_on(mountpoint).iter().any(|kind| sluice_fuse::is_volume_type(kind))
 }
 
 /// Refuses a place in a file system that the kernel makes up, such as /proc: to serve a mount the server itself has to

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
@@ -11,6 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
+use sluice_types::Ino;
 
 /// How long the serving process may take to end.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -34,6 +36,7 @@ impl Umount {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mountpoint = std::path::absolute(&self.mountpoint)?;
         let mountpoint = fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
+        refuse_others(&mountpoint)?;
         if self.force && !self.flush {
             // Whoever serves it may not answer any more, so nobody is asked.
             sluice_fuse::unmount(&mountpoint, true)?;
@@ -96,10 +99,24 @@ fn server(mountpoint: &Path) -> Option<Server> {
     Some(Server { pid, start: start_of(pid)? })
 }
 
-/// Content of an internal file.
+/// Content of an internal file. Its short name is looked for first: a mount whose internal files have it asks the engine
+/// for the long one, which may be away.
 fn internal(mountpoint: &Path, name: &str) -> std::io::Result<String> {
-    fs::read_to_string(mountpoint.join(format!(".jfs.{name}")))
-        .or_else(|_| fs::read_to_string(mountpoint.join(format!(".{name}"))))
+    let short = mountpoint.join(format!(".{name}"));
+    let long = mountpoint.join(format!(".jfs.{name}"));
+    let ours = fs::symlink_metadata(&short).is_ok_and(|found| Ino(found.ino()).is_internal());
+    fs::read_to_string(if ours { short } else { long })
+}
+
+/// Refuses what is no volume: whoever mounted that unmounts it by other means.
+fn refuse_others(mountpoint: &Path) -> Result<()> {
+    match sluice_fuse::types_on(mountpoint).pop() {
+        Some(kind) if !sluice_fuse::is_volume_type(&kind) => {
+            bail!("what is mounted on {} is no volume but {kind}; use umount", mountpoint.display())
+        }
+        // What is not mounted at all is told so below.
+        _ => Ok(()),
+    }
 }
 
 fn wait_for_staged(mountpoint: &Path) -> Result<()> {

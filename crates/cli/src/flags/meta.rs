@@ -47,8 +47,8 @@ pub(crate) struct MetaFlags {
     /// Show this directory of the volume as the root; made if it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) subdir: Option<String>,
-    /// Time between two signs of life
-    #[arg(long, value_name = "TIME", default_value = "12s", value_parser = sizes::duration)]
+    /// Time between two signs of life, 1s or longer
+    #[arg(long, value_name = "TIME", default_value = "12s", value_parser = heartbeat)]
     pub(crate) heartbeat: Duration,
     /// Allow nothing to be changed
     #[arg(long)]
@@ -149,4 +149,10 @@ impl MetaCacheFlags {
             ..VfsConfig::default()
         }
     }
+}
+
+/// A session lasts a few of them, counted in seconds.
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    let time = sizes::duration(text)?;
+    if time < Duration::from_secs(1) { Err("it must be 1s or longer".into()) } else { Ok(time) }
 }

@@ -224,12 +224,19 @@ impl Guardian<'_> {
 
     /// A signal asks for the end.
     fn end(&mut self) -> Option<ExitCode> {
-        self.ending = true;
+        let again = std::mem::replace(&mut self.ending, true);
         self.give_up_upgrade("the mount is told to end");
         match &self.server {
             Some(server) if server.serves => server.say(&Word::End, &[]),
+            Some(server) if self.held.is_some() && again => {
+                tracing::warn!("a second signal: the mount is taken away though its server is not back");
+                server.signal(Signal::KILL);
+                return Some(self.leave());
+            }
             // It will be told when it serves.
-            Some(_) if self.held.is_some() => {}
+            Some(_) if self.held.is_some() => {
+                tracing::info!("the mount ends once its server is back; a second signal ends it at once");
+            }
             Some(server) => server.signal(Signal::TERM),
             None => return Some(self.leave()),
         }

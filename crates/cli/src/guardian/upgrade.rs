@@ -24,6 +24,9 @@ use super::{
 
 /// How long a caller may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a guardian may take to say what came of an upgrade: another server is prepared, and the old one stores what is
+/// dirty.
+const ANSWER: Duration = Duration::from_mins(5);
 /// Bytes of the longest call.
 const LONGEST: u64 = 4 << 20;
 
@@ -106,14 +109,29 @@ pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
         Err(why) => return Err(why).context("cannot reach the guardian of the mount"),
     };
     if !is_trusted(&stream)? {
-        bail!("another user serves the mount; only that user or root can put another program in its place");
+        bail!("another user serves the mount: run this command as that user");
     }
+    let mut told = Vec::new();
+    match converse(&mut stream, &mut told) {
+        Ok(()) => {}
+        // It hangs up on whom it does not trust.
+        Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            bail!(
+                "the guardian of the mount does not listen: only the user who mounted, or root, may ask it"
+            );
+        }
+        Err(why) => return Err(why).context("the guardian of the mount does not answer"),
+    }
+    let told = serde_json::from_slice(&told);
+    Ok(Some(told.context("the guardian of the mount did not say what came of it; its log may")?))
+}
+
+/// Sends what this program is, and waits for the answer.
+fn converse(stream: &mut UnixStream, told: &mut Vec<u8>) -> io::Result<()> {
+    stream.set_read_timeout(Some(ANSWER))?;
     let executable = own_executable()?;
     wire::send_bytes(stream.as_fd(), b"1", &[executable.as_fd()])?;
     stream.write_all(&serde_json::to_vec(&Call::own())?)?;
     stream.shutdown(Shutdown::Write)?;
-    let mut told = Vec::new();
-    stream.read_to_end(&mut told)?;
-    let told = serde_json::from_slice(&told);
-    Ok(Some(told.context("the guardian of the mount did not say what came of it; its log may")?))
+    stream.read_to_end(told).map(drop)
 }

@@ -72,8 +72,19 @@ fn mask(arguments: &[OsString]) -> Vec<OsString> {
         .collect()
 }
 
-/// A URL with its password masked; any other text as it is.
+/// A URL with its passwords masked; any other text as it is.
 pub(crate) fn without_password(text: &str) -> String {
+    let text = without_login(text);
+    let Some((address, options)) = text.split_once('?') else { return text };
+    let shown = options.split('&').map(|option| match option.split_once('=') {
+        Some((name, _)) if name.to_ascii_lowercase().ends_with("password") => format!("{name}={MASK}"),
+        _ => option.to_owned(),
+    });
+    format!("{address}?{}", shown.collect::<Vec<_>>().join("&"))
+}
+
+/// A URL with the password before its host masked.
+fn without_login(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
@@ -165,7 +176,17 @@ mod tests {
         assert_eq!(without_password("postgres://me:a/b@host/d"), "postgres://me:****@host/d");
         assert_eq!(without_password("redis://:a?b@host/1"), "redis://:****@host/1");
         assert_eq!(without_password("mysql://me:a?b@host/d?c=1"), "mysql://me:****@host/d?c=1");
-        for plain in ["redis://user@host/1", "redis://host:6379", "sqlite3:///a:b@c/d", "/a/b"] {
+        assert_eq!(
+            without_password("postgres://me:pw@host/d?sslmode=require&Password=a=b&sslpassword=c&user=d"),
+            "postgres://me:****@host/d?sslmode=require&Password=****&sslpassword=****&user=d"
+        );
+        for plain in [
+            "postgres://host/d?sslmode=require",
+            "redis://user@host/1",
+            "redis://host:6379",
+            "sqlite3:///a:b@c/d",
+            "/a/b",
+        ] {
             assert_eq!(without_password(plain), plain);
         }
     }

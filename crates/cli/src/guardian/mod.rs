@@ -237,6 +237,8 @@ impl Guardian<'_> {
             Some(_) if self.held.is_some() => {
                 tracing::info!("the mount ends once its server is back; a second signal ends it at once");
             }
+            // It has not mounted yet, or has just done so and may have had the signal, too: one more would cut it off.
+            Some(server) if !again => server.say(&Word::End, &[]),
             Some(server) => server.signal(Signal::TERM),
             None => return Some(self.leave()),
         }

@@ -72,6 +72,11 @@ impl Default for DataConfig {
 }
 
 impl DataConfig {
+    /// Where blocks of the volume are staged, a directory for each cache directory.
+    pub(crate) fn staging_dirs(&self) -> Vec<PathBuf> {
+        self.cache.dirs.iter().map(|dir| dir.join(&self.volume).join("rawstaging")).collect()
+    }
+
     /// Refuses settings that cannot work.
     pub(crate) fn check(&self) -> Result<(), DataError> {
         let wrong = if self.block_size == 0 || u64::from(self.block_size) > 16 * MIB {

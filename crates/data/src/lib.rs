@@ -32,7 +32,6 @@ pub use error::DataError;
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};
 pub use read::FileReader;
-pub use staging::has_staged;
 pub use stats::{Counter, Gauge, Histogram, Stats};
 pub use store::DataStore;
 pub use write::{FileWriter, OpenWriter};

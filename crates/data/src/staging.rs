@@ -86,20 +86,6 @@ struct Staged {
     own: bool,
 }
 
-/// Where the blocks of a volume are staged, a directory for each cache directory.
-fn roots(config: &DataConfig) -> Vec<PathBuf> {
-    config.cache.dirs.iter().map(|dir| dir.join(&config.volume).join("rawstaging")).collect()
-}
-
-/// Whether an earlier mount may have left staged blocks in the cache directories of `config`.
-pub fn has_staged(config: &DataConfig) -> bool {
-    roots(config).iter().any(|root| {
-        let mut found = false;
-        file::each_block(root, |_, _| found = true);
-        found
-    })
-}
-
 impl Staging {
     /// Opens the staging directories if the mount writes back or an earlier one left staged blocks there.
     pub(crate) fn open(
@@ -108,7 +94,7 @@ impl Staging {
         disk: Option<Arc<DiskCache>>,
         stats: Arc<Stats>,
     ) -> Result<Option<Arc<Self>>, DataError> {
-        let roots = roots(config);
+        let roots = config.staging_dirs();
         let accepts = config.writeback.is_some();
         for root in roots.iter().filter(|_| accepts) {
             let made = fs::create_dir_all(root)

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::{
     IndexRef,
     blocks::BlockStore,
-    cache::DiskCache,
+    cache::{DiskCache, file::each_block},
     compact::Compactor,
     config::DataConfig,
     error::DataError,
@@ -47,6 +47,15 @@ pub struct DataStore {
 }
 
 impl DataStore {
+    /// Whether an earlier mount may have left staged blocks in the cache directories of `config`.
+    pub fn has_staged(config: &DataConfig) -> bool {
+        config.staging_dirs().iter().any(|dir| {
+            let mut found = false;
+            each_block(dir, |_, _| found = true);
+            found
+        })
+    }
+
     /// Opens the data path over `store`, whose records `index` keeps. Object I/O runs on `runtime`, or on a runtime
     /// of its own. Staged blocks of an earlier process are uploaded in the background.
     pub fn open(

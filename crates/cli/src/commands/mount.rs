@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use sluice_data::DataConfig;
+use sluice_data::{DataConfig, DataStore};
 use sluice_fuse::Features;
 use sluice_meta::{Meta, Options, engine::Engine, schema::VolumeFormat};
 use sluice_object::{Compression, StoreConfig};
@@ -258,7 +258,7 @@ impl Mount {
         let format = meta.env().format();
         let mut store = self.store_config(&format)?;
         let mut data = self.data_config(&format)?;
-        store.sync |= sluice_data::has_staged(&data);
+        store.sync |= DataStore::has_staged(&data);
         data.auto_compact = !meta.is_read_only();
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);

@@ -3,6 +3,8 @@
 //! What must stay true: a block that is cached is answered on the calling thread, without a lock held over I/O and
 //! without a hop to another thread; and a block is never fetched twice at once.
 
+mod put;
+
 use std::{
     ops::Range,
     pin::pin,
@@ -317,89 +319,6 @@ impl BlockStore {
                 return Err(error);
             }
         }
-    }
-
-    /// Stores a new block: staged locally if the mount writes back, else in the object store. Blocks, until `gone` says that
-    /// nobody waits for it any more; must not be called from the runtime's own threads.
-    pub(crate) fn write(
-        &self,
-        key: BlockKey,
-        data: &Bytes,
-        gone: &mut dyn FnMut() -> bool,
-    ) -> Option<Result<(), ObjectError>> {
-        match &self.staging {
-            Some(staging) if staging.stage(key, data) => Some(Ok(())),
-            _ => self.runtime.block_on(until(pin!(self.put(key, data)), gone)),
-        }
-    }
-
-    /// [`Self::write`] for the runtime's threads.
-    pub(crate) async fn write_async(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
-        if let Some(staging) = &self.staging {
-            let (staging, data) = (Arc::clone(staging), data.clone());
-            if matches!(tokio::task::spawn_blocking(move || staging.stage(key, &data)).await, Ok(true)) {
-                return Ok(());
-            }
-        }
-        self.put(key, data).await
-    }
-
-    /// Puts a block into the object store, and into the caches as far as that is worth it.
-    pub(crate) async fn put(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
-        self.upload(key, data).await?;
-        self.remember(key, data, 0);
-        if key.size < self.layout.block_size || self.large_writes {
-            self.offer(key, data);
-        }
-        Ok(())
-    }
-
-    /// Puts a block into the object store, with patience.
-    pub(crate) async fn upload(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
-        let name = self.layout.name(key);
-        let stored =
-            self.compression.encode(data.clone()).map_err(|error| self.damaged(key, &error.to_string()))?;
-        // A copy, unless blocks are stored as they are.
-        let copied = if self.compression == Compression::None { 0 } else { stored.len() };
-        let _held = self.budget.charge(copied as u64);
-        let begun = Instant::now();
-        let mut pause = PAUSES.start;
-        let _uploading = self.stats.uploading.one();
-        let result = loop {
-            let permit = match self.permit(&self.uploads, "write", key).await {
-                Ok(permit) => permit,
-                Err(error) => break Err(error),
-            };
-            let started = Instant::now();
-            let put = self.store.put(&name, stored.clone()).await;
-            drop(permit);
-            self.stats.puts.add(1);
-            self.stats.put_time.observe(started.elapsed());
-            match put {
-                Ok(()) => {
-                    self.uploads.served();
-                    break Ok(());
-                }
-                Err(error) => {
-                    self.stats.object_errors.add(1);
-                    // Keys that are being rotated are refused for a while.
-                    let passing =
-                        matches!(error, ObjectError::Unavailable { .. } | ObjectError::Denied { .. });
-                    // The store may have been patient by itself.
-                    let patient = started.elapsed() > self.give_up / 2;
-                    if !passing || patient || begun.elapsed() + pause > self.give_up {
-                        break Err(error);
-                    }
-                    tracing::warn!(%error, "a block could not be uploaded and is tried again");
-                }
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.end);
-        };
-        if result.is_ok() {
-            self.stats.put_bytes.add(stored.len() as u64);
-        }
-        result
     }
 
     /// Deletes all blocks of a slice, from the caches too.

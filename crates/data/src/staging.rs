@@ -3,6 +3,8 @@
 //! What must stay true: a staged block is readable until the store has it, its file goes only then, and after
 //! [`Staging::sync`] a power cut takes none of them. One that is lost all the same is told of.
 
+mod upload;
+
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::{self, File},
@@ -10,7 +12,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -19,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashMap, FxHashSet};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use crate::{
     blocks::BlockStore,
@@ -330,119 +332,6 @@ impl Staging {
                 self.enter(&mut state, key, Staged { number, own: false }, Instant::now());
             }
         });
-    }
-
-    /// Uploads one block after the other, several at once.
-    async fn dispatch(self: Arc<Self>, store: Weak<BlockStore>) {
-        let gate = Arc::new(Semaphore::new(self.parallel));
-        loop {
-            let next = {
-                let mut state = self.state.lock();
-                if state.stopped {
-                    return;
-                }
-                match state.queue.front() {
-                    Some((due, _)) if state.hurry || *due <= Instant::now() => Ok(state.queue.pop_front()),
-                    Some((due, _)) => Err(*due),
-                    None => Err(Instant::now() + REST),
-                }
-            };
-            let key = match next {
-                Ok(Some((_, key))) => key,
-                Ok(None) => continue,
-                Err(due) => {
-                    let _ = tokio::time::timeout_at(due.into(), self.queued.notified()).await;
-                    continue;
-                }
-            };
-            let Ok(permit) = Arc::clone(&gate).acquire_owned().await else { return };
-            let Some(blocks) = store.upgrade() else { return };
-            let staging = Arc::clone(&self);
-            tokio::spawn(async move {
-                staging.upload(&blocks, key).await;
-                drop(permit);
-            });
-        }
-    }
-
-    async fn upload(self: &Arc<Self>, blocks: &BlockStore, key: BlockKey) {
-        let number = {
-            let mut state = self.state.lock();
-            let Some(staged) = state.staged.get(&key).copied() else { return };
-            // A block in doubt is in the queue twice.
-            if state.uploading.contains_key(&key) {
-                return;
-            }
-            state.uploading.insert(key, false);
-            staged.number
-        };
-        let done = self.upload_from(number, blocks, key).await;
-        let mut state = self.state.lock();
-        state.uploading.remove(&key);
-        // Not before: whoever takes it up leaves one alone that is on its way.
-        if !done {
-            state.queue.push_back((Instant::now() + REST, key));
-        }
-    }
-
-    /// Answers whether nothing is left to do.
-    async fn upload_from(self: &Arc<Self>, number: usize, blocks: &BlockStore, key: BlockKey) -> bool {
-        let staging = Arc::clone(self);
-        let loaded = tokio::task::spawn_blocking(move || staging.load(number, key, &(0..key.size))).await;
-        let data = match loaded {
-            Ok(Ok(data)) => data,
-            Ok(Err(Damaged::Io(error))) if error.kind() == io::ErrorKind::NotFound => {
-                return blocks.account_for(self, key, false).await.is_ok();
-            }
-            Ok(Err(error)) => return self.give_up_on(number, key, &error),
-            Err(_) => return true,
-        };
-        if let Err(error) = blocks.upload(key, &data).await {
-            tracing::warn!(slice = key.id, block = key.index, %error, "a staged block waits for the next try");
-            self.stats.staged_errors.add(1);
-            return false;
-        }
-        self.state.lock().uploading.insert(key, true);
-        // On a thread that may wait for the disk.
-        let staging = Arc::clone(self);
-        let _ = tokio::task::spawn_blocking(move || staging.put_away(number, key)).await;
-        let removed_meanwhile = self.leave(&mut self.state.lock(), key).is_none();
-        if removed_meanwhile {
-            blocks.forget_async(key).await;
-            if let Err(error) = blocks.delete_block(key).await {
-                tracing::warn!(%error, "a block deleted during its upload stays behind for gc");
-            }
-        }
-        true
-    }
-
-    /// The file of a block that the store has becomes a cache file, or goes.
-    fn put_away(&self, number: usize, key: BlockKey) {
-        let path = self.path(number, key);
-        let kept = match &self.disk {
-            Some(disk) if self.contains(key) => disk.adopt(number, key, &path),
-            _ => fs::remove_file(&path),
-        };
-        if let Err(error) = kept
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %path.display(), %error, "an uploaded staged block could not be put away");
-        }
-    }
-
-    /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is left.
-    /// Answers whether nothing is left to do.
-    fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) -> bool {
-        let path = self.path(number, key);
-        if let Damaged::Io(error) = error {
-            tracing::warn!(path = %path.display(), %error, "a staged block cannot be read and is tried again");
-            return false;
-        }
-        let mut aside = path.clone().into_os_string();
-        aside.push(DAMAGED);
-        let _ = fs::rename(&path, aside);
-        self.lose(key, &format!("it is damaged and set aside: {error}"));
-        true
     }
 
     /// Whether a block waits for its upload.

@@ -8,6 +8,7 @@ mod locks;
 mod told;
 mod translate;
 mod waiting;
+mod xattr;
 
 use std::{
     ffi::OsStr,
@@ -19,7 +20,7 @@ use std::{
 use bytes::Bytes;
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{
-    Certainty, Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, XattrMode, describe_attr, describe_entry,
+    Certainty, Change, Interrupt, NewNode, OpKind, RenameMode, Vfs, describe_attr, describe_entry,
 };
 
 use self::{
@@ -435,21 +436,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn setxattr(&self, req: &Request<'_>, ino: u64, xattr: &SetXattr<'_>) -> Result<()> {
-        let mode = match xattr.flags as i32 {
-            0 => XattrMode::Any,
-            libc::XATTR_CREATE => XattrMode::Create,
-            libc::XATTR_REPLACE => XattrMode::Replace,
-            _ => return Err(Errno::EINVAL),
-        };
-        let pair = (xattr.name.as_bytes(), xattr.value);
-        let run = |caller: &Caller, interrupt: &Interrupt| {
-            // Whether setgid stays depends on them, or on what the kernel says where only it knows them.
-            let caller = translate::with_groups(caller, pair.0.starts_with(b"system.posix_acl_"));
-            let caller = Caller { admitted: caller.admitted && !xattr.kill_sgid, ..caller.into_owned() };
-            self.vfs.setxattr(&caller, interrupt, self.ino(ino), pair, mode)
-        };
-        let (name, len, flags) = (xattr.name.display(), xattr.value.len(), xattr.flags);
-        self.run(req, OpKind::SetXattr, run, args(format_args!("{ino},{name},{len},{flags}")))
+        self.set_xattr(req, ino, xattr)
     }
 
     fn getxattr(&self, req: &Request<'_>, ino: u64, name: &OsStr) -> Result<Bytes> {

@@ -5,9 +5,12 @@
 //! that were answered with it may come back first (`herd`). There are no timers and no threads of our own. An operation that fails leaves no trace and fails alone.
 
 mod attempt;
+mod failed;
 mod herd;
 mod notes;
 mod sched;
+mod settle;
+mod steps;
 mod ticket;
 
 use std::{
@@ -24,7 +27,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use sluice_types::{FsError, FsResult};
 
-use attempt::Failed;
+use failed::Failed;
 use herd::Herd;
 use sched::Sched;
 pub use sluice_types::Interrupt;

@@ -69,7 +69,9 @@ impl Source {
                     && lines[at + 1..]
                         .iter()
                         .find(|line| !line.starts_with("#["))
-                        .is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+                        .is_some_and(|line| {
+                            line.trim_start_matches("pub(crate) ").starts_with("mod ") && line.ends_with('{')
+                        })
             })
             .unwrap_or(lines.len())
     }
@@ -100,7 +102,9 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
 
 /// Every text file of the repository that this crate is in.
 pub fn workspace() -> io::Result<Vec<Source>> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    // Asked for as it runs: a build folder may be shared by several clones.
+    let tidy = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = PathBuf::from(tidy).join("../..").canonicalize()?;
     let mut sources = Vec::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {

@@ -6,8 +6,6 @@
 use std::{
     hash::{BuildHasher as _, Hash},
     sync::{Arc, atomic::Ordering},
-    thread,
-    time::{Duration, Instant},
 };
 
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -15,44 +13,18 @@ use sluice_types::FsError;
 
 use super::{
     Batcher,
+    failed::Failed,
+    steps::forget,
     ticket::{AnyTicket, Ran},
 };
 use crate::{
     announce::announce,
-    engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Txn, Write},
+    engine::{EngineError, Hold, Read, Txn, Write},
     op::Lane,
-    recall::{Recall, Sent},
-    schema::{BURIED, Change, Counter, Key, Row, Session},
+    recall::Recall,
+    schema::{Change, Key},
     view::{Batch, Outcome, View},
 };
-
-/// Why an attempt came to nothing.
-pub(super) enum Failed {
-    /// Nothing was committed: records changed under the operations at these places of the batch.
-    Again { culprits: FxHashSet<usize> },
-    /// Nothing was committed: the engine could not be asked.
-    Unavailable(EngineError),
-    /// Nothing was committed: the engine will not do it.
-    Refused(EngineError),
-    /// Whether it was committed could not be found out.
-    Unknown(EngineError),
-}
-
-impl From<EngineError> for Failed {
-    fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Unavailable { .. } => Self::Unavailable(error),
-            EngineError::Indeterminate { .. } => Self::Unknown(error),
-            EngineError::Conflict(_) => Self::Again { culprits: FxHashSet::default() },
-            EngineError::Full(_) | EngineError::Corrupt { .. } | EngineError::Refused { .. } => {
-                Self::Refused(error)
-            }
-        }
-    }
-}
-
-/// How long a session lasts that came back before its heartbeat, seconds.
-const UNTIL_HEARTBEAT: i64 = 300;
 
 /// More trips than any operation needs, be it one that asks for each of the directories above another: a limit against
 /// an operation that asks for ever.
@@ -157,15 +129,6 @@ impl Batcher {
         Ok(())
     }
 
-    /// Fails an operation that was asked for under locks that this client has lost since; whether it did.
-    fn comes_too_late(&self, ticket: &AnyTicket) -> bool {
-        let late = ticket.fences.is_some_and(|fences| fences < self.env.fences());
-        if late {
-            ticket.fail(FsError::LockLost);
-        }
-        late
-    }
-
     /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
     fn fetch(&self, txn: &mut dyn Txn, batch: &mut Batch<'_>, reads: Vec<Read>) -> Result<(), EngineError> {
         let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
@@ -192,189 +155,6 @@ impl Batcher {
         }
     }
 
-    /// Takes note of a commit, and when it was sent if that is known.
-    fn committed(&self, commit: &Commit, step: Step, sent: Option<Sent>) {
-        self.reached(step.lane, step.to);
-        match (&self.env.recall, sent) {
-            (Some(recall), Some(sent)) => recall.committed(&commit.writes, sent),
-            (Some(recall), None) => forget(recall, commit),
-            (None, _) => {}
-        }
-        for write in &commit.writes {
-            match write {
-                Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
-                Write::Count(Counter::TotalInodes, by) => self.env.counting().add(0, *by),
-                Write::Charge(key, space, inodes) => self.env.counting().charge(*key, *space, *inodes),
-                Write::Insert(Row::Acl(id, rule)) => drop(self.env.learn_acl(*id, rule.clone())),
-                Write::Put(Row::Node(dir, attr)) if attr.is_dir() => self.env.above.learn(*dir, attr.parent),
-                Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
-                Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {
-                    self.env.sustains(*ino, false);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn next_step(&self, lane: u16) -> Step {
-        let numbers = &self.numbers[usize::from(lane)];
-        let from = numbers.reached.load(Ordering::Relaxed);
-        let used = from.max(numbers.doubtful.load(Ordering::Relaxed));
-        Step { writer: self.writer, lane, from, to: used + 1 }
-    }
-
-    fn reached(&self, lane: u16, n: u64) {
-        self.numbers[usize::from(lane)].reached.store(n, Ordering::Relaxed);
-    }
-
-    /// Whether the commit with this number happened, or will, is unknown.
-    fn doubt(&self, step: Step) {
-        self.numbers[usize::from(step.lane)].doubtful.fetch_max(step.to, Ordering::Relaxed);
-    }
-
-    /// The answer to commit `lost` was lost. Tries to take the number *after* it in its stead: if that succeeds the
-    /// lost commit can never happen any more; if it fails, the number found tells which of the two did.
-    ///
-    /// This goes on as long as anybody waits: to give up means that the operations may or may not have happened.
-    fn settle(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        let step = Step { to: lost.to + 1, ..lost };
-        self.doubt(step);
-        let instead = Commit { step: Some(step), ..Commit::default() };
-        self.note_void(lost, step);
-        let again = || Failed::Again { culprits: FxHashSet::default() };
-        for tries in 0.. {
-            let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));
-            let error = match taken {
-                Ok(()) => {
-                    self.reached(step.lane, step.to);
-                    return Err(again());
-                }
-                Err(error @ EngineError::Conflict(_)) => match self.stored_step(lost) {
-                    Ok(Some(n)) if n == lost.to => return self.found_done(commit, lost, group),
-                    // Neither happened yet: the conflict had another reason.
-                    Ok(Some(n)) if n == lost.from => error,
-                    Ok(Some(_)) => {
-                        self.resynchronise(lost)?;
-                        return Err(again());
-                    }
-                    Ok(None) => return self.settle_fenced(commit, lost, group),
-                    Err(error) => error,
-                },
-                Err(error) => error,
-            };
-            wait_or_give_up(tries, group, error)?;
-        }
-        Err(again())
-    }
-
-    /// A commit whose answer was lost has happened. It is not acknowledged before it is as safe as the answer would have
-    /// said.
-    fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        self.committed(commit, step, None);
-        insist(group, || self.engine.harden())
-    }
-
-    /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record
-    /// that nobody else can have made tells as well if it is there, and that of a node if it is not: of a slice with one
-    /// reference some engines keep none. Where nothing tells, the commit is sent again as it is: it states what it found
-    /// and removes or replaces that, so that it cannot happen twice.
-    fn settle_fenced(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        insist(group, || self.resynchronise(lost))?;
-        let own = commit.writes.iter().filter_map(|write| match write {
-            Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
-            _ => None,
-        });
-        if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
-            let found = insist(group, || self.engine.read(&[Read::Get(key.clone(), Hold::None)]))?;
-            if let [Found::Row(Some(_))] = found.as_slice() {
-                return self.found_done(commit, lost, group);
-            }
-            if let Key::Node(_) = key {
-                return Err(Failed::Again { culprits: FxHashSet::default() });
-            }
-        }
-        let unknown = || EngineError::Indeterminate {
-            engine: self.engine.name().into(),
-            reason: "this client was taken for dead before it was known whether the commit happened".into(),
-        };
-        if group.iter().any(|ticket| self.comes_too_late(ticket)) {
-            return Err(Failed::Unknown(unknown()));
-        }
-        let step = self.next_step(lost.lane);
-        let again = Commit { step: Some(step), ..commit.clone() };
-        self.note(step, group);
-        let error = match self.engine.begin(lost.lane).and_then(|txn| txn.commit(&again)) {
-            Ok(()) => {
-                self.committed(commit, step, None);
-                return Ok(());
-            }
-            Err(EngineError::Conflict(_)) => unknown(),
-            Err(error) => error,
-        };
-        // Whatever became of this one, the first is unknown.
-        self.doubt(step);
-        Err(Failed::Unknown(error))
-    }
-
-    /// What the engine holds as the number of the last commit of a lane.
-    fn stored_step(&self, step: Step) -> Result<Option<u64>, EngineError> {
-        let read = Read::Get(Key::Writer(step.writer, step.lane), Hold::None);
-        Ok(match self.engine.read(&[read])?.pop() {
-            Some(Found::Row(Some(Row::Writer(_, _, n)))) => Some(n),
-            _ => None,
-        })
-    }
-
-    /// The engine's number is not ours: either it lost commits, or somebody took this process for dead and removed
-    /// its records. Both are reported, and the lane goes on from what the engine holds.
-    fn resynchronise(&self, step: Step) -> Result<(), EngineError> {
-        if let Some(n) = self.stored_step(step)? {
-            if n < step.from {
-                let lost = step.from - n;
-                tracing::error!(
-                    lane = step.lane,
-                    lost,
-                    "the metadata engine lost commits it had acknowledged"
-                );
-                // Others have seen these numbers: given out again they would look known, and so would the records that
-                // were taken back.
-                self.doubt(Step { to: step.from, ..step });
-                self.numbers[usize::from(step.lane)].lost.store(true, Ordering::Relaxed);
-            }
-            self.reached(step.lane, n);
-            return Ok(());
-        }
-        let mut commit = Commit {
-            step: None,
-            expects: vec![Expect::Absent(Key::Writer(step.writer, step.lane))],
-            writes: vec![Write::Insert(Row::Writer(step.writer, step.lane, step.to))],
-        };
-        // The session went with the records of all lanes. It comes back with the first of them, which tells the others
-        // that it was counted; the next heartbeat completes it.
-        let _fence = self.fence.lock();
-        let session = Read::Get(Key::Session(step.writer), Hold::None);
-        let found = self.engine.read(&[session])?.pop();
-        let there =
-            matches!(&found, Some(Found::Row(Some(Row::Session(_, session)))) if session.expire != BURIED);
-        if !there {
-            tracing::error!(
-                sid = step.writer,
-                "this client was taken for dead; its locks and open deleted files are lost"
-            );
-            self.env.fenced();
-            let expire = self.env.clock.now().sec + UNTIL_HEARTBEAT;
-            commit.writes.push(Write::Put(Row::Session(step.writer, Session { expire, info: None })));
-        }
-        self.doubt(step);
-        // Nothing else was committed, and what expects that there is no record may be tried again.
-        self.engine.begin(step.lane)?.commit(&commit).map_err(|error| match error {
-            EngineError::Indeterminate { engine, reason } => EngineError::Unavailable { engine, reason },
-            error => error,
-        })?;
-        self.reached(step.lane, step.to);
-        Ok(())
-    }
-
     /// The engine, or an operation, panicked while it worked for this lane: where the commit had got to, nobody knows.
     pub(super) fn panicked(&self, lane: u16) -> Failed {
         tracing::error!(lane, "a panic in the middle of a batch; please report this as a fault of sluice");
@@ -385,33 +165,6 @@ impl Batcher {
         let reason = "sluice broke off in the middle of it (see what it printed); please report this".into();
         Failed::Unknown(EngineError::Indeterminate { engine: self.engine.name().into(), reason })
     }
-}
-
-/// Forgets what a commit changed, or may have.
-fn forget(recall: &Recall, commit: &Commit) {
-    recall.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
-}
-
-/// Asks until there is an answer: until then it is unknown whether the commit of these operations happened.
-fn insist<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, Failed> {
-    let mut tries = 0;
-    loop {
-        match ask() {
-            Ok(answer) => return Ok(answer),
-            Err(error) => wait_or_give_up(tries, group, error)?,
-        }
-        tries += 1;
-    }
-}
-
-/// Waits before the next question about a commit, or fails if nobody waits for the answer any more.
-fn wait_or_give_up(tries: u32, group: &[Arc<AnyTicket>], error: EngineError) -> Result<(), Failed> {
-    let now = Instant::now();
-    if group.iter().all(|ticket| ticket.turn.interrupt.is_set() || now >= ticket.turn.until) {
-        return Err(Failed::Unknown(error));
-    }
-    thread::sleep(Duration::from_millis(10 << tries.min(7)));
-    Ok(())
 }
 
 /// How a round of decisions ended.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Batcher, attempt::Failed, ticket::AnyTicket};
+use super::{Batcher, failed::Failed, ticket::AnyTicket};
 use crate::{engine::Step, ledger::Noted};
 
 impl Batcher {

@@ -1,0 +1,83 @@
+//! Telling the metadata what was uploaded, one batch of a file after the other.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use parking_lot::MutexGuard;
+use sluice_types::{FsError, FsResult, Slice};
+
+use super::{FileWriter, ROOM_TRIES, State, WriteContext, batch::Batch};
+
+impl FileWriter {
+    pub(super) fn commit_head<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(batch) = state.pending.front().cloned() else { return state };
+        state.committing = true;
+        drop(state);
+        let result = catch_unwind(AssertUnwindSafe(|| self.commit(&batch)))
+            .unwrap_or_else(|_| Err(FsError::io("storing written data panicked; this is a fault in sluice")));
+        state = self.state.lock();
+        state.committing = false;
+        state.pending.pop_front();
+        state.ended = batch.seq;
+        if let Err(error) = result {
+            tracing::error!(ino = %self.ino, chunk = batch.index, %error, "written data could not be stored");
+            self.context.blocks.stats.commit_errors.add(1);
+            state.failures.add(error);
+        }
+        self.cleaned(&mut state);
+        self.changed.notify_all();
+        state
+    }
+
+    fn commit(&self, batch: &Batch) -> FsResult<()> {
+        let WriteContext { compactor, blocks, .. } = &*self.context;
+        if let Some(Err(error)) = batch.outcome() {
+            self.discard(batch.slices().collect());
+            return Err(error);
+        }
+        for (number, records) in batch.commits.iter().enumerate() {
+            match self.commit_records(batch, records) {
+                Ok(count) => {
+                    blocks.stats.commits.add(1);
+                    blocks.stats.committed_records.add(records.len() as u64);
+                    compactor.after_commit(self.ino, batch.index, records.len(), count as usize);
+                }
+                Err(error) => {
+                    // An I/O error leaves open whether the records are there: better a leaked block than a lost one.
+                    if !matches!(error, FsError::Io(_) | FsError::Interrupted | FsError::Again) {
+                        let refused: Vec<u64> =
+                            batch.commits[number..].iter().flatten().map(|record| record.id).collect();
+                        self.discard(batch.slices().filter(|(id, _)| refused.contains(id)).collect());
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends records to a chunk. If it has no room for them it is compacted first; others may fill it again meanwhile.
+    fn commit_records(&self, batch: &Batch, records: &[Slice]) -> FsResult<u32> {
+        let WriteContext { index, compactor, .. } = &*self.context;
+        for _ in 1..ROOM_TRIES {
+            match index.commit(self.ino, batch.index, records, batch.mtime) {
+                Err(FsError::TooBig) => compactor.make_room(self.ino, batch.index)?,
+                done => return done,
+            }
+        }
+        index.commit(self.ino, batch.index, records, batch.mtime)
+    }
+
+    fn discard(&self, slices: Vec<(u64, u32)>) {
+        let blocks = Arc::clone(&self.context.blocks);
+        self.context.blocks.runtime().spawn(async move {
+            for (id, size) in slices {
+                if let Err(error) = blocks.delete_slice(id, size).await {
+                    tracing::warn!(%error, slice = id, "blocks of a refused write stay behind for gc");
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! How far each lane has got: the numbers of its commits.
+
+use std::sync::atomic::Ordering;
+
+use sluice_types::FsError;
+
+use super::{Batcher, ticket::AnyTicket};
+use crate::{
+    engine::{Commit, Step, Write},
+    recall::{Recall, Sent},
+    schema::{Counter, Key, Row},
+};
+
+impl Batcher {
+    /// Fails an operation that was asked for under locks that this client has lost since; whether it did.
+    pub(super) fn comes_too_late(&self, ticket: &AnyTicket) -> bool {
+        let late = ticket.fences.is_some_and(|fences| fences < self.env.fences());
+        if late {
+            ticket.fail(FsError::LockLost);
+        }
+        late
+    }
+
+    /// Takes note of a commit, and when it was sent if that is known.
+    pub(super) fn committed(&self, commit: &Commit, step: Step, sent: Option<Sent>) {
+        self.reached(step.lane, step.to);
+        match (&self.env.recall, sent) {
+            (Some(recall), Some(sent)) => recall.committed(&commit.writes, sent),
+            (Some(recall), None) => forget(recall, commit),
+            (None, _) => {}
+        }
+        for write in &commit.writes {
+            match write {
+                Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
+                Write::Count(Counter::TotalInodes, by) => self.env.counting().add(0, *by),
+                Write::Charge(key, space, inodes) => self.env.counting().charge(*key, *space, *inodes),
+                Write::Insert(Row::Acl(id, rule)) => drop(self.env.learn_acl(*id, rule.clone())),
+                Write::Put(Row::Node(dir, attr)) if attr.is_dir() => self.env.above.learn(*dir, attr.parent),
+                Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
+                Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {
+                    self.env.sustains(*ino, false);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn next_step(&self, lane: u16) -> Step {
+        let numbers = &self.numbers[usize::from(lane)];
+        let from = numbers.reached.load(Ordering::Relaxed);
+        let used = from.max(numbers.doubtful.load(Ordering::Relaxed));
+        Step { writer: self.writer, lane, from, to: used + 1 }
+    }
+
+    pub(super) fn reached(&self, lane: u16, n: u64) {
+        self.numbers[usize::from(lane)].reached.store(n, Ordering::Relaxed);
+    }
+
+    /// Whether the commit with this number happened, or will, is unknown.
+    pub(super) fn doubt(&self, step: Step) {
+        self.numbers[usize::from(step.lane)].doubtful.fetch_max(step.to, Ordering::Relaxed);
+    }
+}
+
+/// Forgets what a commit changed, or may have.
+pub(super) fn forget(recall: &Recall, commit: &Commit) {
+    recall.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
+}

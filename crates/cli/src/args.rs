@@ -77,7 +77,8 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
         .map(|mount| mount.get_arguments().filter_map(clap::Arg::get_long).collect())
         .unwrap_or_default();
     let mut line: Vec<OsString> = vec!["sluice".into(), "mount".into(), "-d".into(), "--silent".into()];
-    let mut rest = Vec::new();
+    // mount(8) says nothing of what is its default, and devices and setuid programs are.
+    let mut rest = vec!["suid".to_owned(), "dev".to_owned()];
     let mut words = arguments.into_iter().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
@@ -97,9 +98,7 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
             _ => line.push(word),
         }
     }
-    if !rest.is_empty() {
-        line.extend(["-o".into(), rest.join(",").into()]);
-    }
+    line.extend(["-o".into(), rest.join(",").into()]);
     line
 }
 
@@ -130,7 +129,7 @@ mod tests {
             "--cache-size=1G",
             "--read-only",
             "-o",
-            "rw,_netdev",
+            "suid,dev,rw,_netdev",
         ];
         assert_eq!(as_mount_helper(all(&line)), all(&expected));
         let plain = all(&["sluice", "mount", "-o", "ro"]);

@@ -4,7 +4,7 @@ mod support;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
@@ -246,6 +246,46 @@ fn a_helper_of_mount_says_nothing_on_success() {
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     assert_eq!(String::from_utf8_lossy(&said), "");
+    volume.umount(&point);
+}
+
+#[test]
+fn a_helper_of_mount_changes_a_mount() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let (helper, point) = (volume.path("mount.sluice"), volume.path("mnt"));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sluice"), &helper).expect("linked");
+    fs::create_dir(&point).expect("made");
+    let options =
+        format!("cache-dir={},log={}", volume.path("cache").display(), volume.path("log").display());
+    let meta = volume.meta.clone();
+    let mount = |flags: &str| {
+        let options = format!("{flags},{options}");
+        let mut command = Command::new(&helper);
+        let output = command.arg(&meta).arg(&point).args(["-o", &options]).output().expect("it starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let writable = || fs::write(point.join("file"), "data").map_err(|error| error.kind());
+    assert!(mount("rw").0);
+    // mount(8) names neither, since both are what it does without a word.
+    let null = point.join("null");
+    let device = rustix::fs::makedev(1, 3);
+    rustix::fs::mknodat(rustix::fs::CWD, &null, rustix::fs::FileType::CharacterDevice, 0o600.into(), device)
+        .expect("made");
+    fs::write(&null, "gone").expect("devices work");
+    // As mount(8) passes on what it read of the mount.
+    let all = "relatime,user_id=0,group_id=0,default_permissions,allow_other,remount";
+    assert_eq!(mount(&format!("ro,{all}")), (true, String::new()));
+    assert_eq!(writable(), Err(io::ErrorKind::ReadOnlyFilesystem));
+    fs::write(&null, "gone").expect("a device is not of the file system");
+    assert_eq!(mount(&format!("rw,{all}")), (true, String::new()));
+    assert_eq!(writable(), Ok(()));
+    volume.umount(&point);
+    assert!(mount("ro").0);
+    let (done, said) = mount(&format!("rw,{all}"));
+    assert!(!done && said.contains("was mounted read-only"), "{said}");
     volume.umount(&point);
 }
 

@@ -50,7 +50,7 @@ pub use errno::{Errno, Result};
 pub use filesystem::{FileSystem, ROOT, Request};
 pub use init::{Config, Features, Negotiated};
 pub use interrupt::{Interrupt, Registration};
-pub use mount::{MountError, clear_dead, connection_of, is_dead, is_volume_type, types_on, unmount};
+pub use mount::{MountError, clear_dead, connection_of, is_dead, is_volume_type, remount, types_on, unmount};
 pub use notify::Notifier;
 pub use options::{BadOption, MountOptions};
 pub use reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs};

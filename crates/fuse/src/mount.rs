@@ -52,6 +52,9 @@ pub enum MountError {
     /// There is nothing to unmount.
     #[error("nothing is mounted on {0}; `findmnt -t fuse.sluice` lists what is")]
     NotMounted(PathBuf),
+    /// Remounting failed.
+    #[error("cannot remount {0}: {1}")]
+    Remount(PathBuf, io::Error),
     /// The kernel refused to unmount.
     #[error("cannot unmount {0}: {1}")]
     Unmount(PathBuf, io::Error),
@@ -213,6 +216,16 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
         Err(Os::PERM) => unmount_by_helper(mountpoint, lazy),
         Err(why) => Err(MountError::Unmount(mountpoint.into(), why.into())),
     }
+}
+
+/// Changes the flags of what is mounted on `mountpoint`, such as `ro`, to those that `options` names, as `mount -o
+/// remount` has it. What is no flag of mount(2) stays as it is.
+///
+/// # Errors
+/// [`MountError::Remount`]: root alone may, and the kernel refuses `ro` while files are open for writing.
+pub fn remount(mountpoint: &Path, options: &str) -> Result<(), MountError> {
+    sys::mount_remount(mountpoint, MountOptions::flags_in(options), c"")
+        .map_err(|why| MountError::Remount(mountpoint.into(), why.into()))
 }
 
 fn unmount_by_helper(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {

@@ -97,6 +97,17 @@ impl MountOptions {
         Ok(())
     }
 
+    /// The flags that a list of options sets; what is no flag is passed over.
+    pub(crate) fn flags_in(options: &str) -> MountFlags {
+        let mut flags = MountFlags::empty();
+        for option in options.split(',') {
+            if let Some((_, flag, on)) = FLAGS.iter().find(|(name, ..)| *name == option) {
+                flags.set(*flag, *on);
+            }
+        }
+        flags
+    }
+
     /// Whether nothing may be changed.
     pub fn is_read_only(&self) -> bool {
         self.flags.contains(MountFlags::RDONLY)

@@ -164,6 +164,16 @@ impl Vfs {
         Ok(())
     }
 
+    /// Fails if so much cannot be promised, be it that the volume has no limit: nobody gets more than `df` shows.
+    fn has_room(&self, file: &File, end: u64) -> FsResult<()> {
+        let used = self.meta.env().used();
+        let size = self.size_at(used);
+        let more = (end / 4096)
+            .saturating_mul(4096)
+            .saturating_sub(file.attr().map_or(0, |attr| attr.space() as u64));
+        if more > size.total - size.used { Err(FsError::NoSpace) } else { Ok(()) }
+    }
+
     /// Cuts or grows a file to `length`; through `fh` if it is open. Two trips.
     pub fn truncate(
         &self,
@@ -208,6 +218,9 @@ impl Vfs {
         }
         let file = &handle.file;
         let ino = file.ino;
+        if matches!(what, Allocation::Extend | Allocation::KeepSize) {
+            self.has_room(file, offset.saturating_add(length))?;
+        }
         // Of this and of a copy the kernel says nothing: it leaves that to who is asked.
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;

@@ -85,6 +85,9 @@ impl Mount {
         }
         // Canonical, since that is how the kernel lists it.
         let mountpoint = std::fs::canonicalize(&mountpoint)?;
+        if let Some(options) = self.fuse.remount() {
+            return self.remount(&mountpoint, &options);
+        }
         if !dead && !self.force && is_volume(&mountpoint) {
             return self.upgrade(&mountpoint);
         }
@@ -93,6 +96,18 @@ impl Mount {
         }
         background::detach();
         guardian::run(&mountpoint)
+    }
+
+    /// Changes the kernel's part of a mount, such as whether it is read-only.
+    fn remount(&self, mountpoint: &Path, options: &str) -> Result<ExitCode> {
+        if !is_volume(mountpoint) {
+            bail!("no volume is mounted on {}", mountpoint.display());
+        }
+        if !self.is_read_only() && serves_read_only(mountpoint) {
+            bail!("{} was mounted read-only; unmount it and mount it anew", mountpoint.display());
+        }
+        sluice_fuse::remount(mountpoint, options)?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Has this program go on serving what is mounted on `mountpoint`.
@@ -333,6 +348,13 @@ fn cache_dirs(data: &DataConfig) -> Vec<String> {
 /// Whether a volume of ours or of `JuiceFS` is mounted exactly here.
 fn is_volume(mountpoint: &Path) -> bool {
     sluice_fuse::types_on(mountpoint).iter().any(|kind| sluice_fuse::is_volume_type(kind))
+}
+
+/// Whether the process that serves a mount changes nothing, whatever the kernel lets through.
+fn serves_read_only(mountpoint: &Path) -> bool {
+    let config = [".config", ".jfs.config"].iter().find_map(|name| std::fs::read(mountpoint.join(name)).ok());
+    let shown: Option<Value> = config.and_then(|text| serde_json::from_slice(&text).ok());
+    shown.is_some_and(|shown| shown["Meta"]["ReadOnly"] == Value::Bool(true))
 }
 
 /// Refuses a place in a file system that the kernel makes up, such as /proc: to serve a mount the server itself has to

@@ -74,6 +74,12 @@ impl FuseFlags {
         options.rfind(|option| matches!(*option, "ro" | "rw")) == Some("ro")
     }
 
+    /// The options, if they ask for a change of a mount that is there.
+    pub(crate) fn remount(&self) -> Option<String> {
+        let mut options = self.options.iter().flat_map(|options| options.split(','));
+        options.any(|option| option == "remount").then(|| self.options.join(","))
+    }
+
     /// What the options say of access times; the last one wins.
     pub(crate) fn atime(&self) -> Option<Atime> {
         let options = self.options.iter().flat_map(|options| options.split(','));

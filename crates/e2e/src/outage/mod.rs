@@ -1,6 +1,7 @@
 //! Outages under load: the server of the metadata dies, answers are lost, the object store fails. Applications see a
 //! delay, never an error; afterwards all is there once, and `fsck` is clean.
 
+mod away;
 mod partition;
 mod redis;
 mod store;
@@ -19,6 +20,8 @@ pub enum Case {
     Restarts,
     /// Answers of Redis do not arrive, connections break, packets vanish.
     Answers,
+    /// Redis is stopped, or PostgreSQL refuses to write, for three times as long as a session lives.
+    Away,
     /// One of two mounts is cut off from the engine for longer than its session lives.
     Partition,
     /// The object store answers errors for half a minute, and loses answers for a while.
@@ -30,7 +33,7 @@ pub enum Case {
 pub struct Plan {
     /// What breaks.
     pub case: Case,
-    /// On which engine; only a partition has the choice.
+    /// On which engine; only a partition and `away` have the choice.
     pub engine: Engine,
     /// The program that formats, mounts and checks.
     pub program: PathBuf,
@@ -52,6 +55,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let ran = match plan.case {
         Case::Restarts => redis::restarts(plan),
         Case::Answers => redis::answers(plan),
+        Case::Away => away::run(plan),
         Case::Partition => partition::run(plan),
         Case::Store => store::errors(plan),
     };

@@ -6,19 +6,31 @@ use std::{
     fs,
     io::{Read, Write},
     path::Path,
-    process::Child,
+    process::{Child, Stdio},
     thread,
+    time::Instant,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::fuse::no_fuse;
-use support::{Volume, ends_well, is_dead, kill, mounted, ok, server, sluice, until};
+use support::{PATIENCE, Volume, ends_well, is_dead, kill, mounted, ok, server, sluice, until};
 
 /// Mounts again where `point` is mounted.
 fn again(volume: &Volume, point: &Path, options: &[&str]) -> std::process::Output {
     let mut command = sluice();
     command.arg("mount").args(volume.flags()).args(options).arg(&volume.meta).arg(point);
-    command.output().expect("it starts")
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // One that is stacked on what is there would stay until somebody unmounts it.
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().expect("a child").is_none() {
+        if Instant::now() > deadline {
+            kill_process(Pid::from_child(&child), Signal::TERM).expect("told to end");
+            let said = said(&child.wait_with_output().expect("it ends"));
+            panic!("it serves a mount of its own, instead of handing over: {said}");
+        }
+        thread::yield_now();
+    }
+    child.wait_with_output().expect("it has ended")
 }
 
 fn said(output: &std::process::Output) -> String {

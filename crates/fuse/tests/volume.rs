@@ -343,6 +343,24 @@ fn reading_sets_the_access_time_where_it_is_kept() {
 }
 
 #[test]
+fn what_the_kernel_has_read_is_asked_for_again_once_its_access_time_is_due() {
+    let config = VfsConfig { atime: sluice_vfs::AtimeMode::Strict, ..VfsConfig::default() };
+    let Some(mounted) = Mounted::new(config) else { return };
+    let path = mounted.path().join("f");
+    fs::write(&path, b"content").unwrap();
+    let read = || {
+        fs::read(&path).unwrap();
+        fs::metadata(&path).unwrap().atime()
+    };
+    // Nothing but the clock goes on: in the next second it is due, whatever pages the kernel has.
+    let (first, deadline) = (read(), Instant::now() + Duration::from_secs(20));
+    while read() <= first {
+        assert!(Instant::now() < deadline, "the kernel answers from its pages and tells nobody");
+        thread::yield_now();
+    }
+}
+
+#[test]
 fn setuid_goes_at_once_with_the_content_and_with_the_owner() {
     // The kernel believes what it knows for longer than this takes.
     let config = VfsConfig { attr_ttl: Duration::from_hours(1), ..VfsConfig::default() };

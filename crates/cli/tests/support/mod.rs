@@ -212,9 +212,9 @@ impl Drop for Volume {
 
 /// Whether something is mounted at `point`.
 pub fn mounted(point: &Path) -> bool {
-    let Some(wanted) = point.to_str() else { return false };
+    let Some(wanted) = point.to_str().map(|point| point.replace(' ', "\\040")) else { return false };
     fs::read_to_string("/proc/self/mountinfo")
-        .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
+        .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted.as_str())))
 }
 
 /// The process that serves what is mounted at `point`; its parent is the guardian.

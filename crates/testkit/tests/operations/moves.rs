@@ -30,15 +30,18 @@ fn what_a_failed_operation_read_builds_no_cycle() {
         other.run(create(10, name, ino, FileType::File), &never).unwrap();
     }
     let rename = |from, to, mode| Rename { from, to, mode, caller: Caller::client() };
-    let moved = AtomicBool::new(false);
+    // Not before the batch is on its way: opening a volume reads all counters, too.
+    let armed = Arc::new(AtomicBool::new(false));
+    let trap = Arc::clone(&armed);
     let engine = Hooked::new(store.open()).before_read(move |reads| {
         let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves), _));
-        if reads.iter().any(moves) && !moved.swap(true, Ordering::SeqCst) {
+        if reads.iter().any(moves) && trap.swap(false, Ordering::SeqCst) {
             let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
             other.run(away, &Interrupt::never()).unwrap();
         }
     });
     let meta = Meta::open(Arc::new(engine), options()).unwrap();
+    armed.store(true, Ordering::SeqCst);
     let answers = meta.run_all(
         vec![
             rename(at(10, "a"), at(10, "b"), RenameMode::NoReplace),
@@ -48,5 +51,6 @@ fn what_a_failed_operation_read_builds_no_cycle() {
     );
     let errors: Vec<_> = answers.into_iter().map(Result::err).collect();
     assert_eq!(errors, [Some(FsError::Exists), Some(FsError::Invalid)]);
+    assert!(!armed.load(Ordering::SeqCst), "the other move did not come between");
     State::of(store.open().as_ref()).assert_tree("two directories that cross");
 }

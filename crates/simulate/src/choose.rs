@@ -110,7 +110,7 @@ impl<'w> Scene<'w> {
     pub(crate) fn act(&self, ino: Ino) -> Act {
         let weights: [usize; 8] = match self.world.plan.theme {
             Theme::All => [3, 2, 2, 3, 1, 2, 2, 3],
-            Theme::Moves => [3, 1, 1, 1, 0, 0, 0, 12],
+            Theme::Moves => [5, 0, 1, 0, 0, 0, 0, 14],
             Theme::Attributes => [4, 3, 1, 3, 0, 8, 1, 2],
             Theme::Opens => [0, 6, 1, 6, 1, 1, 1, 1],
         };
@@ -128,7 +128,7 @@ impl<'w> Scene<'w> {
         Some(match kind {
             0 => {
                 // One that fails leaves the records in the batch that it was told.
-                let taken = self.world.plan.theme == Theme::Moves && self.below(2) == 0;
+                let taken = self.world.plan.theme == Theme::Moves && self.below(8) > 0;
                 let at = if taken { self.entry(|_| true)?.at } else { self.place() };
                 Self::create(at, ino, FileType::Dir)
             }

@@ -75,11 +75,14 @@ impl Client {
                 return;
             }
             let interrupt = self.world.begins(self.at);
-            let moves = self.world.plan.theme == Theme::Moves;
-            match self.world.sched.below(10) {
-                0..=2 => self.act(1, &interrupt),
-                3..=4 if !moves => self.act(1, &interrupt),
-                3..=5 => {
+            // Operations that go out together matter most where they move.
+            let drawn = match self.world.sched.below(10) {
+                3..=8 if self.world.plan.theme == Theme::Moves => 5,
+                drawn => drawn,
+            };
+            match drawn {
+                0..=4 => self.act(1, &interrupt),
+                5 => {
                     let several = 2 + self.world.sched.below(3) as usize;
                     self.act(several, &interrupt);
                 }

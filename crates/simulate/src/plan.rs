@@ -111,7 +111,11 @@ impl ClientPlan {
             threads: 2 + rng.below(3) as usize,
             lanes: 1 + rng.below(3) as usize,
             recall: rng.below(3) > 0,
-            cache: rng.below(if theme == Theme::Attributes { 4 } else { 2 }) > 0,
+            cache: match theme {
+                Theme::Attributes => rng.below(4) > 0,
+                Theme::Moves => rng.below(4) == 0,
+                _ => rng.below(2) > 0,
+            },
             beats: if troubled { [0, 4, 8][rng.below(3) as usize] } else { rng.below(2) },
             dies: troubled && rng.below(6) == 0,
         }

@@ -314,9 +314,17 @@ impl Meta {
         let mut batch = Batch::new(&self.env);
         loop {
             let mut view = View::new(&batch);
-            let reads = match op.run(&mut view) {
-                Ok(out) => return Ok(out),
-                Err(Stop::Fail(error)) => return Err(error),
+            let ran = op.run(&mut view);
+            let learned = view.into_outcome().learned;
+            let reads = match ran {
+                Ok(out) => {
+                    self.env.learn(learned);
+                    return Ok(out);
+                }
+                Err(Stop::Fail(error)) => {
+                    self.env.learn(learned);
+                    return Err(error);
+                }
                 Err(Stop::More(reads)) => reads,
             };
             if let Some(found) = known(&reads) {

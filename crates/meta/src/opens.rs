@@ -78,11 +78,13 @@ impl Opens {
 pub(crate) struct Doomed<'e> {
     opens: &'e Opens,
     inos: RefCell<FxHashSet<Ino>>,
+    /// Files that were open when they were asked for: the batch is told the same again.
+    open: RefCell<FxHashSet<Ino>>,
 }
 
 impl<'e> Doomed<'e> {
     pub(crate) fn new(opens: &'e Opens) -> Self {
-        Self { opens, inos: RefCell::default() }
+        Self { opens, inos: RefCell::default(), open: RefCell::default() }
     }
 
     /// What was doomed so far.
@@ -93,7 +95,8 @@ impl<'e> Doomed<'e> {
     /// Dooms a file unless it is open; whether it is doomed.
     pub(crate) fn add(&self, ino: Ino) -> bool {
         let mut state = self.opens.state.lock();
-        if state.handles.contains_key(&ino) {
+        if state.handles.contains_key(&ino) || self.open.borrow().contains(&ino) {
+            self.open.borrow_mut().insert(ino);
             return false;
         }
         if self.inos.borrow_mut().insert(ino) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
-use sluice_types::Ino;
+use sluice_types::{Ino, wait};
 
 /// How long it is believed.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -21,7 +21,11 @@ pub(crate) struct Above(RwLock<FxHashMap<Ino, (Ino, Instant)>>);
 impl Above {
     /// The parent of a directory.
     pub(crate) fn get(&self, dir: Ino) -> Option<Ino> {
-        self.0.read().get(&dir).filter(|(_, seen)| seen.elapsed() < MOMENT).map(|(parent, _)| *parent)
+        self.0
+            .read()
+            .get(&dir)
+            .filter(|(_, seen)| wait::now().saturating_duration_since(*seen) < MOMENT)
+            .map(|(parent, _)| *parent)
     }
 
     /// A directory was just seen in `parent`.
@@ -30,7 +34,7 @@ impl Above {
         if parents.len() >= MOST {
             parents.clear();
         }
-        parents.insert(dir, (parent, Instant::now()));
+        parents.insert(dir, (parent, wait::now()));
     }
 }
 
@@ -45,7 +49,7 @@ mod tests {
         assert_eq!((above.get(Ino(5)), above.get(Ino(4))), (Some(Ino(4)), None));
         above.learn(Ino(5), Ino(3));
         assert_eq!(above.get(Ino(5)), Some(Ino(3)));
-        if let Some(before) = Instant::now().checked_sub(MOMENT) {
+        if let Some(before) = wait::now().checked_sub(MOMENT) {
             above.0.write().insert(Ino(5), (Ino(3), before));
             assert_eq!(above.get(Ino(5)), None);
         }

@@ -20,12 +20,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use sluice_types::{FsError, FsResult};
+use sluice_types::{FsError, FsResult, wait};
 
 use failed::Failed;
 use herd::Herd;
@@ -146,7 +146,7 @@ impl Batcher {
     }
 
     fn turn(&self, tickets: usize, interrupt: &Interrupt) -> Arc<Turn> {
-        let until = Instant::now() + self.patience;
+        let until = wait::now() + self.patience;
         Arc::new(Turn::new(tickets, interrupt.clone(), until, self.wakes.clone()))
     }
 
@@ -186,7 +186,7 @@ impl Batcher {
     fn lead(&self, lane: u16, own: &Arc<Turn>) {
         self.herd.wait(|| self.sched.lock().company());
         let Some(gathered) = self.sched.lock().gather(lane, own, self.batch) else { return };
-        let begun = Instant::now();
+        let begun = wait::now();
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.ops.fetch_add(gathered.tickets.len() as u64, Ordering::Relaxed);
         let left = self.run(lane, &gathered.tickets, own);
@@ -290,7 +290,7 @@ fn refuse(group: Vec<Arc<AnyTicket>>, error: &EngineError, groups: &mut VecDeque
 
 /// Answers the operations whose callers wait no longer, or have waited too long, at once: the batch may go on waiting.
 fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
-    let now = Instant::now();
+    let now = wait::now();
     for group in groups.iter_mut() {
         group.retain(|ticket| {
             let interrupted = ticket.turn.interrupt.is_set();

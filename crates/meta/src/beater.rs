@@ -4,9 +4,11 @@
 
 use std::{
     sync::{Arc, Weak},
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::Duration,
 };
+
+use sluice_types::wait;
 
 use crate::{batch::Interrupt, meta::Meta};
 
@@ -29,8 +31,7 @@ impl Meta {
         }
         let (stop, meta, pause) = (Interrupt::default(), Arc::downgrade(self), self.options.heartbeat);
         let heard = stop.clone();
-        let thread =
-            thread::Builder::new().name("heartbeat".into()).spawn(move || beats(&meta, pause, &heard))?;
+        let thread = wait::spawn("heartbeat", move || beats(&meta, pause, &heard))?;
         *beater = Some(Beater { stop, thread });
         Ok(())
     }

@@ -9,19 +9,17 @@ use std::sync::{
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Clock, FsError, FsResult, Ino};
+use sluice_types::{Clock, Ino};
 
 use crate::{
     above::Above,
+    known::Fact,
     ledger::Ledger,
     opens::Opens,
     recall::Recall,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
     used::Used,
 };
-
-/// What no volume holds more of, limit or not: counters and sums must not overflow, and sparse files take nothing to make.
-const MOST_COUNTED: i64 = 1 << 62;
 
 /// This client's knowledge, shared by all operations.
 pub struct Env {
@@ -89,31 +87,12 @@ impl Env {
         self.used.write()
     }
 
-    /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those `pending`.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`] if they do not.
-    pub(crate) fn admit(&self, space: i64, inodes: i64, pending: (i64, i64)) -> FsResult<()> {
-        let format = self.format.read();
-        let (used_space, used_inodes) = self.used();
-        let full = |limit: u64, used: i64, pending: i64, more: i64| {
-            let limit = if limit == 0 { MOST_COUNTED } else { i64::try_from(limit).unwrap_or(i64::MAX) };
-            more > 0 && used.saturating_add(pending).saturating_add(more) > limit.min(MOST_COUNTED)
-        };
-        if full(format.capacity, used_space, pending.0, space)
-            || full(format.inodes, used_inodes, pending.1, inodes)
-        {
-            return Err(FsError::NoSpace);
-        }
-        Ok(())
-    }
-
     pub(crate) fn acl(&self, id: u32) -> Option<Arc<AclRule>> {
         self.acls.read().get(&id).cloned()
     }
 
-    pub(crate) fn learn_acl(&self, id: u32, rule: AclRule) -> Arc<AclRule> {
-        self.acls.write().entry(id).or_insert_with(|| Arc::new(rule)).clone()
+    pub(crate) fn learn_acl(&self, id: u32, rule: Arc<AclRule>) {
+        self.acls.write().entry(id).or_insert(rule);
     }
 
     /// Id of a rule that says the same, if one was seen.
@@ -135,8 +114,15 @@ impl Env {
         self.trash_hour.lock().as_ref().filter(|(known, _)| known == name).map(|(_, ino)| *ino)
     }
 
-    pub(crate) fn learn_trash_hour(&self, name: String, ino: Ino) {
-        *self.trash_hour.lock() = Some((name, ino));
+    /// Takes in what operations found out.
+    pub(crate) fn learn(&self, facts: Vec<Fact>) {
+        for fact in facts {
+            match fact {
+                Fact::Acl(id, rule) => self.learn_acl(id, rule),
+                Fact::TrashHour(name, ino) => *self.trash_hour.lock() = Some((name, ino)),
+                Fact::Above(dir, parent) => self.above.learn(dir, parent),
+            }
+        }
     }
 
     /// Notes that this client was taken for dead by another.

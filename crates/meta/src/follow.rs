@@ -8,11 +8,11 @@
 use std::{
     ops::RangeInclusive,
     sync::{Arc, Weak},
-    thread,
     time::{Duration, Instant},
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_types::wait;
 
 use crate::{
     announce::slot,
@@ -72,7 +72,7 @@ impl Meta {
     pub fn follow(self: &Arc<Self>, told: OnChange) {
         let (Some(cache), Some(_)) = (self.options.client_cache, &self.env.recall) else { return };
         let meta = Arc::downgrade(self);
-        let begun = thread::Builder::new().name("changes".into()).spawn(move || follow(&meta, cache, &told));
+        let begun = wait::spawn("changes", move || follow(&meta, cache, &told));
         if let Err(error) = begun {
             tracing::warn!(%error, "no thread to follow other clients with; the client cache stays off");
         }
@@ -123,7 +123,7 @@ fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
                 if !std::mem::replace(&mut complained, true) {
                     tracing::warn!(%error, "cannot follow other clients; the client cache is off until it can");
                 }
-                thread::sleep(PAUSE);
+                wait::sleep(PAUSE);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Follower {
             raised: FxHashMap::default(),
             stood: FxHashMap::default(),
             sessions: 0,
-            next: Instant::now(),
+            next: wait::now(),
             expire,
             compared: None,
         };
@@ -182,20 +182,20 @@ impl Follower {
 
     /// What others changed since the last call. Waits a moment for it.
     fn next(&mut self) -> Result<Vec<Change>, EngineError> {
-        let wait = self.next.saturating_duration_since(Instant::now());
+        let wait = self.next.saturating_duration_since(wait::now());
         let mut changes = Vec::new();
         match self.news {
             News::Messages => {
                 for told in self.watch.next(wait.min(LISTEN))? {
                     self.take_in(told, &mut changes);
                 }
-                if Instant::now() >= self.next && self.missed()? {
+                if wait::now() >= self.next && self.missed()? {
                     changes.push(Change::Any);
                 }
             }
             News::Bell => {
                 let rang = !self.watch.next(wait.min(LISTEN))?.is_empty();
-                if rang || Instant::now() >= self.next {
+                if rang || wait::now() >= self.next {
                     self.look_up(&mut changes)?;
                 }
                 if rang && self.compared.is_some_and(|age| age < self.expire) {
@@ -204,8 +204,8 @@ impl Follower {
                 }
             }
             News::Silence => {
-                thread::sleep(wait.min(POLL));
-                if Instant::now() >= self.next {
+                wait::sleep(wait.min(POLL));
+                if wait::now() >= self.next {
                     self.look_up(&mut changes)?;
                 }
             }
@@ -319,7 +319,7 @@ impl Follower {
             .any(|sid| sid as WriterId != self.own && !writers.contains(&(sid as WriterId)));
         let gone = known.into_iter().any(|lane| !stand.contains_key(lane)) || came_and_went;
         self.sessions = self.sessions.max(last);
-        self.next = Instant::now() + if self.news == News::Silence { POLL } else { COMPARE };
+        self.next = wait::now() + if self.news == News::Silence { POLL } else { COMPARE };
         let watched = self.watch.attend(others)?;
         self.compared = Some(match (others, watched) {
             (false, _) => self.expire,
@@ -348,7 +348,7 @@ mod tests {
         let engine = MemEngine::new();
         stand_at(&engine, 5);
         let follower = Follower::new(Arc::new(engine.clone()), 1, Duration::from_hours(1)).expect("up");
-        let mut follower = Follower { next: Instant::now() + Duration::from_hours(1), ..follower };
+        let mut follower = Follower { next: wait::now() + Duration::from_hours(1), ..follower };
         step(&engine, 6);
         assert_eq!(follower.next(), Ok(vec![Change::Node(Ino(6))]));
         (engine, follower)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::{batch::Interrupt, meta::Meta, ops::allocate::Allocate, schema::Counter};
 
@@ -56,12 +56,12 @@ impl IdPool {
 
     #[cold]
     fn fetch(&self, meta: &Meta, interrupt: &Interrupt) -> FsResult<u64> {
-        let since = Instant::now();
+        let since = wait::now();
         loop {
             if let Some(id) = self.stock.lock().next() {
                 return Ok(id);
             }
-            let Some(mut failed) = self.fetching.try_lock_for(LOOK) else {
+            let Some(mut failed) = wait::try_lock_for(&self.fetching, LOOK) else {
                 if interrupt.is_set() {
                     return Err(FsError::Interrupted);
                 }
@@ -80,7 +80,7 @@ impl IdPool {
                 Ok(first) => *self.stock.lock() = first..first + self.batch,
                 Err(FsError::Interrupted) => return Err(FsError::Interrupted),
                 Err(error) => {
-                    *failed = Some((Instant::now(), error.clone()));
+                    *failed = Some((wait::now(), error.clone()));
                     return Err(error);
                 }
             }

@@ -1,16 +1,17 @@
 //! The reference engine: a map in memory, exactly as weak as the contract.
 //!
-//! Each record of a read is looked up by itself, and other threads are invited in between; a commit validates what it
-//! is told to expect and nothing else. An operation that forgot a guard fails here as it would on a real database.
+//! Each record of a read or of a page is looked up by itself, and other threads are invited in between; a commit
+//! validates what it is told to expect and nothing else. An operation that forgot a guard fails here as it would on a real database.
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Bound,
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::{Condvar, Mutex};
-use sluice_types::{Ino, Name};
+use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
@@ -27,6 +28,8 @@ pub struct MemEngine(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     rows: Mutex<BTreeMap<Key, Row>>,
+    /// Where pages ended that others follow.
+    pages: Mutex<Vec<Key>>,
     told: Mutex<Messages>,
     bell: Condvar,
 }
@@ -54,7 +57,7 @@ impl MemEngine {
     }
 
     fn get(&self, key: &Key) -> Option<Row> {
-        std::thread::yield_now();
+        wait::yield_now();
         self.0.rows.lock().get(key).cloned()
     }
 
@@ -69,15 +72,46 @@ impl MemEngine {
                 };
                 Found::Rows(entry.into_iter().chain(node).collect())
             }
-            Read::Names { dir, limit } => {
-                let rows = self.0.rows.lock();
-                let entries = rows.range(entry_range(*dir)).take(*limit);
-                Found::Names(entries.filter_map(|(key, _)| name_of(key)).collect())
+            Read::Names { dir, limit } => Found::Names(self.names(*dir, *limit)),
+            Read::All(list, _) => {
+                let keys: Vec<Key> =
+                    self.0.rows.lock().keys().filter(|key| list.contains(key)).cloned().collect();
+                Found::Rows(keys.iter().filter_map(|key| self.get(key)).collect())
             }
-            Read::All(list, _) => Found::Rows(
-                self.0.rows.lock().values().filter(|row| list.contains(&row.key())).cloned().collect(),
-            ),
         }
+    }
+
+    /// Names of a directory, found one after the other.
+    fn names(&self, dir: Ino, limit: usize) -> Vec<Name> {
+        let mut names: Vec<Name> = Vec::new();
+        while names.len() < limit {
+            wait::yield_now();
+            let Some(next) = self.entry_after(dir, names.last()) else { break };
+            names.extend(name_of(&next));
+        }
+        names
+    }
+
+    /// The first entry of a directory behind a name.
+    fn entry_after(&self, dir: Ino, name: Option<&Name>) -> Option<Key> {
+        let rows = self.0.rows.lock();
+        let mut entries = rows.range(entry_range(dir)).map(|(key, _)| key);
+        entries.find(|key| name.is_none() || name_of(key).as_ref() > name).cloned()
+    }
+
+    /// The keys of one page of a scan, behind `after`; whether there are more.
+    fn page(&self, scan: Scan, after: Option<&Key>, limit: usize) -> (Vec<Key>, bool) {
+        let rows = self.0.rows.lock();
+        let whole = match scan {
+            Scan::Entries { dir, .. } => Some(entry_range(dir)),
+            _ => None,
+        };
+        let first = whole.as_ref().map_or(Bound::Unbounded, |range| Bound::Included(&range.start));
+        let end = whole.as_ref().map_or(Bound::Unbounded, |range| Bound::Excluded(&range.end));
+        let range = (after.map_or(first, Bound::Excluded), end);
+        let mut keys = rows.range::<Key, _>(range).map(|(key, _)| key).filter(|key| scanned(scan, key));
+        let page = keys.by_ref().take(limit).cloned().collect();
+        (page, keys.next().is_some())
     }
 }
 
@@ -87,6 +121,11 @@ fn entry_range(dir: Ino) -> std::ops::Range<Key> {
 
 fn name_of(key: &Key) -> Option<Name> {
     if let Key::Entry(_, name) = key { Some(name.clone()) } else { None }
+}
+
+/// Which of the ends of pages a cursor means.
+fn cursor_place(cursor: &Cursor) -> Option<usize> {
+    cursor.0.as_slice().try_into().ok().map(usize::from_be_bytes)
 }
 
 /// Whether the record of that key belongs to a scan.
@@ -132,32 +171,23 @@ impl Engine for MemEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        // The cursor is the number of matching records already returned; good enough for tests that do not delete
-        // while they scan anything but entries, and entries are found again by name.
-        let rows = self.0.rows.lock();
-        let after: Option<Name> = from.map(|cursor| Name::stored(&cursor.0));
+        // The cursor is a number by which the key is found at which the last page ended.
+        let after = from.and_then(|cursor| self.0.pages.lock().get(cursor_place(cursor)?).cloned());
+        let (keys, more) = self.page(scan, after.as_ref(), limit.max(1));
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-        if let Scan::Entries { dir, nodes } = scan {
-            let entries =
-                rows.range(entry_range(dir)).filter(|(key, _)| after.is_none() || name_of(key) > after);
-            for (at, (key, row)) in entries.enumerate() {
-                if at == limit {
-                    page.next = page
-                        .rows
-                        .iter()
-                        .rev()
-                        .find_map(|row| name_of(&row.key()))
-                        .map(|n| Cursor(n.to_vec()));
-                    break;
-                }
-                page.rows.push(row.clone());
-                if let (true, Row::Entry(_, _, to)) = (nodes, row) {
-                    page.rows.extend(rows.get(&Key::Node(to.ino)).cloned());
-                }
-                debug_assert!(matches!(key, Key::Entry(..)));
-            }
-        } else {
-            page.rows.extend(rows.iter().filter(|(key, _)| scanned(scan, key)).map(|(_, row)| row.clone()));
+        for key in &keys {
+            let Some(row) = self.get(key) else { continue };
+            let node = match (scan, &row) {
+                (Scan::Entries { nodes: true, .. }, Row::Entry(_, _, to)) => self.get(&Key::Node(to.ino)),
+                _ => None,
+            };
+            page.rows.push(row);
+            page.rows.extend(node);
+        }
+        if let (true, Some(last)) = (more, keys.last()) {
+            let mut pages = self.0.pages.lock();
+            pages.push(last.clone());
+            page.next = Some(Cursor((pages.len() - 1).to_be_bytes().to_vec()));
         }
         Ok(page)
     }
@@ -184,7 +214,7 @@ impl Txn for MemTxn<'_> {
     }
 
     fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        std::thread::yield_now();
+        wait::yield_now();
         let mut rows = self.0.0.rows.lock();
         let conflicts = broken(&rows, commit);
         if !conflicts.is_empty() {
@@ -317,7 +347,7 @@ impl Watch for MemWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         let mut messages = self.engine.0.told.lock();
         if messages.sent == self.seen {
-            self.engine.0.bell.wait_for(&mut messages, timeout);
+            wait::wait_for(&self.engine.0.bell, &mut messages, timeout);
         }
         let new = messages.sent - self.seen;
         self.seen = messages.sent;

@@ -3,15 +3,10 @@
 //! Everything that changes goes through [`Meta::run`] and thereby through group commit; everything that only looks goes
 //! through [`Meta::ask`]. What an operation takes and answers stands with the operation.
 
-use std::{
-    panic::resume_unwind,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{panic::resume_unwind, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
-use sluice_types::{Attr, Clock, FileType, FsError, FsResult, Ino, SystemClock, Time};
+use sluice_types::{Attr, Clock, FileType, FsError, FsResult, Ino, SystemClock, Time, wait};
 
 use crate::{
     batch::{Batcher, Interrupt, PATIENCE},
@@ -215,7 +210,7 @@ impl Meta {
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
         // Whoever waits for a session to go on waits for the engine, too; who mounts anew is told.
         let patience = if options.resume.is_some() { options.patience } else { Duration::ZERO };
-        let until = Instant::now() + patience;
+        let until = wait::now() + patience;
         let format = insist(until, || Self::load_format(engine.as_ref()))?
             .ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
@@ -319,9 +314,17 @@ impl Meta {
         let mut batch = Batch::new(&self.env);
         loop {
             let mut view = View::new(&batch);
-            let reads = match op.run(&mut view) {
-                Ok(out) => return Ok(out),
-                Err(Stop::Fail(error)) => return Err(error),
+            let ran = op.run(&mut view);
+            let learned = view.into_outcome().learned;
+            let reads = match ran {
+                Ok(out) => {
+                    self.env.learn(learned);
+                    return Ok(out);
+                }
+                Err(Stop::Fail(error)) => {
+                    self.env.learn(learned);
+                    return Err(error);
+                }
                 Err(Stop::More(reads)) => reads,
             };
             if let Some(found) = known(&reads) {
@@ -351,7 +354,7 @@ impl Meta {
         interrupt: &Interrupt,
         ask: impl Fn() -> Result<T, EngineError>,
     ) -> FsResult<T> {
-        let until = Instant::now() + self.options.patience;
+        let until = wait::now() + self.options.patience;
         let mut pause = Duration::from_millis(10);
         loop {
             match ask() {
@@ -359,7 +362,7 @@ impl Meta {
                 Err(error) if passes(&error) && interrupt.is_set() => {
                     return Err(FsError::Interrupted);
                 }
-                Err(error) if passes(&error) && Instant::now() < until => {
+                Err(error) if passes(&error) && wait::now() < until => {
                     interrupt.sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }

@@ -3,14 +3,11 @@
 //! What must stay true: nobody opens a file between the moment in which a batch found that it is not open here and the
 //! end of that batch. Who comes in between waits for the end, and asks whether the file is still there.
 
-use std::{
-    cell::RefCell,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::batch::Interrupt;
 
@@ -63,15 +60,15 @@ impl Opens {
     /// `EINTR` if the wait was interrupted, `EIO` if it took too long.
     pub(crate) fn wait(&self, ino: Ino, patience: Duration, interrupt: &Interrupt) -> FsResult<()> {
         let mut state = self.state.lock();
-        let until = Instant::now() + patience;
+        let until = wait::now() + patience;
         while state.doomed.contains_key(&ino) {
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
-            if Instant::now() >= until {
+            if wait::now() >= until {
                 return Err(FsError::io("whether the file was deleted could not be found out"));
             }
-            self.ended.wait_for(&mut state, GLANCE);
+            wait::wait_for(&self.ended, &mut state, GLANCE);
         }
         Ok(())
     }
@@ -81,11 +78,13 @@ impl Opens {
 pub(crate) struct Doomed<'e> {
     opens: &'e Opens,
     inos: RefCell<FxHashSet<Ino>>,
+    /// Files that were open when they were asked for: the batch is told the same again.
+    open: RefCell<FxHashSet<Ino>>,
 }
 
 impl<'e> Doomed<'e> {
     pub(crate) fn new(opens: &'e Opens) -> Self {
-        Self { opens, inos: RefCell::default() }
+        Self { opens, inos: RefCell::default(), open: RefCell::default() }
     }
 
     /// What was doomed so far.
@@ -96,7 +95,8 @@ impl<'e> Doomed<'e> {
     /// Dooms a file unless it is open; whether it is doomed.
     pub(crate) fn add(&self, ino: Ino) -> bool {
         let mut state = self.opens.state.lock();
-        if state.handles.contains_key(&ino) {
+        if state.handles.contains_key(&ino) || self.open.borrow().contains(&ino) {
+            self.open.borrow_mut().insert(ino);
             return false;
         }
         if self.inos.borrow_mut().insert(ino) {

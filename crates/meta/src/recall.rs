@@ -16,7 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{Ino, Time};
+use sluice_types::{Ino, Time, wait};
 
 use crate::{
     engine::{Found, Hold, Read, Write},
@@ -123,7 +123,7 @@ impl Recall {
             shards: std::array::from_fn(|_| Mutex::default()),
             generation: records.div_ceil(SHARDS).max(GENERATION),
             changes: AtomicU64::new(0),
-            began: Instant::now(),
+            began: wait::now(),
             trusted: AtomicU64::new(0),
             age: AtomicU64::new(0),
         }
@@ -132,12 +132,17 @@ impl Recall {
     /// Looks may believe what is not older than `age`, for as long as `span` from now on.
     pub(crate) fn trust(&self, span: Duration, age: Duration) {
         self.age.store(age.as_millis() as u64, Ordering::Relaxed);
-        self.trusted.store((self.began.elapsed() + span).as_millis() as u64, Ordering::Relaxed);
+        self.trusted.store((self.lasts() + span).as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Looks believe nothing any more.
     pub(crate) fn distrust(&self) {
         self.trusted.store(0, Ordering::Relaxed);
+    }
+
+    /// How long it has been there.
+    fn lasts(&self) -> Duration {
+        wait::now().saturating_duration_since(self.began)
     }
 
     /// To be taken before the engine is asked.
@@ -147,7 +152,7 @@ impl Recall {
 
     /// To be taken before a commit.
     pub(crate) fn sent(&self) -> Sent {
-        Sent { moment: self.moment(), at: Instant::now() }
+        Sent { moment: self.moment(), at: wait::now() }
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
@@ -160,7 +165,10 @@ impl Recall {
 
     fn get(&self, key: &Key, age: Duration) -> Option<Seen> {
         let mut shard = self.shard(key).lock();
-        shard.get(key, self.generation).filter(|seen| seen.sure && seen.at.elapsed() < age).cloned()
+        shard
+            .get(key, self.generation)
+            .filter(|seen| seen.sure && wait::now().saturating_duration_since(seen.at) < age)
+            .cloned()
     }
 
     /// Takes in what the engine said when asked at `moment`.
@@ -170,7 +178,7 @@ impl Recall {
         }
         let mut shard = self.shard(&key).lock();
         if shard.changed <= moment {
-            shard.put(key, Seen { at: Instant::now(), changed: 0, sure: true, row }, self.generation);
+            shard.put(key, Seen { at: wait::now(), changed: 0, sure: true, row }, self.generation);
         }
     }
 
@@ -250,7 +258,7 @@ impl Recall {
             let last = shard.get(key, self.generation).is_none_or(before);
             let sure = last && shard.heard <= sent.moment && kept(key, row);
             let row = row.filter(|_| sure).cloned();
-            shard.put(key.clone(), Seen { at: Instant::now(), changed: now, sure, row }, self.generation);
+            shard.put(key.clone(), Seen { at: wait::now(), changed: now, sure, row }, self.generation);
         });
     }
 
@@ -272,7 +280,7 @@ impl Recall {
                     }
                 }
                 None if keep => {
-                    let seen = Seen { at: Instant::now(), changed: now, sure: false, row: None };
+                    let seen = Seen { at: wait::now(), changed: now, sure: false, row: None };
                     shard.put(key.clone(), seen, self.generation);
                 }
                 None => shard.heard = shard.heard.max(now),
@@ -307,7 +315,7 @@ impl Recall {
 
     /// Answers for an operation that only looks, if there are answers to all of `reads` that may be believed.
     pub(crate) fn believed(&self, reads: &[Read]) -> Option<Vec<Found>> {
-        if self.began.elapsed().as_millis() as u64 >= self.trusted.load(Ordering::Relaxed) {
+        if self.lasts().as_millis() as u64 >= self.trusted.load(Ordering::Relaxed) {
             return None;
         }
         let age = Duration::from_millis(self.age.load(Ordering::Relaxed));

@@ -3,10 +3,9 @@
 //! What must stay true: once a session was taken up, no commit that its dead process sent can happen any more, and of
 //! each that was sent it is known whether it happened, unless others took the client for dead.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use sluice_types::wait;
 
 use crate::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
@@ -105,7 +104,7 @@ fn take_up(
     past: &Resumed,
     ledger: Option<&dyn Ledger>,
 ) -> Result<Option<Taken>, EngineError> {
-    let until = Instant::now() + options.patience;
+    let until = wait::now() + options.patience;
     // Whoever found it expired would bury it between the lanes.
     if !insist(until, || renew(engine, options, past.sid))? {
         return Ok(None);
@@ -198,10 +197,10 @@ pub(crate) fn insist<T>(
                 | EngineError::Indeterminate { .. }
                 | EngineError::Conflict(_)),
             ) => {
-                if Instant::now() >= until {
+                if wait::now() >= until {
                     return Err(error);
                 }
-                thread::sleep(Duration::from_millis(10));
+                wait::sleep(Duration::from_millis(10));
             }
             done => return done,
         }

@@ -10,7 +10,9 @@ use sluice_types::{Attr, FsError, Ino, Name, Time};
 use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
     env::Env,
+    known::{Fact, Known},
     opens::Doomed,
+    outcome::Outcome,
     overlay::Overlay,
     schema::{Counter, Entry, Key, QuotaKey, Row},
 };
@@ -32,7 +34,9 @@ impl From<FsError> for Stop {
 
 /// What a batch has read and decided.
 pub(crate) struct Batch<'e> {
-    pub(crate) env: &'e Env,
+    known: Known<'e>,
+    /// What operations found out, those that failed too.
+    pub(crate) learned: Vec<Fact>,
     pub(crate) now: Time,
     /// Whether an attempt before this one met a conflict.
     pub(crate) again: bool,
@@ -55,7 +59,8 @@ pub(crate) struct Batch<'e> {
 impl<'e> Batch<'e> {
     pub(crate) fn new(env: &'e Env) -> Self {
         Self {
-            env,
+            known: Known::new(env),
+            learned: Vec::new(),
             now: env.clock.now(),
             again: false,
             rows: FxHashMap::default(),
@@ -204,6 +209,7 @@ impl<'e> Batch<'e> {
         }
         self.vacant.extend(outcome.vacant);
         self.same.extend(outcome.same);
+        self.learned.extend(outcome.learned);
         for write in outcome.writes {
             let rows = &self.rows;
             self.overlay.apply(write, |key| rows.get(key).is_some_and(|(_, row)| row.is_some()));
@@ -232,15 +238,6 @@ impl<'e> Batch<'e> {
     }
 }
 
-/// What one operation decided.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    pub(crate) writes: Vec<Write>,
-    pub(crate) held: Vec<(Key, Hold)>,
-    pub(crate) vacant: Vec<Ino>,
-    pub(crate) same: Vec<List>,
-}
-
 /// The view of one operation.
 pub struct View<'a> {
     batch: &'a Batch<'a>,
@@ -267,8 +264,13 @@ impl<'a> View<'a> {
     }
 
     /// This client's own knowledge.
-    pub fn env(&self) -> &'a Env {
-        self.batch.env
+    pub(crate) fn known(&self) -> &'a Known<'a> {
+        &self.batch.known
+    }
+
+    /// Notes what the operation found out.
+    pub(crate) fn learns(&mut self, fact: Fact) {
+        self.outcome.learned.push(fact);
     }
 
     /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before the batch has ended.
@@ -371,17 +373,17 @@ impl<'a> View<'a> {
 
     /// The directory in which a directory lies, or lay a moment ago.
     pub(crate) fn above(&mut self, dir: Ino) -> Result<Option<Ino>, Stop> {
-        let (key, batch, above) = (Key::Node(dir), self.batch, &self.env().above);
+        let (key, batch) = (Key::Node(dir), self.batch);
         let moved = batch.overlay.get(&key).is_some();
         if !moved
             && !batch.rows.contains_key(&key)
-            && let Some(parent) = above.get(dir)
+            && let Some(parent) = batch.known.above(dir)
         {
             return Ok(Some(parent));
         }
         let Some(attr) = self.node(dir, Hold::None)? else { return Ok(None) };
         if !moved {
-            above.learn(dir, attr.parent);
+            self.learns(Fact::Above(dir, attr.parent));
         }
         Ok(Some(attr.parent))
     }

@@ -5,13 +5,12 @@
 
 use std::{
     sync::{Arc, Weak},
-    thread,
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::Ino;
+use sluice_types::{Ino, wait};
 
 use crate::{
     batch::Interrupt,
@@ -169,5 +168,5 @@ fn listen(inner: Weak<Inner>) -> bool {
             }
         }
     };
-    thread::Builder::new().name("locks".into()).spawn(listener).is_ok()
+    wait::spawn("locks", listener).is_ok()
 }

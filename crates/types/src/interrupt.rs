@@ -9,10 +9,12 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, Thread},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
+
+use crate::wait;
 
 /// A request that somebody waits for, by the number that whoever asks gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ impl Interrupt {
     /// Ends the waits of the operation it was given to.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::SeqCst);
-        self.0.sleepers.lock().iter().for_each(Thread::unpark);
+        self.0.sleepers.lock().iter().for_each(wait::unpark);
         if let Some(next) = self.0.next.lock().as_ref() {
             next.set();
         }
@@ -79,13 +81,13 @@ impl Interrupt {
     /// Waits for `pause`, or less if it is set meanwhile.
     pub fn sleep(&self, pause: Duration) {
         self.attach();
-        let until = Instant::now() + pause;
+        let until = wait::now() + pause;
         while !self.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(wait::now());
             if left.is_zero() {
                 break;
             }
-            thread::park_timeout(left);
+            wait::park_timeout(left);
         }
         self.detach();
     }

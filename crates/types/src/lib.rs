@@ -13,6 +13,7 @@ mod name;
 mod rng;
 mod slice;
 mod time;
+pub mod wait;
 
 pub use attr::{Attr, AttrFlags, FileType, align4k};
 pub use caller::{Access, Caller};

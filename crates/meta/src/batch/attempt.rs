@@ -21,9 +21,10 @@ use crate::{
     announce::announce,
     engine::{EngineError, Hold, Read, Txn, Write},
     op::Lane,
+    outcome::Outcome,
     recall::Recall,
     schema::{Change, Key},
-    view::{Batch, Outcome, View},
+    view::{Batch, View},
 };
 
 /// More trips than any operation needs, be it one that asks for each of the directories above another: a limit against
@@ -86,6 +87,7 @@ impl Batcher {
             }
             self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
         }
+        self.env.learn(std::mem::take(&mut batch.learned));
         let step = self.next_step(lane);
         // Whoever opens one of these files waits until this commit is over.
         let _doomed = batch.doomed.take();
@@ -205,6 +207,7 @@ fn decide(
                 return false;
             }
             Ran::Failed => {
+                batch.learned.extend(outcome.learned);
                 failed = true;
                 return false;
             }

@@ -9,9 +9,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use sluice_types::wait;
 
 use super::ticket::AnyTicket;
 
@@ -43,9 +44,9 @@ impl Herd {
         if wanted < 2 || enough() {
             return;
         }
-        let until = Instant::now() + LONGEST.min(Duration::from_nanos(self.took.load(Ordering::Relaxed)) / 4);
-        while Instant::now() < until {
-            thread::yield_now();
+        let until = wait::now() + LONGEST.min(Duration::from_nanos(self.took.load(Ordering::Relaxed)) / 4);
+        while wait::now() < until {
+            wait::yield_now();
             if enough() {
                 return;
             }

@@ -2,11 +2,11 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustc_hash::FxHashSet;
+use sluice_types::wait;
 
 use super::{Batcher, failed::Failed, ticket::AnyTicket};
 use crate::{
@@ -137,7 +137,7 @@ impl Batcher {
         };
         // The session went with the records of all lanes. It comes back with the first of them, which tells the others
         // that it was counted; the next heartbeat completes it.
-        let _fence = self.fence.lock();
+        let _fence = wait::lock(&self.fence);
         let session = Read::Get(Key::Session(step.writer), Hold::None);
         let found = self.engine.read(&[session])?.pop();
         let there =
@@ -176,10 +176,10 @@ fn insist<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, Engine
 
 /// Waits before the next question about a commit, or fails if nobody waits for the answer any more.
 fn wait_or_give_up(tries: u32, group: &[Arc<AnyTicket>], error: EngineError) -> Result<(), Failed> {
-    let now = Instant::now();
+    let now = wait::now();
     if group.iter().all(|ticket| ticket.turn.interrupt.is_set() || now >= ticket.turn.until) {
         return Err(Failed::Unknown(error));
     }
-    thread::sleep(Duration::from_millis(10 << tries.min(7)));
+    wait::sleep(Duration::from_millis(10 << tries.min(7)));
     Ok(())
 }

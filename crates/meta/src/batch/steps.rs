@@ -1,6 +1,6 @@
 //! How far each lane has got: the numbers of its commits.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use sluice_types::FsError;
 
@@ -34,7 +34,7 @@ impl Batcher {
                 Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
                 Write::Count(Counter::TotalInodes, by) => self.env.counting().add(0, *by),
                 Write::Charge(key, space, inodes) => self.env.counting().charge(*key, *space, *inodes),
-                Write::Insert(Row::Acl(id, rule)) => drop(self.env.learn_acl(*id, rule.clone())),
+                Write::Insert(Row::Acl(id, rule)) => self.env.learn_acl(*id, Arc::new(rule.clone())),
                 Write::Put(Row::Node(dir, attr)) if attr.is_dir() => self.env.above.learn(*dir, attr.parent),
                 Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
                 Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {

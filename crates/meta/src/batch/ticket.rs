@@ -10,7 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sluice_types::{FsError, FsResult, Interrupt};
+use sluice_types::{FsError, FsResult, Interrupt, wait};
 
 use crate::{
     ledger::Deed,
@@ -86,14 +86,14 @@ impl Turn {
         if self.interrupt.is_set() && !self.withdrawn.swap(true, Ordering::Relaxed) {
             return true;
         }
-        thread::park();
+        wait::park();
         false
     }
 
     fn wake(&self) {
         if self.thread.id() != thread::current().id() {
             self.wakes.fetch_add(1, Ordering::Relaxed);
-            self.thread.unpark();
+            wait::unpark(&self.thread);
         }
     }
 }

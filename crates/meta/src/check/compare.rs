@@ -247,7 +247,9 @@ impl Survey {
             }
             Ok(())
         })?;
-        let dirs = self.nodes.iter().filter(|(_, node)| node.kind == FileType::Dir).map(|(ino, _)| *ino);
+        // A directory in the trash has none: it is removed with its name.
+        let counts = |node: &Seen| node.kind == FileType::Dir && !node.named_in.is_trash_hour();
+        let dirs = self.nodes.iter().filter(|(_, node)| counts(node)).map(|(ino, _)| *ino);
         for dir in dirs.filter(|dir| *dir != Ino::TRASH && !seen.contains(dir)) {
             let counted = self.usage.get(&dir).copied().unwrap_or_default();
             findings.push(Finding::Usage { dir, stored: None, counted });

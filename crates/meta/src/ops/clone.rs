@@ -155,7 +155,7 @@ impl CloneNode {
                     view.insert(Row::Symlink(self.ino, target));
                 }
             }
-            FileType::Dir if view.env().format().dir_stats => {
+            FileType::Dir if view.known().format().dir_stats => {
                 view.put(Row::DirStat(self.ino, DirStat::default()));
             }
             _ => {}

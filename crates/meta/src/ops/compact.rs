@@ -39,7 +39,7 @@ impl Op for Compact {
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
         let key = Key::Chunk(self.ino, self.index);
         let replaced: Vec<&Slice> = self.old[self.keep..].iter().filter(|slice| !slice.is_hole()).collect();
-        let trash = view.env().format().trash_days > 0;
+        let trash = view.known().format().trash_days > 0;
         let mut reads = vec![Read::Get(key.clone(), Hold::Lock)];
         if !trash {
             let refs =

@@ -79,7 +79,7 @@ impl Op for Create {
         if let Some(target) = &self.target {
             view.insert(Row::Symlink(self.ino, target.clone()));
         }
-        if is_dir && view.env().format().dir_stats {
+        if is_dir && view.known().format().dir_stats {
             view.put(Row::DirStat(self.ino, DirStat::default()));
         }
         view.write(Write::Bump { ino: *dir, nlink: i32::from(is_dir), time: Some(now) });

@@ -7,6 +7,7 @@ use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
 use super::rules;
 use crate::{
     engine::{Hold, List, Write},
+    known::Fact,
     op::At,
     schema::{Counter, DirStat, Entry, Key, QuotaKey, Row},
     view::{Stop, View},
@@ -60,7 +61,7 @@ impl Removal {
 
     fn goes_to_trash(&self, view: &View<'_>) -> bool {
         !self.skip_trash
-            && view.env().format().trash_days > 0
+            && view.known().format().trash_days > 0
             && !self.dir.is_trash()
             && !self.attr.flags.has(AttrFlags::SKIP_TRASH)
     }
@@ -110,10 +111,10 @@ impl Removal {
             view.put(Row::Node(self.ino, attr));
             return Fate::Lives(attr);
         }
-        let env = view.env();
-        if attr.is_file() && env.sid != 0 && !view.dooms(self.ino) {
+        let sid = view.known().sid();
+        if attr.is_file() && sid != 0 && !view.dooms(self.ino) {
             view.put(Row::Node(self.ino, attr));
-            view.put(Row::Sustained(env.sid, self.ino));
+            view.put(Row::Sustained(sid, self.ino));
             if attr.parent == Ino::NONE {
                 view.write(Write::Clear(List::Parents(self.ino)));
             }
@@ -126,7 +127,7 @@ impl Removal {
 /// A removed directory counts nothing any more.
 fn discard_usage(view: &mut View<'_>, dir: Ino) {
     view.write(Write::Discard(Key::DirStat(dir)));
-    if view.env().quota(QuotaKey::Dir(dir)).is_some() {
+    if view.known().quota(QuotaKey::Dir(dir)).is_some() {
         view.write(Write::Discard(Key::Quota(QuotaKey::Dir(dir))));
     }
 }
@@ -157,14 +158,14 @@ pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
 /// guard: nobody removes the hour that is ([`check_hour`]).
 fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     let name = hour_name(view.now());
-    if let Some(hour) = view.env().trash_hour(&name) {
+    if let Some(hour) = view.known().trash_hour(&name) {
         return Ok(hour);
     }
     let entry_name = Name::new(name.as_bytes())?;
     if let Some(entry) = view.entry(Ino::TRASH, &entry_name, Hold::None)? {
         // One that this very batch makes may never be: its commit can fail, and the next try has to make it again.
         if !view.is_pending(&Key::Entry(Ino::TRASH, entry_name)) {
-            view.env().learn_trash_hour(name, entry.ino);
+            view.learns(Fact::TrashHour(name, entry.ino));
         }
         return Ok(entry.ino);
     }
@@ -175,7 +176,7 @@ fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     view.put(Row::Counter(Counter::NextTrash, offset));
     view.insert(Row::Entry(Ino::TRASH, entry_name, Entry { kind: FileType::Dir, ino }));
     view.insert(Row::Node(ino, attr));
-    if view.env().format().dir_stats {
+    if view.known().format().dir_stats {
         view.put(Row::DirStat(ino, DirStat::default()));
     }
     rules::charge_volume(view, &attr, 4096, 1);

@@ -294,7 +294,7 @@ impl Rename {
     /// (`quota check` of JuiceFS repairs the rest).
     fn tree_usage(view: &View<'_>, node: &Side) -> (i64, i64) {
         let own = (node.attr.space(), 1);
-        let quota = view.env().quota(QuotaKey::Dir(node.ino));
+        let quota = view.known().quota(QuotaKey::Dir(node.ino));
         quota.map_or(own, |quota| (own.0 + quota.used_space, own.1 + quota.used_inodes))
     }
 

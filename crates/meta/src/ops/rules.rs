@@ -7,6 +7,7 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, align4k};
 
 use crate::{
     engine::{Hold, Write},
+    known::Fact,
     schema::{AclRule, Counter, DirStat, Key, QuotaKey, Row},
     view::{Stop, View},
 };
@@ -75,20 +76,24 @@ pub(crate) fn check_removable(node: &Attr) -> Result<(), Stop> {
 
 /// An ACL rule by id.
 pub(crate) fn acl(view: &mut View<'_>, id: u32) -> Result<Arc<AclRule>, Stop> {
-    if let Some(rule) = view.env().acl(id) {
+    if let Some(rule) = view.known().acl(id) {
         return Ok(rule);
     }
     match view.get(&Key::Acl(id), Hold::None)? {
         // One that this very batch makes may never be: another client may take its number.
         Some(Row::Acl(_, rule)) if view.is_pending(&Key::Acl(id)) => Ok(Arc::new(rule)),
-        Some(Row::Acl(_, rule)) => Ok(view.env().learn_acl(id, rule)),
+        Some(Row::Acl(_, rule)) => {
+            let rule = Arc::new(rule);
+            view.learns(Fact::Acl(id, rule.clone()));
+            Ok(rule)
+        }
         _ => Err(FsError::io(format_args!("ACL rule {id} is missing; run `sluice fsck`")).into()),
     }
 }
 
 /// Id of a rule, which is stored if no equal one is known.
 pub(crate) fn acl_id(view: &mut View<'_>, rule: &AclRule) -> Result<u32, Stop> {
-    if let Some(id) = view.env().acl_id(rule) {
+    if let Some(id) = view.known().acl_id(rule) {
         return Ok(id);
     }
     let last = counter(view, Counter::AclMaxId)?;
@@ -127,7 +132,7 @@ pub(crate) fn minus(stat: DirStat) -> DirStat {
 
 /// Records that the direct children of `dir` use `by` more.
 pub(crate) fn use_dir(view: &mut View<'_>, dir: Ino, by: DirStat) {
-    if view.env().format().dir_stats && !by.is_zero() {
+    if view.known().format().dir_stats && !by.is_zero() {
         view.write(Write::Use(dir, by));
     }
 }
@@ -136,7 +141,7 @@ pub(crate) fn use_dir(view: &mut View<'_>, dir: Ino, by: DirStat) {
 pub(crate) fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes: i64) {
     view.write(Write::Count(Counter::UsedSpace, space));
     view.write(Write::Count(Counter::TotalInodes, inodes));
-    if view.env().format().user_group_quota {
+    if view.known().format().user_group_quota {
         view.write(Write::Charge(QuotaKey::User(attr.uid), space, inodes));
         view.write(Write::Charge(QuotaKey::Group(attr.gid), space, inodes));
     }
@@ -144,11 +149,11 @@ pub(crate) fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes
 
 /// Records that the tree under `dir` uses `space` bytes and `inodes` inodes more, for every quota above.
 pub(crate) fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
-    if !view.env().limits_dirs() {
+    if !view.known().limits_dirs() {
         return Ok(());
     }
     for dir in counted_above(view, dir)? {
-        if view.env().quota(QuotaKey::Dir(dir)).is_some() {
+        if view.known().quota(QuotaKey::Dir(dir)).is_some() {
             view.write(Write::Charge(QuotaKey::Dir(dir), space, inodes));
         }
     }
@@ -164,11 +169,11 @@ pub(crate) fn admit(
     inodes: i64,
 ) -> Result<(), Stop> {
     let pending = (view.counted(Counter::UsedSpace), view.counted(Counter::TotalInodes));
-    view.env().admit(space, inodes, pending)?;
+    view.known().admit(space, inodes, pending)?;
     if space <= 0 && inodes <= 0 {
         return Ok(());
     }
-    if view.env().format().user_group_quota {
+    if view.known().format().user_group_quota {
         admit_under(view, QuotaKey::User(uid), space, inodes)?;
         admit_under(view, QuotaKey::Group(gid), space, inodes)?;
     }
@@ -178,7 +183,7 @@ pub(crate) fn admit(
 /// Whether the quotas above a file's directories admit `space` more bytes for each of its names there. One that is
 /// above several of them counts all.
 pub(crate) fn admit_names(view: &mut View<'_>, parents: &[(Ino, i64)], space: i64) -> Result<(), Stop> {
-    if space <= 0 || !view.env().limits_dirs() {
+    if space <= 0 || !view.known().limits_dirs() {
         return Ok(());
     }
     let mut names: FxHashMap<Ino, i64> = FxHashMap::default();
@@ -195,7 +200,7 @@ pub(crate) fn admit_names(view: &mut View<'_>, parents: &[(Ino, i64)], space: i6
 
 /// Whether the quotas above `dir` admit that much more.
 pub(crate) fn admit_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
-    if view.env().limits_dirs() && dir != Ino::NONE {
+    if view.known().limits_dirs() && dir != Ino::NONE {
         for dir in counted_above(view, dir)? {
             admit_under(view, QuotaKey::Dir(dir), space, inodes)?;
         }
@@ -210,7 +215,7 @@ pub(crate) fn admit_move(
     space: i64,
     inodes: i64,
 ) -> Result<(), Stop> {
-    if from == to || !view.env().limits_dirs() {
+    if from == to || !view.known().limits_dirs() {
         return Ok(());
     }
     let counted = counted_above(view, from)?;
@@ -224,7 +229,7 @@ pub(crate) fn admit_move(
 
 /// Whether one quota, if there is one, admits that much more.
 fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), FsError> {
-    let Some(mut quota) = view.env().quota(key) else { return Ok(()) };
+    let Some(mut quota) = view.known().quota(key) else { return Ok(()) };
     let (earlier_space, earlier_inodes) = view.charged(key);
     quota.charge(earlier_space, earlier_inodes);
     require(quota.admits(space, inodes), FsError::Quota)

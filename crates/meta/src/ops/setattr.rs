@@ -66,7 +66,7 @@ impl Op for SetAttr {
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let before = rules::existing(view, self.ino, Hold::Lock)?;
         // Who has it open may go on as if it were not in the trash.
-        let kept = before.parent.is_trash_hour() && !view.env().opens.has(self.ino);
+        let kept = before.parent.is_trash_hour() && !view.known().is_open(self.ino);
         rules::require(!kept || !self.caller.check, FsError::Perm)?;
         self.frozen(&before)?;
         let mut attr = before;
@@ -83,7 +83,7 @@ impl Op for SetAttr {
         attr.ctime = view.now();
         view.put(Row::Node(self.ino, attr));
         // The root belongs to the volume, and counts for nobody.
-        if view.env().format().user_group_quota && self.ino != Ino::ROOT {
+        if view.known().format().user_group_quota && self.ino != Ino::ROOT {
             recharge(view, &before, &attr);
         }
         Ok(attr)

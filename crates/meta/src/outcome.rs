@@ -1,0 +1,22 @@
+//! What one operation decided: what it writes, what that rests on, and what it found out.
+//!
+//! What must stay true: an operation changes nothing but by this.
+
+use sluice_types::Ino;
+
+use crate::{
+    engine::{Hold, List, Write},
+    known::Fact,
+    schema::Key,
+};
+
+/// What one operation decided.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) held: Vec<(Key, Hold)>,
+    pub(crate) vacant: Vec<Ino>,
+    pub(crate) same: Vec<List>,
+    /// What it found out.
+    pub(crate) learned: Vec<Fact>,
+}

@@ -1,0 +1,99 @@
+//! One operation of a program, whatever it is, with a mark by which its commit is known.
+//!
+//! What must stay true: an operation carries its mark into the commit whenever it changes anything.
+
+use sluice_meta::{
+    Stop, View,
+    op::{Lanes, Op},
+    ops::{
+        create::Create,
+        link::Link,
+        removal::Fate,
+        rename::Rename,
+        rmdir::Rmdir,
+        setattr::SetAttr,
+        truncate::Truncate,
+        unlink::{Removed, Unlink},
+    },
+};
+use sluice_types::Ino;
+
+use crate::world::Mark;
+
+/// What a program asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// A new node.
+    Create(Create),
+    /// A name less.
+    Unlink(Unlink),
+    /// A directory less.
+    Rmdir(Rmdir),
+    /// Another place.
+    Rename(Rename),
+    /// A name more.
+    Link(Link),
+    /// Other attributes.
+    SetAttr(SetAttr),
+    /// Another length.
+    Truncate(Truncate),
+}
+
+/// What has become of a node that lost a name, if one did, and whether anything was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// The node, and its fate.
+    pub(crate) removed: Option<(Ino, Fate)>,
+    /// Whether the commit carries the mark.
+    pub(crate) marked: bool,
+}
+
+/// An operation with its mark.
+#[derive(Clone, Debug)]
+pub(crate) struct Marked {
+    /// The operation.
+    pub(crate) act: Act,
+    /// Its mark.
+    pub(crate) mark: Mark,
+}
+
+impl Op for Marked {
+    type Out = Done;
+    const NAME: &'static str = "act";
+
+    fn lanes(&self) -> Lanes {
+        match &self.act {
+            Act::Create(op) => op.lanes(),
+            Act::Unlink(op) => op.lanes(),
+            Act::Rmdir(op) => op.lanes(),
+            Act::Rename(op) => op.lanes(),
+            Act::Link(op) => op.lanes(),
+            Act::SetAttr(op) => op.lanes(),
+            Act::Truncate(op) => op.lanes(),
+        }
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Done, Stop> {
+        let mut marked = true;
+        let mut removed = None;
+        let remove = |out: Removed| Some((out.ino, out.fate));
+        match &self.act {
+            Act::Create(op) => drop(op.run(view)?),
+            Act::Unlink(op) => removed = remove(op.run(view)?),
+            Act::Rmdir(op) => removed = remove(op.run(view)?),
+            Act::Rename(op) => {
+                let out = op.run(view)?;
+                // Two names of one file: nothing is to be done, and nothing is committed.
+                marked = out.attr.ctime == view.now();
+                removed = out.replaced;
+            }
+            Act::Link(op) => drop(op.run(view)?),
+            Act::SetAttr(op) => drop(op.run(view)?),
+            Act::Truncate(op) => drop(op.run(view)?),
+        }
+        if marked {
+            view.write(self.mark.write());
+        }
+        Ok(Done { removed, marked })
+    }
+}

@@ -1,0 +1,294 @@
+//! One client: threads that do what programs do, keep files open, and look whether what they were told is true.
+//!
+//! It opens and closes files in the order in which a mount does.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use sluice_meta::{
+    ClientCache, Interrupt, Meta, OpenError, Options,
+    op::At,
+    ops::{getattr::GetAttr, lookup::Lookup, removal::Fate, sustained::DropSustained},
+    schema::{Key, Row},
+};
+use sluice_types::{FsError, FsResult, Ino};
+
+use crate::{
+    act::{Done, Marked},
+    choose::Scene,
+    engine::SimEngine,
+    plan::Theme,
+    world::{Mark, World, WorldClock},
+};
+
+/// A client and what it has open.
+pub(crate) struct Client {
+    /// Its place in the plan.
+    pub(crate) at: usize,
+    /// Its volume.
+    pub(crate) meta: Arc<Meta>,
+    world: Arc<World>,
+    files: Mutex<Files>,
+    answers: Mutex<Vec<(Mark, Answer)>>,
+}
+
+#[derive(Default)]
+struct Files {
+    /// Handles of each file, on their way to being open or open, and whether it lost its last name.
+    held: BTreeMap<Ino, (u32, bool)>,
+    /// Handles whose opens were answered.
+    open: Vec<Ino>,
+}
+
+/// What a program was told of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It happened.
+    Done,
+    /// It did not.
+    Failed,
+}
+
+impl Client {
+    /// Opens the volume.
+    pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<Self>, OpenError> {
+        let plan = world.plan.clients[at];
+        let options = Options {
+            recall: plan.recall,
+            client_cache: plan.cache.then(ClientCache::default),
+            clock: Arc::new(WorldClock(Arc::clone(world))),
+            ..Options::default()
+        };
+        let meta = Meta::open(Arc::new(SimEngine::new(Arc::clone(world), at)), options)?;
+        world.opened(at, meta.sid());
+        if plan.cache {
+            meta.follow(Box::new(|_| {}));
+        }
+        let (files, answers) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(Self { at, meta, world: Arc::clone(world), files, answers }))
+    }
+
+    /// What a thread does in one round.
+    pub(crate) fn work(&self) {
+        for _ in 0..self.world.plan.actions {
+            if !self.world.lives(self.at) {
+                return;
+            }
+            let interrupt = self.world.begins(self.at);
+            // Operations that go out together matter most where they move.
+            let drawn = match self.world.sched.below(10) {
+                3..=8 if self.world.plan.theme == Theme::Moves => 5,
+                drawn => drawn,
+            };
+            match drawn {
+                0..=4 => self.act(1, &interrupt),
+                5 => {
+                    let several = 2 + self.world.sched.below(3) as usize;
+                    self.act(several, &interrupt);
+                }
+                6 => self.open_some(&interrupt),
+                7 => self.close_some(),
+                8 => self.look_at_some(&interrupt),
+                _ => self.check_some(&interrupt),
+            }
+        }
+    }
+
+    fn act(&self, count: usize, interrupt: &Interrupt) {
+        let mut marked = Vec::new();
+        for _ in 0..count {
+            let Ok(ino) = self.meta.new_ino(interrupt) else { return };
+            let act = Scene::of(&self.world).act(ino);
+            marked.push(Marked { act, mark: self.world.mark() });
+        }
+        self.world.log(|| format!("client {} asks {marked:?}", self.at));
+        let answers = self.meta.run_all(marked.clone(), interrupt);
+        self.world.log(|| format!("client {} is told {answers:?}", self.at));
+        for (marked, answer) in marked.into_iter().zip(answers) {
+            self.judge(&marked, &answer);
+            if let Ok(Done { removed: Some((ino, Fate::Sustained(_))), .. }) = answer {
+                self.lost_its_name(ino);
+            }
+        }
+    }
+
+    /// Whether an answer is true.
+    fn judge(&self, marked: &Marked, answer: &FsResult<Done>) {
+        let (mark, times) = (marked.mark, self.world.happened(marked.mark));
+        let told = match answer {
+            // Nothing to do, or nobody knows.
+            Ok(Done { marked: false, .. }) | Err(FsError::Io(_) | FsError::Interrupted) => return,
+            Ok(_) => Answer::Done,
+            Err(_) => Answer::Failed,
+        };
+        self.compare(mark, told, times, &format!("{marked:?}: {answer:?}"));
+        self.answers.lock().push((mark, told));
+    }
+
+    fn compare(&self, mark: Mark, told: Answer, times: u64, what: &str) {
+        let wanted = u64::from(told == Answer::Done);
+        if times != wanted {
+            self.world.fault(format!("client {} {mark:?} happened {times} times: {what}", self.at));
+        }
+    }
+
+    /// Whether what programs were told is still true.
+    pub(crate) fn check_answers(&self) {
+        for (mark, told) in self.answers.lock().iter() {
+            self.compare(*mark, *told, self.world.happened(*mark), &format!("it was told: {told:?}"));
+        }
+    }
+
+    fn open_some(&self, interrupt: &Interrupt) {
+        let Some(file) = Scene::of(&self.world).file() else { return };
+        let ino = file.ino;
+        self.files.lock().held.entry(ino).or_default().0 += 1;
+        self.meta.register_open(ino);
+        let fate = self.meta.await_fate(ino, interrupt);
+        let opened = fate.and_then(|()| self.meta.ask(&GetAttr(ino), interrupt));
+        self.world.log(|| format!("client {} opens {ino}: {opened:?}", self.at));
+        match opened {
+            Ok(_) => self.files.lock().open.push(ino),
+            Err(_) => self.leave(ino),
+        }
+    }
+
+    fn some_open(&self) -> Option<usize> {
+        let count = self.files.lock().open.len();
+        (count > 0).then(|| self.world.sched.below(count as u64) as usize)
+    }
+
+    fn close_some(&self) {
+        let Some(at) = self.some_open() else { return };
+        let ino = self.files.lock().open.swap_remove(at);
+        self.world.log(|| format!("client {} closes {ino}", self.at));
+        self.leave(ino);
+    }
+
+    /// Closes all that is open.
+    pub(crate) fn close_all(&self) {
+        let open = std::mem::take(&mut self.files.lock().open);
+        for ino in open {
+            self.leave(ino);
+        }
+    }
+
+    /// One handle less of a file.
+    fn leave(&self, ino: Ino) {
+        self.meta.unregister_open(ino);
+        let gone = {
+            let mut files = self.files.lock();
+            let Some((handles, unlinked)) = files.held.get_mut(&ino) else { return };
+            *handles -= 1;
+            let gone = (*handles == 0).then_some(*unlinked);
+            if gone.is_some() {
+                files.held.remove(&ino);
+            }
+            gone
+        };
+        if gone == Some(true) {
+            self.let_go(ino);
+        }
+    }
+
+    fn lost_its_name(&self, ino: Ino) {
+        let open = match self.files.lock().held.get_mut(&ino) {
+            Some((_, unlinked)) => {
+                *unlinked = true;
+                true
+            }
+            None => false,
+        };
+        // The last handle may have been closed while the commit was under way.
+        if !open {
+            self.let_go(ino);
+        }
+    }
+
+    fn let_go(&self, ino: Ino) {
+        let interrupt = self.world.begins(self.at);
+        let drop = DropSustained { sid: self.meta.sid(), ino, dead_before: None };
+        let answer = self.meta.run(drop, &interrupt);
+        self.world.log(|| format!("client {} lets go of {ino}: {answer:?}", self.at));
+    }
+
+    fn check_some(&self, interrupt: &Interrupt) {
+        if let Some(at) = self.some_open() {
+            let ino = self.files.lock().open[at];
+            self.check(ino, interrupt);
+        }
+    }
+
+    /// Whether a file that is open here is there, unless others took it away.
+    fn check(&self, ino: Ino, interrupt: &Interrupt) {
+        let answer = self.meta.ask(&GetAttr(ino), interrupt);
+        let gone = answer == Err(FsError::NotFound);
+        let open = self.files.lock().open.contains(&ino);
+        if gone && open && self.world.destroyer(ino) == Some(self.at) {
+            self.world.fault(format!("client {} destroyed {ino}, which it has open", self.at));
+        }
+    }
+
+    /// The same of all that is open.
+    pub(crate) fn check_open(&self) {
+        let open = self.files.lock().open.clone();
+        let never = Interrupt::never();
+        for ino in open {
+            self.check(ino, &never);
+        }
+    }
+
+    fn look_at_some(&self, interrupt: &Interrupt) {
+        let scene = Scene::of(&self.world);
+        let place = scene.place();
+        drop(self.meta.look(&GetAttr(place.dir), interrupt));
+        drop(self.meta.look(&Lookup(place), interrupt));
+    }
+
+    /// Whether what it remembers is true. Nobody changes anything meanwhile, and it has heard of everything.
+    pub(crate) fn check_memory(&self) {
+        let never = Interrupt::never();
+        for row in self.world.mem.records().into_values() {
+            match row {
+                Row::Node(ino, attr) => {
+                    let believed = self.meta.look(&GetAttr(ino), &never);
+                    if believed.as_ref().is_ok_and(|believed| *believed != attr) {
+                        self.world
+                            .fault(format!("client {} believes {ino} {believed:?}, not {attr:?}", self.at));
+                    }
+                }
+                Row::Entry(dir, name, to) => {
+                    let believed = self.meta.look(&Lookup(At::new(dir, name.clone())), &never);
+                    let found = believed.as_ref().map(|(ino, _)| *ino);
+                    if found != Ok(to.ino) && !matches!(found, Err(FsError::Io(_) | FsError::Interrupted)) {
+                        let what = format!("{dir}/{name:?} {found:?}, not {}", to.ino);
+                        self.world.fault(format!("client {} believes {what}", self.at));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Shows that it lives, at some time soon.
+    pub(crate) fn beat_sometimes(&self) {
+        for _ in 0..self.world.plan.clients[self.at].beats {
+            self.world.sched.take_time(Duration::from_millis(2));
+            if !self.world.lives(self.at) {
+                return;
+            }
+            self.beat();
+        }
+    }
+
+    /// Shows that it lives, and cleans up after others.
+    pub(crate) fn beat(&self) {
+        let answer = self.meta.beat();
+        self.world.log(|| format!("client {} beats: {answer:?}", self.at));
+    }
+
+    /// Whether its session is on record.
+    pub(crate) fn has_session(&self) -> bool {
+        self.world.record(Key::Session(self.meta.sid())).is_some()
+    }
+}

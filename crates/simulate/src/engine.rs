@@ -1,0 +1,173 @@
+//! The engine of one client: each call takes its time on the way there and on the way back, and may go wrong.
+//!
+//! It never breaks the contract: a commit that it reports as not happened did not happen and will not, and one whose
+//! answer it loses may have happened, not, or happen later.
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_meta::{
+    engine::{
+        Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Txn, Watch, Write,
+    },
+    schema::{Key, Told},
+};
+use sluice_types::wait;
+
+use crate::world::World;
+
+/// One way of a message, usually.
+const WAY: Duration = Duration::from_micros(50);
+/// Until a client notices that there is no answer.
+const SILENCE: Duration = Duration::from_millis(2);
+
+/// The engine as one client sees it.
+#[derive(Clone)]
+pub(crate) struct SimEngine {
+    world: Arc<World>,
+    client: usize,
+}
+
+impl SimEngine {
+    /// That of a client by its place in the plan.
+    pub(crate) fn new(world: Arc<World>, client: usize) -> Self {
+        Self { world, client }
+    }
+
+    /// The way there and back around something that only looks.
+    fn ask<T>(&self, ask: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+        self.world.sched.take_time(WAY);
+        if !self.world.reaches(self.client) || self.world.sched.falls(self.world.plan.chances.read) {
+            self.world.sched.take_time(SILENCE);
+            return Err(unavailable());
+        }
+        let answer = ask()?;
+        self.world.sched.take_time(WAY);
+        if self.world.reaches(self.client) { Ok(answer) } else { Err(unavailable()) }
+    }
+
+    fn send(&self, lane: u16, commit: &Commit) -> Result<(), EngineError> {
+        let (world, sched) = (&self.world, &self.world.sched);
+        let chances = world.plan.chances;
+        sched.take_time(WAY);
+        if !world.reaches(self.client) || sched.falls(chances.unavailable) {
+            sched.take_time(SILENCE);
+            return Err(unavailable());
+        }
+        if sched.falls(chances.conflict) {
+            return Err(EngineError::Conflict(self.some_keys(commit)));
+        }
+        if sched.falls(chances.lost_before) {
+            sched.take_time(SILENCE);
+            return Err(silence());
+        }
+        // Only a commit with a number is refused when it comes too late.
+        if commit.step.is_some() && sched.falls(chances.late) {
+            world.delay(self.client, lane, commit);
+            sched.take_time(SILENCE);
+            return Err(silence());
+        }
+        let answer = world.commit(self.client, lane, commit);
+        sched.take_time(WAY);
+        if sched.falls(chances.lost_after) || !world.reaches(self.client) {
+            sched.take_time(SILENCE);
+            return Err(silence());
+        }
+        answer
+    }
+
+    /// One of the keys that a commit could conflict on, or none.
+    fn some_keys(&self, commit: &Commit) -> Vec<Key> {
+        let expected = commit.expects.iter().map(Expect::key);
+        let keys: Vec<Key> = expected.chain(commit.writes.iter().filter_map(Write::key)).collect();
+        let chosen = self.world.sched.below(keys.len() as u64 + 1) as usize;
+        keys.into_iter().nth(chosen).into_iter().collect()
+    }
+}
+
+fn unavailable() -> EngineError {
+    EngineError::Unavailable { engine: "sim".into(), reason: "nobody answers".into() }
+}
+
+fn silence() -> EngineError {
+    EngineError::Indeterminate { engine: "sim".into(), reason: "the answer was lost".into() }
+}
+
+impl Engine for SimEngine {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn limits(&self) -> Limits {
+        let lanes = self.world.plan.clients[self.client].lanes;
+        Limits { lanes, batch: 64, ..self.world.mem.limits() }
+    }
+
+    fn prepare(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
+        Ok(Box::new(SimTxn { engine: self, lane }))
+    }
+
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.ask(|| self.world.mem.read(reads))
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        // Small pages, so that much happens between them.
+        self.ask(|| self.world.mem.scan(scan, from, limit.min(4)))
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.ask(|| Ok(()))
+    }
+
+    fn harden(&self) -> Result<(), EngineError> {
+        self.ask(|| Ok(()))
+    }
+
+    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+        let inner = self.ask(|| self.world.mem.watch())?;
+        Ok(Box::new(SimWatch { engine: self.clone(), inner }))
+    }
+}
+
+struct SimTxn<'e> {
+    engine: &'e SimEngine,
+    lane: u16,
+}
+
+impl Txn for SimTxn<'_> {
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.engine.read(reads)
+    }
+
+    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
+        self.engine.send(self.lane, commit)
+    }
+}
+
+struct SimWatch {
+    engine: SimEngine,
+    inner: Box<dyn Watch>,
+}
+
+impl Watch for SimWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+        let world = &self.engine.world;
+        let until = wait::now() + timeout;
+        loop {
+            if !world.reaches(self.engine.client) {
+                return Err(unavailable());
+            }
+            let told = self.inner.next(Duration::ZERO)?;
+            let left = until.saturating_duration_since(wait::now());
+            if !told.is_empty() || left.is_zero() {
+                return Ok(told);
+            }
+            let patience = [Duration::from_micros(200), Duration::from_millis(2), timeout];
+            world.sched.pass(left.min(patience[world.sched.below(3) as usize]));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! One seed from its beginning to its end.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sluice_meta::{
+    Interrupt, Meta, Options,
+    schema::{Key, VolumeFormat},
+};
+use sluice_testkit::operations::{create, state::State};
+use sluice_types::FileType;
+
+use crate::{
+    client::Client,
+    plan::Plan,
+    sched::{Sched, Trace},
+    world::{World, WorldClock},
+};
+
+/// How a seed went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What is the same whenever it is run again.
+    pub trace: Trace,
+    /// What was found to be wrong.
+    pub faults: Vec<String>,
+    /// What happened, if that was asked for.
+    pub story: Vec<String>,
+}
+
+/// Until everybody has heard of everything.
+const HEARD: Duration = Duration::from_millis(2500);
+/// A step of the clocks that leaves who beats alive.
+const STEP: Duration = Duration::from_secs(20);
+/// Steps after which the dead are cleaned up after.
+const STEPS: usize = 9;
+
+/// Runs a seed; with `tells`, notes what happens.
+pub fn simulate(seed: u64, tells: bool) -> Outcome {
+    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let tell = Arc::clone(&told);
+    let (trace, panics) = Sched::run(seed, move |sched| {
+        let world = World::new(Arc::clone(sched), Plan::of(seed), tells);
+        world.log(|| format!("{:?}", world.plan));
+        run(&world);
+        *tell.lock() = (world.faults(), world.story());
+    });
+    let (mut faults, story) = std::mem::take(&mut *told.lock());
+    faults.extend(panics);
+    Outcome { trace, faults, story }
+}
+
+fn run(world: &Arc<World>) {
+    begin(world);
+    let mut clients: Vec<Arc<Client>> = Vec::new();
+    for at in 0..world.plan.clients.len() {
+        let client = loop {
+            // A broken answer is no reason not to take part.
+            if let Ok(client) = Client::open(world, at) {
+                break client;
+            }
+        };
+        clients.push(client);
+    }
+    for round in 0..world.plan.rounds {
+        play(world, &clients);
+        world.deliver(true);
+        check(world, &clients, &format!("after round {round}"));
+    }
+    end(world, &clients);
+}
+
+/// A volume with some directories and files in it.
+fn begin(world: &Arc<World>) {
+    let format = VolumeFormat {
+        name: "sim".into(),
+        uuid: "9d6d5a4e-6a86-4d3c-8a5f-2f2b1f7c0a11".into(),
+        dir_stats: true,
+        trash_days: world.plan.trash_days,
+        ..VolumeFormat::default()
+    };
+    world.sched.atomically(|| {
+        let made = Meta::format(&world.mem, &format, world.time());
+        assert!(made.is_ok(), "{made:?}");
+        let meta = observer(world, false);
+        let mut inos = vec![1];
+        let tree = [(0, "a"), (0, "b"), (1, "c"), (2, "d"), (0, "e"), (1, "e")];
+        for (parent, name) in tree {
+            let kind = if name == "e" { FileType::File } else { FileType::Dir };
+            let ino = meta.new_ino(&Interrupt::never()).map_or(0, |ino| ino.0);
+            let made = meta.run(create(inos[parent], name, ino, kind), &Interrupt::never());
+            assert!(made.is_ok(), "{made:?}");
+            inos.push(ino);
+        }
+        let closed = meta.close();
+        assert!(closed.is_ok(), "{closed:?}");
+    });
+}
+
+/// A client beside the simulation.
+fn observer(world: &Arc<World>, read_only: bool) -> Arc<Meta> {
+    let clock = Arc::new(WorldClock(Arc::clone(world)));
+    let options = Options { read_only, recall: false, clock, ..Options::default() };
+    match Meta::open(Arc::new(world.mem.clone()), options) {
+        Ok(meta) => meta,
+        Err(error) => panic!("the volume cannot be opened: {error}"),
+    }
+}
+
+/// One round: all threads of all clients, their heartbeats, and what goes wrong meanwhile.
+fn play(world: &Arc<World>, clients: &[Arc<Client>]) {
+    let others = world.sched.alive();
+    for client in clients.iter().filter(|client| world.lives(client.at)) {
+        for thread in 0..world.plan.clients[client.at].threads {
+            let client = Arc::clone(client);
+            world.sched.spawn(&format!("client {} thread {thread}", client.at), move || client.work());
+        }
+        let client = Arc::clone(client);
+        world.sched.spawn(&format!("client {} heart", client.at), move || client.beat_sometimes());
+    }
+    let chaos = Arc::clone(world);
+    world.sched.spawn("chaos", move || go_wrong(&chaos));
+    // Followers end with their clients.
+    world.sched.wait_for(|| world.sched.alive() <= others);
+}
+
+/// What happens to everybody.
+fn go_wrong(world: &World) {
+    let plan = &world.plan;
+    let mut events = vec![0; plan.outages as usize];
+    events.extend(vec![1; plan.jumps as usize]);
+    events.extend(vec![2; plan.signals as usize]);
+    events.extend(vec![3; 3 * usize::from(plan.chances.late > 0)]);
+    events.extend((0..plan.clients.len()).filter(|at| plan.clients[*at].dies).map(|at| 4 + at));
+    while !events.is_empty() {
+        world.sched.take_time(Duration::from_millis(1));
+        let event = events.swap_remove(world.sched.below(events.len() as u64) as usize);
+        match event {
+            0 => world.outage(Duration::from_micros(500 + world.sched.below(20_000))),
+            1 => world.jump(Duration::from_secs(10 + world.sched.below(25))),
+            2 => world.signal(),
+            3 => world.deliver(false),
+            client => world.kill(client - 4),
+        }
+    }
+}
+
+/// Whether all is as it should be, while nothing happens.
+fn check(world: &Arc<World>, clients: &[Arc<Client>], when: &str) {
+    let living = || clients.iter().filter(|client| world.lives(client.at));
+    for client in living() {
+        client.check_open();
+    }
+    for client in clients {
+        client.check_answers();
+    }
+    if living().any(|client| world.plan.clients[client.at].cache) {
+        world.sched.pass(HEARD);
+        for client in living() {
+            client.check_memory();
+        }
+    }
+    world.sched.atomically(|| {
+        let meta = observer(world, true);
+        match meta.check(false, &Interrupt::never(), &|_| {}) {
+            Ok(report) => report.findings.iter().for_each(|found| world.fault(format!("{when}: {found}"))),
+            Err(error) => world.fault(format!("{when}: the check failed: {error}")),
+        }
+    });
+}
+
+/// The dead are cleaned up after, the living close all and leave: an orderly tree remains.
+fn end(world: &Arc<World>, clients: &[Arc<Client>]) {
+    let living: Vec<Arc<Client>> =
+        clients.iter().filter(|client| world.lives(client.at)).map(Arc::clone).collect();
+    for client in &living {
+        client.close_all();
+    }
+    // A session whose making was not answered has nobody who ends it, either.
+    let left = living.len() < clients.len() || world.plan.chances.lost_after > 0 || world.plan.outages > 0;
+    if left && !living.is_empty() {
+        for _ in 0..STEPS {
+            world.jump(STEP);
+            for client in &living {
+                client.beat();
+            }
+        }
+        for client in clients.iter().filter(|client| !world.lives(client.at)) {
+            if client.has_session() {
+                world.fault(format!("nobody cleaned up after client {}", client.at));
+            }
+        }
+    }
+    world.deliver(true);
+    for client in &living {
+        client.beat();
+        if let Err(error) = client.meta.close() {
+            world.fault(format!("client {} cannot leave: {error}", client.at));
+        }
+    }
+    world.deliver(true);
+    for client in clients {
+        client.check_answers();
+    }
+    if !living.is_empty() {
+        world.sched.atomically(|| {
+            let state = State::of(&world.mem);
+            // What it asserts is noted as a panic.
+            drop(catch_unwind(AssertUnwindSafe(|| state.assert_tree("at the end"))));
+            drop(catch_unwind(AssertUnwindSafe(|| state.assert_slices("at the end"))));
+            for key in world.mem.records().into_keys() {
+                if matches!(key, Key::Session(_) | Key::Sustained(..)) {
+                    world.fault(format!("at the end there is {key:?}"));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,290 @@
+//! What all clients of a simulation share: the records, the clocks, what goes wrong, and what was seen to be wrong.
+//!
+//! What must stay true: its lock is never held while another thread may run.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use sluice_meta::{
+    Interrupt,
+    engine::{Commit, Engine as _, EngineError, Found, Hold, Read, Write},
+    mem::MemEngine,
+    schema::{Key, Row},
+};
+use sluice_types::{Clock, Ino, Time};
+
+use crate::{plan::Plan, sched::Sched};
+
+/// When it all begins, Unix seconds.
+const START: i64 = 1_700_000_000;
+/// From this inode on numbers stand for operations.
+const MARKS: u64 = 1 << 60;
+
+/// The world of one seed.
+pub(crate) struct World {
+    /// Who runs when.
+    pub(crate) sched: Arc<Sched>,
+    /// The records.
+    pub(crate) mem: MemEngine,
+    /// What the seed decided.
+    pub(crate) plan: Plan,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Until when the engine answers nobody.
+    outage: u64,
+    /// By how much all clocks jumped so far, nanoseconds.
+    jumped: u64,
+    /// Clients that died.
+    dead: Vec<bool>,
+    /// Who commits as which session.
+    sessions: BTreeMap<u64, usize>,
+    /// Commits on their way: the client and the lane.
+    late: Vec<(usize, u16, Commit)>,
+    /// Interrupts of operations under way, with their clients.
+    running: Vec<(usize, Interrupt)>,
+    /// How often each operation happened.
+    happened: BTreeMap<u64, u64>,
+    /// Who destroyed a node.
+    destroyed: BTreeMap<Ino, usize>,
+    marks: u64,
+    faults: Vec<String>,
+    log: Option<Vec<String>>,
+}
+
+/// A mark by which a commit tells which operations it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// What the operation writes besides.
+    pub(crate) fn write(self) -> Write {
+        Write::Link(Ino(MARKS + self.0), Ino::ROOT, 1)
+    }
+
+    fn of(write: &Write) -> Option<u64> {
+        match write {
+            Write::Link(Ino(ino), Ino::ROOT, _) if *ino >= MARKS => Some(ino - MARKS),
+            _ => None,
+        }
+    }
+}
+
+/// The clocks of all clients.
+pub(crate) struct WorldClock(pub(crate) Arc<World>);
+
+impl Clock for WorldClock {
+    fn now(&self) -> Time {
+        self.0.time()
+    }
+}
+
+impl World {
+    /// A world in which nothing happened yet.
+    pub(crate) fn new(sched: Arc<Sched>, plan: Plan, logs: bool) -> Arc<Self> {
+        let state =
+            State { dead: vec![false; plan.clients.len()], log: logs.then(Vec::new), ..State::default() };
+        Arc::new(Self { sched, mem: MemEngine::new(), plan, state: Mutex::new(state) })
+    }
+
+    /// The time of day.
+    pub(crate) fn time(&self) -> Time {
+        let jumped = self.state.lock().jumped;
+        let nanos = self.sched.elapsed() + jumped;
+        Time::from_nanos(START * 1_000_000_000 + nanos as i64)
+    }
+
+    /// All clocks jump ahead.
+    pub(crate) fn jump(&self, by: Duration) {
+        self.log(|| format!("clocks jump by {by:?}"));
+        self.state.lock().jumped += by.as_nanos() as u64;
+    }
+
+    /// The engine answers nobody for a while.
+    pub(crate) fn outage(&self, lasts: Duration) {
+        self.log(|| format!("an outage of {lasts:?}"));
+        let until = self.sched.elapsed() + lasts.as_nanos() as u64;
+        self.state.lock().outage = until;
+    }
+
+    /// Whether a client reaches the engine.
+    pub(crate) fn reaches(&self, client: usize) -> bool {
+        let now = self.sched.elapsed();
+        let state = self.state.lock();
+        !state.dead[client] && now >= state.outage
+    }
+
+    /// Whether a client lives.
+    pub(crate) fn lives(&self, client: usize) -> bool {
+        !self.state.lock().dead[client]
+    }
+
+    /// A client dies.
+    pub(crate) fn kill(&self, client: usize) {
+        self.log(|| format!("client {client} dies"));
+        let mut state = self.state.lock();
+        state.dead[client] = true;
+        let running = state.running.iter().filter(|(of, _)| *of == client);
+        let interrupts: Vec<Interrupt> = running.map(|(_, interrupt)| interrupt.clone()).collect();
+        drop(state);
+        interrupts.iter().for_each(Interrupt::set);
+    }
+
+    /// A client has that session.
+    pub(crate) fn opened(&self, client: usize, sid: u64) {
+        self.state.lock().sessions.insert(sid, client);
+    }
+
+    /// The interrupt of an operation that begins.
+    pub(crate) fn begins(&self, client: usize) -> Interrupt {
+        let interrupt = Interrupt::default();
+        let mut state = self.state.lock();
+        state.running.push((client, interrupt.clone()));
+        if state.dead[client] {
+            interrupt.set();
+        }
+        interrupt
+    }
+
+    /// Some operation under way is interrupted.
+    pub(crate) fn signal(&self) {
+        let count = self.state.lock().running.len() as u64;
+        // Of the last that began: those before have ended.
+        let chosen = count.saturating_sub(1 + self.sched.below(8)) as usize;
+        let interrupt = self.state.lock().running.get(chosen).map(|(_, interrupt)| interrupt.clone());
+        if let Some(interrupt) = interrupt {
+            interrupt.set();
+        }
+    }
+
+    /// A mark for one operation.
+    pub(crate) fn mark(&self) -> Mark {
+        let mut state = self.state.lock();
+        state.marks += 1;
+        Mark(state.marks)
+    }
+
+    /// How often an operation happened.
+    pub(crate) fn happened(&self, mark: Mark) -> u64 {
+        self.state.lock().happened.get(&mark.0).copied().unwrap_or(0)
+    }
+
+    /// Who destroyed a node.
+    pub(crate) fn destroyer(&self, ino: Ino) -> Option<usize> {
+        self.state.lock().destroyed.get(&ino).copied()
+    }
+
+    /// Something is wrong.
+    pub(crate) fn fault(&self, what: String) {
+        self.log(|| format!("FAULT {what}"));
+        self.state.lock().faults.push(what);
+    }
+
+    /// What was wrong.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().faults)
+    }
+
+    /// Notes what happens, if somebody wants to read it.
+    pub(crate) fn log(&self, line: impl FnOnce() -> String) {
+        if self.state.lock().log.is_some() {
+            let line = format!("{:>12} {}", self.sched.elapsed(), line());
+            if let Some(log) = &mut self.state.lock().log {
+                log.push(line);
+            }
+        }
+    }
+
+    /// What happened.
+    pub(crate) fn story(&self) -> Vec<String> {
+        self.state.lock().log.take().unwrap_or_default()
+    }
+
+    /// A commit arrives later.
+    pub(crate) fn delay(&self, client: usize, lane: u16, commit: &Commit) {
+        self.state.lock().late.push((client, lane, commit.clone()));
+    }
+
+    /// Delivers a commit that was on its way, or all.
+    pub(crate) fn deliver(&self, all: bool) {
+        loop {
+            let count = self.state.lock().late.len();
+            if count == 0 {
+                return;
+            }
+            let chosen = self.sched.below(count as u64) as usize;
+            let (client, lane, commit) = self.state.lock().late.swap_remove(chosen);
+            let answer = self.commit(client, lane, &commit);
+            self.log(|| format!("client {client}: a commit arrives late: {answer:?}"));
+            if !all {
+                return;
+            }
+        }
+    }
+
+    /// A commit reaches the engine.
+    pub(crate) fn commit(&self, client: usize, lane: u16, commit: &Commit) -> Result<(), EngineError> {
+        self.sched.atomically(|| {
+            let marks: Vec<u64> = commit.writes.iter().filter_map(Mark::of).collect();
+            let mut plain = commit.clone();
+            plain.writes.retain(|write| Mark::of(write).is_none());
+            let done = self.mem.begin(lane)?.commit(&plain);
+            self.log(|| format!("client {client} lane {lane}: {:?} {marks:?} {done:?}", plain.step));
+            self.log(|| format!("  expects {:?}", plain.expects));
+            self.log(|| format!("  writes {:?}", plain.writes));
+            if done.is_ok() {
+                self.look_at(client, &plain, &marks);
+            }
+            done
+        })
+    }
+
+    /// Whether that commit may have happened.
+    fn look_at(&self, client: usize, commit: &Commit, marks: &[u64]) {
+        for mark in marks {
+            let times = {
+                let mut state = self.state.lock();
+                let times = state.happened.entry(*mark).or_default();
+                *times += 1;
+                *times
+            };
+            if times > 1 {
+                self.fault(format!("operation {mark} of client {client} happened {times} times"));
+            }
+        }
+        let now = self.time().sec;
+        for write in &commit.writes {
+            let Write::Delete(Key::Node(ino)) = write else { continue };
+            let keeper = commit.writes.iter().find_map(|write| match write {
+                Write::Delete(Key::Sustained(sid, kept)) if kept == ino => Some(*sid),
+                _ => None,
+            });
+            let holder = keeper.and_then(|sid| self.state.lock().sessions.get(&sid).copied());
+            // A file without a name is kept for the client that took the name, whoever else has it open.
+            if keeper.is_none() || holder == Some(client) {
+                self.state.lock().destroyed.insert(*ino, client);
+            } else if let Some(sid) = keeper.filter(|sid| self.is_alive(*sid, now)) {
+                self.fault(format!("client {client} destroyed {ino}, which living session {sid} keeps"));
+            }
+        }
+    }
+
+    /// Whether a session is on record as alive.
+    fn is_alive(&self, sid: u64, now: i64) -> bool {
+        let found = self.mem.read(&[Read::Get(Key::Session(sid), Hold::None)]);
+        match found.as_deref() {
+            Ok([Found::Row(Some(Row::Session(_, session)))]) => session.expire >= now,
+            _ => false,
+        }
+    }
+
+    /// A record as it is now.
+    pub(crate) fn record(&self, key: Key) -> Option<Row> {
+        self.sched.atomically(|| match self.mem.read(&[Read::Get(key, Hold::None)]).ok()?.pop() {
+            Some(Found::Row(row)) => row,
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! Where threads wait for time and for each other, and read the clock that waits are measured by.
+//!
+//! A simulation takes both over: it runs many clients in one process, one thread at a time and in a time of its own
+//! ([`Scheduler`]). What must stay true: a thread that no scheduler runs pays a look at a flag of its own, no more.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    sync::Arc,
+    thread::{self, JoinHandle, Thread, ThreadId},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// Decides when the threads that it was given run.
+pub trait Scheduler: Send + Sync {
+    /// What time it is.
+    fn now(&self) -> Instant;
+    /// Stops the calling thread until it is unparked, or until `timeout` has passed.
+    fn park(&self, timeout: Option<Duration>);
+    /// Lets a parked thread go on; one that is not parked does not stop the next time.
+    fn unpark(&self, thread: ThreadId);
+    /// Lets other threads run.
+    fn yield_now(&self);
+    /// What a new thread is to run, so that it is scheduled while it runs `run`.
+    fn adopt(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send>;
+}
+
+thread_local! {
+    static SCHEDULED: Cell<bool> = const { Cell::new(false) };
+    static SCHEDULER: RefCell<Option<Arc<dyn Scheduler>>> = const { RefCell::new(None) };
+}
+
+/// Longest wait between two tries for a lock whose holder may wait for others.
+const TRY: Duration = Duration::from_micros(100);
+
+fn scheduler() -> Option<Arc<dyn Scheduler>> {
+    if SCHEDULED.get() { SCHEDULER.with_borrow(Clone::clone) } else { None }
+}
+
+/// Has the waits of the calling thread decided by `scheduler` from now on.
+pub fn obey(scheduler: Arc<dyn Scheduler>) {
+    SCHEDULER.set(Some(scheduler));
+    SCHEDULED.set(true);
+}
+
+/// What time it is, for waits and deadlines.
+pub fn now() -> Instant {
+    match scheduler() {
+        Some(scheduler) => scheduler.now(),
+        None => Instant::now(),
+    }
+}
+
+/// As [`thread::park`].
+pub fn park() {
+    match scheduler() {
+        Some(scheduler) => scheduler.park(None),
+        None => thread::park(),
+    }
+}
+
+/// As [`thread::park_timeout`].
+pub fn park_timeout(timeout: Duration) {
+    match scheduler() {
+        Some(scheduler) => scheduler.park(Some(timeout)),
+        None => thread::park_timeout(timeout),
+    }
+}
+
+/// As [`Thread::unpark`]. Whoever calls it runs under the scheduler of that thread, if it has one.
+pub fn unpark(thread: &Thread) {
+    match scheduler() {
+        Some(scheduler) => scheduler.unpark(thread.id()),
+        None => thread.unpark(),
+    }
+}
+
+/// As [`thread::sleep`].
+pub fn sleep(pause: Duration) {
+    let Some(scheduler) = scheduler() else { return thread::sleep(pause) };
+    let until = scheduler.now() + pause;
+    loop {
+        let left = until.saturating_duration_since(scheduler.now());
+        if left.is_zero() {
+            return;
+        }
+        scheduler.park(Some(left));
+    }
+}
+
+/// As [`thread::yield_now`].
+pub fn yield_now() {
+    match scheduler() {
+        Some(scheduler) => scheduler.yield_now(),
+        None => thread::yield_now(),
+    }
+}
+
+/// Takes a lock whose holder may wait for time or for other threads. Others are taken as usual.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    if scheduler().is_none() {
+        return mutex.lock();
+    }
+    loop {
+        if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+        sleep(TRY);
+    }
+}
+
+/// As [`lock`], but gives up after `patience`.
+pub fn try_lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    if scheduler().is_none() {
+        return mutex.try_lock_for(patience);
+    }
+    let until = now() + patience;
+    loop {
+        if let Some(guard) = mutex.try_lock() {
+            return Some(guard);
+        }
+        if now() >= until {
+            return None;
+        }
+        sleep(TRY);
+    }
+}
+
+/// Waits, no longer than `timeout`, until `condvar` is notified.
+pub fn wait_for<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
+    if scheduler().is_none() {
+        condvar.wait_for(guard, timeout);
+    } else {
+        MutexGuard::unlocked(guard, || sleep(TRY.min(timeout)));
+    }
+}
+
+/// Starts a thread, which obeys the scheduler of this one.
+///
+/// # Errors
+/// If there is no thread to be had.
+pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let run: Box<dyn FnOnce() + Send> = Box::new(run);
+    let run = match scheduler() {
+        Some(scheduler) => scheduler.adopt(name, run),
+        None => run,
+    };
+    thread::Builder::new().name(name.into()).spawn(run)
+}

@@ -1,6 +1,7 @@
 //! Outages under load: the server of the metadata dies, answers are lost, the object store fails. Applications see a
 //! delay, never an error; afterwards all is there once, and `fsck` is clean.
 
+mod etcd;
 mod partition;
 mod redis;
 mod store;
@@ -19,6 +20,8 @@ pub enum Case {
     Restarts,
     /// Answers of Redis do not arrive, connections break, packets vanish.
     Answers,
+    /// One of three members of an etcd at a time is killed or frozen and comes back, several times.
+    Members,
     /// One of two mounts is cut off from the engine for longer than its session lives.
     Partition,
     /// The object store answers errors for half a minute, and loses answers for a while.
@@ -52,6 +55,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let ran = match plan.case {
         Case::Restarts => redis::restarts(plan),
         Case::Answers => redis::answers(plan),
+        Case::Members => etcd::members(plan),
         Case::Partition => partition::run(plan),
         Case::Store => store::errors(plan),
     };

@@ -4,9 +4,11 @@ use std::{env, fs, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use sluice_meta::{ClientCache, engine::Engine, mem::MemEngine};
+use sluice_meta_kv::EtcdEngine;
+#[cfg(feature = "tikv")]
+use sluice_meta_kv::TikvEngine;
 use sluice_meta_redis::{Config as RedisConfig, RedisEngine};
 use sluice_meta_sql::{MysqlEngine, PostgresEngine, SqliteEngine};
-use sluice_meta_tikv::TikvEngine;
 
 use crate::sizes;
 
@@ -26,10 +28,14 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
         "redis" | "rediss" | "unix" => Arc::new(RedisEngine::with_config(redis(&url)?)?),
         "postgres" | "postgresql" => Arc::new(PostgresEngine::open(&with_password(&url)?)?),
         "mysql" => Arc::new(MysqlEngine::open(&url, password_from_environment()?)?),
+        "etcd" => Arc::new(EtcdEngine::open(&with_password(&url)?)?),
+        #[cfg(feature = "tikv")]
         "tikv" => Arc::new(TikvEngine::open(&url)?),
+        #[cfg(not(feature = "tikv"))]
+        "tikv" => bail!("this sluice was built without TiKV; build it with --features tikv"),
         "mem" => Arc::new(MemEngine::new()),
         other => bail!(
-            "no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET, postgres://USER@HOST/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:PORT,PD:PORT/PREFIX and mem://"
+            "no metadata engine is called {other}://; there are sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET, postgres://USER@HOST/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:PORT,PD:PORT/PREFIX, etcd://HOST:PORT,HOST:PORT/PREFIX and mem://"
         ),
     };
     Ok(engine)

@@ -54,6 +54,8 @@ pub enum Engine {
     Postgres,
     /// A placement driver and a TiKV service of the rig's own.
     Tikv,
+    /// An etcd of the rig's own, three members that write to disk before they answer.
+    Etcd,
     /// A MariaDB of the rig's own, whose commits wait for the disk.
     Mariadb,
 }
@@ -112,8 +114,8 @@ impl Volume {
     /// When the engine is not one server, or this process may not make networks.
     pub fn divided(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let namespace = Namespace::new()?;
-        if engine == Engine::Tikv {
-            // Its servers tell clients each other's addresses, which a proxy in front of them cannot change.
+        if matches!(engine, Engine::Tikv | Engine::Etcd) {
+            // There are several servers, and those of TiKV tell clients each other's addresses.
             let (mut volume, _) = Self::started(program, engine, within, namespace.here())?;
             volume.apart = Some((namespace, volume.meta.clone()));
             return volume.format(options);

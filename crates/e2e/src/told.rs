@@ -41,14 +41,14 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     match plan.engine {
         Engine::Redis | Engine::Postgres | Engine::Mariadb => looks(plan),
         // Nothing counts what they are asked.
-        Engine::Sqlite | Engine::Tikv | Engine::RedisCluster | Engine::RedisSentinel => Ok(()),
+        Engine::Sqlite | Engine::Tikv | Engine::Etcd | Engine::RedisCluster | Engine::RedisSentinel => Ok(()),
     }
 }
 
 /// How soon a change must usually be seen: where there are messages, and where numbers are compared.
 fn bar(engine: Engine) -> Duration {
     match engine {
-        Engine::Redis | Engine::RedisCluster | Engine::RedisSentinel | Engine::Postgres => {
+        Engine::Redis | Engine::RedisCluster | Engine::RedisSentinel | Engine::Postgres | Engine::Etcd => {
             Duration::from_millis(100)
         }
         Engine::Sqlite | Engine::Mariadb | Engine::Tikv => Duration::from_secs(1),

@@ -8,7 +8,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("meta", &["types"]),
     ("meta-sql", &["types", "meta"]),
     ("meta-redis", &["types", "meta"]),
-    ("meta-tikv", &["types", "meta"]),
+    ("meta-kv", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
     ("vfs", &["types", "meta", "data"]),
@@ -19,12 +19,13 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// External crates with the only crates that may use them in what ships.
-const KEPT_TO: [(&str, &[&str]); 11] = [
+const KEPT_TO: [(&str, &[&str]); 12] = [
     ("rusqlite", &["meta-sql"]),
     ("postgres-protocol", &["meta-sql"]),
     ("mysql_async", &["meta-sql"]),
     ("redis", &["meta-redis"]),
-    ("tikv-client", &["meta-tikv"]),
+    ("tikv-client", &["meta-kv"]),
+    ("tonic", &["meta-kv"]),
     ("opendal", &["object"]),
     ("fuser", &[]),
     ("rand", &["types"]),

@@ -20,7 +20,7 @@ use crate::{engines, sizes, volume};
 #[derive(Args)]
 pub(crate) struct Format {
     /// Metadata engine: sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET?db=N,
-    /// postgres://USER@HOST:PORT/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:2379/PREFIX
+    /// postgres://USER@HOST:PORT/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:2379/PREFIX, etcd://HOST:2379/PREFIX
     #[arg(value_name = "META-URL")]
     meta_url: String,
     /// Name of the volume: lower-case letters, digits and dashes

@@ -25,7 +25,7 @@ pub(super) fn rows(turn: &Turn, files: usize, per_commit: usize) -> anyhow::Resu
         Engine::Sqlite => sqlite(&volume, files, per_commit),
         Engine::Mariadb => mariadb(&volume, files, per_commit),
         // What stands in for TiKV here says nothing about its limits; a server process of PostgreSQL is all it takes.
-        Engine::Postgres | Engine::Tikv | Engine::RedisCluster | Engine::RedisSentinel => {
+        Engine::Postgres | Engine::Tikv | Engine::Etcd | Engine::RedisCluster | Engine::RedisSentinel => {
             return Ok(vec![None]);
         }
     };

@@ -71,6 +71,8 @@ impl Measured {
             Engine::Postgres => targets.postgres,
             Engine::Mariadb => targets.mariadb,
             Engine::Tikv => targets.tikv,
+            // Nothing is claimed of it yet.
+            Engine::Etcd => 0.0,
         };
         (target > 0.0).then_some(target)
     }

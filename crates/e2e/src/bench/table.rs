@@ -22,6 +22,7 @@ pub(super) fn name(engine: Engine) -> &'static str {
         Engine::RedisSentinel => "Redis Sentinel",
         Engine::Postgres => "PostgreSQL",
         Engine::Tikv => "TiKV",
+        Engine::Etcd => "etcd",
         Engine::Mariadb => "MariaDB",
     }
 }

@@ -2,6 +2,7 @@
 //! delay, never an error; afterwards all is there once, and `fsck` is clean.
 
 mod away;
+mod etcd;
 mod partition;
 mod redis;
 mod store;
@@ -22,6 +23,8 @@ pub enum Case {
     Answers,
     /// Redis is stopped, or PostgreSQL refuses to write, for three times as long as a session lives.
     Away,
+    /// One of three members of an etcd at a time is killed or frozen and comes back, several times.
+    Members,
     /// One of two mounts is cut off from the engine for longer than its session lives.
     Partition,
     /// The object store answers errors for half a minute, and loses answers for a while.
@@ -56,6 +59,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         Case::Restarts => redis::restarts(plan),
         Case::Answers => redis::answers(plan),
         Case::Away => away::run(plan),
+        Case::Members => etcd::members(plan),
         Case::Partition => partition::run(plan),
         Case::Store => store::errors(plan),
     };

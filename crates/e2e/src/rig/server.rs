@@ -3,8 +3,8 @@
 use super::{Engine, PATIENCE, until};
 use anyhow::{Context, bail};
 use sluice_testkit::server::{
-    Mariadb, MariadbOptions, Postgres, PostgresOptions, RedisCluster, RedisOptions, RedisSentinel, Tikv,
-    TikvOptions,
+    Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, RedisCluster, RedisOptions,
+    RedisSentinel, Tikv, TikvOptions,
 };
 use std::{
     fs::File,
@@ -21,6 +21,7 @@ pub(super) enum Server {
     RedisSentinel(#[allow(dead_code, reason = "kept until the volume goes")] RedisSentinel),
     Postgres(#[allow(dead_code, reason = "kept until the volume goes")] Postgres),
     Tikv(#[allow(dead_code, reason = "kept until the volume goes")] Tikv),
+    Etcd(#[allow(dead_code, reason = "kept until the volume goes")] Etcd),
     Mariadb(Mariadb),
 }
 
@@ -78,6 +79,12 @@ pub(super) fn start(engine: Engine, folder: &Path, host: Ipv4Addr) -> anyhow::Re
             let server = Tikv::start(options)?;
             let meta = server.url("e2e");
             (Some(Server::Tikv(server)), meta, None)
+        }
+        Engine::Etcd => {
+            let options = EtcdOptions { members: 3, durable: true, host, ..EtcdOptions::default() };
+            let server = Etcd::start(&options)?;
+            let meta = server.url("e2e");
+            (Some(Server::Etcd(server)), meta, None)
         }
         Engine::Mariadb => {
             let options = MariadbOptions { durable: true, ..MariadbOptions::default() };

@@ -1,5 +1,6 @@
 //! Servers that a test owns: started on free ports with their data in a temporary directory, gone when dropped.
 
+mod etcd;
 mod keeper;
 pub mod mariadb;
 mod namespace;
@@ -13,6 +14,7 @@ pub mod s3;
 mod shell;
 mod tikv;
 
+pub use etcd::{Etcd, EtcdOptions};
 pub use mariadb::{Mariadb, MariadbOptions, mariadb};
 pub use namespace::Namespace;
 pub use postgres::{Postgres, PostgresOptions, postgres};

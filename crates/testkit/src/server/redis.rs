@@ -222,7 +222,7 @@ const TLS: &str = "tls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cer
 type Files = Vec<(&'static str, Vec<u8>)>;
 
 /// An authority, the same for all servers of this process, and a certificate of a server that it signed.
-fn make_certificates(dir: &Path) -> io::Result<()> {
+pub(super) fn make_certificates(dir: &Path) -> io::Result<()> {
     static MADE: OnceLock<Result<Files, String>> = OnceLock::new();
     let made = MADE.get_or_init(|| sign(dir).map_err(|error| error.to_string()));
     let files = made.as_ref().map_err(|error| io::Error::other(error.clone()))?;

@@ -1,0 +1,159 @@
+//! What the bytes of each record are.
+//!
+//! What is written is byte for byte what JuiceFS writes; what others wrote is understood completely or reported as
+//! damaged. TiKV keeps no empty values, so none is ever made.
+
+use bytes::Bytes;
+use sluice_meta::schema::{
+    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, VolumeFormat, decode_attr, decode_changes,
+    decode_replaced, decode_slices, encode_attr, encode_changes, encode_replaced, encode_slices,
+};
+
+use crate::{
+    locks::{decode_all_plocks, decode_flocks},
+    totals::Lane,
+};
+
+/// Why a stored record cannot be understood.
+pub(crate) type Damage = &'static str;
+
+/// The value of the key that stands for an empty one.
+const MARK: &[u8] = &[1];
+
+/// The values of a record's cells; `None` means that the cell must not exist. Locks are not here: several records
+/// share their value.
+pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let first = match row {
+        Row::Setting(format) => Some(format.to_json().into_bytes()),
+        Row::Counter(counter, value) => Some(encode_counter(*counter, *value)),
+        Row::Node(_, attr) => Some(encode_attr(attr)),
+        Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
+        Row::Parents(_, _, count) => (*count > 0).then(|| count.to_le_bytes().to_vec()),
+        Row::Symlink(_, target) => Some(target.to_vec()),
+        Row::Xattr(_, _, value) if value.is_empty() => return (None, Some(MARK.to_vec())),
+        Row::Xattr(_, _, value) => Some(value.to_vec()),
+        Row::Chunk(_, _, slices) => (!slices.is_empty()).then(|| encode_slices(slices)),
+        Row::SliceRef(_, _, refs) => (*refs != 1).then(|| (refs - 1).to_le_bytes().to_vec()),
+        Row::DelFile(_, _, time) | Row::Detached(_, time) => Some(time.to_be_bytes().to_vec()),
+        Row::DelSlices(_, _, slices) => Some(encode_replaced(slices)),
+        Row::Acl(_, rule) => Some(rule.encode()),
+        Row::DirStat(_, stat) => Some(words(&[stat.length, stat.space, stat.inodes])),
+        Row::Quota(_, q) => Some(words(&[q.max_space, q.max_inodes, q.used_space, q.used_inodes])),
+        Row::Session(_, session) => {
+            // A struct of strings and numbers always serialises.
+            let info = session.info.as_ref().map(|info| serde_json::to_vec(info).unwrap_or_default());
+            return (Some(session.expire.to_be_bytes().to_vec()), info);
+        }
+        Row::Sustained(..) => Some(MARK.to_vec()),
+        Row::Writer(_, _, n) => Some(Lane { n: *n, ..Lane::default() }.encode()),
+        Row::Changes(_, _, _, n, changes) => Some([&n.to_be_bytes()[..], &encode_changes(changes)].concat()),
+        Row::Flock(..) | Row::Plock(..) => None,
+    };
+    (first, None)
+}
+
+/// The record of `key` whose cells hold these values.
+pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> Result<Option<Row>, Damage> {
+    let Some(first) = first else {
+        return Ok(match (key, second) {
+            (Key::Xattr(ino, name), Some(_)) => Some(Row::Xattr(*ino, name.clone(), Bytes::new())),
+            _ => None,
+        });
+    };
+    Ok(Some(match key {
+        Key::Setting => {
+            let format = VolumeFormat::parse(first).map_err(|_| "no JSON object of the volume format")?;
+            Row::Setting(format.into())
+        }
+        Key::Counter(counter) => Row::Counter(*counter, decode_counter(*counter, first)?),
+        Key::Node(ino) => Row::Node(*ino, decode_attr(first).ok_or("no attributes of a node")?),
+        Key::Entry(dir, name) => {
+            Row::Entry(*dir, name.clone(), Entry::decode(first).ok_or("no 9-byte directory entry")?)
+        }
+        Key::Parents(ino, parent) => match i64::from_le_bytes(word(first)?) {
+            // Counts that fell to nothing may linger.
+            ..=0 => return Ok(None),
+            count => Row::Parents(*ino, *parent, count),
+        },
+        Key::Symlink(ino) => Row::Symlink(*ino, Bytes::copy_from_slice(first)),
+        Key::Xattr(ino, name) => Row::Xattr(*ino, name.clone(), Bytes::copy_from_slice(first)),
+        Key::Chunk(ino, index) => {
+            Row::Chunk(*ino, *index, decode_slices(first).ok_or("no list of 24-byte slice records")?)
+        }
+        Key::SliceRef(id, size) => match i64::from_le_bytes(word(first)?) {
+            // The same as no record: one reference.
+            0 => return Ok(None),
+            more => Row::SliceRef(*id, *size, more + 1),
+        },
+        Key::DelFile(ino, length) => Row::DelFile(*ino, *length, i64::from_be_bytes(word(first)?)),
+        Key::Detached(ino) => Row::Detached(*ino, i64::from_be_bytes(word(first)?)),
+        Key::DelSlices(id, time) => {
+            Row::DelSlices(*id, *time, decode_replaced(first).ok_or("no list of 12-byte slice names")?)
+        }
+        Key::Acl(id) => Row::Acl(*id, AclRule::decode(first).ok_or("no ACL rule")?),
+        Key::DirStat(ino) => {
+            let [length, space, inodes] = read_words(first)?;
+            Row::DirStat(*ino, DirStat { length, space, inodes })
+        }
+        Key::Quota(key) => {
+            let [max_space, max_inodes, used_space, used_inodes] = read_words(first)?;
+            Row::Quota(*key, Quota { max_space, max_inodes, used_space, used_inodes })
+        }
+        Key::Session(sid) => {
+            let info = second.and_then(|info| serde_json::from_slice(info).ok());
+            Row::Session(*sid, Session { expire: i64::from_be_bytes(word(first)?), info })
+        }
+        Key::Sustained(sid, ino) => Row::Sustained(*sid, *ino),
+        Key::Writer(writer, lane) => Row::Writer(*writer, *lane, Lane::decode(first)?.n),
+        Key::Changes(writer, lane, slot) => {
+            let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
+            Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
+        }
+        Key::Flock(ino, owner) => {
+            let mut held = decode_flocks(first)?.into_iter();
+            return Ok(held.find(|(of, _)| of == owner).map(|(_, kind)| Row::Flock(*ino, *owner, kind)));
+        }
+        Key::Plock(ino, owner) => {
+            let mut held = decode_all_plocks(first)?.into_iter();
+            return Ok(held.find(|(of, _)| of == owner).map(|(_, ranges)| Row::Plock(*ino, *owner, ranges)));
+        }
+    }))
+}
+
+/// Times are big endian, all other counters little endian.
+fn is_time(counter: Counter) -> bool {
+    matches!(
+        counter,
+        Counter::LastCleanupSessions
+            | Counter::LastCleanupFiles
+            | Counter::LastCleanupTrash
+            | Counter::NextCleanupSlices
+    )
+}
+
+pub(crate) fn encode_counter(counter: Counter, value: i64) -> Vec<u8> {
+    if is_time(counter) { value.to_be_bytes() } else { value.to_le_bytes() }.to_vec()
+}
+
+pub(crate) fn decode_counter(counter: Counter, bytes: &[u8]) -> Result<i64, Damage> {
+    let bytes = word(bytes)?;
+    Ok(if is_time(counter) { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) })
+}
+
+fn word(bytes: &[u8]) -> Result<[u8; 8], Damage> {
+    bytes.try_into().map_err(|_| "no 8-byte number")
+}
+
+fn words(all: &[i64]) -> Vec<u8> {
+    all.iter().flat_map(|one| one.to_be_bytes()).collect()
+}
+
+fn read_words<const N: usize>(bytes: &[u8]) -> Result<[i64; N], Damage> {
+    let (all, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() || all.len() != N {
+        return Err("not the right number of 8-byte numbers");
+    }
+    let mut out = [0; N];
+    out.iter_mut().zip(all).for_each(|(out, bytes)| *out = i64::from_be_bytes(*bytes));
+    Ok(out)
+}

@@ -1,0 +1,108 @@
+//! Messages: each commit writes what it tells into a key of its lane, and etcd tells who watches these.
+//!
+//! What must stay true: after a break the stream goes on behind the last revision that was heard; if that is gone,
+//! something was missed and is said to be.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Told,
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::{sleep, timeout},
+};
+
+use super::{
+    Etcd,
+    wire::{RangeRequest, WatchCreate, WatchRequest, WatchResponse},
+};
+use crate::kv::{Span, Volume, look, run, spawn};
+
+/// How long until a stream that broke is opened anew.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener.
+pub(super) struct Listener {
+    heard: UnboundedReceiver<Vec<Told>>,
+    volume: Volume,
+}
+
+impl Listener {
+    pub(super) fn new(etcd: &Arc<Etcd>) -> Result<Self, EngineError> {
+        let volume = etcd.volume.clone();
+        // A look at anything says which revision is the present.
+        let range = RangeRequest { key: volume.keys.messages().from, ..RangeRequest::default() };
+        let from = look(&volume, etcd.look(0, &[range]))?.0 + 1;
+        let (tell, heard) = unbounded_channel();
+        spawn(listen(Arc::downgrade(etcd), from, tell));
+        Ok(Self { heard, volume })
+    }
+}
+
+impl Watch for Listener {
+    fn next(&mut self, wait: Duration) -> Result<Vec<Told>, EngineError> {
+        run(async {
+            match timeout(wait, self.heard.recv()).await {
+                Ok(Some(told)) => Ok(told),
+                Ok(None) => Err(self.volume.unavailable("nobody listens any more")),
+                Err(_) => Ok(Vec::new()),
+            }
+        })
+    }
+}
+
+/// Listens until nobody wants to hear it any more.
+async fn listen(etcd: Weak<Etcd>, mut from: i64, tell: UnboundedSender<Vec<Told>>) {
+    while !tell.is_closed() {
+        let Some(strong) = etcd.upgrade() else { return };
+        let Span { from: key, to: range_end } = strong.volume.keys.messages();
+        let create = WatchRequest { create: Some(WatchCreate { key, range_end, start_revision: from }) };
+        // The stream of questions stays open as long as that of the answers.
+        let ask = futures::stream::once(std::future::ready(create)).chain(futures::stream::pending());
+        let opened = strong.members.stream::<_, WatchResponse>("/etcdserverpb.Watch/Watch", ask).await;
+        drop(strong);
+        match opened {
+            Ok((at, mut stream)) => {
+                loop {
+                    let heard = tokio::select! {
+                        () = tell.closed() => return,
+                        heard = stream.message() => heard,
+                    };
+                    let Ok(Some(heard)) = heard else { break };
+                    if hear(heard, &mut from, &tell) {
+                        break;
+                    }
+                }
+                let Some(strong) = etcd.upgrade() else { return };
+                strong.members.leave(at);
+            }
+            Err(trouble) => tracing::debug!(?trouble, "a watch cannot be opened"),
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Passes on what was heard; whether that was the end of the stream.
+fn hear(heard: WatchResponse, from: &mut i64, tell: &UnboundedSender<Vec<Told>>) -> bool {
+    let mut told = Vec::new();
+    for event in heard.events {
+        let Some(kv) = event.kv else { continue };
+        *from = (*from).max(kv.mod_revision + 1);
+        if event.kind == 0 {
+            told.push(Told::decode(&kv.value));
+        }
+    }
+    if heard.compact_revision > 0 {
+        *from = (*from).max(heard.compact_revision);
+        told.push(Told::anything());
+    }
+    // Nobody to tell it to is noticed by the next look.
+    let _ = if told.is_empty() { Ok(()) } else { tell.send(told) };
+    heard.canceled
+}

@@ -1,0 +1,215 @@
+//! What a store of keys and values must do for a volume to live in it.
+//!
+//! Everything the format says (keys, values, drafts of commits, scans) is written once above this trait; below it is
+//! how a store reads at one moment and commits what was decided by what was read then. What must stay true: a commit
+//! happens only if no key that it names was changed since its moment.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use sluice_meta::{
+    engine::{EngineError, Limits, Watch},
+    schema::Told,
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+
+use crate::keys::Keys;
+
+/// Longest time that one call of the engine takes.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A key as stored.
+pub type Raw = Vec<u8>;
+
+/// A key and its value.
+pub type Pair = (Raw, Vec<u8>);
+
+/// A range of keys, the end excluded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The first key.
+    pub from: Raw,
+    /// The first key behind it.
+    pub to: Raw,
+}
+
+impl Span {
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        (&*self.from..&*self.to).contains(&key)
+    }
+}
+
+/// What becomes of a key. Whatever it is, the key has been looked at, unless it is to be new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has this value.
+    Put(Vec<u8>),
+    /// As [`Self::Put`], and the commit is refused if the key exists.
+    Insert(Vec<u8>),
+    /// It is gone.
+    Delete,
+    /// It stays as it was read: with this value, or absent.
+    Hold(Option<Vec<u8>>),
+}
+
+/// What one commit changes.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Each key once; the first is the one by which others find out whether the commit happened.
+    pub keys: Vec<(Raw, Change)>,
+    /// Ranges that are emptied, but for what `keys` says; only for a store that has [`Kv::CLEARS`].
+    pub cleared: Vec<Span>,
+    /// Ranges in which no key must have come up since they were read. Some key of `keys` says the same of what Sluice
+    /// itself does; a store that can should look at these too.
+    pub spans: Vec<Span>,
+    /// What the others are told once it is committed, for a store that has messages.
+    pub told: Option<Told>,
+}
+
+/// How a commit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It happened.
+    Done,
+    /// Others were faster: look again.
+    Outrun,
+    /// A key that was to be new exists, or others were faster: look again, at that key too.
+    Exists,
+}
+
+/// An ordered store of keys and values.
+///
+/// Each call ends by itself or is ended by the caller's deadline, but for [`Self::commit`], which sees to its end.
+pub trait Kv: Sized + Send + Sync + 'static {
+    /// A moment that is read at, with what a commit must know of what was read.
+    type Moment: Send;
+
+    /// Scheme of its URLs.
+    const NAME: &'static str;
+
+    /// Whether a commit empties ranges without a look at what is in them.
+    const CLEARS: bool = false;
+
+    /// Where the volume lies.
+    fn volume(&self) -> &Volume;
+
+    /// What it can take.
+    fn limits(&self) -> Limits;
+
+    /// The present.
+    fn now(&self) -> impl Future<Output = Result<Self::Moment, EngineError>>;
+
+    /// As [`Self::now`], and something can be committed.
+    fn begin(&self) -> impl Future<Output = Result<Self::Moment, EngineError>>;
+
+    /// Values of the keys that have one.
+    fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>, EngineError>>;
+
+    /// The rows of a range in order, or the first so many; without values, these are empty.
+    fn range(
+        &self,
+        at: &Self::Moment,
+        span: &Span,
+        limit: usize,
+        values: bool,
+    ) -> impl Future<Output = Result<Vec<Pair>, EngineError>>;
+
+    /// Commits all of it or nothing. [`EngineError::Indeterminate`] if that cannot be told.
+    fn commit(
+        &self,
+        at: Self::Moment,
+        changes: Changes,
+    ) -> impl Future<Output = Result<Outcome, EngineError>>;
+
+    /// Something was committed that tells something; for a store without messages.
+    fn ring(self: &Arc<Self>) {}
+
+    /// A listener for what others tell.
+    fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>, EngineError>;
+}
+
+/// Where a volume lies: how its keys are spelled, and what it is called.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub(crate) keys: Keys,
+    /// Name and address for messages.
+    pub(crate) label: Arc<str>,
+}
+
+impl Volume {
+    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Unavailable { engine: self.label.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Indeterminate { engine: self.label.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Refused { engine: self.label.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn corrupt(&self, key: &[u8], reason: &str) -> EngineError {
+        EngineError::Corrupt {
+            engine: self.label.to_string(),
+            record: self.keys.shown(key),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The runtime of all stores of this process: their clients work on tasks of their own between calls. Two threads: one
+/// keeps the other from waiting while it decodes.
+fn runtime() -> Result<&'static Runtime, EngineError> {
+    static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+    let made = RUNTIME.get_or_init(|| {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(2).thread_name("kv").enable_all().build().ok()
+    });
+    made.as_ref().ok_or_else(|| EngineError::Refused {
+        engine: "key-value store".into(),
+        reason: "the system gives no threads; raise its limit of processes".into(),
+    })
+}
+
+/// Runs something that starts tasks of a client.
+pub(crate) fn enter<T>(what: impl FnOnce() -> T) -> Result<T, EngineError> {
+    let _entered = runtime()?.enter();
+    Ok(what())
+}
+
+/// Runs a call that sees to its end itself.
+pub(crate) fn run<T>(call: impl Future<Output = Result<T, EngineError>>) -> Result<T, EngineError> {
+    runtime()?.block_on(call)
+}
+
+/// A call that commits nothing, to its end or to the deadline.
+pub(crate) async fn within<T>(
+    volume: &Volume,
+    call: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, EngineError> {
+    match timeout(DEADLINE, call).await {
+        Ok(ended) => ended,
+        Err(_) => Err(volume.unavailable(format!("no answer within {} s", DEADLINE.as_secs()))),
+    }
+}
+
+/// Runs a call that commits nothing.
+pub(crate) fn look<T>(
+    volume: &Volume,
+    call: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, EngineError> {
+    run(within(volume, call))
+}
+
+/// Runs something in the background.
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = runtime() {
+        drop(runtime.spawn(task));
+    }
+}

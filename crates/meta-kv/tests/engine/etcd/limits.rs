@@ -1,0 +1,242 @@
+//! What etcd refuses: large transactions, more than its quota, versions that were given up, strangers.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use sluice_meta::{
+    engine::{Engine, EngineError, Found, Hold, List, Read, Write},
+    schema::{Entry, Key, Row, Told},
+};
+use sluice_meta_kv::EtcdEngine;
+use sluice_testkit::server::{Behaviour, Etcd, EtcdOptions, Proxy};
+use sluice_types::{FileType, Ino, Name, Slice};
+
+use super::server::{self, commit, compact, dir, get, step};
+
+fn reason(outcome: Result<(), EngineError>) -> String {
+    match outcome {
+        Err(EngineError::Refused { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What does not fit into one transaction is refused as a whole; what a server was told to take goes through.
+#[test]
+fn a_commit_is_one_transaction_or_nothing() {
+    let server = server::own(1, &["--max-txn-ops=512"]);
+    let rows = |from: u64| (from..from + 400).map(|ino| Write::Insert(dir(ino))).collect::<Vec<_>>();
+    let usual = server::open(&server.url("v"));
+    let refused = reason(commit(&usual, rows(10)));
+    assert!(refused.contains("--max-txn-ops") && refused.contains("400"), "{refused}");
+    assert_eq!(get(&usual, Key::Node(Ino(10))), Ok(None));
+    let larger = server::open(&format!("{}?max-txn-ops=512", server.url("v")));
+    commit(&larger, rows(10)).expect("fits");
+    assert_eq!(get(&usual, Key::Node(Ino(409))), Ok(Some(dir(409))));
+    // A server that takes less than the URL says.
+    let wrong = server::open(&format!("{}?max-txn-ops=4096", server.url("v")));
+    let many = (1000..2000).map(|ino| Write::Insert(dir(ino))).collect();
+    let refused = reason(commit(&wrong, many));
+    assert!(refused.contains("too many operations") && refused.contains("--max-txn-ops"), "{refused}");
+    assert_eq!(get(&usual, Key::Node(Ino(1000))), Ok(None));
+}
+
+/// Slices with one reference have no record: that all of a chunk's have none is one comparison. One that has a record,
+/// and one that gets a record meanwhile, is noticed.
+#[test]
+fn what_is_absent_is_compared_as_a_range() {
+    let engine = server::open(&server::fresh_url());
+    let refer = |ids: std::ops::Range<u64>, by| ids.map(|id| Write::Refer(id, 4096, by)).collect::<Vec<_>>();
+    let refs = |id| match get(&engine, Key::SliceRef(id, 4096)).expect("read") {
+        Some(Row::SliceRef(_, _, refs)) => refs,
+        _ => 1,
+    };
+    commit(&engine, vec![Write::Insert(Row::SliceRef(500, 4096, 7))]).expect("up");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    while let Err(error) = commit(&engine, refer(0..3, 1)) {
+                        assert!(matches!(error, EngineError::Conflict(_)), "{error}");
+                    }
+                }
+            });
+        }
+        commit(&engine, refer(10..1000, 1)).expect("it fits");
+    });
+    assert_eq!([0, 2, 3, 10, 500, 999, 1000].map(refs), [21, 21, 1, 2, 8, 2, 1]);
+    // Entries of one directory are neighbours, too; that one of them exists is noticed.
+    let entries = |from: u32| {
+        let entry = |n| {
+            Row::Entry(
+                Ino(1),
+                Name::stored(format!("n{n}").as_bytes()),
+                Entry { ino: Ino(9), kind: FileType::File },
+            )
+        };
+        (from..from + 600).map(move |n| Write::Insert(entry(n))).collect::<Vec<_>>()
+    };
+    commit(&engine, entries(0)).expect("it fits");
+    let outcome = commit(&engine, entries(599));
+    assert!(matches!(&outcome, Err(EngineError::Conflict(keys)) if keys.len() == 1), "{outcome:?}");
+}
+
+/// Neither what is emptied nor what is written without a look is limited by the number of comparisons.
+#[test]
+fn chunks_of_a_large_file_go_and_come_at_once() {
+    let engine = server::open(&server::fresh_url());
+    let slice = Slice { pos: 0, id: 7, size: 8, off: 0, len: 8 };
+    let chunks = |from: u32, to: u32| {
+        (from..to).map(|index| Write::Put(Row::Chunk(Ino(5), index, vec![slice]))).collect::<Vec<_>>()
+    };
+    for from in (0..6000).step_by(2000) {
+        commit(&engine, chunks(from, from + 2000)).expect("nothing is compared");
+    }
+    let all = List::Chunks(Ino(5), 0, u32::MAX);
+    let count = || match engine.read(&[Read::All(all, Hold::None)]).expect("read").pop() {
+        Some(Found::Rows(rows)) => rows.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(count(), 6000);
+    let mut writes = vec![Write::Clear(List::Chunks(Ino(5), 10, u32::MAX))];
+    writes.extend([5, 10, 500].map(|index| Write::Append(Ino(5), index, vec![slice])));
+    commit(&engine, writes).expect("one range and what is written in it");
+    assert_eq!(count(), 12);
+    for (index, length) in [(5, 2), (10, 1), (11, 0), (500, 1)] {
+        let found = get(&engine, Key::Chunk(Ino(5), index)).expect("read");
+        let slices = if let Some(Row::Chunk(_, _, slices)) = found { slices.len() } else { 0 };
+        assert_eq!(slices, length, "{index}");
+    }
+}
+
+/// A full database refuses what is written, says what to do, and goes on once that was done.
+#[test]
+fn a_full_database_says_what_to_do() {
+    let server = server::own(1, &["--quota-backend-bytes=2000000"]);
+    let engine = server::open(&server.url("v"));
+    commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("room");
+    let large = |n: u8| Write::Put(Row::Xattr(Ino(5), Name::stored(b"user.x"), vec![n; 60_000].into()));
+    let outcome = (0..100).map(|n| commit(&engine, vec![large(n)])).find(Result::is_err);
+    let refused = reason(outcome.expect("it is full"));
+    for what in ["database space exceeded", "--quota-backend-bytes", "compact", "defrag", "alarm disarm"] {
+        assert!(refused.contains(what), "{what}: {refused}");
+    }
+    reason(engine.begin(0).expect("begin").commit(&step(0, 2)));
+    assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 0))), "it did not happen");
+    compact(&server);
+    server.ask(0, "maintenance/defragment", "{}").expect("it answers");
+    let alarm = server.ask(0, "maintenance/alarm", r#"{"action":"GET"}"#).expect("it answers");
+    let member = alarm["alarms"][0]["memberID"].as_str().expect("an alarm");
+    let disarm = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
+    server.ask(0, "maintenance/alarm", &disarm).expect("it answers");
+    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("there is room again");
+    assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 1))));
+}
+
+/// A look that takes several requests is right or begins anew when the versions it began with are given up meanwhile.
+#[test]
+fn versions_that_are_given_up_are_read_anew() {
+    let server = server::own(1, &[]);
+    let engine = server::open(&server.url("v"));
+    let entry = |n: u32| {
+        let name = Name::stored(format!("n{n:05}").as_bytes());
+        Write::Put(Row::Entry(Ino(1), name, Entry { ino: Ino(9), kind: FileType::File }))
+    };
+    for from in (0..9000).step_by(1000) {
+        commit(&engine, (from..from + 1000).map(entry).collect()).expect("room");
+    }
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                for _ in 0..20 {
+                    commit(&engine, vec![Write::Put(dir(1))]).expect("up");
+                }
+                compact(&server);
+            }
+        });
+        let (mut right, mut wrong) = (0, None);
+        let until = Instant::now() + Duration::from_mins(1);
+        while right < 20 && wrong.is_none() && Instant::now() < until {
+            match engine.read(&[Read::Names { dir: Ino(1), limit: 20_000 }]).as_deref() {
+                Ok([Found::Names(names)]) if names.len() == 9000 => right += 1,
+                Err(EngineError::Unavailable { reason, .. }) if reason.contains("compacted") => {}
+                other => wrong = Some(format!("{other:?}")),
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!((right, wrong), (20, None));
+    });
+}
+
+/// Who was cut off hears what was committed meanwhile, or that something was if it was given up.
+#[test]
+fn a_listener_that_was_cut_off_misses_nothing() {
+    let server = server::own(1, &[]);
+    let engine = server::open(&server.url("v"));
+    commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("up");
+    let proxy = Proxy::start(server.addrs()[0]).expect("a proxy");
+    let other = server::open(&format!("etcd://{}/v", proxy.addr()));
+    let mut listener = other.watch().expect("up");
+    let mut hear = |wanted: fn(&Told) -> bool| {
+        let until = Instant::now() + Duration::from_mins(1);
+        while Instant::now() < until {
+            if listener.next(Duration::from_secs(1)).expect("it goes on").iter().any(wanted) {
+                return true;
+            }
+        }
+        false
+    };
+    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("up");
+    assert!(hear(|told| (told.writer, told.lane, told.n) == (4, 0, 1)));
+    for (n, given_up) in [(1, false), (2, true)] {
+        proxy.set(Behaviour { refuse: true, ..Behaviour::default() });
+        proxy.reset();
+        engine.begin(0).expect("begin").commit(&step(n, 10 + n)).expect("up");
+        if given_up {
+            commit(&engine, vec![Write::Put(dir(1))]).expect("up");
+            compact(&server);
+        }
+        proxy.heal();
+        assert!(if given_up { hear(|told| *told == Told::anything()) } else { hear(|told| told.n == 2) });
+    }
+    engine.begin(0).expect("begin").commit(&step(3, 20)).expect("up");
+    assert!(hear(|told| told.n == 4));
+}
+
+#[test]
+fn users_show_who_they_are() {
+    let server = server::own(1, &[]);
+    for (what, question) in [
+        ("auth/user/add", r#"{"name":"root","password":"r@t"}"#),
+        ("auth/role/add", r#"{"name":"root"}"#),
+        ("auth/user/grant", r#"{"user":"root","role":"root"}"#),
+        ("auth/enable", "{}"),
+    ] {
+        server.ask(0, what, question).expect(what);
+    }
+    let url = |user: &str| server.url("v").replace("etcd://", &format!("etcd://{user}"));
+    let engine = server::open(&url("root:r%40t@"));
+    commit(&engine, vec![Write::Put(dir(1))]).expect("known");
+    let mut listener = engine.watch().expect("known");
+    commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("known");
+    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("known");
+    assert!(!listener.next(Duration::from_secs(30)).expect("it listens").is_empty());
+    for (user, words) in [("root:wrong@", "authentication failed"), ("", "user name is empty")] {
+        let engine = EtcdEngine::open(&url(user)).expect("a valid URL");
+        let refused = reason(engine.prepare());
+        assert!(refused.contains(words) && !refused.contains("wrong"), "{refused}");
+    }
+}
+
+#[test]
+fn connections_are_encrypted() {
+    let server = Etcd::start(&EtcdOptions { tls: true, ..EtcdOptions::default() }).expect("etcd starts");
+    let engine = server::open(&server.url("v"));
+    commit(&engine, vec![Write::Put(dir(1))]).expect("trusted");
+    assert_eq!(get(&engine, Key::Node(Ino(1))), Ok(Some(dir(1))));
+    let plain = server.url("v").split('?').next().expect("a URL").to_owned();
+    let outcome = EtcdEngine::open(&plain).expect("a valid URL").prepare();
+    assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
+}

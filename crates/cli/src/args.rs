@@ -77,8 +77,7 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
         .map(|mount| mount.get_arguments().filter_map(clap::Arg::get_long).collect())
         .unwrap_or_default();
     let mut line: Vec<OsString> = vec!["sluice".into(), "mount".into(), "-d".into(), "--silent".into()];
-    // mount(8) says nothing of what is its default, and devices and setuid programs are.
-    let mut rest = vec!["suid".to_owned(), "dev".to_owned()];
+    let mut rest = Vec::new();
     let mut words = arguments.into_iter().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
@@ -97,6 +96,10 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
             Some("-s" | "-f" | "-n" | "-v") => {}
             _ => line.push(word),
         }
+    }
+    // mount(8) says nothing of what is its default, and devices and setuid programs are.
+    if !rest.iter().any(|option| option == "remount") {
+        rest.splice(0..0, ["suid".to_owned(), "dev".to_owned()]);
     }
     line.extend(["-o".into(), rest.join(",").into()]);
     line

@@ -40,7 +40,7 @@ pub(crate) fn real() -> Vec<OsString> {
     }
     // It only returns if it fails; then the title tells, but the command works.
     let error = command.env(REAL, encode(&shown)).exec();
-    eprintln!("sluice: cannot hide the password in the process title: {error}");
+    errln!("sluice: cannot hide the password in the process title: {error}");
     shown
 }
 

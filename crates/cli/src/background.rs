@@ -52,7 +52,7 @@ pub(crate) fn start(log: &Path) -> Result<ExitCode> {
             if said.is_empty() {
                 bail!("the process in the background ended ({status}); see {}", log.display());
             }
-            eprintln!("{said}");
+            errln!("{said}");
             Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
         }
         None => {

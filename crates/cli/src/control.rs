@@ -84,11 +84,11 @@ impl Denied {
     /// Says what was left out below `start`, as `du` does; whether there is any.
     pub(crate) fn say(&self, start: &Path) -> bool {
         for path in &self.paths {
-            eprintln!("sluice: cannot list {}: Permission denied", start.join(path).display());
+            errln!("sluice: cannot list {}: Permission denied", start.join(path).display());
         }
         let more = self.count.saturating_sub(self.paths.len() as u64);
         if more > 0 {
-            eprintln!("sluice: cannot list {more} more directories: Permission denied");
+            errln!("sluice: cannot list {more} more directories: Permission denied");
         }
         self.count > 0
     }

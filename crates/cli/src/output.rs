@@ -21,6 +21,16 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::output::write_line(::std::format_args!($($text)*)) };
 }
 
+/// Prints as [`eprintln!`] does. Nobody hears it if standard error cannot be written: the work goes on.
+macro_rules! errln {
+    ($($text:tt)*) => { $crate::output::complain(::std::format_args!($($text)*)) };
+}
+
+pub(crate) fn complain(text: fmt::Arguments<'_>) {
+    let mut out = io::stderr().lock();
+    let _ = out.write_fmt(text).and_then(|()| out.write_all(b"\n"));
+}
+
 pub(crate) fn write(text: fmt::Arguments<'_>) {
     check(io::stdout().lock().write_fmt(text));
 }

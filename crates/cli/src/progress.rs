@@ -54,14 +54,14 @@ impl Progress {
 
     fn line(&self, done: u64) {
         match self.total {
-            Some(total) => eprintln!("{}: {done} of {total}", self.what),
-            None => eprintln!("{}: {done}", self.what),
+            Some(total) => errln!("{}: {done} of {total}", self.what),
+            None => errln!("{}: {done}", self.what),
         }
     }
 
     /// Says something that is not progress, without tearing the bar.
     pub(crate) fn say(&self, message: impl Display) {
-        let say = || eprintln!("{message}");
+        let say = || errln!("{message}");
         self.bar.as_ref().map_or_else(say, |bar| bar.suspend(say));
     }
 

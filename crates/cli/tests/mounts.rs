@@ -283,6 +283,15 @@ fn a_helper_of_mount_changes_a_mount() {
     assert_eq!(mount(&format!("rw,{all}")), (true, String::new()));
     assert_eq!(writable(), Ok(()));
     volume.umount(&point);
+    // What is not named stays: a program of another's may not become setuid by it.
+    assert!(mount("rw,nosuid,nodev,noexec").0);
+    assert_eq!(mount("ro,remount"), (true, String::new()));
+    assert_eq!(mount("rw,remount"), (true, String::new()));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
+    let line = mounts.lines().find(|line| line.contains(&*point.to_string_lossy())).expect("mounted");
+    let flags = line.split(' ').nth(5).expect("options");
+    assert_eq!(flags, "rw,nosuid,nodev,noexec,relatime");
+    volume.umount(&point);
     assert!(mount("ro").0);
     let (done, said) = mount(&format!("rw,{all}"));
     assert!(!done && said.contains("was mounted read-only"), "{said}");

@@ -218,14 +218,29 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
     }
 }
 
-/// Changes the flags of what is mounted on `mountpoint`, such as `ro`, to those that `options` names, as `mount -o
-/// remount` has it. What is no flag of mount(2) stays as it is.
+/// Changes those flags of what is mounted on `mountpoint` that `options` names, such as `ro`, as `mount -o remount` has it.
+/// The others stay, `nosuid` and `nodev` above all; so does what is no flag of mount(2).
 ///
 /// # Errors
 /// [`MountError::Remount`]: root alone may, and the kernel refuses `ro` while files are open for writing.
 pub fn remount(mountpoint: &Path, options: &str) -> Result<(), MountError> {
-    sys::mount_remount(mountpoint, MountOptions::flags_in(options), c"")
+    let now = options_on(mountpoint).ok_or_else(|| MountError::NotMounted(mountpoint.into()))?;
+    let flags = MountOptions::flags_in(&format!("{now},{options}"));
+    sys::mount_remount(mountpoint, flags, c"")
         .map_err(|why| MountError::Remount(mountpoint.into(), why.into()))
+}
+
+/// The options of the topmost mount on `mountpoint` as the kernel lists them.
+fn options_on(mountpoint: &Path) -> Option<String> {
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let options = lines.filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(4);
+        let (at, options) = (fields.next()?, fields.next()?);
+        (unescape(at) == mountpoint.as_os_str().as_bytes())
+            .then(|| String::from_utf8_lossy(options).into_owned())
+    });
+    options.last()
 }
 
 fn unmount_by_helper(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {

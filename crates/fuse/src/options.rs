@@ -97,11 +97,15 @@ impl MountOptions {
         Ok(())
     }
 
-    /// The flags that a list of options sets; what is no flag is passed over.
+    /// The flags that a list of options sets; later ones win, and what is no flag is passed over.
     pub(crate) fn flags_in(options: &str) -> MountFlags {
+        let times = MountFlags::NOATIME | MountFlags::RELATIME | MountFlags::STRICTATIME;
         let mut flags = MountFlags::empty();
         for option in options.split(',') {
             if let Some((_, flag, on)) = FLAGS.iter().find(|(name, ..)| *name == option) {
+                if *on && times.contains(*flag) {
+                    flags.remove(times);
+                }
                 flags.set(*flag, *on);
             }
         }

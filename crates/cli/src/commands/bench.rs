@@ -200,7 +200,7 @@ impl Caches {
     fn drop(&self) {
         rustix::fs::sync();
         if fs::write("/proc/sys/vm/drop_caches", "3").is_err() && !self.told.swap(true, Ordering::Relaxed) {
-            eprintln!("only root can drop the kernel's caches: reads may come from them");
+            errln!("only root can drop the kernel's caches: reads may come from them");
         }
     }
 }

@@ -125,7 +125,7 @@ impl Info {
                     }
                 }
                 Err(error) => {
-                    eprintln!("sluice: {error:#}");
+                    errln!("sluice: {error:#}");
                     code = ExitCode::FAILURE;
                 }
             }

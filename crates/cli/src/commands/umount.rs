@@ -135,7 +135,7 @@ fn wait_for_staged(mountpoint: &Path) -> Result<()> {
             return Ok(());
         }
         if left != shown {
-            eprintln!("{left} staged blocks are still to be uploaded");
+            errln!("{left} staged blocks are still to be uploaded");
             shown = left;
         }
         thread::sleep(PAUSE * 10);

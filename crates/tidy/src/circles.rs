@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Crates that still have circles. This list must shrink: nothing is added to it, and who mends a crate takes it off.
-const UNDONE: [&str; 6] = ["meta", "meta-sql", "meta-redis", "meta-tikv", "vfs", "cli"];
+const UNDONE: [&str; 4] = ["meta", "meta-sql", "meta-redis", "meta-tikv"];
 
 /// A file by its module's path within the crate.
 type Module = Vec<String>;

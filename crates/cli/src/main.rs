@@ -17,6 +17,7 @@ mod engines;
 mod flags;
 mod guardian;
 mod progress;
+mod rfc3339;
 mod serve;
 mod sizes;
 mod table;

@@ -24,7 +24,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::Notify;
 
 use crate::{
-    blocks::BlockStore,
     cache::{
         DiskCache,
         file::{self, BlockFile, Damaged, Unsynced},
@@ -125,12 +124,6 @@ impl Staging {
         }
         let needed = accepts || !staging.state.lock().staged.is_empty();
         Ok(needed.then(|| Arc::new(staging)))
-    }
-
-    /// Starts to upload in the background.
-    pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) {
-        let (staging, store) = (Arc::clone(self), Arc::downgrade(blocks));
-        blocks.runtime().spawn(async move { staging.dispatch(store).await });
     }
 
     /// Stages a block. Answers false if it has to be uploaded directly: it is large, there are too many, or the

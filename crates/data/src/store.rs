@@ -100,9 +100,9 @@ impl DataStore {
             ids: SliceIds::default(),
             pool: commits.clone(),
             compactor: Arc::clone(&compactor),
-            flusher: Arc::clone(&flusher),
+            pressure: flusher.pressure(),
         });
-        Flusher::start(&write).map_err(DataError::Threads)?;
+        flusher.start(&blocks).map_err(DataError::Threads)?;
         let readahead = config.readahead();
         let read = Arc::new(ReadContext {
             blocks: Arc::clone(&blocks),
@@ -123,7 +123,7 @@ impl DataStore {
 
     /// The writer of `ino`, shared by all its handles. Keep it for as long as a handle is open for writing.
     pub fn writer(&self, ino: Ino) -> Arc<FileWriter> {
-        self.write.flusher.writer(ino, &self.write)
+        self.read.flusher.writer(ino, &self.write)
     }
 
     /// The writer of `ino` for somebody who opens it for writing.
@@ -133,7 +133,7 @@ impl DataStore {
 
     /// The writer of `ino` if anybody has it open or it has something to flush.
     pub fn find_writer(&self, ino: Ino) -> Option<Arc<FileWriter>> {
-        self.write.flusher.find(ino)
+        self.read.flusher.find(ino)
     }
 
     /// First offset behind all data of `ino` that the metadata does not show yet: the file is at least this long
@@ -161,7 +161,7 @@ impl DataStore {
 
     /// Flushes every file. Answers the first error; the others are flushed all the same.
     pub fn flush_all(&self) -> FsResult<()> {
-        self.write.flusher.flush_all()
+        self.read.flusher.flush_all()
     }
 
     /// Waits until all staged blocks are uploaded, at most `patience`. Answers how many are left.
@@ -248,7 +248,7 @@ impl DataStore {
 
 impl Drop for DataStore {
     fn drop(&mut self) {
-        self.write.flusher.stop();
+        self.read.flusher.stop();
         for pool in &self.pools {
             pool.close();
         }

@@ -3,9 +3,15 @@
 //!
 //! The program is asked through its command line alone, so that any program with these flags can take its place.
 
+mod engine;
 mod server;
+mod wait;
 
-use self::server::{Server, Started};
+pub use self::{engine::Engine, wait::until};
+use self::{
+    server::{Server, Started},
+    wait::PATIENCE,
+};
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use sluice_testkit::server::{Namespace, Proxy};
@@ -15,50 +21,11 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
-/// How long anything may take that is not the work itself: a server to start, a mount to come or go.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// The folder of a volume, for [`Volume::path`], that has the block cache of its first mount.
 pub const FIRST_CACHE: &str = "cache0";
-
-/// Waits until `done`, at most until the deadline.
-///
-/// # Errors
-/// When the deadline has passed, naming `what`.
-pub fn until(what: &str, patience: Duration, mut done: impl FnMut() -> bool) -> anyhow::Result<()> {
-    let deadline = Instant::now() + patience;
-    while !done() {
-        ensure!(Instant::now() < deadline, "{what}: not within {patience:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-/// Where the metadata is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Engine {
-    /// A file.
-    Sqlite,
-    /// A Redis of the rig's own, `appendonly yes`.
-    Redis,
-    /// A Redis Cluster of the rig's own, three masters.
-    RedisCluster,
-    /// A Redis master of the rig's own with a replica and three sentinels.
-    RedisSentinel,
-    /// A PostgreSQL of the rig's own, as durable as servers are.
-    Postgres,
-    /// A placement driver and a TiKV service of the rig's own.
-    Tikv,
-    /// An etcd of the rig's own, three members that write to disk before they answer.
-    Etcd,
-    /// A MariaDB of the rig's own, whose commits wait for the disk.
-    Mariadb,
-}
 
 /// A formatted volume.
 #[derive(Debug)]

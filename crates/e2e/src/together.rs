@@ -1,6 +1,7 @@
 //! Two programs on one volume at once: each writes what the other reads, each takes away what the other made, and each
 //! one's `fsck` finds the volume clean.
 
+mod both;
 mod owners;
 
 use crate::{
@@ -10,13 +11,8 @@ use crate::{
     shared, told,
 };
 use anyhow::{Context, anyhow};
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
-
-/// How long one program may go on showing names that the other has changed.
-const NAMES: Duration = Duration::from_mins(1);
+use both::{NAMES, both};
+use std::path::{Path, PathBuf};
 
 /// A key that protects nothing.
 const KEY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../object/tests/data/keys/pkcs1.pem"));
@@ -67,24 +63,6 @@ pub fn run(
         let sluice = if one == juicefs { other } else { one };
         told::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
         println!("ok client cache beside JuiceFS");
-    }
-    Ok(())
-}
-
-/// Mounts the volume with both programs for `work`; each one's `fsck` must find it clean then.
-fn both(
-    volume: &mut Volume,
-    programs: [&Path; 2],
-    work: impl FnOnce(&[PathBuf]) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let mut mounts = Vec::new();
-    for program in programs {
-        mounts.push(volume.mount_by(program, &[])?);
-    }
-    work(&mounts).with_context(|| format!("the mounts said:\n{}", volume.log()))?;
-    volume.unmount()?;
-    for program in programs {
-        volume.fsck_by(program).with_context(|| format!("fsck of {}", program.display()))?;
     }
     Ok(())
 }

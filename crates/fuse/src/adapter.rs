@@ -2,6 +2,7 @@
 //!
 //! What must stay true: nothing is decided here that another front end would have to decide again.
 
+mod asked;
 mod before;
 mod files;
 mod locks;
@@ -24,7 +25,7 @@ use sluice_vfs::{
 };
 
 use self::{
-    before::{asked, closed_before},
+    asked::{asked, closed_before},
     told::Told,
     waiting::Waiting,
 };

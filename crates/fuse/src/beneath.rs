@@ -16,11 +16,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use crate::{
-    device::DEV_FUSE,
-    mount::{MountError, unmount},
-    options::MountOptions,
-};
+use crate::{device::DEV_FUSE, mount_error::MountError, options::MountOptions, unmount::unmount};
 
 /// Mounts beneath the dead mount on `mountpoint`, then takes that away; files that are open in it go on to fail with
 /// ENOTCONN. Before Linux 6.5 the new mount lies on the dead one, which is in sight again when the new one goes.

@@ -20,8 +20,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
     abi::{InHeader, OutHeader, opcode},
+    callbacks::Callbacks,
     errno::{Errno, Result},
-    interrupt::Callbacks,
     reply::Answer,
 };
 

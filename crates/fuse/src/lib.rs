@@ -9,7 +9,7 @@
 //! | `call`, `interrupt` | a request on its way: answered once, interruptible |
 //! | `init` | what kernel and mount agree on |
 //! | `device`, `readers`, `wake` | the classic transport and its threads |
-//! | `mount`, `options`, `beneath` | mounting, unmounting, and taking the place of a dead mount |
+//! | `mount`, `unmount`, `options`, `beneath` | mounting, unmounting, and taking the place of a dead mount |
 //! | `adapter` | a volume as a file system |
 //! | `session`, `connection`, `notify` | a mount's life, what outlives its server, and notifications |
 //!
@@ -22,6 +22,7 @@ mod adapter;
 mod args;
 mod beneath;
 mod call;
+mod callbacks;
 mod connection;
 mod decode;
 mod device;
@@ -31,11 +32,13 @@ mod filesystem;
 mod init;
 mod interrupt;
 mod mount;
+mod mount_error;
 mod notify;
 mod options;
 mod readers;
 mod reply;
 mod session;
+mod unmount;
 mod wake;
 
 pub use adapter::VolumeFs;
@@ -50,8 +53,10 @@ pub use errno::{Errno, Result};
 pub use filesystem::{FileSystem, ROOT, Request};
 pub use init::{Config, Features, Negotiated};
 pub use interrupt::{Interrupt, Registration};
-pub use mount::{MountError, clear_dead, connection_of, is_dead, is_volume_type, remount, types_on, unmount};
+pub use mount::{clear_dead, connection_of, is_dead, is_volume_type, remount, types_on};
+pub use mount_error::MountError;
 pub use notify::Notifier;
 pub use options::{BadOption, MountOptions};
 pub use reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs};
 pub use session::{Session, SessionHandle};
+pub use unmount::unmount;

@@ -1,4 +1,4 @@
-//! Mounting and unmounting, as root by system call and otherwise through `fusermount3`.
+//! Mounting, as root by system call and otherwise through `fusermount3`.
 //!
 //! What must stay true: nothing here asks the file system at the mount point anything once it is mounted, for the
 //! thread that would answer may be the one that asks.
@@ -18,7 +18,7 @@ use std::{
 
 use rustix::{
     io::Errno as Os,
-    mount::{self as sys, FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags},
+    mount::{self as sys, FsMountFlags, FsOpenFlags, MountAttrFlags},
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
         recvmsg, socketpair,
@@ -26,60 +26,13 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use crate::{beneath, device::DEV_FUSE, options::MountOptions};
-
-const FUSERMOUNT: &str = "fusermount3";
-
-/// Why mounting or unmounting failed.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// No `/dev/fuse`.
-    #[error(
-        "cannot open {DEV_FUSE}: {0}; load the kernel module (`modprobe fuse`), or give the container the device"
-    )]
-    Device(io::Error),
-    /// The mount point is not a directory that can be used.
-    #[error("cannot use {0} as a mount point: {1}")]
-    Mountpoint(PathBuf, io::Error),
-    /// The kernel refused.
-    #[error("cannot mount on {0}: {1}")]
-    Refused(PathBuf, io::Error),
-    /// Something has files open there, or stands in it.
-    #[error(
-        "{0} is busy: close what is open in it, or take it away from who uses it with `sluice umount --force`"
-    )]
-    Busy(PathBuf),
-    /// There is nothing to unmount.
-    #[error("nothing is mounted on {0}; `findmnt -t fuse.sluice` lists what is")]
-    NotMounted(PathBuf),
-    /// Remounting failed.
-    #[error("cannot remount {0}: {1}")]
-    Remount(PathBuf, io::Error),
-    /// The kernel refused to unmount.
-    #[error("cannot unmount {0}: {1}")]
-    Unmount(PathBuf, io::Error),
-    /// The mount there is dead, and this user may not put another in its place.
-    #[error(
-        "the mount on {0} is dead; only root can put another in its place without a moment in which programs write \
-         into the folder below: stop them, and say `sluice umount {0}` first"
-    )]
-    Dead(PathBuf),
-    /// `fusermount3`, which mounts for users, failed.
-    #[error("fusermount3 failed for {0}: {1}")]
-    Fusermount(PathBuf, String),
-    /// `fusermount3` could not be run.
-    #[error("cannot run fusermount3, which mounts for users other than root: {0}; install the package fuse3")]
-    NoFusermount(io::Error),
-    /// The kernel's protocol is older than what this crate speaks.
-    #[error("the kernel speaks FUSE {0}.{1}; 7.23 (Linux 3.15) or newer is needed")]
-    Protocol(u32, u32),
-    /// The first exchange failed.
-    #[error("the kernel did not finish the mount on {0}: {1}")]
-    Handshake(PathBuf, io::Error),
-    /// Threads or descriptors are short.
-    #[error("cannot serve {0}: {1}")]
-    Serve(PathBuf, io::Error),
-}
+use crate::{
+    beneath,
+    device::DEV_FUSE,
+    mount_error::MountError,
+    options::MountOptions,
+    unmount::{FUSERMOUNT, unmount},
+};
 
 /// A mount that exists. Dropped, it is unmounted lazily as long as nobody was told of it: unless it is kept, or has
 /// taken the place of a dead one.
@@ -202,22 +155,6 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(fds.last())
 }
 
-/// Unmounts what is mounted on `mountpoint`; `lazy` takes it out of sight at once and ends it when its last open file
-/// is closed.
-///
-/// # Errors
-/// [`MountError::Busy`] if it is in use and `lazy` is not set.
-pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
-    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match sys::unmount(mountpoint, flags | UnmountFlags::NOFOLLOW) {
-        Ok(()) => Ok(()),
-        Err(Os::BUSY) => Err(MountError::Busy(mountpoint.into())),
-        Err(Os::INVAL) => Err(MountError::NotMounted(mountpoint.into())),
-        Err(Os::PERM) => unmount_by_helper(mountpoint, lazy),
-        Err(why) => Err(MountError::Unmount(mountpoint.into(), why.into())),
-    }
-}
-
 /// Changes those flags of what is mounted on `mountpoint` that `options` names, such as `ro`, as `mount -o remount` has it.
 /// The others stay, `nosuid` and `nodev` above all; so does what is no flag of mount(2).
 ///
@@ -241,20 +178,6 @@ fn options_on(mountpoint: &Path) -> Option<String> {
             .then(|| String::from_utf8_lossy(options).into_owned())
     });
     options.last()
-}
-
-fn unmount_by_helper(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {
-    let lazily: &[&str] = if lazy { &["-z"] } else { &[] };
-    let helper = Command::new(FUSERMOUNT).arg("-u").args(lazily).arg("--").arg(mountpoint).output();
-    let output = helper.map_err(MountError::NoFusermount)?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() {
-        Ok(())
-    } else if complaint.contains("busy") {
-        Err(MountError::Busy(mountpoint.into()))
-    } else {
-        Err(MountError::Fusermount(mountpoint.into(), complaint.trim().into()))
-    }
 }
 
 /// Whether the server of what is mounted on `mountpoint` died ("Transport endpoint is not connected").

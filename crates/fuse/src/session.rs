@@ -24,11 +24,13 @@ use crate::{
     errno::Errno,
     filesystem::FileSystem,
     init::{Config, Negotiated},
-    mount::{self, Mount, MountError},
+    mount::{self, Mount},
+    mount_error::MountError,
     notify::Notifier,
     options::MountOptions,
     readers::Readers,
     reply::Wire,
+    unmount::unmount,
 };
 
 /// Descriptors of one mount: as many as go over a socket at once, with some to spare.
@@ -296,7 +298,7 @@ impl SessionHandle {
     /// # Errors
     /// [`MountError::Busy`] if something does.
     pub fn unmount(&self) -> Result<(), MountError> {
-        if self.is_gone() { Ok(()) } else { mount::unmount(&self.mountpoint, false) }
+        if self.is_gone() { Ok(()) } else { unmount(&self.mountpoint, false) }
     }
 
     /// Ends it in any case: unmounts, lazily if it is in use, and if `grace` later something still uses it, cuts the
@@ -304,7 +306,7 @@ impl SessionHandle {
     /// and waits for that.
     pub fn shutdown(&self, grace: Duration) -> Result<(), MountError> {
         match self.unmount() {
-            Err(MountError::Busy(_)) => mount::unmount(&self.mountpoint, true)?,
+            Err(MountError::Busy(_)) => unmount(&self.mountpoint, true)?,
             // Somebody else was faster.
             Err(_) if self.is_gone() => {}
             other => other?,

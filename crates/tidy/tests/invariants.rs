@@ -20,6 +20,7 @@ macro_rules! rules {
 
 rules! {
     dependencies_point_the_right_way: directions,
+    files_use_each_other_in_no_circle: circles,
     engines_know_only_records: engines_know_records,
     files_are_short: sizes,
     files_say_what_they_are: openings,

@@ -4,14 +4,15 @@
 //! might still believe: it lives no longer than that one would. A name that is not here, or whose node was changed,
 //! opened or looked at since, is always asked for.
 
+mod lookup;
+
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_meta::{Interrupt, engine::Scan, schema::Row};
 use sluice_types::{Attr, Ino, Name};
 
-use crate::vfs::{Entry, Vfs};
+use crate::entry::Entry;
 
 /// Lookups in one directory within [`WINDOW`] that make the rest be read ahead.
 const STREAK: u32 = 16;
@@ -102,62 +103,5 @@ impl Ahead {
             }
             watched.page = page;
         }
-    }
-}
-
-impl Vfs {
-    /// The answer to a lookup from a page that was read ahead; reads one if this is the next of many lookups.
-    pub(crate) fn lookup_ahead(&self, interrupt: &Interrupt, dir: Ino, name: &Name) -> Option<Entry> {
-        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).min(self.config.dir_entry_ttl);
-        if ttl.is_zero() {
-            return None;
-        }
-        if let Some(entry) = self.found_ahead(dir, name, ttl) {
-            return Some(entry);
-        }
-        if !self.ahead.count(dir) {
-            return None;
-        }
-        self.read_ahead(interrupt, dir);
-        self.found_ahead(dir, name, ttl)
-    }
-
-    fn found_ahead(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
-        let good = |page: &Page| self.given.same_since(dir, page.asked);
-        let (entry, [moment, asked]) = self.ahead.find(dir, name, ttl, good)?;
-        let Entry { ino, attr, .. } = entry;
-        // What is written to an open file need not be stored yet.
-        if self.known().changed_since(ino, moment) || self.known().file(ino).is_some() {
-            return None;
-        }
-        if attr.is_dir() {
-            self.hints.put(dir, name, ino);
-        }
-        Some(self.given.entry(dir, name, asked, entry))
-    }
-
-    fn read_ahead(&self, interrupt: &Interrupt, dir: Ino) {
-        let (moment, asked, at) = (self.known().moment(), self.given.moment(), Instant::now());
-        let scan = Scan::Entries { dir, nodes: true };
-        // Whoever asks for one name is told what is wrong with it.
-        let Ok(page) = self.meta.scan_readable(scan, None, MOST, interrupt) else { return };
-        let whole = page.next.is_none().then(|| {
-            let (mut nodes, mut entry) = (FxHashMap::default(), None);
-            for row in page.rows {
-                match row {
-                    Row::Entry(_, name, to) => entry = Some((name, to.ino)),
-                    Row::Node(ino, attr) => {
-                        if let Some((name, of)) = entry.take()
-                            && of == ino
-                        {
-                            nodes.insert(name, (ino, attr));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            Page { nodes, at, moment, asked }
-        });
-        self.ahead.keep(dir, whole);
     }
 }

@@ -17,10 +17,7 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Name};
 
-use crate::{
-    soon::PATIENCE,
-    vfs::{Entry, Vfs},
-};
+use crate::{entry::Entry, soon::PATIENCE, vfs::Vfs};
 
 /// Bytes of a volume without a limit.
 const UNLIMITED_BYTES: u64 = 1 << 50;

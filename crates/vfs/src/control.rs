@@ -4,6 +4,7 @@
 //! ends early if the file is closed; and what all open `.control` keep in memory, and how many threads work for them, has
 //! a bound.
 
+mod asked;
 mod requests;
 mod tree;
 mod walks;
@@ -13,18 +14,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_meta::Interrupt;
-use sluice_types::{Caller, FsError, FsResult};
+use sluice_types::{FsError, FsResult};
 
 use self::requests::Request;
 pub(crate) use self::walks::Walks;
-use crate::{internal::InternalHandle, vfs::Vfs};
 
 /// Bytes of the header of a request: operation and length.
 const HEADER: usize = 8;
@@ -245,41 +244,6 @@ impl<'a> Progress<'a> {
     fn end(&self) {
         if self.numbers.iter().any(|number| number.load(Ordering::Relaxed) > 0) {
             self.tell();
-        }
-    }
-}
-
-impl Vfs {
-    /// Takes what a program wrote to `.control`.
-    pub(crate) fn control(
-        self: &Arc<Self>,
-        caller: &Caller,
-        handle: &Arc<InternalHandle>,
-        offset: u64,
-        data: &[u8],
-    ) {
-        let InternalHandle::Control(control) = &**handle else { return };
-        let request = match control.take(offset, data) {
-            None => return,
-            Some(Err(error)) => return control.finish(Err(error)),
-            Some(Ok(request)) => request,
-        };
-        let Some(running) = Running::begin(&control.all) else { return control.finish(Err(FsError::Again)) };
-        // Of what is asked for here the kernel has checked nothing.
-        let caller = Caller { admitted: false, ..caller.clone() };
-        let (vfs, kept) = (Arc::clone(self), Arc::clone(handle));
-        let work = move || {
-            let _running = running;
-            let InternalHandle::Control(control) = &*kept else { return };
-            let progress = Progress::new(control);
-            let answer = vfs.serve(&caller, &control.interrupt, request, &progress);
-            progress.end();
-            control.finish(answer);
-        };
-        if let Err(error) = thread::Builder::new().name("sluice-control".into()).spawn(work) {
-            control.finish(Err(FsError::io(format_args!(
-                "a thread for .control could not be started: {error}"
-            ))));
         }
     }
 }

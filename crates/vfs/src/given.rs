@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::schema::Change;
 use sluice_types::{Ino, Name};
 
-use crate::vfs::Entry;
+use crate::entry::Entry;
 
 /// Parts, each with a lock of its own. The names of a directory lie in one.
 const SHARDS: usize = 16;

@@ -4,6 +4,7 @@
 //! What must stay true: a record is written before what it tells of can be seen from outside (an answer, a commit), and
 //! goes only when it is no longer so.
 
+mod error;
 mod past;
 mod slot;
 
@@ -22,28 +23,14 @@ use sluice_meta::{Deed, Ledger, Noted, TakenUp};
 use sluice_types::Ino;
 
 pub(crate) use self::past::Found;
-pub use self::past::Past;
 use self::slot::{
     BYTES, EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, STEP, Slot, TABLE, VERSION,
 };
+pub use self::{error::JournalError, past::Past};
 use crate::held::Lock;
 
 /// Handle numbers that are noted at once.
 const NUMBERS_AT_ONCE: u64 = 4096;
-
-/// Why a journal cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// It cannot be read.
-    #[error("the state of the mount cannot be read: {0}")]
-    Io(#[from] io::Error),
-    /// It is something else.
-    #[error("what was handed over is not the state of a mount")]
-    Foreign,
-    /// Another version of sluice wrote it.
-    #[error("the state of the mount has form {0}, which this version of sluice does not understand")]
-    Version(u32),
-}
 
 /// Names a record of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,6 +11,7 @@ mod attrs;
 mod config;
 mod control;
 mod dir;
+mod entry;
 mod given;
 mod handles;
 mod held;
@@ -37,6 +38,7 @@ mod xattr;
 pub use attrs::VolumeSize;
 pub use config::{AtimeMode, OnEnded, Squash, VfsConfig};
 pub use dir::DirItem;
+pub use entry::Entry;
 pub use index::MetaIndex;
 pub use internal::is_reserved;
 pub use io::Place;
@@ -59,4 +61,4 @@ pub use sluice_meta::{
     schema::{FlockKind, PlockRange},
 };
 pub use stale::Certainty;
-pub use vfs::{Entry, Vfs};
+pub use vfs::Vfs;

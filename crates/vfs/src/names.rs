@@ -19,7 +19,7 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino, Name};
 
-use crate::vfs::{Entry, Vfs};
+use crate::{entry::Entry, vfs::Vfs};
 
 /// Longest target of a symbolic link in bytes.
 const MAX_TARGET: usize = 4096;

@@ -21,10 +21,11 @@ use sluice_meta::{
 use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name};
 
 use crate::{
+    entry::Entry,
     handles::{FileHandle, Handle},
     known::File,
     names::NewNode,
-    vfs::{Entry, Vfs},
+    vfs::Vfs,
 };
 
 /// The flag by which `execve(2)` opens.

@@ -8,13 +8,7 @@ use std::sync::atomic::Ordering;
 use sluice_meta::{Asked, DeedKind, Interrupt};
 use sluice_types::{FileType, FsError, FsResult, Ino};
 
-use crate::{
-    handles::FileHandle,
-    held::Lock,
-    journal::Found,
-    open::Opened,
-    vfs::{Entry, Vfs},
-};
+use crate::{entry::Entry, handles::FileHandle, held::Lock, journal::Found, open::Opened, vfs::Vfs};
 
 /// Calls that tell of lost data.
 pub(crate) const BY_CLOSE: u8 = 1;

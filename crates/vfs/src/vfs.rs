@@ -17,6 +17,7 @@ use crate::{
     accesslog::AccessLog,
     ahead::Ahead,
     config::VfsConfig,
+    entry::Entry,
     given::Given,
     handles::Handles,
     index::MetaIndex,
@@ -29,19 +30,6 @@ use crate::{
     soon::Soon,
     stale::OnStale,
 };
-
-/// A name that was looked up or made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// What it stands for.
-    pub ino: Ino,
-    /// Its attributes, unflushed writes of this client included.
-    pub attr: Attr,
-    /// How long the attributes may be believed.
-    pub attr_ttl: Duration,
-    /// How long the name stands for the inode.
-    pub entry_ttl: Duration,
-}
 
 /// A mounted volume.
 pub struct Vfs {

@@ -93,7 +93,7 @@ fn sessions(meta: &Meta) -> Result<Vec<(u64, Session)>> {
 fn describe(sid: u64, session: &Session) -> Map<String, Value> {
     let mut shown = Map::new();
     shown.insert("Sid".into(), sid.into());
-    shown.insert("Expire".into(), super::rfc3339(Time { sec: session.expire, nsec: 0 }).into());
+    shown.insert("Expire".into(), crate::rfc3339::rfc3339(Time { sec: session.expire, nsec: 0 }).into());
     if let Some(Value::Object(info)) = session.info.as_ref().and_then(|info| serde_json::to_value(info).ok())
     {
         shown.extend(info);

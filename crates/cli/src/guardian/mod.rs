@@ -5,6 +5,7 @@
 //! itself, which may wait for nobody but it.
 
 mod deaths;
+mod event;
 mod fixed;
 mod program;
 mod server;
@@ -35,6 +36,7 @@ use sluice_fuse::Connection;
 
 use self::{
     deaths::{Deaths, Next},
+    event::Event,
     program::{Call, Program, own_executable},
     server::Server,
     upgrade::Caller,
@@ -55,17 +57,6 @@ const BEGIN: Duration = Duration::from_mins(6);
 
 /// How often is looked whether a server that is dead cannot end.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// What the guardian learns.
-#[derive(Debug)]
-enum Event {
-    Signal(i32),
-    Word(u64, Word, Vec<OwnedFd>),
-    Closed(u64),
-    Caller(Caller),
-    /// The time has come for what waits for it.
-    Late,
-}
 
 /// What a successor needs.
 struct Held {

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    Event,
+    event::Event,
     program::Program,
     wire::{self, Word},
 };

@@ -17,7 +17,10 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sluice_types::Rng;
 
-use super::{disk::OpenFiles, file, shelf::Shelf};
+use super::{
+    file::{self, OpenFiles},
+    shelf::Shelf,
+};
 use crate::{
     config::{CacheConfig, Verify},
     layout::{BlockKey, Layout},

@@ -18,9 +18,8 @@ use bytes::Bytes;
 use rustix::io::Errno;
 
 use super::{
-    SecondChance,
     dir::Dir,
-    file::{BlockFile, Damaged},
+    file::{BlockFile, Damaged, OpenFiles},
 };
 use crate::{
     config::{DataConfig, Verify},
@@ -44,9 +43,6 @@ pub(crate) struct DiskCache {
     verify: Verify,
     stats: Arc<Stats>,
 }
-
-/// The cache files that are open, all directories together.
-pub(super) type OpenFiles = SecondChance<BlockKey, Arc<BlockFile>>;
 
 impl DiskCache {
     /// Opens the directories of `config` and starts to look what is there; `None` if there are none.

@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{
-        LazyLock,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -20,6 +20,7 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use sluice_types::Rng;
 
+use super::SecondChance;
 use crate::{
     config::Verify,
     layout::{BlockKey, parse_name},
@@ -40,6 +41,9 @@ pub(crate) struct BlockFile {
     /// Of each page; empty if the file has none or nobody wants them.
     sums: Vec<u32>,
 }
+
+/// The cache files that are open, all directories together.
+pub(super) type OpenFiles = SecondChance<BlockKey, Arc<BlockFile>>;
 
 /// Why a file gives no bytes.
 #[derive(Debug, thiserror::Error)]

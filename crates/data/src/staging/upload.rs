@@ -12,8 +12,14 @@ use super::{DAMAGED, REST, Staging};
 use crate::{blocks::BlockStore, cache::file::Damaged, layout::BlockKey};
 
 impl Staging {
+    /// Starts to upload in the background.
+    pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) {
+        let (staging, store) = (Arc::clone(self), Arc::downgrade(blocks));
+        blocks.runtime().spawn(async move { staging.dispatch(store).await });
+    }
+
     /// Uploads one block after the other, several at once.
-    pub(super) async fn dispatch(self: Arc<Self>, store: Weak<BlockStore>) {
+    async fn dispatch(self: Arc<Self>, store: Weak<BlockStore>) {
         let gate = Arc::new(Semaphore::new(self.parallel));
         loop {
             let next = {

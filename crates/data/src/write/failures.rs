@@ -3,21 +3,14 @@
 //! What must stay true: every open file that could have written the data is told by its next fsync, whoever else was told
 //! before. A descriptor that a child inherits is flushed as the child closes it, and nobody looks at what that answers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
-
-use sluice_types::{FsError, FsResult, Interrupt, Time};
-
-use super::FileWriter;
+use sluice_types::{FsError, FsResult};
 
 /// The failures of one file, counted.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    count: u64,
+    pub(super) count: u64,
     /// How many somebody was told of.
-    told: u64,
+    pub(super) told: u64,
     last: Option<FsError>,
 }
 
@@ -28,7 +21,7 @@ impl Failures {
     }
 
     /// The last of those behind the first `since`, of which somebody knows from now on.
-    fn tell(&mut self, since: u64) -> FsResult<()> {
+    pub(super) fn tell(&mut self, since: u64) -> FsResult<()> {
         let last = self.last_since(since);
         if last.is_err() {
             self.told = self.count;
@@ -36,7 +29,7 @@ impl Failures {
         last
     }
 
-    fn last_since(&self, since: u64) -> FsResult<()> {
+    pub(super) fn last_since(&self, since: u64) -> FsResult<()> {
         match &self.last {
             Some(error) if self.count > since => Err(error.clone()),
             _ => Ok(()),
@@ -56,77 +49,5 @@ impl Failures {
     /// Whether there are some of which nobody was told.
     pub(super) fn are_new(&self) -> bool {
         self.count > self.told
-    }
-}
-
-/// The writer of a file that was opened for writing: one for each open, so that each is told what went wrong.
-#[derive(Debug)]
-pub struct OpenWriter {
-    writer: Arc<FileWriter>,
-    /// Failures that a write or an fsync here told.
-    written: AtomicU64,
-    /// Failures that an fsync here told.
-    synced: AtomicU64,
-    /// Lost staged blocks, of whatever file, that an fsync here told.
-    lost: AtomicU64,
-}
-
-impl OpenWriter {
-    /// What failed before and nobody knows of is told here, too.
-    pub(crate) fn new(writer: Arc<FileWriter>) -> Self {
-        let told = writer.state.lock().failures.told;
-        let (_, lost) = writer.context.blocks.lost();
-        Self { writer, written: told.into(), synced: told.into(), lost: lost.into() }
-    }
-
-    /// [`FileWriter::write`], which `interrupt` ends while it waits.
-    ///
-    /// # Errors
-    /// As there, but for what an earlier write or fsync of this open file told; and `EINTR`.
-    pub fn write(&self, offset: u64, data: &[u8], mtime: Time, interrupt: &Interrupt) -> FsResult<()> {
-        self.writer.take(offset, data, mtime, interrupt, |failures| {
-            let told = failures.tell(self.written.load(Ordering::Relaxed));
-            self.written.store(failures.count, Ordering::Relaxed);
-            told
-        })
-    }
-
-    /// [`FileWriter::flush`], as one of perhaps several descriptors is closed.
-    ///
-    /// # Errors
-    /// What went wrong with any data written since the last fsync of this open file; an fsync tells it again.
-    pub fn flush(&self) -> FsResult<()> {
-        self.writer.settle_all(&|| true)?;
-        let mut state = self.writer.state.lock();
-        let told = state.failures.tell(self.synced.load(Ordering::Relaxed));
-        self.writer.cleaned(&mut state);
-        told
-    }
-
-    /// [`FileWriter::fsync`]. `heard` says whether anybody still waits for the answer: if not, the next one tells it.
-    ///
-    /// # Errors
-    /// What went wrong with any data written since the last fsync of this open file that was heard; `EINTR` as there.
-    pub fn fsync(&self, heard: impl Fn() -> bool) -> FsResult<()> {
-        self.writer.settle_all(&heard)?;
-        let mut state = self.writer.state.lock();
-        let since = self.synced.load(Ordering::Relaxed);
-        let heard = heard();
-        let failed = if heard {
-            self.written.store(state.failures.count, Ordering::Relaxed);
-            self.synced.store(state.failures.count, Ordering::Relaxed);
-            state.failures.tell(since)
-        } else {
-            state.failures.last_since(since)
-        };
-        self.writer.cleaned(&mut state);
-        drop(state);
-        failed?;
-        let blocks = &self.writer.context.blocks;
-        blocks.harden()?;
-        let (lost, _) = blocks.lost();
-        let since =
-            if heard { self.lost.swap(lost, Ordering::Relaxed) } else { self.lost.load(Ordering::Relaxed) };
-        blocks.tell_lost(since, heard)
     }
 }

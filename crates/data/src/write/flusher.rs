@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use sluice_types::{FsResult, Ino};
 
-use super::{FileWriter, WriteContext};
+use super::{FileWriter, WriteContext, pressure::Pressure};
+use crate::blocks::BlockStore;
 
 /// How long between two looks at most.
 const TICK: Duration = Duration::from_millis(250);
@@ -22,27 +23,19 @@ const TICK: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Flusher {
     writers: Mutex<FxHashMap<Ino, Arc<FileWriter>>>,
-    signal: Mutex<Signal>,
-    woken: Condvar,
+    pressure: Arc<Pressure>,
     age: Duration,
     idle: Duration,
 }
 
-#[derive(Debug, Default)]
-struct Signal {
-    pressure: bool,
-    stop: bool,
-}
-
 impl Flusher {
     pub(crate) fn new(age: Duration, idle: Duration) -> Arc<Self> {
-        Arc::new(Self {
-            writers: Mutex::default(),
-            signal: Mutex::default(),
-            woken: Condvar::new(),
-            age,
-            idle,
-        })
+        Arc::new(Self { writers: Mutex::default(), pressure: Arc::default(), age, idle })
+    }
+
+    /// What wakes its thread.
+    pub(crate) fn pressure(&self) -> Arc<Pressure> {
+        Arc::clone(&self.pressure)
     }
 
     /// The writer of `ino`, made if there is none.
@@ -62,36 +55,17 @@ impl Flusher {
         writers.iter().map(FileWriter::flush).fold(Ok(()), FsResult::and)
     }
 
-    /// Memory is short: something has to go.
-    pub(crate) fn kick(&self) {
-        let mut signal = self.signal.lock();
-        if !signal.pressure {
-            signal.pressure = true;
-            self.woken.notify_all();
-        }
-    }
-
     pub(crate) fn stop(&self) {
-        self.signal.lock().stop = true;
-        self.woken.notify_all();
+        self.pressure.stop();
         self.writers.lock().clear();
     }
 
     /// Starts the thread.
-    pub(crate) fn start(context: &Arc<WriteContext>) -> std::io::Result<()> {
-        let (flusher, blocks) = (Arc::clone(&context.flusher), Arc::clone(&context.blocks));
+    pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) -> std::io::Result<()> {
+        let (flusher, blocks) = (Arc::clone(self), Arc::clone(blocks));
         let tick = TICK.min(flusher.idle).max(Duration::from_millis(1));
         thread::Builder::new().name("sluice-flush".into()).spawn(move || {
-            loop {
-                let mut signal = flusher.signal.lock();
-                if !signal.pressure && !signal.stop {
-                    flusher.woken.wait_for(&mut signal, tick);
-                }
-                if signal.stop {
-                    return;
-                }
-                let pressure = std::mem::take(&mut signal.pressure);
-                drop(signal);
+            while let Some(pressure) = flusher.pressure.wait(tick) {
                 blocks.shrink_memory();
                 sluice_object::shed_buffers();
                 let look = || flusher.look(pressure, blocks.budget.limit());

@@ -3,15 +3,10 @@
 //! What must stay true: nobody asks the metadata for an id while he holds the lock of a file, since who looks at the file
 //! would wait with him. Who finds the stock short lets go of the lock, fills it and comes back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use sluice_types::{FsResult, Interrupt};
-
-use super::WriteContext;
 
 /// Ids drawn at once. Those left over when the client stops are lost.
 const STOCK: usize = 64;
@@ -21,7 +16,7 @@ const STOCK: usize = 64;
 pub(crate) struct SliceIds {
     stock: Mutex<Vec<u64>>,
     /// Whether a thread of the pool fills it.
-    filling: AtomicBool,
+    pub(super) filling: AtomicBool,
 }
 
 /// So many ids have to be in stock first.
@@ -56,28 +51,5 @@ impl SliceIds {
             }
         }
         Ok(())
-    }
-}
-
-/// Has a thread of the pool fill the stock, unless one does.
-pub(super) fn fill_later(context: &Arc<WriteContext>, Short(count): Short) {
-    if context.ids.filling.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    let filling = Filling(Arc::clone(context));
-    context.pool.run(move || {
-        let WriteContext { ids, index, .. } = &*filling.0;
-        if let Err(error) = ids.fill(count, index, &Interrupt::never()) {
-            tracing::warn!(%error, "there are no numbers for new slices; written data waits for them");
-        }
-    });
-}
-
-/// The duty to fill the stock, until this is dropped.
-struct Filling(Arc<WriteContext>);
-
-impl Drop for Filling {
-    fn drop(&mut self) {
-        self.0.ids.filling.store(false, Ordering::Release);
     }
 }

@@ -6,11 +6,14 @@
 
 mod batch;
 mod commit;
+mod context;
 mod dirty;
 mod extents;
 mod failures;
 mod flusher;
 mod ids;
+mod open;
+mod pressure;
 mod upload;
 
 use std::{
@@ -22,16 +25,17 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, MAX_FILE_SIZE, Time};
 
-pub use self::failures::OpenWriter;
+pub use self::open::OpenWriter;
 use self::{
     batch::{Batch, Freezer, ids_needed, show_extents},
+    context::fill_later,
     extents::{Extents, Wrote},
     failures::Failures,
     ids::Short,
-    upload::{UnderWay, Upload},
+    upload::Upload,
 };
-pub(crate) use self::{flusher::Flusher, ids::SliceIds};
-use crate::{blocks::BlockStore, compact::Compactor, cover::Cover, flight::LOOK, pool::Pool};
+pub(crate) use self::{context::WriteContext, flusher::Flusher, ids::SliceIds};
+use crate::{cover::Cover, flight::LOOK};
 
 /// Batches of one file under way at most; a writer waits for the oldest beyond that.
 const MAX_PENDING: usize = 800;
@@ -41,17 +45,6 @@ const FEW_IDS: usize = 4;
 const GRACE: Duration = Duration::from_secs(3);
 /// How often records are added to a chunk that others fill as fast as it is compacted.
 const ROOM_TRIES: usize = 5;
-
-/// What all writers of a volume share.
-#[derive(Debug)]
-pub(crate) struct WriteContext {
-    pub(crate) blocks: Arc<BlockStore>,
-    pub(crate) index: crate::IndexRef,
-    pub(crate) ids: SliceIds,
-    pub(crate) pool: Pool,
-    pub(crate) compactor: Arc<Compactor>,
-    pub(crate) flusher: Arc<Flusher>,
-}
 
 /// The one writer of a file in this client, shared by all its handles.
 #[derive(Debug)]
@@ -121,7 +114,7 @@ impl FileWriter {
         }
         let budget = &self.context.blocks.budget;
         if budget.used() >= budget.limit() {
-            self.context.flusher.kick();
+            self.context.pressure.kick();
             budget.wait(interrupt)?;
         }
         let mut state = self.lock_to_write(data.len(), interrupt)?;
@@ -366,7 +359,7 @@ impl FileWriter {
         self.start(starting);
         if let Err(short) = frozen {
             // Those left are frozen by one of the next looks.
-            ids::fill_later(&self.context, short);
+            fill_later(&self.context, short);
         }
     }
 
@@ -430,6 +423,16 @@ impl FileWriter {
             self.hand_over(&state);
         }
         result
+    }
+}
+
+/// An upload that a task runs. However the task ends, the upload does, and whoever waits for it goes on.
+struct UnderWay(Arc<FileWriter>, Arc<Upload>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.1.abandon();
+        self.0.stored();
     }
 }
 

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_object::ObjectError;
 
-use super::FileWriter;
 use crate::{blocks::BlockStore, budget::Charge, layout::BlockKey};
 
 #[derive(Debug)]
@@ -89,15 +88,5 @@ impl Upload {
         // The charge is given back outside the lock.
         let before = std::mem::replace(&mut *self.state.lock(), state);
         drop(before);
-    }
-}
-
-/// An upload that a task runs. However the task ends, the upload does, and whoever waits for it goes on.
-pub(super) struct UnderWay(pub(super) Arc<FileWriter>, pub(super) Arc<Upload>);
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.1.abandon();
-        self.0.stored();
     }
 }

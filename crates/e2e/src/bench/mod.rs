@@ -11,116 +11,21 @@ mod memory;
 mod metadata;
 mod operations;
 mod place;
+mod plan;
+mod row;
 mod small;
 mod stats;
 mod table;
 mod trips;
+mod turn;
 
-use crate::rig::{Engine, Volume};
+pub use self::plan::{Plan, Sizes};
+use crate::rig::Engine;
 use anyhow::{Context, ensure};
-use stats::{Measured, Unit};
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
-
-/// What to measure, and how.
-#[derive(Debug)]
-pub struct Plan {
-    /// The program.
-    pub sluice: PathBuf,
-    /// The one beside it.
-    pub juicefs: Option<PathBuf>,
-    /// A program that mounts a file system in memory on its first argument: what FUSE alone can do.
-    pub floor: Option<PathBuf>,
-    /// What prints the figures of `JuiceFS`' operations on metadata as `go test -bench` does, all on one engine: a file, or
-    /// a command that is told a volume's URL as `META_URL` and the time for each operation as `BENCH_TIME`.
-    pub juicefs_meta: Option<String>,
-    /// Where volumes are made.
-    pub within: PathBuf,
-    /// Engines to measure on; those of each row's own choice if it is none.
-    pub engines: Option<Vec<Engine>>,
-    /// Rows whose name contains one of these; all if empty.
-    pub words: Vec<String>,
-    /// Turns of each program in each row.
-    pub rounds: usize,
-    /// Of the order in which places are visited.
-    pub seed: u64,
-    /// How much work a turn is.
-    pub sizes: Sizes,
-}
-
-/// How much work a turn is.
-#[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    /// Files of `mdtest` with 100 threads, a multiple of 100.
-    pub many: usize,
-    /// Files of eight clients together, a multiple of 96.
-    pub crowd: usize,
-    /// Files of `mdtest` with one thread.
-    pub alone: usize,
-    /// Files of the directory that is cloned and removed, a multiple of 100.
-    pub flat: usize,
-    /// Files created, looked at and unlinked through the mount.
-    pub small: usize,
-    /// Size of the large file, MiB.
-    pub large: usize,
-    /// Random reads and random writes of 4 KiB, each.
-    pub random: usize,
-    /// Time for each operation on metadata.
-    pub operation: Duration,
-    /// Files created, renamed and unlinked through the mount of a volume that is far away.
-    pub far: usize,
-    /// Files touched and removed through the mount, whose trips are counted.
-    pub counted: usize,
-}
-
-impl Sizes {
-    /// What a claim is made from.
-    pub const FULL: Self = Self {
-        many: 10_000,
-        crowd: 48_000,
-        alone: 5_000,
-        flat: 100_000,
-        small: 3_000,
-        large: 1024,
-        random: 10_000,
-        operation: Duration::from_millis(500),
-        far: 200,
-        counted: 1_000,
-    };
-    /// To see that all rows run.
-    pub const QUICK: Self = Self {
-        many: 1_000,
-        crowd: 960,
-        alone: 200,
-        flat: 1_000,
-        small: 200,
-        large: 32,
-        random: 300,
-        operation: Duration::from_millis(5),
-        far: 10,
-        counted: 50,
-    };
-}
-
-/// One line of the table.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    name: &'static str,
-    unit: Unit,
-    targets: Targets,
-}
-
-/// How many times as good as `JuiceFS` a row has to be; 0 where nothing is claimed.
-#[derive(Debug, Clone, Copy, Default)]
-struct Targets {
-    redis: f64,
-    sqlite: f64,
-    postgres: f64,
-    mariadb: f64,
-    tikv: f64,
-}
+use row::{NOTHING, Row, Targets, Unit, all, local};
+use stats::Measured;
+use std::path::Path;
+use turn::{Side, Turn, rate};
 
 /// Rows that one turn measures together: one figure for each, or none where there is no limit to measure.
 struct Group {
@@ -150,18 +55,6 @@ const SECONDS: Unit = Unit::Cost("s");
 const MEMORY: Unit = Unit::Cost("MiB");
 const PERCENT: Unit = Unit::Rate("%");
 const COUNT: Unit = Unit::Cost("a file");
-
-const NOTHING: Targets = Targets { redis: 0.0, sqlite: 0.0, postgres: 0.0, mariadb: 0.0, tikv: 0.0 };
-
-/// The same on all engines.
-const fn all(target: f64) -> Targets {
-    Targets { redis: target, sqlite: target, postgres: target, mariadb: target, tikv: target }
-}
-
-/// The same on Redis and SQLite.
-const fn local(target: f64) -> Targets {
-    Targets { redis: target, sqlite: target, ..NOTHING }
-}
 
 const GROUPS: &[Group] = &[
     Group {
@@ -314,58 +207,6 @@ impl Group {
     }
 }
 
-/// Who works in a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Sluice,
-    JuiceFs,
-    /// Nobody's file system: the bare engine, or FUSE over memory.
-    Limit,
-}
-
-/// One program's turn at one group of rows.
-struct Turn<'p> {
-    plan: &'p Plan,
-    side: Side,
-    engine: Engine,
-    round: usize,
-}
-
-impl Turn<'_> {
-    fn program(&self) -> &Path {
-        match (&self.plan.juicefs, self.side) {
-            (Some(juicefs), Side::JuiceFs) => juicefs,
-            _ => &self.plan.sluice,
-        }
-    }
-
-    /// A new volume.
-    fn volume(&self) -> anyhow::Result<Volume> {
-        Volume::new(self.program(), self.engine, &self.plan.within, &[])
-    }
-
-    /// A new volume whose server is only reached through a proxy.
-    fn volume_behind_proxy(&self) -> anyhow::Result<Volume> {
-        Volume::behind_proxy(self.program(), self.engine, &self.plan.within, &[])
-    }
-
-    /// What `JuiceFS` needs to be told to work quietly and within the volume's folder: no report, no backup.
-    fn quiet(&self) -> &'static [&'static str] {
-        if self.side == Side::JuiceFs { &["--no-usage-report", "--backup-meta", "0"] } else { &[] }
-    }
-
-    /// Mounts it with the program's defaults, and a block cache of the same size for all.
-    fn mount(&self, volume: &mut Volume) -> anyhow::Result<PathBuf> {
-        let options = [&["--cache-size", "10240"], self.quiet()].concat();
-        volume.mount_plain(&options)
-    }
-
-    /// A seed that is the same for every side of a round.
-    fn seed(&self) -> u64 {
-        self.plan.seed + self.round as u64
-    }
-}
-
 /// Measures what the plan names, and writes the table to `docs` too if one is given.
 ///
 /// # Errors
@@ -439,14 +280,10 @@ fn rounds(plan: &Plan, group: &Group, engine: Engine) -> anyhow::Result<Vec<Meas
     Ok(rows)
 }
 
-/// How many a second, `count` of them having taken as long as it is since `start`.
-fn rate(count: usize, start: std::time::Instant) -> f64 {
-    count as f64 / start.elapsed().as_secs_f64().max(1e-9)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn plan(engines: Option<&[Engine]>, words: &[&str]) -> Plan {
         Plan {

@@ -3,7 +3,7 @@
 //! What must stay true: a row means the same on both sides. Sluice measures itself (`bench-meta`); the figures of
 //! `JuiceFS` come from the benchmarks in its source, which whoever wants them has built.
 
-use super::{NOTHING, Plan, Row, Side, Targets, Turn, all, stats::Unit};
+use super::{NOTHING, Plan, Row, Side, Targets, Turn, Unit, all};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use std::{

@@ -2,24 +2,11 @@
 //!
 //! What must stay true: a ratio above 1 always means that Sluice is better, whatever the unit.
 
-use super::{Row, Side};
+use super::{
+    row::{Row, Unit},
+    turn::Side,
+};
 use crate::rig::Engine;
-
-/// What a figure counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// So many a second: more is better.
-    Rate(&'static str),
-    /// So much of it: less is better.
-    Cost(&'static str),
-}
-
-impl Unit {
-    pub(super) fn name(self) -> &'static str {
-        let (Self::Rate(name) | Self::Cost(name)) = self;
-        name
-    }
-}
 
 /// One row and its figures, one of each side a round.
 #[derive(Debug)]

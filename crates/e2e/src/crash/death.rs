@@ -2,7 +2,7 @@
 //!
 //! What must stay true: nothing here helps a dead mount point to go; the next mount takes its place.
 
-use super::Writer;
+use super::process::{ROUND, Writer};
 use crate::rig::{Volume, until};
 use anyhow::ensure;
 use rand::{Rng, rngs::StdRng};
@@ -57,7 +57,7 @@ fn more(volume: &mut Volume, writers: &mut [Writer], steps: u64) -> anyhow::Resu
         |writers: &[Writer]| writers.iter().map(|writer| writer.done.load(Ordering::SeqCst)).sum::<u64>();
     let wanted = done(writers) + steps;
     let mut ended = false;
-    until("the writers' work", super::ROUND, || {
+    until("the writers' work", ROUND, || {
         ended = volume.has_ended() || writers.iter_mut().any(Writer::has_ended);
         ended || done(writers) >= wanted
     })?;

@@ -2,31 +2,25 @@
 //! must hold all that was said, `fsck` must be clean, and what the dead session held must come free.
 
 mod death;
+mod process;
 mod step;
 pub mod writer;
 
 use crate::rig::{Engine, Volume, until};
 use anyhow::{Context, bail, ensure};
 pub use death::Death;
+use process::{ROUND, Writer};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::{
     collections::{BTreeMap, HashSet},
-    io::{BufRead, BufReader, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread::{self, JoinHandle},
+    sync::atomic::Ordering,
     time::Duration,
 };
 use step::{Model, step};
 
-/// How long writers may take to reach the point where the mount dies.
-const ROUND: Duration = Duration::from_mins(3);
 /// How long what a dead session held may stay taken. Sessions are asked for a heartbeat of two seconds.
 const RELEASE: Duration = Duration::from_mins(3);
 
@@ -49,15 +43,6 @@ pub struct Plan {
     pub writers: usize,
     /// Where the random numbers begin.
     pub seed: u64,
-}
-
-/// A process that writes, and the thread that listens to it.
-struct Writer {
-    process: Child,
-    seed: u64,
-    /// One more than the last durable step.
-    done: Arc<AtomicU64>,
-    listener: JoinHandle<()>,
 }
 
 /// Runs the plan.
@@ -134,47 +119,6 @@ fn one_round(
     volume.unmount()?;
     ensure!(std::fs::read_dir(&point)?.next().is_none(), "something was written into the folder below");
     Ok(())
-}
-
-impl Writer {
-    fn start(folder: &Path, seed: u64) -> anyhow::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(["crash-writer", "--seed", &seed.to_string()])
-            .arg(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let done = Arc::new(AtomicU64::new(0));
-        let heard = Arc::clone(&done);
-        let lines = BufReader::new(process.stdout.take().context("no pipe")?).lines();
-        let listener = thread::spawn(move || {
-            for number in lines.map_while(Result::ok).filter_map(|line| line.parse::<u64>().ok()) {
-                heard.store(number + 1, Ordering::SeqCst);
-            }
-        });
-        Ok(Self { process, seed, done, listener })
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.process.try_wait().is_ok_and(|status| status.is_some())
-    }
-
-    /// Waits for its end; its seed and the number of its durable steps. What it said is added to `said`.
-    fn end(mut self, said: &mut String) -> anyhow::Result<(u64, u64)> {
-        let mut stuck = false;
-        if until("the writer to notice", ROUND, || self.has_ended()).is_err() {
-            stuck = true;
-            self.process.kill()?;
-        }
-        self.process.wait()?;
-        if let Some(mut stderr) = self.process.stderr.take() {
-            stderr.read_to_string(said)?;
-        }
-        ensure!(self.listener.join().is_ok(), "the listener died");
-        ensure!(!stuck, "a writer hangs in the dead mount");
-        Ok((self.seed, self.done.load(Ordering::SeqCst)))
-    }
 }
 
 /// All of `done` steps must be there; the next one may be, wholly, partly or not.

@@ -3,7 +3,11 @@
 //! What must stay true: nobody is taken for dead, since nobody could say that he lives. Locks stay held, and files that
 //! were removed while they were open stay there.
 
-use super::{Plan, check, told, work::Crew};
+use super::{
+    Plan,
+    check::{check, told},
+    work::Crew,
+};
 use crate::rig::{Engine, Volume, until};
 use anyhow::{Context, bail, ensure};
 use rustix::{

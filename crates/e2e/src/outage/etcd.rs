@@ -1,6 +1,10 @@
 //! One of three members of an etcd is gone.
 
-use super::{Plan, check, told, work::Crew};
+use super::{
+    Plan,
+    check::{check, told},
+    work::Crew,
+};
 use crate::rig::Volume;
 use anyhow::{Context, ensure};
 use rand::{Rng, SeedableRng, rngs::StdRng};

@@ -1,6 +1,10 @@
 //! One of two mounts is cut off from the engine for longer than its session lives, then comes back.
 
-use super::{Plan, check, told, work::Crew};
+use super::{
+    Plan,
+    check::{check, told},
+    work::Crew,
+};
 use crate::rig::{Volume, until};
 use anyhow::{Context, ensure};
 use rustix::fs::{FlockOperation, flock};

@@ -1,6 +1,10 @@
 //! Redis dies and comes back, or its answers are lost.
 
-use super::{Plan, check, told, work::Crew};
+use super::{
+    Plan,
+    check::{check, told},
+    work::Crew,
+};
 use crate::rig::Volume;
 use anyhow::ensure;
 use rand::{Rng, SeedableRng, rngs::StdRng};

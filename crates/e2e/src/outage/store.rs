@@ -1,6 +1,10 @@
 //! The object store answers errors.
 
-use super::{Plan, check, told, work::Crew};
+use super::{
+    Plan,
+    check::{check, told},
+    work::Crew,
+};
 use crate::{
     pattern,
     rig::{Volume, until},

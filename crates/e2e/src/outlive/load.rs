@@ -3,7 +3,7 @@
 //! What must stay true: what a call stored is there for ever; data that was not stored may be lost with the server, and
 //! then one call of each open file says so, no other.
 
-use super::PATIENCE;
+use super::patience::PATIENCE;
 use crate::{pattern, rig::until};
 use anyhow::{Context, ensure};
 use rand::{Rng, SeedableRng, rngs::StdRng};

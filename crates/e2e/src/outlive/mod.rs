@@ -4,10 +4,12 @@
 
 mod load;
 mod others;
+mod patience;
 
 use crate::rig::{Engine, FIRST_CACHE, Volume, until};
 use anyhow::{Context, bail, ensure};
 use load::Load;
+use patience::PATIENCE;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -16,8 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take: longer is a hang.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// Deaths of one guardian's servers: at five in a minute it gives up.
 const DEATHS: u64 = 4;
 

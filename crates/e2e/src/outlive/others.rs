@@ -2,7 +2,7 @@
 //!
 //! What must stay true: none of them sees an error.
 
-use super::PATIENCE;
+use super::patience::PATIENCE;
 use crate::rig::{command, until};
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,6 +1,9 @@
 //! What keeps the metadata of a volume to test on.
 
-use super::{Engine, PATIENCE, until};
+use super::{
+    engine::Engine,
+    wait::{PATIENCE, until},
+};
 use anyhow::{Context, bail};
 use sluice_testkit::server::{
     Etcd, EtcdOptions, Mariadb, MariadbOptions, Postgres, PostgresOptions, RedisCluster, RedisOptions,

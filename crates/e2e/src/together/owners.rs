@@ -3,6 +3,7 @@
 //! What must stay true: no symbolic links or special files are left, and the root keeps its owner. JuiceFS adds and
 //! subtracts them but does not count them when it checks, so that it would find its own volumes wrong.
 
+use super::both::{NAMES, both};
 use crate::rig::{Engine, Volume, command, until};
 use anyhow::{Context, ensure};
 use std::{
@@ -33,7 +34,7 @@ pub(super) fn run(programs: [&Path; 2], juicefs: &Path, engine: Engine, within: 
     // The first limit switches the counting on.
     quota(&["set", &meta, "--uid", "1000", "--capacity", "1"])?;
     quota(&["set", &meta, "--uid", &limited, "--inodes", "3"])?;
-    super::both(&mut volume, programs, |mounts| {
+    both(&mut volume, programs, |mounts| {
         for (here, there) in [(0, 1), (1, 0)] {
             change(&mounts[here], &mounts[there], &format!("by-{here}"), high(engine))?;
             by_program(programs[here], &mounts[here], &format!("tree-{here}"))?;
@@ -58,7 +59,7 @@ fn change(here: &Path, there: &Path, name: &str, high: u32) -> anyhow::Result<()
         chown(&file, Some(1000 + number as u32 % 2), Some(100 + number as u32 % 3))?;
     }
     symlink("f1", made.join("symlink"))?;
-    until("the other to see what was made", super::NAMES, || seen.join("symlink").is_symlink())?;
+    until("the other to see what was made", NAMES, || seen.join("symlink").is_symlink())?;
     let open = |name: &str| std::fs::File::options().write(true).open(seen.join(name));
     open("f1")?.write_all_at(&[9; 10_000], 50_000)?;
     open("f2")?.set_len(1_000_000)?;

@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, thread};
 
-use sluice_types::{FsError, FsResult};
-use sluice_vfs::{Asked, Journal, Restored};
+use sluice_vfs::{Journal, Restored};
 
 use super::{VolumeFs, files::forget_pages};
-use crate::{abi::UNIQUE_RESEND, call::Underway, filesystem::Request, notify::Notifier, session::Session};
+use crate::{call::Underway, notify::Notifier, session::Session};
 
 impl VolumeFs {
     /// Sees to requests that nobody answers if a server dies, where the kernel does not ask its successor again (before
@@ -47,18 +46,5 @@ impl Underway for Journal {
 
     fn answered(&self, unique: u64) {
         Self::answered(self, unique);
-    }
-}
-
-/// The request by its first number, and whether it was asked of a server that died.
-pub(super) fn asked(req: &Request<'_>) -> Asked {
-    Asked { unique: req.unique & !UNIQUE_RESEND, again: req.resent() }
-}
-
-/// How a close ended; one that is asked again may have been done.
-pub(super) fn closed_before(req: &Request<'_>, closed: FsResult<()>) -> FsResult<()> {
-    match closed {
-        Err(FsError::BadFd) if req.resent() => Ok(()),
-        closed => closed,
     }
 }

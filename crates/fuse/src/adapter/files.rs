@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino};
 use sluice_vfs::{Changes, DirItem, Interrupt, NewNode, OpKind, Place, describe_entry};
 
-use super::{VolumeFs, args, before::asked, translate};
+use super::{VolumeFs, args, asked::asked, translate};
 use crate::{
     args::{CopyFileRange, Create, Fallocate, Ioctl, Read, SetAttr, Write},
     errno::{Errno, Result},

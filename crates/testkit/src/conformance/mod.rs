@@ -1,4 +1,4 @@
-//! The contract of [`Engine`] as tests. An engine that passes all cases serves every operation.
+//! The contract of [`Engine`](sluice_meta::engine::Engine) as tests. An engine that passes all cases serves every operation.
 //!
 //! Each case takes a factory of fresh, empty stores. An engine's crate runs them under their own names:
 //!
@@ -14,6 +14,7 @@ pub mod anomalies;
 pub mod commuting;
 pub mod expects;
 pub mod extremes;
+mod factory;
 pub mod preconditions;
 pub mod reads;
 pub mod rows;
@@ -22,12 +23,7 @@ pub mod scans;
 pub mod steps;
 pub mod store;
 
-use std::sync::Arc;
-
-use sluice_meta::engine::Engine;
-
-/// Makes a fresh, empty store. What it needs (a directory, a server) lives as long as the engine.
-pub type Factory<'f> = dyn Fn() -> Arc<dyn Engine> + 'f;
+pub use self::factory::Factory;
 
 /// One case of the suite.
 pub struct Case {

@@ -19,7 +19,10 @@ use sluice_meta::{
 };
 use sluice_types::{CHUNK_SIZE, Caller, FileType, FsResult, Ino, Name, Rng, Slice};
 
-use super::{Factory, NOW, at, seeds, state::State};
+use super::{
+    clients::{Factory, NOW, at, seeds},
+    state::State,
+};
 use crate::model::{Answer, Inode, Model, Replace};
 
 const SEEDS: u64 = 12;

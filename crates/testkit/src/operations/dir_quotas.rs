@@ -21,7 +21,10 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, FsError, Ino, Slice};
 
-use super::{Factory, NOW, SharedStore, at, create, state::State};
+use super::{
+    clients::{Factory, NOW, SharedStore, at, create},
+    state::State,
+};
 
 /// The directory with the quota.
 const LIMITED: u64 = 10_010;

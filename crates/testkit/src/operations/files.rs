@@ -17,7 +17,11 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Slice, Time};
 
-use super::{Factory, NOW, at, create, play::duel, state::State};
+use super::{
+    clients::{Factory, NOW, at, create},
+    play::duel,
+    state::State,
+};
 
 /// Notes which slices are deleted.
 #[derive(Default)]

@@ -23,7 +23,10 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, FsError, Ino, Slice};
 
-use super::{Factory, NOW, SharedStore, at, create, state::State};
+use super::{
+    clients::{Factory, NOW, SharedStore, at, create},
+    state::State,
+};
 
 /// A volume on which every step is checked.
 struct Checked {

@@ -17,7 +17,10 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Rng, Slice};
 
-use super::{Factory, NOW, at, create, options, seeds, state::State};
+use super::{
+    clients::{Factory, NOW, at, create, options, seeds},
+    state::State,
+};
 use crate::wrap::{Chances, Faulty};
 
 /// Directories that are there from the beginning, and may move or go.

@@ -13,7 +13,10 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, FsError, Ino, Slice};
 
-use super::{Factory, NOW, at, create, state::State};
+use super::{
+    clients::{Factory, NOW, at, create},
+    state::State,
+};
 
 fn cloned(
     meta: &Meta,

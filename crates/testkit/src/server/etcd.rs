@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{free_port, keeper::Keeper, redis::make_certificates};
+use super::{keeper::Keeper, port::free_port, redis::make_certificates};
 
 /// How the members are run.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{free_port, keeper::Keeper};
+use super::{keeper::Keeper, port::free_port};
 
 /// How the server is run.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::{Redis, RedisOptions, free_port, until};
+use super::{Redis, RedisOptions, port::free_port, wait::until};
 
 /// All slots.
 const SLOTS: usize = 16_384;

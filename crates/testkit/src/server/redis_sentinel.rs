@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::{Redis, RedisOptions, until};
+use super::{Redis, RedisOptions, wait::until};
 
 /// The name of the master's group.
 const GROUP: &str = "group";

@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::free_port;
+use super::port::free_port;
 
 /// How the servers are run.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use sluice_meta::{Deed, DeedKind, LanePast, Resumed, TakenUp};
 use sluice_types::Ino;
 
 use super::{
-    JournalError,
+    error::JournalError,
     slot::{EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, Slot, TABLE, VERSION},
 };
 use crate::held::Lock;

@@ -1,0 +1,16 @@
+//! What happens to a guardian.
+
+use std::os::fd::OwnedFd;
+
+use super::{upgrade::Caller, wire::Word};
+
+/// What the guardian learns.
+#[derive(Debug)]
+pub(super) enum Event {
+    Signal(i32),
+    Word(u64, Word, Vec<OwnedFd>),
+    Closed(u64),
+    Caller(Caller),
+    /// The time has come for what waits for it.
+    Late,
+}

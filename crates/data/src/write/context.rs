@@ -1,0 +1,45 @@
+//! What the writers of a volume share.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use sluice_types::Interrupt;
+
+use super::{
+    ids::{Short, SliceIds},
+    pressure::Pressure,
+};
+use crate::{blocks::BlockStore, compact::Compactor, pool::Pool};
+
+/// What all writers of a volume share.
+#[derive(Debug)]
+pub(crate) struct WriteContext {
+    pub(crate) blocks: Arc<BlockStore>,
+    pub(crate) index: crate::IndexRef,
+    pub(crate) ids: SliceIds,
+    pub(crate) pool: Pool,
+    pub(crate) compactor: Arc<Compactor>,
+    pub(crate) pressure: Arc<Pressure>,
+}
+
+/// Has a thread of the pool fill the stock, unless one does.
+pub(super) fn fill_later(context: &Arc<WriteContext>, Short(count): Short) {
+    if context.ids.filling.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let filling = Filling(Arc::clone(context));
+    context.pool.run(move || {
+        let WriteContext { ids, index, .. } = &*filling.0;
+        if let Err(error) = ids.fill(count, index, &Interrupt::never()) {
+            tracing::warn!(%error, "there are no numbers for new slices; written data waits for them");
+        }
+    });
+}
+
+/// The duty to fill the stock, until this is dropped.
+struct Filling(Arc<WriteContext>);
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.0.ids.filling.store(false, Ordering::Release);
+    }
+}

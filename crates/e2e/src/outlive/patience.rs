@@ -1,0 +1,6 @@
+//! What counts as a hang.
+
+use std::time::Duration;
+
+/// How long anything may take: longer is a hang.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,0 +1,243 @@
+//! No two files of a crate use each other, directly or round about: each can be read, and tested, with what is below it.
+//!
+//! A file uses another if it names something of it: in a `use`, or by a path. A name that a parent hands on belongs to
+//! the file that has it. A parent that only declares its children and hands their names on uses none of them. Tests
+//! may use what they like. The rule reads words: methods, which nobody names by a path, and macros by their bare name it
+//! does not see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    Fault, Source,
+    paths::{Import, Names, names},
+};
+
+/// Crates that still have circles. This list must shrink: nothing is added to it, and who mends a crate takes it off.
+const UNDONE: [&str; 4] = ["meta", "meta-sql", "meta-redis", "meta-kv"];
+
+/// A file by its module's path within the crate.
+type Module = Vec<String>;
+
+/// The files of one crate.
+struct Files<'s> {
+    names: BTreeMap<Module, (&'s str, Names)>,
+}
+
+/// No file of a crate is used by what it uses.
+pub fn circles(sources: &[Source]) -> Vec<Fault> {
+    let folders: BTreeSet<&str> = sources.iter().filter_map(Source::crate_folder).collect();
+    let mut faults = Vec::new();
+    for folder in folders {
+        let found = Files::of(folder, sources).circles();
+        match UNDONE.contains(&folder) {
+            true if found.is_empty() => {
+                faults.push(format!(
+                    "crates/{folder}: no circle is left: take it off the list in tidy's circles"
+                ));
+            }
+            true => {}
+            false => faults.extend(found),
+        }
+    }
+    faults
+}
+
+impl<'s> Files<'s> {
+    fn of(folder: &str, sources: &'s [Source]) -> Self {
+        let root = format!("crates/{folder}/src/");
+        let library = sources.iter().any(|source| source.path == format!("{root}lib.rs"));
+        let mut files = BTreeMap::new();
+        for source in sources {
+            let Some(path) = source.path.strip_prefix(&root).and_then(|path| path.strip_suffix(".rs")) else {
+                continue;
+            };
+            // Nothing in a library can use the program beside it.
+            if path == "tests"
+                || path.ends_with("/tests")
+                || path.ends_with("_tests")
+                || library && path == "main"
+            {
+                continue;
+            }
+            let mut module: Module = path.split('/').map(str::to_owned).collect();
+            if matches!(module.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+                module.pop();
+            }
+            files.insert(module, (source.path.as_str(), names(source)));
+        }
+        Self { names: files }
+    }
+
+    /// Every circle: its files, and of each an arrow to another.
+    fn circles(&self) -> Vec<Fault> {
+        let arrows: BTreeMap<&Module, BTreeMap<&Module, String>> =
+            self.names.keys().map(|module| (module, self.arrows(module))).collect();
+        let reached: BTreeMap<&Module, BTreeSet<&Module>> =
+            arrows.keys().map(|module| (*module, reached(module, &arrows))).collect();
+        let mut faults = Vec::new();
+        let mut seen = BTreeSet::new();
+        for (module, there) in &reached {
+            let circle: BTreeSet<&Module> =
+                there.iter().copied().filter(|other| reached[*other].contains(module)).collect();
+            if circle.is_empty() || !seen.insert(*module) {
+                continue;
+            }
+            seen.extend(&circle);
+            let lines = circle.iter().filter_map(|from| {
+                let (to, name) = arrows[*from].iter().find(|(to, _)| circle.contains(*to))?;
+                Some(format!("  {} uses `{name}` of {}", self.names[*from].0, self.names[*to].0))
+            });
+            let lines: Vec<String> = lines.collect();
+            faults.push(format!("{} files use each other:\n{}", circle.len(), lines.join("\n")));
+        }
+        faults
+    }
+
+    /// The files that a file uses, each with a name that it uses of it.
+    fn arrows(&self, from: &Module) -> BTreeMap<&Module, String> {
+        let (_, names) = &self.names[from];
+        let mut arrows = BTreeMap::new();
+        let mut note = |path: &[String]| {
+            if let Some((to, name)) = self.home(from, path)
+                && to != from
+            {
+                arrows.entry(to).or_insert(name);
+            }
+        };
+        for import in &names.imports {
+            let child = self.module(from, &import.path).is_some_and(|(to, _)| to.starts_with(from));
+            if !(import.public && child) || names.words.contains(&import.name) {
+                note(&import.path);
+            }
+        }
+        for path in &names.paths {
+            match names.imports.iter().find(|import| import.name == path[0]) {
+                // By a module that was imported.
+                Some(import) => note(&[&import.path[..], &path[1..]].concat()),
+                None => note(path),
+            }
+        }
+        arrows
+    }
+
+    /// The file that has what is named in `from` by a path, and the name; `None` if no file of the crate has it.
+    fn home(&self, from: &Module, path: &[String]) -> Option<(&Module, String)> {
+        let (mut to, mut rest) = self.module(from, path)?;
+        // A name may be handed on several times.
+        for _ in 0..8 {
+            let Some(name) = rest.first() else { break };
+            let handed_on = |import: &&Import| import.name == *name && import.path.len() > 1;
+            let Some(import) = self.names[to].1.imports.iter().find(handed_on) else { break };
+            (to, rest) = self.module(to, &import.path)?;
+        }
+        Some((to, rest.first().cloned().unwrap_or_else(|| "*".into())))
+    }
+
+    /// The module that a path in `from` leads to, and what is left of the path.
+    fn module(&self, from: &Module, path: &[String]) -> Option<(&Module, Vec<String>)> {
+        let (first, mut rest) = path.split_first()?;
+        let mut base = match first.as_str() {
+            "crate" => Module::new(),
+            "self" => from.clone(),
+            "super" => from.split_last()?.1.to_vec(),
+            child => [from, &[child.to_owned()][..]].concat(),
+        };
+        if !matches!(first.as_str(), "crate" | "self" | "super") && !self.names.contains_key(&base) {
+            return None;
+        }
+        while let Some((next, left)) = rest.split_first() {
+            let deeper = [&base, std::slice::from_ref(next)].concat();
+            if next == "super" {
+                base.pop();
+            } else if self.names.contains_key(&deeper) {
+                base = deeper;
+            } else {
+                break;
+            }
+            rest = left;
+        }
+        let (module, _) = self.names.get_key_value(&base)?;
+        Some((module, rest.to_vec()))
+    }
+}
+
+/// All that a file uses, directly or round about.
+fn reached<'m>(
+    from: &Module,
+    arrows: &BTreeMap<&'m Module, BTreeMap<&'m Module, String>>,
+) -> BTreeSet<&'m Module> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<&'m Module> = arrows[from].keys().copied().collect();
+    while let Some(module) = next.pop() {
+        if found.insert(module) {
+            next.extend(arrows[module].keys().copied());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The circles of a crate with these files.
+    fn found(files: &[(&str, &str)]) -> Vec<Fault> {
+        let source = |(path, text): &(&str, &str)| Source::new(&format!("crates/a/src/{path}.rs"), text);
+        circles(&files.iter().map(source).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn two_files_that_use_each_other_are_found_and_named() {
+        let files =
+            [("lib", "mod b;\nmod c;\n"), ("b", "use crate::c::C;"), ("c", "fn f() { crate::b::g() }")];
+        let wanted = "2 files use each other:\n  crates/a/src/b.rs uses `C` of crates/a/src/c.rs\n  \
+                      crates/a/src/c.rs uses `g` of crates/a/src/b.rs";
+        assert_eq!(found(&files), [wanted]);
+        assert_eq!(found(&files[..2]), Vec::<Fault>::new());
+    }
+
+    #[test]
+    fn a_circle_round_about_is_found() {
+        let files =
+            [("b", "use super::c::{C, D};"), ("c", "use crate::{d::D};"), ("d", "use crate::b;\nb::f();")];
+        assert_eq!(found(&[&files[..], &[("lib", "mod b; mod c; mod d;")]].concat()).len(), 1);
+    }
+
+    #[test]
+    fn a_name_that_is_handed_on_belongs_to_the_file_that_has_it() {
+        let lib = ("lib", "mod b;\nmod c;\npub use b::B;\npub use c::C;\n");
+        assert_eq!(found(&[lib, ("b", "use crate::C;"), ("c", "use crate::B;")]).len(), 1);
+        assert_eq!(found(&[lib, ("b", "use crate::C;"), ("c", "struct C;")]).len(), 0);
+    }
+
+    #[test]
+    fn a_parent_may_hand_names_on_but_not_use_them_while_its_children_use_it() {
+        let child = ("b/c", "use super::Parent;\npub struct C;");
+        let lib = ("lib", "mod b;");
+        assert_eq!(found(&[lib, child, ("b", "mod c;\npub use self::c::C;\npub struct Parent;")]).len(), 0);
+        assert_eq!(found(&[lib, child, ("b", "mod c;\npub use c::C;\npub struct Parent(C);")]).len(), 1);
+        assert_eq!(found(&[lib, child, ("b", "mod c;\npub struct Parent(c::C);")]).len(), 1);
+        assert_eq!(found(&[lib, child, ("b/mod", "mod c;\nuse c::C;\npub struct Parent;")]).len(), 1);
+    }
+
+    #[test]
+    fn tests_comments_and_texts_do_not_count() {
+        let lib = ("lib", "mod b;\nmod c;");
+        let user = ("c", "use crate::b::B;");
+        for text in [
+            "#[cfg(test)]\nmod tests {\n    use crate::c::C;\n}\n",
+            "// As crate::c::C does.\n",
+            "const TEXT: &str = \"crate::c::C\";\n",
+            "use std::c::C;\n",
+        ] {
+            assert_eq!(found(&[lib, user, ("b", text)]), Vec::<Fault>::new(), "{text}");
+        }
+        assert_eq!(found(&[lib, user, ("b", ""), ("b/tests", "use crate::c::C;")]).len(), 0);
+    }
+
+    #[test]
+    fn a_crate_on_the_list_without_a_circle_has_to_go() {
+        let source = Source::new(&format!("crates/{}/src/lib.rs", UNDONE[0]), "//! Nothing.\n");
+        assert_eq!(circles(&[source]).len(), 1);
+    }
+}

@@ -1,0 +1,43 @@
+//! What a program writes to `.control` is done.
+
+use std::{sync::Arc, thread};
+
+use sluice_types::{Caller, FsError};
+
+use super::{Progress, Running};
+use crate::{internal::InternalHandle, vfs::Vfs};
+
+impl Vfs {
+    /// Takes what a program wrote to `.control`.
+    pub(crate) fn control(
+        self: &Arc<Self>,
+        caller: &Caller,
+        handle: &Arc<InternalHandle>,
+        offset: u64,
+        data: &[u8],
+    ) {
+        let InternalHandle::Control(control) = &**handle else { return };
+        let request = match control.take(offset, data) {
+            None => return,
+            Some(Err(error)) => return control.finish(Err(error)),
+            Some(Ok(request)) => request,
+        };
+        let Some(running) = Running::begin(&control.all) else { return control.finish(Err(FsError::Again)) };
+        // Of what is asked for here the kernel has checked nothing.
+        let caller = Caller { admitted: false, ..caller.clone() };
+        let (vfs, kept) = (Arc::clone(self), Arc::clone(handle));
+        let work = move || {
+            let _running = running;
+            let InternalHandle::Control(control) = &*kept else { return };
+            let progress = Progress::new(control);
+            let answer = vfs.serve(&caller, &control.interrupt, request, &progress);
+            progress.end();
+            control.finish(answer);
+        };
+        if let Err(error) = thread::Builder::new().name("sluice-control".into()).spawn(work) {
+            control.finish(Err(FsError::io(format_args!(
+                "a thread for .control could not be started: {error}"
+            ))));
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What a name stands for.
+
+use std::time::Duration;
+
+use sluice_types::{Attr, Ino};
+
+/// A name that was looked up or made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it stands for.
+    pub ino: Ino,
+    /// Its attributes, unflushed writes of this client included.
+    pub attr: Attr,
+    /// How long the attributes may be believed.
+    pub attr_ttl: Duration,
+    /// How long the name stands for the inode.
+    pub entry_ttl: Duration,
+}

@@ -1,4 +1,5 @@
-//! What may stand on the command line, apart from the arguments of each command, which stand with the command.
+//! What may stand on the command line, apart from the arguments of each command, which stand with
+//! the command.
 
 use std::{ffi::OsString, io::IsTerminal, path::Path};
 
@@ -64,8 +65,9 @@ impl Log {
     }
 }
 
-/// The arguments as they are, or, for a program called `mount.sluice` or `mount.juicefs` as mount(8) calls it, those
-/// of the mount in the background that it asks for: options that are flags of ours become flags, others stay.
+/// The arguments as they are, or, for a program called `mount.sluice` or `mount.juicefs` as
+/// mount(8) calls it, those of the mount in the background that it asks for: options that are flags
+/// of ours become flags, others stay.
 pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments.first().map(Path::new).and_then(Path::file_name).and_then(|name| name.to_str());
     if !matches!(name, Some("mount.sluice" | "mount.juicefs" | "mount.fuse.sluice")) {

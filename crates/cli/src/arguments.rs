@@ -1,8 +1,8 @@
 //! The command line without its secrets.
 //!
-//! What must stay true: no password stands in the process title, where every user of the machine can read it. A command
-//! line with one is moved to the environment, which only its owner can read, and the program begins again with the
-//! passwords masked.
+//! What must stay true: no password stands in the process title, where every user of the machine
+//! can read it. A command line with one is moved to the environment, which only its owner can read,
+//! and the program begins again with the passwords masked.
 
 use std::{
     env,
@@ -94,7 +94,8 @@ fn without_login(text: &str) -> String {
         // The password may hold anything if an address in parentheses stands behind it.
         "mysql://" if rest.contains(")/") => rest.find(")/"),
         "mysql://" if before.contains('@') => before.rfind('/'),
-        // Else it may hold neither slashes nor question marks, but whoever tries does not want it shown.
+        // Else it may hold neither slashes nor question marks, but whoever tries does not want it
+        // shown.
         "mysql://" | "redis://" | "rediss://" | "postgres://" | "postgresql://" => {
             let at = before.rfind('@').or_else(|| rest.rfind('@')).unwrap_or(0);
             Some(rest[at..].find(['/', '?']).map_or(rest.len(), |end| at + end))

@@ -1,7 +1,8 @@
-//! Going to the background: the program begins again as a process of its own, and this one waits for its word.
+//! Going to the background: the program begins again as a process of its own, and this one waits
+//! for its word.
 //!
-//! What must stay true: whoever started it learns whether it works, and why not; nothing is left running that did not
-//! report in time.
+//! What must stay true: whoever started it learns whether it works, and why not; nothing is left
+//! running that did not report in time.
 
 use std::{
     env,
@@ -30,7 +31,8 @@ pub(crate) fn is_child() -> bool {
     env::var_os(CHILD).is_some()
 }
 
-/// Begins the program again in the background with its output in `log`, and waits until it is ready or has failed.
+/// Begins the program again in the background with its output in `log`, and waits until it is ready
+/// or has failed.
 pub(crate) fn start(log: &Path) -> Result<ExitCode> {
     let file = open_log(log)?;
     let mut command = Command::new(env::current_exe()?);

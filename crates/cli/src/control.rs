@@ -1,7 +1,7 @@
 //! The `.control` file of a mount: how commands ask the process that serves it.
 //!
-//! What must stay true: it speaks the protocol of `JuiceFS`, so that commands work on its mounts and its commands on
-//! ours.
+//! What must stay true: it speaks the protocol of `JuiceFS`, so that commands work on its mounts
+//! and its commands on ours.
 
 use std::{
     fs::{self, File},
@@ -105,8 +105,8 @@ impl Control {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let is_dir = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
         let dir = if is_dir { path } else { path.parent().unwrap_or(path) };
-        // The short name first: where it is not the mount's own, the long one is, and a mount asks its engine for a name
-        // that is not its own.
+        // The short name first: where it is not the mount's own, the long one is, and a mount asks
+        // its engine for a name that is not its own.
         for name in [".control", ".jfs.control"] {
             let path = dir.join(name);
             // A file of that name that somebody made must not be written to.
@@ -122,8 +122,8 @@ impl Control {
         bail!("{} is in no mounted volume", path.display())
     }
 
-    /// Sends a message and waits for the end of its work. Answers its data, if it has any; `progress` hears how far
-    /// it is.
+    /// Sends a message and waits for the end of its work. Answers its data, if it has any;
+    /// `progress` hears how far it is.
     pub(crate) fn ask(&self, message: Message, mut progress: impl FnMut(u64, u64)) -> Result<Vec<u8>> {
         let request = message.finish();
         self.file
@@ -172,8 +172,8 @@ impl Answer<'_> {
         Ok(bytes)
     }
 
-    /// Reads until `buffer` is full. Nothing to read means that it is not there yet: the work takes its time, and ends
-    /// with an error if the mount does.
+    /// Reads until `buffer` is full. Nothing to read means that it is not there yet: the work takes
+    /// its time, and ends with an error if the mount does.
     fn fill(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
         let mut pause = FIRST_PAUSE;
         while !buffer.is_empty() {

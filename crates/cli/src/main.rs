@@ -1,6 +1,7 @@
 //! The command `sluice`: arguments become a command, one file each under `commands/`.
 //!
-//! This is the only crate that names engines and reads the environment, and the only one that prints.
+//! This is the only crate that names engines and reads the environment, and the only one that
+//! prints.
 
 #![allow(clippy::struct_excessive_bools, reason = "a command line is made of switches")]
 #![allow(clippy::doc_markdown, reason = "the documentation of arguments is the help text")]
@@ -30,13 +31,14 @@ use std::{io::Write, process::ExitCode};
 use clap::Parser;
 use sluice_meta::{OpenError, engine::EngineError};
 
-/// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas (`.cargo/config.toml`).
+/// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas
+/// (`.cargo/config.toml`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages; a thread that needs a few KiB would take and clear 2 MiB. A kernel without
-    // them has nothing to disable.
+    // The allocator asks for huge pages; a thread that needs a few KiB would take and clear 2 MiB.
+    // A kernel without them has nothing to disable.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let arguments = arguments::real();
     let cli = args::Cli::parse_from(args::as_mount_helper(arguments));
@@ -58,7 +60,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to do about an engine that cannot be reached, and whether that is it; all other errors say it themselves.
+/// What to do about an engine that cannot be reached, and whether that is it; all other errors say
+/// it themselves.
 fn advice(error: &anyhow::Error) -> (&'static str, bool) {
     let unreachable = |error: &EngineError| matches!(error, EngineError::Unavailable { .. });
     let found = error.chain().any(|cause| {

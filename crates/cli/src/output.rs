@@ -1,6 +1,7 @@
 //! What commands print on standard output.
 //!
-//! What must stay true: whoever stops reading, as `head` does, ends the command quietly, as it ends other tools.
+//! What must stay true: whoever stops reading, as `head` does, ends the command quietly, as it ends
+//! other tools.
 
 use std::{
     fmt,
@@ -21,7 +22,8 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::output::write_line(::std::format_args!($($text)*)) };
 }
 
-/// Prints as [`eprintln!`] does. Nobody hears it if standard error cannot be written: the work goes on.
+/// Prints as [`eprintln!`] does. Nobody hears it if standard error cannot be written: the work goes
+/// on.
 macro_rules! errln {
     ($($text:tt)*) => { $crate::output::complain(::std::format_args!($($text)*)) };
 }

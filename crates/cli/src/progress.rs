@@ -1,6 +1,7 @@
 //! Progress of long work: a bar on a terminal, plain lines elsewhere, both on standard error.
 //!
-//! What must stay true: what is no terminal gets whole lines without control characters, one at least.
+//! What must stay true: what is no terminal gets whole lines without control characters, one at
+//! least.
 
 use std::{
     fmt::Display,
@@ -65,7 +66,8 @@ impl Progress {
         self.bar.as_ref().map_or_else(say, |bar| bar.suspend(say));
     }
 
-    /// Takes the count of one of several pieces of work, which each begin at 0, as `.control` tells it.
+    /// Takes the count of one of several pieces of work, which each begin at 0, as `.control` tells
+    /// it.
     pub(crate) fn piece(&self) -> impl FnMut(u64, u64) + '_ {
         let mut before = 0;
         move |count, _| {

@@ -77,7 +77,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) journal: Arc<Journal>,
 }
 
-/// Mounts, or takes up a mount, and serves until somebody unmounts, a signal comes or the volume is gone.
+/// Mounts, or takes up a mount, and serves until somebody unmounts, a signal comes or the volume is
+/// gone.
 pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Taken>) -> Result<ExitCode> {
     // First, since threads inherit it.
     steady();
@@ -245,8 +246,8 @@ fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {
     }
 }
 
-/// Ends the mount when told to; told once more in the same way, it waits for nobody. A service manager may tell both
-/// this process and its guardian.
+/// Ends the mount when told to; told once more in the same way, it waits for nobody. A service
+/// manager may tell both this process and its guardian.
 fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward) {
     let mut times = [0; 2];
     loop {
@@ -266,7 +267,8 @@ fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward
                 tracing::info!("told to end: unmounting {}", handle.mountpoint().display());
                 times[1] += 1;
             }
-            // Nobody asked it to go: programs get errors there, and do not write into the folder below.
+            // Nobody asked it to go: programs get errors there, and do not write into the folder
+            // below.
             Ok(End::Volume) => {
                 if let Err(error) = handle.abort() {
                     tracing::error!(%error, "cannot cut the mount off, so the process ends");
@@ -303,7 +305,8 @@ fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward
     });
 }
 
-/// Stores everything and ends this process without unmounting; returns only if that cannot be, with the reason.
+/// Stores everything and ends this process without unmounting; returns only if that cannot be, with
+/// the reason.
 fn hand_over(patience: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyhow::Error {
     let deadline = Instant::now() + patience;
     let flush = |vfs: &Arc<Vfs>| {
@@ -339,8 +342,8 @@ fn within(deadline: Instant, work: impl FnOnce() -> Result<()> + Send + 'static)
     }
 }
 
-/// Whatever makes a process that others rest on steadier, as far as it is permitted: descriptors, and not to be the first
-/// that goes when memory is short.
+/// Whatever makes a process that others rest on steadier, as far as it is permitted: descriptors,
+/// and not to be the first that goes when memory is short.
 pub(crate) fn steady() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

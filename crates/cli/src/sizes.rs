@@ -1,6 +1,7 @@
 //! Sizes, durations and modes as people write them on a command line.
 //!
-//! What must stay true: a text means the same for every flag, but for the unit of a bare number, which the flag names.
+//! What must stay true: a text means the same for every flag, but for the unit of a bare number,
+//! which the flag names.
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub(crate) fn gib(text: &str) -> Result<u64, String> {
     size(text, GIB)
 }
 
-/// A number with one of the suffixes K, M, G, T, P, E (powers of 1024, `iB` or `B` may follow), or in `unit`s.
+/// A number with one of the suffixes K, M, G, T, P, E (powers of 1024, `iB` or `B` may follow), or
+/// in `unit`s.
 fn size(text: &str, unit: u64) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

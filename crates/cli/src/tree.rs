@@ -41,7 +41,8 @@ pub(crate) fn directory(meta: &Meta, path: &str) -> FsResult<Ino> {
         .try_fold(Ino::ROOT, |dir, part| found_or_made(meta, dir, part))
 }
 
-/// The directory of that name, made if it is missing; `EPERM` if mounts show something of their own by it.
+/// The directory of that name, made if it is missing; `EPERM` if mounts show something of their own
+/// by it.
 pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> {
     if dir == Ino::ROOT && sluice_vfs::is_reserved(name) {
         return Err(FsError::Perm);

@@ -4,7 +4,8 @@ use std::{cmp::Ordering, str::FromStr};
 
 use anyhow::{Context, Result};
 
-/// A version. Its build does not count; a pre-release comes before its release, pre-releases compare as text.
+/// A version. Its build does not count; a pre-release comes before its release, pre-releases
+/// compare as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientVersion {
     numbers: [u64; 3],

@@ -92,7 +92,8 @@ pub(crate) fn store_config(format: &VolumeFormat) -> Result<StoreConfig> {
     })
 }
 
-/// Storage class of what is written: that of the first tier, or the old member where there are no tiers.
+/// Storage class of what is written: that of the first tier, or the old member where there are no
+/// tiers.
 fn storage_class(format: &VolumeFormat) -> String {
     format.tiers.get("0").map_or_else(|| format.storage_class.clone(), |tier| tier.storage_class.clone())
 }

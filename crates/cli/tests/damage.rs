@@ -1,5 +1,5 @@
-//! Damaged records and objects: whoever touches them is told what is damaged and what to do, everything else goes on,
-//! and nothing is repaired away.
+//! Damaged records and objects: whoever touches them is told what is damaged and what to do,
+//! everything else goes on, and nothing is repaired away.
 
 mod support;
 

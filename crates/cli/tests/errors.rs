@@ -87,7 +87,8 @@ fn a_bucket_that_does_not_exist() {
     says(&said, &["absent", "no such bucket: create it"]);
     assert!(!said.contains("geheim"), "a secret shows: {said}");
     says(&fails(&["status", &volume.meta]), &["no volume"]);
-    // Nor is a volume moved there, unless somebody insists; and then a mount that is asked to try says so.
+    // Nor is a volume moved there, unless somebody insists; and then a mount that is asked to try
+    // says so.
     let volume = Volume::new(&[]);
     let said = fails(&[&["config", volume.meta.as_str()], &s3[..]].concat());
     says(&said, &["absent", "no such bucket", "--force"]);

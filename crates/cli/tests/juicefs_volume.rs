@@ -1,5 +1,5 @@
-//! Volumes that JuiceFS 1.4.1 wrote, mounted for reading and writing by the real program: every entry is as the
-//! manifest says that was made through a JuiceFS mount.
+//! Volumes that JuiceFS 1.4.1 wrote, mounted for reading and writing by the real program: every
+//! entry is as the manifest says that was made through a JuiceFS mount.
 
 mod support;
 
@@ -67,8 +67,8 @@ impl Drop for Redis {
     }
 }
 
-/// Mounts the volume for reading and writing, compares every entry with the manifest, and works in it; `fsck` finds
-/// nothing before and after.
+/// Mounts the volume for reading and writing, compares every entry with the manifest, and works in
+/// it; `fsck` finds nothing before and after.
 fn every_entry_is_as_written(mut volume: Volume, name: &str, manifest: &[u8]) {
     let archive = fixture(&format!("cli/tests/fixtures/{name}-objects.tar.gz"));
     let status = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(volume.folder.path()).status();
@@ -89,8 +89,8 @@ fn every_entry_is_as_written(mut volume: Volume, name: &str, manifest: &[u8]) {
     ok(&["fsck", "--bucket", &bucket, &volume.meta]);
 }
 
-/// Writes a file of several blocks, one of them twice, as a user with a quota of the fixtures; reads it back through a
-/// cold page cache, and removes it.
+/// Writes a file of several blocks, one of them twice, as a user with a quota of the fixtures;
+/// reads it back through a cold page cache, and removes it.
 fn write_and_remove(point: &Path) {
     let path = point.join("written by another");
     let mut content: Vec<u8> = (0..300_000_u32).map(|n| ((n / 3) ^ (n >> 9)) as u8).collect();

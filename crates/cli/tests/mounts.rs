@@ -31,7 +31,8 @@ fn what_is_written_is_there_after_the_next_mount() {
     fs::write(point.join("d/e/big"), vec![7; 9 << 20]).expect("written");
     fs::set_permissions(point.join("a"), fs::Permissions::from_mode(0o640)).expect("changed");
     std::os::unix::fs::symlink("d/e", point.join("link")).expect("made");
-    // While it is mounted there is one session, by its mount point; a mount of something else there is refused.
+    // While it is mounted there is one session, by its mount point; a mount of something else there
+    // is refused.
     let status = volume.status();
     let sessions = status["Sessions"].as_array().expect("a list");
     assert_eq!(sessions.len(), 1, "{status}");

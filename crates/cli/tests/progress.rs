@@ -33,7 +33,8 @@ fn in_a_pipe(arguments: &[&str]) -> String {
     said
 }
 
-/// Fails unless each of `works` shows a bar on a terminal (`terminal`), and a line in a pipe (`pipe`).
+/// Fails unless each of `works` shows a bar on a terminal (`terminal`), and a line in a pipe
+/// (`pipe`).
 fn shows(works: &[&str], terminal: &str, pipe: &str) {
     for work in works {
         // A bar is drawn over itself: the cursor goes back and the line is cleared.

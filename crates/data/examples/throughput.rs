@@ -68,7 +68,8 @@ fn open(dir: &Path, index: &Arc<Index>, cached: bool) -> Result<DataStore, Box<d
     Ok(DataStore::open(&config, Arc::new(store), Arc::clone(index) as Arc<dyn ChunkIndex>, None)?)
 }
 
-/// A clock, and the processor time of all threads: the latter tells something on a busy machine too.
+/// A clock, and the processor time of all threads: the latter tells something on a busy machine
+/// too.
 struct Watch(Instant, f64);
 
 impl Watch {

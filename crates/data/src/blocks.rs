@@ -1,7 +1,7 @@
 //! Blocks by key: out of memory, local files or the object store, and into it.
 //!
-//! What must stay true: a block that is cached is answered on the calling thread, without a lock held over I/O and
-//! without a hop to another thread; and a block is never fetched twice at once.
+//! What must stay true: a block that is cached is answered on the calling thread, without a lock
+//! held over I/O and without a hop to another thread; and a block is never fetched twice at once.
 
 mod put;
 
@@ -108,8 +108,8 @@ impl BlockStore {
         self.store.describe()
     }
 
-    /// Makes sure that a power cut cannot take back what was stored: also what waits for its upload. Blocks; must not be
-    /// called from the runtime's own threads.
+    /// Makes sure that a power cut cannot take back what was stored: also what waits for its
+    /// upload. Blocks; must not be called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
         let Some(staging) = &self.staging else { return Ok(()) };
         for key in staging.sync().map_err(FsError::io)? {
@@ -120,8 +120,8 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Finds out what became of a staged block whose file is gone: another mount of this machine may have uploaded it, or this
-    /// one is about to.
+    /// Finds out what became of a staged block whose file is gone: another mount of this machine
+    /// may have uploaded it, or this one is about to.
     pub(crate) async fn account_for(
         &self,
         staging: &Staging,
@@ -145,7 +145,8 @@ impl BlockStore {
         self.staging.as_ref().map_or((0, 0), |staging| staging.lost())
     }
 
-    /// Fails if staged blocks were lost beyond the first `since`. Somebody knows of them from now on if it is `heard`.
+    /// Fails if staged blocks were lost beyond the first `since`. Somebody knows of them from now
+    /// on if it is `heard`.
     pub(crate) fn tell_lost(&self, since: u64, heard: bool) -> FsResult<()> {
         let (lost, _) = self.lost();
         if let Some(staging) = self.staging.as_ref().filter(|_| heard) {
@@ -161,8 +162,8 @@ impl BlockStore {
         self.staging.as_ref()
     }
 
-    /// Bytes `range` of block `key`. Blocks until it has them or `interrupt` is set; must not be called from the runtime's
-    /// own threads.
+    /// Bytes `range` of block `key`. Blocks until it has them or `interrupt` is set; must not be
+    /// called from the runtime's own threads.
     pub(crate) fn read(
         self: &Arc<Self>,
         key: BlockKey,
@@ -224,7 +225,8 @@ impl BlockStore {
             || self.flights.find(key).is_some()
     }
 
-    /// Makes sure that a local file has `key`. Blocks; must not be called from the runtime's own threads.
+    /// Makes sure that a local file has `key`. Blocks; must not be called from the runtime's own
+    /// threads.
     pub(crate) fn warm(self: &Arc<Self>, key: BlockKey) -> Result<bool, ObjectError> {
         let Some(disk) = &self.disk else { return Ok(false) };
         if disk.contains(key) {
@@ -253,7 +255,8 @@ impl BlockStore {
         }
     }
 
-    /// As [`Self::prefetch`], but no more than a few at a time: for reads that may never come back to the block.
+    /// As [`Self::prefetch`], but no more than a few at a time: for reads that may never come back
+    /// to the block.
     fn prefetch_quietly(self: &Arc<Self>, key: BlockKey) {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
         if let Seat::Leader(leader) = self.flights.join(key) {

@@ -1,7 +1,7 @@
 //! The memory that data may take, and the waiting of whoever wants more to write.
 //!
-//! What must stay true: every buffer holds a [`Charge`] for as long as it lives, so that what is counted is what is
-//! there. Cached blocks count as what writers have to leave room for.
+//! What must stay true: every buffer holds a [`Charge`] for as long as it lives, so that what is
+//! counted is what is there. Cached blocks count as what writers have to leave room for.
 
 use std::{
     sync::{
@@ -14,9 +14,11 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use sluice_types::{FsError, FsResult, Interrupt};
 
-/// How long a writer is held up once the budget is used, before it goes on towards twice the budget.
+/// How long a writer is held up once the budget is used, before it goes on towards twice the
+/// budget.
 const SLOWDOWN: Duration = Duration::from_millis(10);
-/// How often a writer that is stopped looks again by itself: whether a wake was lost, whether anybody waits for it.
+/// How often a writer that is stopped looks again by itself: whether a wake was lost, whether
+/// anybody waits for it.
 const RECHECK: Duration = Duration::from_millis(50);
 
 /// A shared count of bytes against a limit.
@@ -25,7 +27,8 @@ pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
     peak: AtomicU64,
-    /// Bytes of blocks in the memory cache, and of those on their way into local files. A block may be in both.
+    /// Bytes of blocks in the memory cache, and of those on their way into local files. A block may
+    /// be in both.
     cached: AtomicU64,
     queued: Arc<AtomicU64>,
     waiting: Mutex<u32>,
@@ -75,8 +78,8 @@ impl Budget {
         charge
     }
 
-    /// Holds the caller up: for a moment from the limit on, until there is room from twice the limit on, of which cached
-    /// blocks take a share.
+    /// Holds the caller up: for a moment from the limit on, until there is room from twice the
+    /// limit on, of which cached blocks take a share.
     ///
     /// # Errors
     /// `EINTR` if `interrupt` was set meanwhile.

@@ -1,7 +1,7 @@
 //! Compaction: many records of a chunk become few.
 //!
-//! What must stay true: what a chunk shows never changes by it, old blocks stay until the metadata forgot them, and
-//! nothing is replaced that changed meanwhile.
+//! What must stay true: what a chunk shows never changes by it, old blocks stay until the metadata
+//! forgot them, and nothing is replaced that changed meanwhile.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -26,7 +26,8 @@ const MOST: usize = 4000;
 const KEEP_BYTES: u32 = 1 << 20;
 /// … if it is at least this share of all that is left.
 const KEEP_SHARE: u64 = 5;
-/// Records at which a chunk is compacted before more are added. Engines refuse chunks of some 2,700.
+/// Records at which a chunk is compacted before more are added. Engines refuse chunks of some
+/// 2,700.
 const URGENT: usize = 1500;
 /// Records beyond which every commit asks for a compaction; below, every hundredth record does.
 const MANY: usize = 350;
@@ -172,8 +173,8 @@ impl Compactor {
         });
     }
 
-    /// Compacts a chunk. Answers whether anything was replaced; nothing is if it would gain nothing, if another
-    /// compaction is at it, or if the records changed meanwhile.
+    /// Compacts a chunk. Answers whether anything was replaced; nothing is if it would gain
+    /// nothing, if another compaction is at it, or if the records changed meanwhile.
     pub(crate) fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
         if !self.busy.lock().insert((ino, index)) {
             return Ok(false);
@@ -183,13 +184,15 @@ impl Compactor {
         self.compact_these(ino, index, &records)
     }
 
-    /// The metadata refused to add records to a chunk, which has too many: compacts it, however many it has by now.
+    /// The metadata refused to add records to a chunk, which has too many: compacts it, however
+    /// many it has by now.
     pub(crate) fn make_room(&self, ino: Ino, index: u32) -> FsResult<()> {
         self.compact_urgently(ino, index, 2)
     }
 
-    /// Compacts a chunk of `many` records or more, which must not get more first. Another compaction may be at it, but that
-    /// began before the last of them came: of the two, one finds the records changed.
+    /// Compacts a chunk of `many` records or more, which must not get more first. Another
+    /// compaction may be at it, but that began before the last of them came: of the two, one finds
+    /// the records changed.
     fn compact_urgently(&self, ino: Ino, index: u32, many: usize) -> FsResult<()> {
         for _ in 0..URGENT_TRIES {
             let records = self.index.slices(ino, index, true, &Interrupt::never())?;

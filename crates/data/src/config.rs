@@ -21,8 +21,9 @@ pub struct DataConfig {
     pub hash_prefix: bool,
     /// How blocks are compressed (a setting of the volume).
     pub compression: Compression,
-    /// Memory for data not yet written, for blocks on their way and for those cached in memory, bytes. Writers slow down
-    /// when what is not cached takes this, and stop when all takes twice; blocks being read take up to half of it more.
+    /// Memory for data not yet written, for blocks on their way and for those cached in memory,
+    /// bytes. Writers slow down when what is not cached takes this, and stop when all takes twice;
+    /// blocks being read take up to half of it more.
     pub buffer_size: u64,
     /// How far to read ahead of a sequential reader, bytes; 0 for 8 blocks.
     pub max_readahead: u64,
@@ -91,7 +92,8 @@ impl DataConfig {
         Err(DataError::Config(wrong.into()))
     }
 
-    /// Blocks that are fetched whole at once, so that they take at most half the buffer; two may be.
+    /// Blocks that are fetched whole at once, so that they take at most half the buffer; two may
+    /// be.
     pub(crate) fn wholes(&self) -> usize {
         (self.buffer_size / 2 / u64::from(self.block_size)).max(2) as usize
     }
@@ -105,7 +107,8 @@ impl DataConfig {
 /// Settings of the local cache files.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
-    /// Cache directories; the volume's UUID is appended to each. None: blocks are only cached in memory.
+    /// Cache directories; the volume's UUID is appended to each. None: blocks are only cached in
+    /// memory.
     pub dirs: Vec<PathBuf>,
     /// Bytes in all directories together.
     pub size: u64,
@@ -169,6 +172,7 @@ pub struct WritebackConfig {
     pub upload_delay: Duration,
     /// Blocks of at least this many bytes are uploaded at once instead; 0 for none.
     pub threshold: u32,
-    /// Blocks staged at once that wait for upload; 0 for no limit. Above, blocks are uploaded directly.
+    /// Blocks staged at once that wait for upload; 0 for no limit. Above, blocks are uploaded
+    /// directly.
     pub max_staged: u64,
 }

@@ -49,7 +49,8 @@ impl Cover {
         Some((self.wanted.first()?.0, self.wanted.last()?.1))
     }
 
-    /// Takes from what is wanted all that a source has between `from` and `to`; `give` answers each range of it.
+    /// Takes from what is wanted all that a source has between `from` and `to`; `give` answers each
+    /// range of it.
     pub(crate) fn fill(&mut self, from: u32, to: u32, mut give: impl FnMut(u32, u32, &mut Vec<Piece>)) {
         let first = self.wanted.partition_point(|range| range.1 <= from);
         let behind = self.wanted.partition_point(|range| range.0 < to);
@@ -72,7 +73,8 @@ impl Cover {
         &self.found
     }
 
-    /// The bytes of the range, appended to `out`; `fetch` gets those that are in blocks. What nobody had is zeros.
+    /// The bytes of the range, appended to `out`; `fetch` gets those that are in blocks. What
+    /// nobody had is zeros.
     pub(crate) fn assemble<E>(
         mut self,
         out: &mut Vec<Bytes>,

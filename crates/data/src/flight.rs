@@ -1,7 +1,7 @@
 //! One fetch per block however many want it.
 //!
-//! What must stay true: a flight always lands. Whoever leads it holds a [`Leader`], which lands it with an error
-//! when dropped early.
+//! What must stay true: a flight always lands. Whoever leads it holds a [`Leader`], which lands it
+//! with an error when dropped early.
 
 use std::{
     sync::Arc,

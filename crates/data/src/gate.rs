@@ -1,7 +1,7 @@
 //! Waits on the object store: for a place among those that may ask it, and for what was asked.
 //!
-//! What must stay true: who waits for a place is patient as long as the store serves others; who waits for an answer is as
-//! long as somebody waits for him.
+//! What must stay true: who waits for a place is patient as long as the store serves others; who
+//! waits for an answer is as long as somebody waits for him.
 
 use std::{
     future::Future,

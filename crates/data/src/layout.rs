@@ -1,7 +1,7 @@
 //! Where a chunk's bytes are: object names, blocks of a slice, and what a list of records shows.
 //!
-//! What must stay true: names and block lengths are those of the volume format to the byte, since other clients
-//! look for the same objects.
+//! What must stay true: names and block lengths are those of the volume format to the byte, since
+//! other clients look for the same objects.
 
 use sluice_types::Slice;
 
@@ -89,8 +89,8 @@ pub fn parse_name(name: &str) -> Option<BlockKey> {
     fields.next().is_none().then_some(BlockKey { id, index, size })
 }
 
-/// What a chunk's records show: pieces of slices by rising offset, none overlapping, holes left out. What no piece
-/// covers is zeros.
+/// What a chunk's records show: pieces of slices by rising offset, none overlapping, holes left
+/// out. What no piece covers is zeros.
 pub fn visible(records: &[Slice]) -> Vec<Slice> {
     let mut shown: Vec<Slice> = Vec::with_capacity(records.len());
     for record in records.iter().filter(|record| record.len > 0) {

@@ -1,7 +1,8 @@
-//! How far ahead each of several readers may read, so that together they do not push each other's blocks out.
+//! How far ahead each of several readers may read, so that together they do not push each other's
+//! blocks out.
 //!
-//! What must stay true: what is read ahead and not yet read fits into the memory for cached blocks, as long as each reader
-//! reads at least a block ahead.
+//! What must stay true: what is read ahead and not yet read fits into the memory for cached blocks,
+//! as long as each reader reads at least a block ahead.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -29,8 +30,8 @@ impl Pace {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How far a stream may read ahead: its share of `memory`, but for the block that is being read and the one in which its
-    /// window ends; at most `most`.
+    /// How far a stream may read ahead: its share of `memory`, but for the block that is being read
+    /// and the one in which its window ends; at most `most`.
     pub(crate) fn share(&self, memory: u64, block: u64, most: u64) -> u64 {
         let streams = self.streams.load(Ordering::Relaxed).max(1);
         (memory / streams).saturating_sub(2 * block).max(block).min(most)

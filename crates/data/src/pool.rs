@@ -1,7 +1,7 @@
 //! A few threads for work that blocks on metadata: commits and compactions that nobody waits for.
 //!
-//! What must stay true: jobs never wait for an object store that itself waits for a job; and one that panics takes no
-//! thread with it.
+//! What must stay true: jobs never wait for an object store that itself waits for a job; and one
+//! that panics takes no thread with it.
 
 use std::{
     collections::VecDeque,

@@ -1,8 +1,8 @@
 //! The reader of one open file.
 //!
-//! What must stay true: what this client wrote shows at once, newest first: unflushed data, then the records of the
-//! metadata. A block that a compaction took away is looked up again, not reported. Nothing that is read ahead holds up a
-//! read, or fails it.
+//! What must stay true: what this client wrote shows at once, newest first: unflushed data, then
+//! the records of the metadata. A block that a compaction took away is looked up again, not
+//! reported. Nothing that is read ahead holds up a read, or fails it.
 
 use std::{
     ops::Range,
@@ -48,7 +48,8 @@ pub(crate) struct ReadContext {
     pub(crate) pace: Pace,
 }
 
-/// Reads one open file and sees in which order it is read. Any number of threads may use it at once.
+/// Reads one open file and sees in which order it is read. Any number of threads may use it at
+/// once.
 #[derive(Debug)]
 pub struct FileReader {
     ino: Ino,
@@ -81,8 +82,9 @@ impl FileReader {
         }
     }
 
-    /// Up to `len` bytes from `offset` on of a file that has `length` bytes, unflushed ones included. Blocks; the
-    /// pieces, one after the other, are the answer, less than `len` bytes only at the end of the file.
+    /// Up to `len` bytes from `offset` on of a file that has `length` bytes, unflushed ones
+    /// included. Blocks; the pieces, one after the other, are the answer, less than `len` bytes
+    /// only at the end of the file.
     ///
     /// # Errors
     /// `EINTR` soon after `interrupt` is set, if the bytes are not there by then.
@@ -122,7 +124,8 @@ impl FileReader {
         Some(ahead)
     }
 
-    /// Appends bytes of a chunk to `out`. Calls `found` whenever it knows where they are, before it gets them.
+    /// Appends bytes of a chunk to `out`. Calls `found` whenever it knows where they are, before it
+    /// gets them.
     fn read_chunk(
         &self,
         (index, from, to): (u32, u32, u32),
@@ -143,8 +146,8 @@ impl FileReader {
                 return Err(FsError::Interrupted);
             }
             let ObjectError::NotFound { key, .. } = &error else { return Err(self.failed(&error)) };
-            // A compaction may have replaced the slice, be it one whose commit this client has not yet taken note of.
-            // Whoever still names the block after that has lost it.
+            // A compaction may have replaced the slice, be it one whose commit this client has not
+            // yet taken note of. Whoever still names the block after that has lost it.
             if missing.contains(key) || missing.len() == MAX_TRIES {
                 return Err(self.failed(&error));
             }
@@ -207,8 +210,8 @@ impl FileReader {
         shown
     }
 
-    /// Starts to fetch the blocks of `range`; those that the read of `now` fetches whole anyhow are left to it. Chunks that are
-    /// not known here are looked up by another thread.
+    /// Starts to fetch the blocks of `range`; those that the read of `now` fetches whole anyhow are
+    /// left to it. Chunks that are not known here are looked up by another thread.
     fn read_ahead(&self, range: Range<u64>, now: Range<u64>) {
         let mut at = range.start;
         while at < range.end {
@@ -265,8 +268,8 @@ impl Drop for Looking {
     }
 }
 
-/// Starts to fetch the blocks that show bytes of `range`, which lies in chunk `index`, but for those that a read of `now`
-/// fetches anyhow.
+/// Starts to fetch the blocks that show bytes of `range`, which lies in chunk `index`, but for
+/// those that a read of `now` fetches anyhow.
 fn fetch_ahead(blocks: &Arc<BlockStore>, shown: &[Slice], index: u32, range: Range<u64>, now: &Range<u64>) {
     let base = u64::from(index) * CHUNK_SIZE;
     let (from, end) = ((range.start - base) as u32, (range.end - base) as u32);

@@ -1,7 +1,9 @@
-//! Write-back: blocks wait in local files, `<dir>/<volume>/rawstaging/<object name>`, for their upload.
+//! Write-back: blocks wait in local files, `<dir>/<volume>/rawstaging/<object name>`, for their
+//! upload.
 //!
-//! What must stay true: a staged block is readable until the store has it, its file goes only then, and after
-//! [`Staging::sync`] a power cut takes none of them. One that is lost all the same is told of.
+//! What must stay true: a staged block is readable until the store has it, its file goes only then,
+//! and after [`Staging::sync`] a power cut takes none of them. One that is lost all the same is
+//! told of.
 
 mod upload;
 
@@ -69,7 +71,8 @@ struct State {
     queue: VecDeque<(Instant, BlockKey)>,
     /// Those of them that no sync has covered.
     unsynced: FxHashSet<BlockKey>,
-    /// Those of which a sync failed. The kernel tells of that once, and takes the pages for clean from then on.
+    /// Those of which a sync failed. The kernel tells of that once, and takes the pages for clean
+    /// from then on.
     doubtful: FxHashSet<BlockKey>,
     /// Those on their way to the store, and whether it has them.
     uploading: FxHashMap<BlockKey, bool>,
@@ -88,7 +91,8 @@ struct Staged {
 }
 
 impl Staging {
-    /// Opens the staging directories if the mount writes back or an earlier one left staged blocks there.
+    /// Opens the staging directories if the mount writes back or an earlier one left staged blocks
+    /// there.
     pub(crate) fn open(
         config: &DataConfig,
         layout: Layout,
@@ -126,8 +130,8 @@ impl Staging {
         Ok(needed.then(|| Arc::new(staging)))
     }
 
-    /// Stages a block. Answers false if it has to be uploaded directly: it is large, there are too many, or the
-    /// disk is full or broken.
+    /// Stages a block. Answers false if it has to be uploaded directly: it is large, there are too
+    /// many, or the disk is full or broken.
     pub(crate) fn stage(&self, key: BlockKey, data: &Bytes) -> bool {
         let large = self.config.threshold > 0 && key.size >= self.config.threshold;
         if !self.accepts || large || !self.has_room() {
@@ -149,7 +153,8 @@ impl Staging {
         true
     }
 
-    /// Makes everything staged so far survive a power cut. Answers which blocks have no file any more.
+    /// Makes everything staged so far survive a power cut. Answers which blocks have no file any
+    /// more.
     ///
     /// # Errors
     /// Also of an earlier sync, as long as the store does not have what it failed for.
@@ -294,7 +299,8 @@ impl Staging {
         }
     }
 
-    /// Uploads what is staged without further delay and waits for it. Answers how many blocks are left.
+    /// Uploads what is staged without further delay and waits for it. Answers how many blocks are
+    /// left.
     pub(crate) fn drain(&self, patience: Duration) -> u64 {
         let until = Instant::now() + patience;
         let mut state = self.state.lock();

@@ -1,7 +1,7 @@
 //! The data path of one mounted volume, put together.
 //!
-//! What must stay true: its calls block and are made from plain threads; only the object store is asynchronous, and
-//! only inside.
+//! What must stay true: its calls block and are made from plain threads; only the object store is
+//! asynchronous, and only inside.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +35,8 @@ const AHEAD_THREADS: usize = 2;
 /// Threads that compact.
 const COMPACT_THREADS: usize = 2;
 
-/// The data of one mounted volume. Dropping it stops the background work; what was not flushed is lost.
+/// The data of one mounted volume. Dropping it stops the background work; what was not flushed is
+/// lost.
 #[derive(Debug)]
 pub struct DataStore {
     blocks: Arc<BlockStore>,
@@ -56,8 +57,9 @@ impl DataStore {
         })
     }
 
-    /// Opens the data path over `store`, whose records `index` keeps. Object I/O runs on `runtime`, or on a runtime
-    /// of its own. Staged blocks of an earlier process are uploaded in the background.
+    /// Opens the data path over `store`, whose records `index` keeps. Object I/O runs on `runtime`,
+    /// or on a runtime of its own. Staged blocks of an earlier process are uploaded in the
+    /// background.
     pub fn open(
         config: &DataConfig,
         store: Arc<dyn ObjectStore>,
@@ -121,7 +123,8 @@ impl DataStore {
         FileReader::new(ino, Arc::clone(&self.read))
     }
 
-    /// The writer of `ino`, shared by all its handles. Keep it for as long as a handle is open for writing.
+    /// The writer of `ino`, shared by all its handles. Keep it for as long as a handle is open for
+    /// writing.
     pub fn writer(&self, ino: Ino) -> Arc<FileWriter> {
         self.read.flusher.writer(ino, &self.write)
     }
@@ -136,8 +139,8 @@ impl DataStore {
         self.read.flusher.find(ino)
     }
 
-    /// First offset behind all data of `ino` that the metadata does not show yet: the file is at least this long
-    /// for this client.
+    /// First offset behind all data of `ino` that the metadata does not show yet: the file is at
+    /// least this long for this client.
     pub fn dirty_end(&self, ino: Ino) -> u64 {
         self.find_writer(ino).map_or(0, |writer| writer.dirty_end())
     }
@@ -174,7 +177,8 @@ impl DataStore {
         self.blocks.runtime().block_on(self.blocks.delete_slice(id, size))
     }
 
-    /// Deletes all blocks of slices (id, size) that no record refers to any more, side by side. Answers in their order.
+    /// Deletes all blocks of slices (id, size) that no record refers to any more, side by side.
+    /// Answers in their order.
     pub fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<Result<(), ObjectError>> {
         let runtime = self.blocks.runtime();
         let delete = |&(id, size): &(u64, u32)| {
@@ -208,7 +212,8 @@ impl DataStore {
         self.write.compactor.compact(ino, index)
     }
 
-    /// Fetches what `record` shows into the local cache files. Answers the bytes that are there now.
+    /// Fetches what `record` shows into the local cache files. Answers the bytes that are there
+    /// now.
     pub fn warm(&self, record: Slice) -> Result<u64, ObjectError> {
         let mut bytes = 0;
         for part in self.blocks.layout.parts(record) {

@@ -30,7 +30,8 @@ struct Stream {
 }
 
 impl Streams {
-    /// Takes note of a read and answers the range of the file that should be fetched for it and ahead of it.
+    /// Takes note of a read and answers the range of the file that should be fetched for it and
+    /// ahead of it.
     pub(crate) fn observe(&mut self, offset: u64, len: u64, block: u64, most: u64) -> Option<Range<u64>> {
         self.clock += 1;
         let end = offset + len;

@@ -180,7 +180,8 @@ fn memory_stays_within_twice_the_budget_while_the_store_hangs() {
         thread.join().unwrap();
     }
     let (used, peak) = data.buffered();
-    // Each writer is let in below the limit and may then take one write, buffers rounded up to blocks.
+    // Each writer is let in below the limit and may then take one write, buffers rounded up to
+    // blocks.
     assert!(peak <= most + 4 * (32 << 10), "{peak} of {most}");
     assert_eq!(used, 0);
     for n in 0..4u64 {

@@ -13,7 +13,8 @@ use self::support::{Volume, read_all, small};
 
 const INO: Ino = Ino(7);
 const WINDOW: u64 = 40 << 10;
-/// Windows of the file that are written to: across the border of two chunks, and at the start of one.
+/// Windows of the file that are written to: across the border of two chunks, and at the start of
+/// one.
 const BASES: [u64; 2] = [CHUNK_SIZE - WINDOW / 2, 2 * CHUNK_SIZE];
 const LENGTH: u64 = 3 * CHUNK_SIZE;
 

@@ -1,11 +1,14 @@
-//! End-to-end tests: what an application sees of a mounted volume. Nothing here knows how Sluice works inside; any two
-//! directories will do, so the tests are tested on local file systems first.
+//! End-to-end tests: what an application sees of a mounted volume. Nothing here knows how Sluice
+//! works inside; any two directories will do, so the tests are tested on local file systems first.
 //!
-//! * [`compare`] does the same random operations in two directories and compares all that can be seen.
+//! * [`compare`] does the same random operations in two directories and compares all that can be
+//!   seen.
 //! * [`shared`] writes through one mount and reads through another: close-to-open.
 //! * [`crash`] kills a mount under load and checks that all that was fsynced is there.
-//! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing else.
-//! * [`outlive`] kills the process that serves a mount, or puts another in its place, while programs go on.
+//! * [`outage`] breaks servers under load and checks that applications see a delay, and nothing
+//!   else.
+//! * [`outlive`] kills the process that serves a mount, or puts another in its place, while
+//!   programs go on.
 //! * [`together`] lets two programs work on one volume at once.
 //! * [`told`] watches, through a mount that remembers, what another one changes.
 //! * [`mod@bench`] measures, beside another program and beside the limit.

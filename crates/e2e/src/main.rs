@@ -1,4 +1,5 @@
-//! The end-to-end tests as commands: each ends in a plain count and exits with an error on any failure.
+//! The end-to-end tests as commands: each ends in a plain count and exits with an error on any
+//! failure.
 
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
@@ -135,8 +136,8 @@ enum Order {
         /// A program that mounts a file system in memory on its argument: what FUSE alone can do
         #[arg(long)]
         floor: Option<PathBuf>,
-        /// What prints JuiceFS' figures of operations on metadata, as `go test -bench` does: a file, or a command that is
-        /// told a volume and a time by its environment
+        /// What prints JuiceFS' figures of operations on metadata, as `go test -bench` does: a
+        /// file, or a command that is told a volume and a time by its environment
         #[arg(long, env = "JUICEFS_META_BENCH", value_name = "FILE or COMMAND")]
         juicefs_meta: Option<String>,
         /// Engines to measure on [default: those that each row names]
@@ -163,7 +164,8 @@ enum Order {
         #[arg(long)]
         seed: u64,
     },
-    /// Format and mount a volume, run a command on it ({mnt}, {mnt2}, … and {meta} are replaced), check and remove it
+    /// Format and mount a volume, run a command on it ({mnt}, {mnt2}, … and {meta} are replaced),
+    /// check and remove it
     WithVolume {
         engine: Engine,
         #[command(flatten)]

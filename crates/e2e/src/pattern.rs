@@ -1,6 +1,8 @@
-//! Bytes that can be told from any others: each is a function of a number and its place, so content needs no storing.
+//! Bytes that can be told from any others: each is a function of a number and its place, so content
+//! needs no storing.
 
-/// `length` bytes of pattern `number`. Different numbers differ nearly everywhere; none is all zeros.
+/// `length` bytes of pattern `number`. Different numbers differ nearly everywhere; none is all
+/// zeros.
 pub fn bytes(number: u64, length: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(length + 8);

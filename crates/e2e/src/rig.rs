@@ -1,7 +1,8 @@
-//! Volumes to test on: an engine (started if it is a server), a folder of objects, and mounts. All of it goes when the
-//! rig is dropped, a dead mount too.
+//! Volumes to test on: an engine (started if it is a server), a folder of objects, and mounts. All
+//! of it goes when the rig is dropped, a dead mount too.
 //!
-//! The program is asked through its command line alone, so that any program with these flags can take its place.
+//! The program is asked through its command line alone, so that any program with these flags can
+//! take its place.
 
 mod engine;
 mod server;
@@ -52,7 +53,8 @@ struct Mount {
 }
 
 impl Volume {
-    /// Formats a volume in a folder of its own below `within`; `options` are further flags of `format`.
+    /// Formats a volume in a folder of its own below `within`; `options` are further flags of
+    /// `format`.
     pub fn new(program: &Path, engine: Engine, within: &Path, options: &[&str]) -> anyhow::Result<Self> {
         Self::started(program, engine, within, Ipv4Addr::LOCALHOST)?.0.format(options)
     }
@@ -75,7 +77,8 @@ impl Volume {
         volume.format(options)
     }
 
-    /// The same on a server that some mounts reach from here, and others ([`Self::mount_apart`]) from a network of their own.
+    /// The same on a server that some mounts reach from here, and others ([`Self::mount_apart`])
+    /// from a network of their own.
     ///
     /// # Errors
     /// When the engine is not one server, or this process may not make networks.
@@ -96,7 +99,8 @@ impl Volume {
         volume.format(options)
     }
 
-    /// An engine without a volume, and the address of its server if it is one that clients speak to.
+    /// An engine without a volume, and the address of its server if it is one that clients speak
+    /// to.
     fn started(
         program: &Path,
         engine: Engine,
@@ -195,7 +199,8 @@ impl Volume {
         command(&self.program, arguments)
     }
 
-    /// Mounts it once more, in the foreground of a process of the rig; `options` are further flags of `mount`.
+    /// Mounts it once more, in the foreground of a process of the rig; `options` are further flags
+    /// of `mount`.
     pub fn mount(&mut self, options: &[&str]) -> anyhow::Result<PathBuf> {
         let program = self.program.clone();
         self.mount_by(&program, options)
@@ -346,8 +351,8 @@ impl Volume {
         mount.is_none_or(|mount| mount.process.try_wait().is_ok_and(|status| status.is_some()))
     }
 
-    /// Waits until the newest mount is gone, its process and its mount point, by no deed of the rig; killed at once
-    /// before, if `kill` says so, which may leave a dead mount.
+    /// Waits until the newest mount is gone, its process and its mount point, by no deed of the
+    /// rig; killed at once before, if `kill` says so, which may leave a dead mount.
     ///
     /// # Errors
     /// When either stays, or a process that was not killed did not end well.
@@ -421,7 +426,8 @@ impl Mount {
     }
 }
 
-/// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is harmless.
+/// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is
+/// harmless.
 fn take_away(point: &Path) {
     let _ = until("the dead mount to go", PATIENCE, || {
         if mounted(point) {

@@ -1,7 +1,9 @@
-//! Close-to-open: what one mount of a volume has closed, the next open through another mount sees, all of it.
+//! Close-to-open: what one mount of a volume has closed, the next open through another mount sees,
+//! all of it.
 //!
-//! Names are left alone while files change: a kernel may keep a name for as long as the mount's options allow, and no
-//! promise says otherwise. New names, never looked up before, must be seen at once.
+//! Names are left alone while files change: a kernel may keep a name for as long as the mount's
+//! options allow, and no promise says otherwise. New names, never looked up before, must be seen at
+//! once.
 
 use crate::{compare::Reserve, pattern};
 use anyhow::{Context, bail, ensure};
@@ -20,8 +22,8 @@ const FILES: usize = 8;
 pub enum Among {
     /// Sluice's alone.
     Ours,
-    /// Also JuiceFS', which appends where its kernel believes the end to be: nothing is appended, and each change is
-    /// looked at before the next.
+    /// Also JuiceFS', which appends where its kernel believes the end to be: nothing is appended,
+    /// and each change is looked at before the next.
     Both,
 }
 
@@ -79,15 +81,16 @@ pub fn run(mounts: &[PathBuf], among: Among, seed: u64, operations: usize) -> an
     std::fs::remove_dir_all(&places[0]).context("cannot remove what was made")
 }
 
-/// Appends through descriptors that stay open in each mount, under a lock of the file, and reads what the others appended:
-/// nothing is overwritten, nothing looks old.
+/// Appends through descriptors that stay open in each mount, under a lock of the file, and reads
+/// what the others appended: nothing is overwritten, nothing looks old.
 fn appends_under_locks(places: &[PathBuf], rounds: usize) -> anyhow::Result<()> {
     let open = |place: &PathBuf| File::options().create(true).append(true).read(true).open(place.join("log"));
     let files = places.iter().map(open).collect::<std::io::Result<Vec<_>>>()?;
     let mut wanted = String::new();
     for round in 0..rounds {
         let mut file = &files[round % files.len()];
-        // A third of the turns wait for nobody, so that the request that does not wait is used, too.
+        // A third of the turns wait for nobody, so that the request that does not wait is used,
+        // too.
         let wait = if round % 3 == 0 {
             FlockOperation::NonBlockingLockExclusive
         } else {

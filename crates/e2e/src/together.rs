@@ -1,5 +1,5 @@
-//! Two programs on one volume at once: each writes what the other reads, each takes away what the other made, and each
-//! one's `fsck` finds the volume clean.
+//! Two programs on one volume at once: each writes what the other reads, each takes away what the
+//! other made, and each one's `fsck` finds the volume clean.
 
 mod both;
 mod owners;
@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 /// A key that protects nothing.
 const KEY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../object/tests/data/keys/pkcs1.pem"));
 
-/// How the blocks of a volume are stored: the flags of `format`, and whether random changes are made as well.
+/// How the blocks of a volume are stored: the flags of `format`, and whether random changes are
+/// made as well.
 ///
-/// They are not on volumes with zstd: `JuiceFS` up to 1.4.1 may show wrong bytes behind a short slice that it reads for
-/// the first time there, whoever wrote it (juicedata/juicefs#7555).
+/// They are not on volumes with zstd: `JuiceFS` up to 1.4.1 may show wrong bytes behind a short
+/// slice that it reads for the first time there, whoever wrote it (juicedata/juicefs#7555).
 const KINDS: [(&str, &[&str], bool); 5] = [
     ("as they are", &[], true),
     ("lz4, hashed names", &["--compress", "lz4", "--block-size", "256", "--hash-prefix"], true),
@@ -29,8 +30,8 @@ const KINDS: [(&str, &[&str], bool); 5] = [
     ("ChaCha20", &["--encrypt-rsa-key", "KEY", "--encrypt-algo", "chacha20-rsa"], true),
 ];
 
-/// Formats volumes of all kinds with the first of `programs`, mounts each with both, and works in it from both sides;
-/// then one that keeps what users and groups use, which `juicefs` counts again.
+/// Formats volumes of all kinds with the first of `programs`, mounts each with both, and works in
+/// it from both sides; then one that keeps what users and groups use, which `juicefs` counts again.
 ///
 /// # Errors
 /// The first thing that one of them does not see as the other left it.
@@ -48,7 +49,8 @@ pub fn run(
     let key = key.to_string_lossy();
     for (name, flags, random) in KINDS {
         let flags: Vec<&str> = flags.iter().map(|flag| if *flag == "KEY" { &key } else { *flag }).collect();
-        // The first kind has all of the random changes, the others enough for each to meet every kind of change.
+        // The first kind has all of the random changes, the others enough for each to meet every
+        // kind of change.
         let operations = if flags.is_empty() { operations } else { operations / 5 };
         let mut volume = Volume::new(programs[0], engine, within, &flags)?;
         let random = random.then_some((seed, operations));
@@ -92,8 +94,8 @@ fn work(mounts: &[PathBuf], random: Option<(u64, usize)>) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Makes directories in one directory by several threads of each mount at once. What each of them adds to its links and
-/// entries, `fsck` counts.
+/// Makes directories in one directory by several threads of each mount at once. What each of them
+/// adds to its links and entries, `fsck` counts.
 fn crowd(mounts: &[PathBuf]) -> anyhow::Result<()> {
     let crowded: Vec<PathBuf> = mounts.iter().map(|mount| mount.join("crowded")).collect();
     std::fs::create_dir(&crowded[0])?;

@@ -1,5 +1,6 @@
-//! What one mount changes, another one with a client cache is told, its kernel too: seen at once although both were allowed
-//! to believe what they know for half a minute, and looked at as often as one likes without a word to the server.
+//! What one mount changes, another one with a client cache is told, its kernel too: seen at once
+//! although both were allowed to believe what they know for half a minute, and looked at as often
+//! as one likes without a word to the server.
 
 use crate::rig::{Engine, Volume, until};
 use anyhow::{Context, ensure};
@@ -45,7 +46,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     }
 }
 
-/// How soon a change must usually be seen: where there are messages, and where numbers are compared.
+/// How soon a change must usually be seen: where there are messages, and where numbers are
+/// compared.
 fn bar(engine: Engine) -> Duration {
     match engine {
         Engine::Redis | Engine::RedisCluster | Engine::RedisSentinel | Engine::Postgres | Engine::Etcd => {
@@ -133,7 +135,8 @@ fn looks(plan: &Plan) -> anyhow::Result<()> {
     volume.add_option(CACHE);
     let file = volume.mount(&NOT_BELIEVED)?.join("file");
     fs::write(&file, "content")?;
-    // A mount that has just begun looks what is to be cleaned up, and asks the server until it hears what others change.
+    // A mount that has just begun looks what is to be cleaned up, and asks the server until it
+    // hears what others change.
     let look = |times: usize| -> anyhow::Result<u64> {
         let before = volume.proxy()?.requests();
         (0..times).try_for_each(|_| fs::metadata(&file).map(drop)).context("stat")?;

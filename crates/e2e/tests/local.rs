@@ -1,4 +1,5 @@
-//! The comparer itself, on local file systems: alike ones show no difference, and one that lies is found.
+//! The comparer itself, on local file systems: alike ones show no difference, and one that lies is
+//! found.
 
 use sluice_e2e::compare::{Capabilities, Op, Plan, Side, difference, generate, run};
 use std::{path::Path, time::Duration};

@@ -1,7 +1,7 @@
 //! Every record and every object of a volume, held against each other.
 //!
-//! What must stay true: it reads the engine directly and knows the format's rules by itself, so that no cache and no
-//! operation can hide a fault from it.
+//! What must stay true: it reads the engine directly and knows the format's rules by itself, so
+//! that no cache and no operation can hide a fault from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,7 +150,8 @@ impl Records {
         faults
     }
 
-    /// What is wrong with the blocks: records whose objects are missing, objects and references that nothing shows.
+    /// What is wrong with the blocks: records whose objects are missing, objects and references
+    /// that nothing shows.
     pub fn faults_of_blocks(&self, layout: Layout, keys: &[String]) -> (Vec<String>, Vec<String>) {
         let (mut faults, mut leaks) = (Vec::new(), Vec::new());
         let mut shown: BTreeMap<(u64, u32), i64> = BTreeMap::new();
@@ -196,7 +197,8 @@ pub fn assert_sound(volume: &Volume, url: &str, layout: Layout, story: &str) {
     assert!(faults.is_empty(), "{story}: {faults:#?}");
 }
 
-/// Fails unless the tree is sound and no block of it is missing; blocks that nothing shows are allowed.
+/// Fails unless the tree is sound and no block of it is missing; blocks that nothing shows are
+/// allowed.
 pub fn assert_nothing_missing(volume: &Volume, url: &str, layout: Layout, story: &str) {
     let records = Records::load(engine(url).as_ref());
     let mut faults = records.faults_of_tree();

@@ -1,8 +1,12 @@
-//! The whole stack below FUSE, real engines and all, with parts that fail on command. For development only.
+//! The whole stack below FUSE, real engines and all, with parts that fail on command. For
+//! development only.
 //!
-//! * [`volume`] makes volumes and mounts them, each client with an engine and a data path of its own.
-//! * [`store`] is an object store that fails, falls silent, loses answers and damages what it holds.
-//! * [`check`] reads every record and every object of a volume and finds whatever does not fit together.
+//! * [`volume`] makes volumes and mounts them, each client with an engine and a data path of its
+//!   own.
+//! * [`store`] is an object store that fails, falls silent, loses answers and damages what it
+//!   holds.
+//! * [`check`] reads every record and every object of a volume and finds whatever does not fit
+//!   together.
 //! * [`load`] is work for many threads whose outcome is known exactly.
 //!
 //! What must stay true: everything here panics with a story when the stack breaks a promise.

@@ -1,7 +1,7 @@
 //! Work for many threads whose outcome is known exactly, however their calls interleave.
 //!
-//! What must stay true: every thread works on names of its own in directories that all share, so that it knows what
-//! each call must answer; any other answer is a fault.
+//! What must stay true: every thread works on names of its own in directories that all share, so
+//! that it knows what each call must answer; any other answer is a fault.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,7 @@
 //! An object store in memory whose network and disks fail on command.
 //!
-//! What must stay true: it forgets nothing that it acknowledged, and damages only what it is told to.
+//! What must stay true: it forgets nothing that it acknowledged, and damages only what it is told
+//! to.
 
 use std::{
     ops::Range,

@@ -1,7 +1,7 @@
 //! Volumes on real engines, and clients that mount them.
 //!
-//! What must stay true: two clients share nothing but the engine's server (or file) and the object store, as two
-//! machines do.
+//! What must stay true: two clients share nothing but the engine's server (or file) and the object
+//! store, as two machines do.
 
 use std::{sync::Arc, time::Duration};
 
@@ -108,8 +108,8 @@ impl Volume {
         self.mount_with(&self.url, &Mount::default())
     }
 
-    /// A client that reaches the metadata by `url`. Attributes are believed for no time, heartbeats come by
-    /// [`Client::beat`] only.
+    /// A client that reaches the metadata by `url`. Attributes are believed for no time, heartbeats
+    /// come by [`Client::beat`] only.
     pub fn mount_with(&self, url: &str, mount: &Mount) -> Client {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let options = Options {
@@ -132,7 +132,8 @@ impl Volume {
         Client { vfs: Vfs::new(index, data, config), caller: Caller::user(0, 0), never: Interrupt::never() }
     }
 
-    /// Time passes in which `survivor` alone shows that it lives, until it has cleaned up after the others.
+    /// Time passes in which `survivor` alone shows that it lives, until it has cleaned up after the
+    /// others.
     pub fn outlive(&self, survivor: &Client) -> FsResult<()> {
         // First its own beats have to have gone through for as long as a session lasts.
         for _ in 0..8 {

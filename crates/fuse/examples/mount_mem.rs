@@ -1,4 +1,5 @@
-//! Mounts a volume whose metadata and data live in memory: `mount_mem MOUNTPOINT [OPTIONS]`. Unmounting ends it.
+//! Mounts a volume whose metadata and data live in memory: `mount_mem MOUNTPOINT [OPTIONS]`.
+//! Unmounting ends it.
 
 use std::{env, error::Error, path::PathBuf, sync::Arc};
 

@@ -1,7 +1,8 @@
 //! The kernel's FUSE protocol, version 7.45: what the bytes of requests and replies mean.
 //!
-//! What must stay true: every structure has exactly the layout of the kernel's `fuse.h`. The macro states each
-//! size, so that a missing field does not compile, and no structure has padding that is not named.
+//! What must stay true: every structure has exactly the layout of the kernel's `fuse.h`. The macro
+//! states each size, so that a missing field does not compile, and no structure has padding that is
+//! not named.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -9,8 +10,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(crate) const MAJOR: u32 = 7;
 /// The newest minor version that this crate speaks.
 pub(crate) const MINOR: u32 = 45;
-/// The oldest minor version that this crate speaks (Linux 3.15): since then, no structure has changed its size
-/// unless both sides agreed to it.
+/// The oldest minor version that this crate speaks (Linux 3.15): since then, no structure has
+/// changed its size unless both sides agreed to it.
 pub(crate) const OLDEST_MINOR: u32 = 23;
 /// Room that the kernel wants for everything in a request that is not WRITE data.
 pub(crate) const HEADER_ROOM: usize = 4096;
@@ -32,7 +33,8 @@ layout! {
     InHeader[40] {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
-    /// Opens every reply and, with `unique` 0 and a notification code for an error, every notification.
+    /// Opens every reply and, with `unique` 0 and a notification code for an error, every
+    /// notification.
     OutHeader[16] { len: u32, error: i32, unique: u64 }
 
     InitIn[64] { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11] }

@@ -61,8 +61,9 @@ impl fmt::Debug for VolumeFs {
 }
 
 impl VolumeFs {
-    /// A volume to be mounted, with `default_permissions`: of callers whose groups cannot be found out the kernel's checks
-    /// are believed. Whoever mounts it closes the [`Vfs`] after the mount is gone.
+    /// A volume to be mounted, with `default_permissions`: of callers whose groups cannot be found
+    /// out the kernel's checks are believed. Whoever mounts it closes the [`Vfs`] after the mount
+    /// is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
         Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default(), waiting: Arc::default() })
     }
@@ -94,9 +95,9 @@ impl VolumeFs {
         });
     }
 
-    /// Has the kernel forget the attributes of a file that is being opened and has changed since: it reads no further
-    /// than the length it knows. Only attributes are dropped, for which the kernel waits for nobody, so the thread of
-    /// the request itself may tell it.
+    /// Has the kernel forget the attributes of a file that is being opened and has changed since:
+    /// it reads no further than the length it knows. Only attributes are dropped, for which the
+    /// kernel waits for nobody, so the thread of the request itself may tell it.
     fn forget_attributes(&self, ino: u64) {
         if let Some(notifier) = self.notifier.get()
             && let Err(why) = notifier.inval_inode(ino, -1, 0)
@@ -121,8 +122,9 @@ impl VolumeFs {
         if ino == self.vfs.root() { ROOT } else { ino.0 }
     }
 
-    /// Runs an operation for the caller of a request, until it is done or interrupted. Denied, it is tried again with
-    /// the caller's supplementary groups, which the kernel does not tell and which cost a look into `/proc`.
+    /// Runs an operation for the caller of a request, until it is done or interrupted. Denied, it
+    /// is tried again with the caller's supplementary groups, which the kernel does not tell and
+    /// which cost a look into `/proc`.
     fn run<T>(
         &self,
         req: &Request<'_>,

@@ -1,6 +1,7 @@
 //! What requests ask for, in the terms of a file system instead of the kernel's structures.
 //!
-//! What must stay true: nothing here copies request data; names and contents borrow the receive buffer.
+//! What must stay true: nothing here copies request data; names and contents borrow the receive
+//! buffer.
 
 use std::ffi::OsStr;
 
@@ -91,7 +92,8 @@ pub struct Create<'a> {
 /// `open(2)` of an inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
-    /// `O_*` flags without `O_CREAT`, `O_EXCL` and `O_NOCTTY`; `O_TRUNC` only where `ATOMIC_O_TRUNC` was agreed on.
+    /// `O_*` flags without `O_CREAT`, `O_EXCL` and `O_NOCTTY`; `O_TRUNC` only where
+    /// `ATOMIC_O_TRUNC` was agreed on.
     pub flags: i32,
     /// With `O_TRUNC`: drop setuid and setgid (`HANDLE_KILLPRIV_V2`).
     pub kill_suid_gid: bool,
@@ -123,7 +125,8 @@ pub struct Write<'a> {
     pub data: &'a [u8],
     /// `O_*` flags of the open file now.
     pub flags: i32,
-    /// From the page cache (writeback or mmap): the request's caller may be a stranger, and `fh` any writable one.
+    /// From the page cache (writeback or mmap): the request's caller may be a stranger, and `fh`
+    /// any writable one.
     pub cached: bool,
     /// Who asks, as in locks.
     pub lock_owner: Option<u64>,
@@ -155,7 +158,8 @@ pub struct SetXattr<'a> {
     pub value: &'a [u8],
     /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
     pub flags: u32,
-    /// An access ACL is set by someone outside the file's group, or an older kernel does not say: drop setgid.
+    /// An access ACL is set by someone outside the file's group, or an older kernel does not say:
+    /// drop setgid.
     pub kill_sgid: bool,
 }
 
@@ -188,7 +192,8 @@ pub struct Lock {
 pub struct LockArgs {
     /// What `open` answered.
     pub fh: u64,
-    /// Who: the process (`fcntl`) or open file (`flock`) as an opaque number, unique within this mount.
+    /// Who: the process (`fcntl`) or open file (`flock`) as an opaque number, unique within this
+    /// mount.
     pub owner: u64,
     /// The range and kind. With `flock` the range says nothing.
     pub lock: Lock,
@@ -196,7 +201,8 @@ pub struct LockArgs {
     pub flock: bool,
 }
 
-/// `ioctl(2)`: only those whose argument is described by the command number, as `FS_IOC_GETFLAGS` is.
+/// `ioctl(2)`: only those whose argument is described by the command number, as `FS_IOC_GETFLAGS`
+/// is.
 #[derive(Clone, Copy, Debug)]
 pub struct Ioctl<'a> {
     /// What `open` or `opendir` answered.

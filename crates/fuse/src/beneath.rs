@@ -1,6 +1,7 @@
 //! A mount in the place of a dead one.
 //!
-//! What must stay true: at no moment is the folder below in sight. So the new mount is there before the dead one goes.
+//! What must stay true: at no moment is the folder below in sight. So the new mount is there before
+//! the dead one goes.
 
 use std::{
     fs::File,
@@ -18,8 +19,9 @@ use rustix::{
 
 use crate::{device::DEV_FUSE, mount_error::MountError, options::MountOptions, unmount::unmount};
 
-/// Mounts beneath the dead mount on `mountpoint`, then takes that away; files that are open in it go on to fail with
-/// ENOTCONN. Before Linux 6.5 the new mount lies on the dead one, which is in sight again when the new one goes.
+/// Mounts beneath the dead mount on `mountpoint`, then takes that away; files that are open in it
+/// go on to fail with ENOTCONN. Before Linux 6.5 the new mount lies on the dead one, which is in
+/// sight again when the new one goes.
 ///
 /// # Errors
 /// [`MountError::Dead`] for users who may not do that, [`MountError::Refused`] otherwise.

@@ -1,8 +1,8 @@
 //! A request on its way: answered exactly once, by whoever comes first.
 //!
-//! What must stay true: a call is in [`Calls`] from before its handler starts until it is answered, and its state
-//! decides who writes to the kernel. So the watchdog may answer a call whose handler hangs, and the handler's late
-//! answer goes nowhere.
+//! What must stay true: a call is in [`Calls`] from before its handler starts until it is answered,
+//! and its state decides who writes to the kernel. So the watchdog may answer a call whose handler
+//! hangs, and the handler's late answer goes nowhere.
 
 use std::{
     fmt,
@@ -148,8 +148,8 @@ impl Call {
         &self.callbacks
     }
 
-    /// Whether it takes longer than it may. A lock may be waited for without limit, and a reader that has time for what must
-    /// run.
+    /// Whether it takes longer than it may. A lock may be waited for without limit, and a reader
+    /// that has time for what must run.
     fn is_late(&self, deadline: Duration) -> bool {
         let waits = self.state.load(Ordering::Acquire) == WAITING;
         if self.opcode == opcode::SETLKW || waits && self.must_run() {
@@ -192,7 +192,8 @@ pub(crate) fn reject(channel: &dyn Channel, bytes: &[u8]) {
     }
 }
 
-/// The answer to a request that may take long; given once, from any thread. Dropped without one, it is EIO.
+/// The answer to a request that may take long; given once, from any thread. Dropped without one, it
+/// is EIO.
 #[derive(Debug)]
 pub struct Reply(pub(crate) Arc<Call>);
 
@@ -207,7 +208,8 @@ impl Reply {
         self.0.answer(Err::<(), _>(errno));
     }
 
-    /// Answers with what a file-system operation returned. `false` if the caller was told something else before.
+    /// Answers with what a file-system operation returned. `false` if the caller was told something
+    /// else before.
     pub fn result(self, result: Result<()>) -> bool {
         self.0.answer(result)
     }
@@ -221,7 +223,8 @@ impl Drop for Reply {
 
 const SHARDS: usize = 32;
 
-/// Keeps, outside the process, which requests are not answered yet: for a kernel that does not ask a successor again.
+/// Keeps, outside the process, which requests are not answered yet: for a kernel that does not ask
+/// a successor again.
 pub trait Underway: fmt::Debug + Send + Sync {
     /// A request was read.
     fn began(&self, unique: u64);
@@ -258,7 +261,8 @@ impl Calls {
         call.inspect(|call| call.interrupt()).is_some()
     }
 
-    /// Whether a call is being run that is not about a lock: those change nothing when they are run twice.
+    /// Whether a call is being run that is not about a lock: those change nothing when they are run
+    /// twice.
     pub(crate) fn any_at_work(&self) -> bool {
         let at_work = |call: &Call| {
             call.state.load(Ordering::Acquire) == RUNNING
@@ -272,7 +276,8 @@ impl Calls {
         self.collect(|_| true).iter().for_each(|call| call.interrupt());
     }
 
-    /// Answers EIO to all calls older than `deadline` and says how many handlers are thereby left to themselves.
+    /// Answers EIO to all calls older than `deadline` and says how many handlers are thereby left
+    /// to themselves.
     pub(crate) fn expire(&self, deadline: Duration) -> usize {
         let mut abandoned = 0;
         for call in self.collect(|call| call.is_late(deadline)) {

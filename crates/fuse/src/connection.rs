@@ -46,8 +46,8 @@ impl Connection {
         self.device
     }
 
-    /// Whether the kernel asks again what was under way when a server died (Linux 6.9). If not, its callers wait until
-    /// the connection ends.
+    /// Whether the kernel asks again what was under way when a server died (Linux 6.9). If not, its
+    /// callers wait until the connection ends.
     pub fn can_resend(&self) -> bool {
         self.negotiated().features.has(Features::HAS_RESEND)
     }

@@ -1,7 +1,8 @@
 //! From the bytes of a request to an [`Operation`].
 //!
-//! What must stay true: whatever the bytes are, decoding neither panics nor reads beyond them. The kernel is
-//! trusted to mean well, not to be free of faults, and the same code will read from rings shared with it.
+//! What must stay true: whatever the bytes are, decoding neither panics nor reads beyond them. The
+//! kernel is trusted to mean well, not to be free of faults, and the same code will read from rings
+//! shared with it.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -39,7 +40,8 @@ impl<'a> Message<'a> {
         if header.len as usize != bytes.len() {
             return Err(Malformed { opcode: header.opcode, what: "length differs from the header's" });
         }
-        // Extensions follow the body; none was agreed on, so whatever stands there is not looked at.
+        // Extensions follow the body; none was agreed on, so whatever stands there is not looked
+        // at.
         let extensions = usize::from(header.total_extlen) * 8;
         let Some(end) = body.len().checked_sub(extensions) else {
             return Err(Malformed { opcode: header.opcode, what: "extensions longer than the request" });
@@ -55,7 +57,8 @@ impl<'a> Message<'a> {
         zerocopy::transmute!(whole)
     }
 
-    /// What the request asks for. `setxattr_ext` says whether SETXATTR carries the extended structure.
+    /// What the request asks for. `setxattr_ext` says whether SETXATTR carries the extended
+    /// structure.
     pub(crate) fn operation(&self, setxattr_ext: bool) -> Result<Operation<'a>, Malformed> {
         let mut body = Body { rest: self.body, opcode: self.header.opcode };
         operation(&mut body, setxattr_ext)

@@ -1,7 +1,7 @@
 //! The classic transport: `/dev/fuse`, read with `read(2)` and answered with `writev(2)`.
 //!
-//! What must stay true: a reply goes to the descriptor from which its request was read. The kernel looks for it
-//! nowhere else.
+//! What must stay true: a reply goes to the descriptor from which its request was read. The kernel
+//! looks for it nowhere else.
 
 use std::{
     fs::File,
@@ -73,7 +73,8 @@ impl Device {
     }
 }
 
-/// Whether what `device`, a descriptor of the kernel's, belongs to is still mounted somewhere and was not cut off.
+/// Whether what `device`, a descriptor of the kernel's, belongs to is still mounted somewhere and
+/// was not cut off.
 pub fn is_connected(device: impl AsFd) -> bool {
     let mut asked = [PollFd::new(&device, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -82,8 +83,8 @@ pub fn is_connected(device: impl AsFd) -> bool {
 
 #[allow(unsafe_code)]
 fn clone_connection(fd: &OwnedFd, source: RawFd) -> io::Result<()> {
-    // SAFETY: the kernel reads one u32, the source's descriptor, through the pointer that `Setter` passes, and writes
-    // nothing.
+    // SAFETY: the kernel reads one u32, the source's descriptor, through the pointer that `Setter`
+    // passes, and writes nothing.
     unsafe { Ok(ioctl::ioctl(fd, ioctl::Setter::<CLONE, u32>::new(source as u32))?) }
 }
 

@@ -1,7 +1,8 @@
-//! From an [`Operation`] to the method of the [`FileSystem`] and back to a reply. No transport in here.
+//! From an [`Operation`] to the method of the [`FileSystem`] and back to a reply. No transport in
+//! here.
 //!
-//! What must stay true: every request that wants an answer gets one, also if it is malformed, unknown, or its method
-//! panics.
+//! What must stay true: every request that wants an answer gets one, also if it is malformed,
+//! unknown, or its method panics.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,7 +1,7 @@
 //! The error of every operation: a number that the kernel knows.
 //!
-//! What must stay true: a value outside 1..=511 never reaches the kernel, which would refuse the whole reply and
-//! leave its caller waiting.
+//! What must stay true: a value outside 1..=511 never reaches the kernel, which would refuse the
+//! whole reply and leave its caller waiting.
 
 use std::fmt;
 

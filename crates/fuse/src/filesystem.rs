@@ -1,7 +1,7 @@
 //! The seam: what a file system has to answer.
 //!
-//! What must stay true: nothing here knows how requests arrive. A method runs on the thread that received its
-//! request and may block there for as long as it must: others take over the receiving.
+//! What must stay true: nothing here knows how requests arrive. A method runs on the thread that
+//! received its request and may block there for as long as it must: others take over the receiving.
 
 use std::{ffi::OsStr, sync::Arc};
 
@@ -37,8 +37,8 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether nobody waits for the answer any more: the caller got a signal, the deadline is over, or the mount
-    /// is going away. Whoever waits should look at it and give up with EINTR.
+    /// Whether nobody waits for the answer any more: the caller got a signal, the deadline is over,
+    /// or the mount is going away. Whoever waits should look at it and give up with EINTR.
     pub fn is_interrupted(&self) -> bool {
         self.call.is_interrupted()
     }
@@ -54,11 +54,12 @@ impl Request<'_> {
     }
 }
 
-/// A file system. One method per operation, each called from many threads at once; the defaults are right for a
-/// file system that lacks the operation. ENOSYS makes the kernel stop asking, and do without.
+/// A file system. One method per operation, each called from many threads at once; the defaults are
+/// right for a file system that lacks the operation. ENOSYS makes the kernel stop asking, and do
+/// without.
 ///
-/// Inode numbers are those that [`Entry::ino`] named, and [`ROOT`]. Names are single names; `.` and `..` come in
-/// `lookup` only, when the mount is exported by NFS.
+/// Inode numbers are those that [`Entry::ino`] named, and [`ROOT`]. Names are single names; `.` and
+/// `..` come in `lookup` only, when the mount is exported by NFS.
 #[allow(unused_variables)]
 pub trait FileSystem: Send + Sync + 'static {
     /// The mount is there; `negotiated` is what the kernel agreed to. An error fails the mount.
@@ -66,7 +67,8 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The mount is gone. Called once, after the last operation. Handles that were not released are so no more.
+    /// The mount is gone. Called once, after the last operation. Handles that were not released are
+    /// so no more.
     fn destroy(&self) {}
 
     /// Looks `name` up in `parent`. ENOENT, or [`Entry::absent`] where absence may be cached.
@@ -143,7 +145,8 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// A descriptor of the file was closed: POSIX locks of `lock_owner` go, and errors of earlier writes are told.
+    /// A descriptor of the file was closed: POSIX locks of `lock_owner` go, and errors of earlier
+    /// writes are told.
     fn flush(&self, req: &Request<'_>, ino: u64, fh: u64, lock_owner: u64) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -220,19 +223,21 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// The first lock that stands in the way of `lock`, or `lock` with [`LockKind::Unlock`](crate::LockKind).
+    /// The first lock that stands in the way of `lock`, or `lock` with
+    /// [`LockKind::Unlock`](crate::LockKind).
     fn getlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<Lock> {
         Err(Errno::ENOSYS)
     }
 
-    /// Locks or unlocks without waiting; EAGAIN if another lock stands in the way. `reply` may be answered later, from
-    /// any thread.
+    /// Locks or unlocks without waiting; EAGAIN if another lock stands in the way. `reply` may be
+    /// answered later, from any thread.
     fn setlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
         reply.error(Errno::ENOSYS);
     }
 
-    /// Locks, waiting for as long as it takes. `reply` may be answered later, from any thread; whoever keeps it must
-    /// listen to `req.interrupt()` and answer EINTR then. No deadline ends it.
+    /// Locks, waiting for as long as it takes. `reply` may be answered later, from any thread;
+    /// whoever keeps it must listen to `req.interrupt()` and answer EINTR then. No deadline ends
+    /// it.
     fn setlkw(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
         reply.error(Errno::ENOSYS);
     }

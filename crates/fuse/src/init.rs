@@ -1,6 +1,7 @@
 //! The first exchange: what the kernel can do, what the mount wants, and what both agree on.
 //!
-//! What must stay true: nothing is asked for that the kernel did not offer, so that [`Negotiated`] is the truth.
+//! What must stay true: nothing is asked for that the kernel did not offer, so that [`Negotiated`]
+//! is the truth.
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ impl Features {
     pub const CACHE_SYMLINKS: Self = Self(1 << 23);
     /// Only notifications drop the page cache of a file.
     pub const EXPLICIT_INVAL_DATA: Self = Self(1 << 25);
-    /// The file system drops setuid and setgid itself, so the kernel need not read xattrs before each write.
+    /// The file system drops setuid and setgid itself, so the kernel need not read xattrs before
+    /// each write.
     pub const HANDLE_KILLPRIV_V2: Self = Self(1 << 28);
     /// SETXATTR says whether setgid has to go.
     pub const SETXATTR_EXT: Self = Self(1 << 29);
@@ -102,18 +104,21 @@ impl Features {
 pub struct Config {
     /// What is asked for, as far as the kernel offers it.
     pub features: Features,
-    /// Largest WRITE and READ in bytes; the kernel allows 1 MiB unless `fs.fuse.max_pages_limit` says more.
+    /// Largest WRITE and READ in bytes; the kernel allows 1 MiB unless `fs.fuse.max_pages_limit`
+    /// says more.
     pub max_write: u32,
     /// Read-ahead in bytes; in INIT the kernel grants 128 KiB at most.
     pub max_readahead: u32,
-    /// Read-ahead in KiB, set on the mount's backing device afterwards, which has no such limit. Needs root.
+    /// Read-ahead in KiB, set on the mount's backing device afterwards, which has no such limit.
+    /// Needs root.
     pub read_ahead_kb: Option<u32>,
     /// Asynchronous requests (read-ahead, direct I/O, writeback) in flight at once.
     pub max_background: u16,
     /// Of these, how many make the kernel call the device congested.
     pub congestion_threshold: u16,
-    /// How long an operation may take before its caller gets EIO; waiting for a lock is not counted. It should be longer than
-    /// what the operation itself waits for: a store and an engine that are away, five minutes each by default.
+    /// How long an operation may take before its caller gets EIO; waiting for a lock is not
+    /// counted. It should be longer than what the operation itself waits for: a store and an engine
+    /// that are away, five minutes each by default.
     pub deadline: Option<Duration>,
     /// Threads that wait for requests while there are none; at least 2.
     pub idle_readers: usize,

@@ -1,7 +1,7 @@
 //! Telling an operation that nobody waits for it any more.
 //!
-//! What must stay true: a callback runs at most once, never under a lock of this module, and not after its
-//! [`Registration`] was dropped, except that it may be running at that moment.
+//! What must stay true: a callback runs at most once, never under a lock of this module, and not
+//! after its [`Registration`] was dropped, except that it may be running at that moment.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ impl Interrupt {
         self.0.is_interrupted()
     }
 
-    /// Has `callback` run when that happens, at once if it has. It runs on a thread that reads requests: it should
-    /// wake somebody, not do the work. Dropping the registration takes it back, and so does answering the request.
+    /// Has `callback` run when that happens, at once if it has. It runs on a thread that reads
+    /// requests: it should wake somebody, not do the work. Dropping the registration takes it back,
+    /// and so does answering the request.
     pub fn on_interrupt(&self, callback: impl FnOnce() + Send + 'static) -> Registration {
         let id = self.0.callbacks().add(Box::new(callback));
         Registration { call: Arc::clone(&self.0), id }

@@ -13,9 +13,9 @@
 //! | `adapter` | a volume as a file system |
 //! | `session`, `connection`, `notify` | a mount's life, what outlives its server, and notifications |
 //!
-//! What must stay true: no request is left without an answer, and no application hangs for longer than the deadline.
-//! Everything from `decode` to `interrupt` knows no transport; another one brings its own `call::Channel` and
-//! threads.
+//! What must stay true: no request is left without an answer, and no application hangs for longer
+//! than the deadline. Everything from `decode` to `interrupt` knows no transport; another one
+//! brings its own `call::Channel` and threads.
 
 mod abi;
 mod adapter;

@@ -1,7 +1,7 @@
 //! Mounting, as root by system call and otherwise through `fusermount3`.
 //!
-//! What must stay true: nothing here asks the file system at the mount point anything once it is mounted, for the
-//! thread that would answer may be the one that asks.
+//! What must stay true: nothing here asks the file system at the mount point anything once it is
+//! mounted, for the thread that would answer may be the one that asks.
 
 use std::{
     ffi::CString,
@@ -34,8 +34,8 @@ use crate::{
     unmount::{FUSERMOUNT, unmount},
 };
 
-/// A mount that exists. Dropped, it is unmounted lazily as long as nobody was told of it: unless it is kept, or has
-/// taken the place of a dead one.
+/// A mount that exists. Dropped, it is unmounted lazily as long as nobody was told of it: unless it
+/// is kept, or has taken the place of a dead one.
 #[derive(Debug)]
 pub(crate) struct Mount {
     mountpoint: PathBuf,
@@ -76,7 +76,8 @@ impl Mount {
         &self.mountpoint
     }
 
-    /// From now on it goes only when somebody unmounts it: whoever uses it must not find the folder below instead.
+    /// From now on it goes only when somebody unmounts it: whoever uses it must not find the folder
+    /// below instead.
     pub(crate) fn keep(&mut self) {
         self.kept = true;
     }
@@ -155,11 +156,13 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(fds.last())
 }
 
-/// Changes those flags of what is mounted on `mountpoint` that `options` names, such as `ro`, as `mount -o remount` has it.
-/// The others stay, `nosuid` and `nodev` above all; so does what is no flag of mount(2).
+/// Changes those flags of what is mounted on `mountpoint` that `options` names, such as `ro`, as
+/// `mount -o remount` has it. The others stay, `nosuid` and `nodev` above all; so does what is no
+/// flag of mount(2).
 ///
 /// # Errors
-/// [`MountError::Remount`]: root alone may, and the kernel refuses `ro` while files are open for writing.
+/// [`MountError::Remount`]: root alone may, and the kernel refuses `ro` while files are open for
+/// writing.
 pub fn remount(mountpoint: &Path, options: &str) -> Result<(), MountError> {
     let now = options_on(mountpoint).ok_or_else(|| MountError::NotMounted(mountpoint.into()))?;
     let flags = MountOptions::flags_in(&format!("{now},{options}"));
@@ -171,22 +174,22 @@ pub fn remount(mountpoint: &Path, options: &str) -> Result<(), MountError> {
 fn options_on(mountpoint: &Path) -> Option<String> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|byte| *byte == b'\n');
-    let options = lines.filter_map(|line| {
+    lines.rev().find_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ').skip(4);
         let (at, options) = (fields.next()?, fields.next()?);
         (unescape(at) == mountpoint.as_os_str().as_bytes())
             .then(|| String::from_utf8_lossy(options).into_owned())
-    });
-    options.last()
+    })
 }
 
-/// Whether the server of what is mounted on `mountpoint` died ("Transport endpoint is not connected").
+/// Whether the server of what is mounted on `mountpoint` died ("Transport endpoint is not
+/// connected").
 pub fn is_dead(mountpoint: &Path) -> bool {
     matches!(rustix::fs::statfs(mountpoint), Err(Os::NOTCONN | Os::CONNABORTED))
 }
 
-/// Unmounts what is left at `mountpoint` of servers that died ("Transport endpoint is not connected"); `true` if
-/// there was something.
+/// Unmounts what is left at `mountpoint` of servers that died ("Transport endpoint is not
+/// connected"); `true` if there was something.
 pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
     let mut found = false;
     // Several may be stacked.
@@ -201,7 +204,8 @@ pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
     Ok(found)
 }
 
-/// Types of what is mounted exactly on `mountpoint`, an absolute path without symbolic links; the topmost comes last.
+/// Types of what is mounted exactly on `mountpoint`, an absolute path without symbolic links; the
+/// topmost comes last.
 pub fn types_on(mountpoint: &Path) -> Vec<String> {
     let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return Vec::new() };
     let kind = |line: &[u8]| {
@@ -220,7 +224,8 @@ pub fn is_volume_type(kind: &str) -> bool {
     matches!(kind, "fuse.sluice" | "fuse.juicefs")
 }
 
-/// Minor device number of the topmost mount on `mountpoint`, an absolute path without symbolic links.
+/// Minor device number of the topmost mount on `mountpoint`, an absolute path without symbolic
+/// links.
 pub fn connection_of(mountpoint: &Path) -> Option<u32> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let mut found = None;
@@ -251,7 +256,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Cuts the connection: every request that waits fails, and every later one. Needs the user who mounted, or root.
+/// Cuts the connection: every request that waits fails, and every later one. Needs the user who
+/// mounted, or root.
 pub(crate) fn abort(connection: u32) -> io::Result<()> {
     match fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1") {
         Err(why) if why.kind() == io::ErrorKind::NotFound => abort_privately(connection),

@@ -1,8 +1,8 @@
 //! Telling the kernel that what it caches is no longer so.
 //!
-//! What must stay true: the kernel may have to wait for a page or a directory that a request holds, and that request
-//! may have to wait for the file system. So these are called from a thread that no request needs, and under no
-//! lock that a request takes.
+//! What must stay true: the kernel may have to wait for a page or a directory that a request holds,
+//! and that request may have to wait for the file system. So these are called from a thread that no
+//! request needs, and under no lock that a request takes.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, sync::Arc};
 
@@ -13,7 +13,8 @@ use crate::{
     call::{self, Channel},
 };
 
-/// Sends notifications to the kernel; cheap to clone. Each answers whether the kernel knew what it is about.
+/// Sends notifications to the kernel; cheap to clone. Each answers whether the kernel knew what it
+/// is about.
 ///
 /// Call it from a thread that no request needs, under no lock that a request takes: see the module.
 #[derive(Clone, Debug)]
@@ -26,8 +27,8 @@ impl Notifier {
         Self { channel }
     }
 
-    /// Drops the attributes of `ino`, and its pages from byte `offset` on: `length` bytes, all if that is 0, none if
-    /// `offset` is negative.
+    /// Drops the attributes of `ino`, and its pages from byte `offset` on: `length` bytes, all if
+    /// that is 0, none if `offset` is negative.
     pub fn inval_inode(&self, ino: u64, offset: i64, length: i64) -> io::Result<bool> {
         let head = NotifyInvalInodeOut { ino, off: offset, len: length };
         self.send(notify::INVAL_INODE, &[head.as_bytes()])
@@ -49,7 +50,8 @@ impl Notifier {
         self.send(notify::INVAL_ENTRY, &[head.as_bytes(), name.as_bytes(), &[0]])
     }
 
-    /// The name was removed and stood for `child`: whoever watches it (inotify) is told. Also drops it.
+    /// The name was removed and stood for `child`: whoever watches it (inotify) is told. Also drops
+    /// it.
     pub fn delete(&self, parent: u64, child: u64, name: &OsStr) -> io::Result<bool> {
         let head = NotifyDeleteOut { parent, child, namelen: name.len() as u32, padding: 0 };
         self.send(notify::DELETE, &[head.as_bytes(), name.as_bytes(), &[0]])
@@ -61,12 +63,14 @@ impl Notifier {
         self.send(notify::STORE, &[head.as_bytes(), data])
     }
 
-    /// Drops all names: each is looked up again at its next access (Linux 6.16). What uses them keeps them.
+    /// Drops all names: each is looked up again at its next access (Linux 6.16). What uses them
+    /// keeps them.
     pub fn inc_epoch(&self) -> io::Result<()> {
         call::send(&*self.channel, 0, notify::INC_EPOCH, &[])
     }
 
-    /// All requests that were read and not answered come again, to be answered under their new numbers.
+    /// All requests that were read and not answered come again, to be answered under their new
+    /// numbers.
     pub(crate) fn resend(&self) -> io::Result<()> {
         call::send(&*self.channel, 0, notify::RESEND, &[])
     }

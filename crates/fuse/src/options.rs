@@ -50,8 +50,8 @@ const FLAGS: [(&str, MountFlags, bool); 18] = [
 ];
 
 impl MountOptions {
-    /// Options for a source named `fsname`, of type `fuse.subtype`: the kernel checks permissions, setuid and devices
-    /// have no effect, and nobody else may enter.
+    /// Options for a source named `fsname`, of type `fuse.subtype`: the kernel checks permissions,
+    /// setuid and devices have no effect, and nobody else may enter.
     pub fn new(fsname: impl Into<String>, subtype: impl Into<String>) -> Self {
         Self {
             fsname: fsname.into(),

@@ -1,9 +1,10 @@
 //! The threads that read requests and run them.
 //!
-//! What must stay true: somebody waits for the next request, whatever the others are blocked in. A reader runs its
-//! request itself; the one that leaves nobody waiting first wakes or starts another. At the limit, the last one runs nothing
-//! any more but sets requests aside for those that become free, so that interrupts and the end of the mount are
-//! still noticed. The watchdog lifts the limit by every reader that it has given up on.
+//! What must stay true: somebody waits for the next request, whatever the others are blocked in. A
+//! reader runs its request itself; the one that leaves nobody waiting first wakes or starts
+//! another. At the limit, the last one runs nothing any more but sets requests aside for those that
+//! become free, so that interrupts and the end of the mount are still noticed. The watchdog lifts
+//! the limit by every reader that it has given up on.
 
 use std::{
     collections::VecDeque,
@@ -69,7 +70,8 @@ struct Parking {
 
 /// Memory that large requests which are set aside may take.
 const PARKED_BYTES: usize = 64 << 20;
-/// Requests up to this size are always set aside: their callers wait, so they are no more than there are threads.
+/// Requests up to this size are always set aside: their callers wait, so they are no more than
+/// there are threads.
 const SMALL: usize = 8 << 10;
 
 impl Parking {
@@ -204,8 +206,9 @@ impl Readers {
 
     /// A reader's life. It comes counted as idle and live.
     fn serve(self: &Arc<Self>, device: &Arc<Device>, seat: &Seat) {
-        // Written to, so that its memory is there: where the kernel has to find some while it copies a request, and the
-        // process is killed in that moment, it answers the request with EIO instead of keeping it for a successor.
+        // Written to, so that its memory is there: where the kernel has to find some while it
+        // copies a request, and the process is killed in that moment, it answers the request with
+        // EIO instead of keeping it for a successor.
         let mut buffer = vec![1; self.negotiated.buffer_size()];
         loop {
             if self.paused.load(Ordering::SeqCst) {
@@ -251,8 +254,9 @@ impl Readers {
         }
     }
 
-    /// Waits to be needed again, then counted as idle; `false` if that has not been so for long. The kernel hands
-    /// requests to its waiting readers in turn, each with a cold cache; so only few wait there, and the others here.
+    /// Waits to be needed again, then counted as idle; `false` if that has not been so for long.
+    /// The kernel hands requests to its waiting readers in turn, each with a cold cache; so only
+    /// few wait there, and the others here.
     fn rest(&self) -> bool {
         let this = Arc::new(Resting { thread: thread::current(), woken: AtomicBool::new(false) });
         let end = Instant::now() + REST;
@@ -277,8 +281,8 @@ impl Readers {
         true
     }
 
-    /// Handles one request; `false` if the watchdog gave up on this reader meanwhile. The `last` reader sets aside what
-    /// may block.
+    /// Handles one request; `false` if the watchdog gave up on this reader meanwhile. The `last`
+    /// reader sets aside what may block.
     fn handle(&self, device: &Arc<Device>, bytes: &[u8], last: bool) -> bool {
         let message = match Message::parse(bytes) {
             Ok(message) => message,
@@ -324,8 +328,8 @@ impl Readers {
         call.leave()
     }
 
-    /// Sets a request aside; where memory does not allow that, its caller gets ENOMEM. `false` if the watchdog gave up
-    /// on this reader meanwhile.
+    /// Sets a request aside; where memory does not allow that, its caller gets ENOMEM. `false` if
+    /// the watchdog gave up on this reader meanwhile.
     fn park(&self, call: &Arc<Call>, bytes: &[u8]) -> bool {
         let mut parked = self.parked.lock();
         if parked.add(Parked { call: Arc::clone(call), bytes: bytes.into() }) {
@@ -340,15 +344,16 @@ impl Readers {
         call.leave()
     }
 
-    /// Runs what was set aside, as long as another reader waits for requests; `false` if the watchdog gave up on this
-    /// reader meanwhile.
+    /// Runs what was set aside, as long as another reader waits for requests; `false` if the
+    /// watchdog gave up on this reader meanwhile.
     ///
-    /// Whoever is about to wait counts itself as idle first and looks here then, and whoever sets something aside looks
-    /// here before it waits again: one of them sees the other.
+    /// Whoever is about to wait counts itself as idle first and looks here then, and whoever sets
+    /// something aside looks here before it waits again: one of them sees the other.
     fn unpark(self: &Arc<Self>) -> bool {
         loop {
             if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 && !self.add() {
-                // Another may have come to the same end at the same time: the second of them sees the first.
+                // Another may have come to the same end at the same time: the second of them sees
+                // the first.
                 if self.idle.fetch_add(1, Ordering::SeqCst) > 0
                     && self.parked_count.load(Ordering::SeqCst) > 0
                 {
@@ -379,9 +384,9 @@ impl Readers {
         }
     }
 
-    /// Interrupts the call `unique`. If another thread has read it and not yet taken note of it, EAGAIN makes the
-    /// kernel send the interrupt again; it takes that only where the call itself was read. If none takes it, the
-    /// call has been answered meanwhile.
+    /// Interrupts the call `unique`. If another thread has read it and not yet taken note of it,
+    /// EAGAIN makes the kernel send the interrupt again; it takes that only where the call itself
+    /// was read. If none takes it, the call has been answered meanwhile.
     fn interrupt(&self, device: &Arc<Device>, interrupt: u64, unique: u64) {
         if self.calls.interrupt(unique) {
             return;
@@ -394,8 +399,9 @@ impl Readers {
         }
     }
 
-    /// Nobody reads any more, and what was read is done, but for what waits for a lock and what was set aside: both
-    /// can be asked again. `false` if that is not so at `deadline`, or the mount is gone; then too nobody reads.
+    /// Nobody reads any more, and what was read is done, but for what waits for a lock and what was
+    /// set aside: both can be asked again. `false` if that is not so at `deadline`, or the mount is
+    /// gone; then too nobody reads.
     pub(crate) fn pause(&self, deadline: Instant) -> bool {
         self.paused.store(true, Ordering::SeqCst);
         loop {

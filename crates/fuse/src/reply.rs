@@ -1,6 +1,7 @@
 //! What a file system answers, and how that becomes the bytes of a reply.
 //!
-//! What must stay true: file data is never copied here; what the file system pushed is what `writev` reads.
+//! What must stay true: file data is never copied here; what the file system pushed is what
+//! `writev` reads.
 
 use std::time::Duration;
 
@@ -50,8 +51,8 @@ pub struct AttrReply {
     pub ttl: Duration,
 }
 
-/// A name that was looked up or made. Every one that is answered counts as one lookup of its inode, to be taken
-/// back by `forget`.
+/// A name that was looked up or made. Every one that is answered counts as one lookup of its inode,
+/// to be taken back by `forget`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// By this number the kernel will ask about it; 0 says that the name does not exist.
@@ -164,8 +165,8 @@ impl DirBuffer {
 
     /// Appends an entry; `false` if it does not fit, then it is to be the first of the next page.
     ///
-    /// `cookie` is the offset with which the kernel asks for what follows this entry: not 0, and not that of any
-    /// other entry. Of `mode` only the type bits count.
+    /// `cookie` is the offset with which the kernel asks for what follows this entry: not 0, and
+    /// not that of any other entry. Of `mode` only the type bits count.
     #[must_use]
     pub fn add(&mut self, ino: u64, cookie: u64, mode: u32, name: &[u8]) -> bool {
         self.append(&[], ino, cookie, mode, name)
@@ -198,8 +199,9 @@ impl DirPlusBuffer {
 
     /// Appends an entry with what a LOOKUP of it would answer; `false` if it does not fit.
     ///
-    /// Each that fits counts as a lookup of `entry.ino`, except `.` and `..`, and except those with an `ino` of 0:
-    /// of these the kernel only learns `attr.ino`, the name and the type. `cookie`: see [`DirBuffer::add`].
+    /// Each that fits counts as a lookup of `entry.ino`, except `.` and `..`, and except those with
+    /// an `ino` of 0: of these the kernel only learns `attr.ino`, the name and the type. `cookie`:
+    /// see [`DirBuffer::add`].
     #[must_use]
     pub fn add(&mut self, cookie: u64, name: &[u8], entry: &Entry) -> bool {
         let prefix = abi::EntryOut::from(entry);

@@ -1,7 +1,8 @@
 //! A mount from its first exchange with the kernel to its end.
 //!
-//! What must stay true: [`Session::run`] returns after the mount has ended, whatever handlers still hang in. A mount
-//! that is served goes from its place only when it is unmounted; whatever else ends it leaves ENOTCONN there.
+//! What must stay true: [`Session::run`] returns after the mount has ended, whatever handlers still
+//! hang in. A mount that is served goes from its place only when it is unmounted; whatever else
+//! ends it leaves ENOTCONN there.
 
 use std::{
     io,
@@ -56,8 +57,8 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Mounts `fs` on `mountpoint` and agrees with the kernel on what it can do. The place of a dead
-    /// mount there is taken without the folder below ever being in sight.
+    /// Mounts `fs` on `mountpoint` and agrees with the kernel on what it can do. The place of a
+    /// dead mount there is taken without the folder below ever being in sight.
     pub fn mount(
         fs: Arc<dyn FileSystem>,
         mountpoint: &Path,
@@ -80,12 +81,14 @@ impl Session {
         Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: false })
     }
 
-    /// Takes up the mount of a server that is no more: `descriptors` and `connection` are what it told
-    /// ([`Session::descriptors`], [`Session::connection`]). Nothing is mounted or agreed; [`FileSystem::init`] is
-    /// called. What was under way is asked again when [`Session::run`] begins, if the kernel can.
+    /// Takes up the mount of a server that is no more: `descriptors` and `connection` are what it
+    /// told ([`Session::descriptors`], [`Session::connection`]). Nothing is mounted or agreed;
+    /// [`FileSystem::init`] is called. What was under way is asked again when [`Session::run`]
+    /// begins, if the kernel can.
     ///
     /// # Errors
-    /// [`MountError::Serve`] without a descriptor; [`MountError::Handshake`] if `fs` refuses what was agreed.
+    /// [`MountError::Serve`] without a descriptor; [`MountError::Handshake`] if `fs` refuses what
+    /// was agreed.
     pub fn resume(
         fs: Arc<dyn FileSystem>,
         connection: &Connection,
@@ -108,8 +111,8 @@ impl Session {
         Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: true })
     }
 
-    /// Duplicates of all descriptors of the kernel's device. While somebody holds them, requests that were read and
-    /// not answered wait for a successor instead of failing.
+    /// Duplicates of all descriptors of the kernel's device. While somebody holds them, requests
+    /// that were read and not answered wait for a successor instead of failing.
     ///
     /// # Errors
     /// When there are too many open files.
@@ -128,7 +131,8 @@ impl Session {
         let _ = self.calls.underway.set(underway);
     }
 
-    /// Answers EIO to requests that the server before read and did not answer, of a kernel that does not ask again.
+    /// Answers EIO to requests that the server before read and did not answer, of a kernel that
+    /// does not ask again.
     pub fn refuse(&self, requests: &[u64]) {
         for unique in requests {
             // It is known only where it was read, and may have been answered after all.
@@ -156,8 +160,8 @@ impl Session {
         }
     }
 
-    /// Serves until it is unmounted, by whomever, or cut off. Operations that still run then are interrupted and waited for as
-    /// long as [`Config::grace`] says.
+    /// Serves until it is unmounted, by whomever, or cut off. Operations that still run then are
+    /// interrupted and waited for as long as [`Config::grace`] says.
     pub fn run(mut self) -> Result<(), MountError> {
         self.mount.keep();
         let serve = |why| MountError::Serve(self.mount.mountpoint().into(), why);
@@ -200,7 +204,8 @@ impl Session {
     }
 }
 
-/// Answers EIO to operations that take longer than `deadline`, until the other end of `ended` drops.
+/// Answers EIO to operations that take longer than `deadline`, until the other end of `ended`
+/// drops.
 fn watch(
     calls: &Arc<Calls>,
     readers: &Arc<Readers>,
@@ -252,7 +257,8 @@ fn handshake(
     Ok(negotiated)
 }
 
-/// A descriptor for each of the first readers; further ones share them. One serves all if the kernel gives no more.
+/// A descriptor for each of the first readers; further ones share them. One serves all if the
+/// kernel gives no more.
 fn clone_devices(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
     let mut devices = vec![first];
     while devices.len() < count {
@@ -301,9 +307,9 @@ impl SessionHandle {
         if self.is_gone() { Ok(()) } else { unmount(&self.mountpoint, false) }
     }
 
-    /// Ends it in any case: unmounts, lazily if it is in use, and if `grace` later something still uses it, cuts the
-    /// connection, so that whatever waits there gets an error. Unmounting writes back what shared mappings have changed,
-    /// and waits for that.
+    /// Ends it in any case: unmounts, lazily if it is in use, and if `grace` later something still
+    /// uses it, cuts the connection, so that whatever waits there gets an error. Unmounting writes
+    /// back what shared mappings have changed, and waits for that.
     pub fn shutdown(&self, grace: Duration) -> Result<(), MountError> {
         match self.unmount() {
             Err(MountError::Busy(_)) => unmount(&self.mountpoint, true)?,
@@ -318,14 +324,16 @@ impl SessionHandle {
         Ok(())
     }
 
-    /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an error.
+    /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an
+    /// error.
     pub fn abort(&self) -> io::Result<()> {
         if self.is_gone() { Ok(()) } else { mount::abort(self.connection) }
     }
 
-    /// Stops reading requests and waits until those that were read are done, so that another server can take up the
-    /// mount ([`Session::resume`]); what waits for a lock need not be done, since that is asked again. Whoever uses
-    /// the mount waits meanwhile. `false` if that was not so at `deadline` or the mount is gone: then it reads again.
+    /// Stops reading requests and waits until those that were read are done, so that another server
+    /// can take up the mount ([`Session::resume`]); what waits for a lock need not be done, since
+    /// that is asked again. Whoever uses the mount waits meanwhile. `false` if that was not so at
+    /// `deadline` or the mount is gone: then it reads again.
     pub fn pause(&self, deadline: Instant) -> bool {
         let paused = self.readers.pause(deadline);
         if !paused {

@@ -1,7 +1,7 @@
 //! Waking a thread that waits for a request in read(2), so that it can stop reading.
 //!
-//! What must stay true: the signal reaches a thread only while it is in that call. No operation ever sees it: not every
-//! wait is restarted after a signal.
+//! What must stay true: the signal reaches a thread only while it is in that call. No operation
+//! ever sees it: not every wait is restarted after a signal.
 
 use std::{
     sync::{
@@ -62,8 +62,8 @@ impl Seat {
         self.state.store(if resting { RESTING } else { BUSY }, Ordering::SeqCst);
     }
 
-    /// Wakes it if it waits for a request; whether it has nothing to do any more. To be called until that is so, since
-    /// it may have been on its way into the wait.
+    /// Wakes it if it waits for a request; whether it has nothing to do any more. To be called
+    /// until that is so, since it may have been on its way into the wait.
     pub(crate) fn wake(&self) -> bool {
         if self.state.compare_exchange(READING, CALLED, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             signal(self.thread);
@@ -78,8 +78,8 @@ fn signal(thread: Pid) {
     static HANDLED: Once = Once::new();
     extern "C" fn nothing(_: libc::c_int) {}
     HANDLED.call_once(|| {
-        // Without SA_RESTART: read(2) returns EINTR.
-        // SAFETY: all zeros is a valid `sigaction`; the handler does nothing, which may be done at any moment.
+        // Without SA_RESTART: read(2) returns EINTR. SAFETY: all zeros is a valid `sigaction`; the
+        // handler does nothing, which may be done at any moment.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;

@@ -1,4 +1,5 @@
-//! What reaches the file system, through real mounts: requests and their number, locks, notifications.
+//! What reaches the file system, through real mounts: requests and their number, locks,
+//! notifications.
 
 mod memfs;
 mod rig;

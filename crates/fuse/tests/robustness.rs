@@ -1,5 +1,5 @@
-//! What happens when things go wrong: handlers that hang or panic, callers and servers that are killed, mounts that end
-//! under load.
+//! What happens when things go wrong: handlers that hang or panic, callers and servers that are
+//! killed, mounts that end under load.
 
 mod memfs;
 mod rig;

@@ -1,4 +1,5 @@
-//! What the URLs of all stores have in common: `scheme://user:password@host1:port,host2/path?option=value`.
+//! What the URLs of all stores have in common:
+//! `scheme://user:password@host1:port,host2/path?option=value`.
 
 use sluice_meta::engine::EngineError;
 
@@ -67,7 +68,8 @@ fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Commits under way at once, as an option says; 0 means no limit to other drivers and `usual` here.
+/// Commits under way at once, as an option says; 0 means no limit to other drivers and `usual`
+/// here.
 pub(crate) fn lanes(name: &str, value: &str, usual: usize) -> Result<usize, String> {
     let lanes: usize = value.parse().map_err(|_| format!("{name}={value} is no number"))?;
     Ok(if lanes == 0 { usual } else { lanes.clamp(1, 64) })

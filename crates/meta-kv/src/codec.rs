@@ -1,7 +1,7 @@
 //! What the bytes of each record are.
 //!
-//! What is written is byte for byte what JuiceFS writes; what others wrote is understood completely or reported as
-//! damaged. TiKV keeps no empty values, so none is ever made.
+//! What is written is byte for byte what JuiceFS writes; what others wrote is understood completely
+//! or reported as damaged. TiKV keeps no empty values, so none is ever made.
 
 use bytes::Bytes;
 use sluice_meta::schema::{
@@ -20,8 +20,8 @@ pub(crate) type Damage = &'static str;
 /// The value of the key that stands for an empty one.
 const MARK: &[u8] = &[1];
 
-/// The values of a record's cells; `None` means that the cell must not exist. Locks are not here: several records
-/// share their value.
+/// The values of a record's cells; `None` means that the cell must not exist. Locks are not here:
+/// several records share their value.
 pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let first = match row {
         Row::Setting(format) => Some(format.to_json().into_bytes()),

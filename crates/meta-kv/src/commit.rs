@@ -1,8 +1,9 @@
 //! Commits: what must be known, what becomes of it, and one commit of the store.
 //!
-//! A commit that others outran looks at everything again at a later moment and fails only if something expected does
-//! not hold. What must only hold is named too, so that of two commits that exclude each other one fails: a store that
-//! compares what was read compares it, one that notices written keys alone writes it again with the value it has.
+//! A commit that others outran looks at everything again at a later moment and fails only if
+//! something expected does not hold. What must only hold is named too, so that of two commits that
+//! exclude each other one fails: a store that compares what was read compares it, one that notices
+//! written keys alone writes it again with the value it has.
 
 mod draft;
 mod writes;
@@ -19,7 +20,8 @@ use crate::{
     values::{Values, Wants},
 };
 
-/// Times that a commit is tried before whoever asked is told that others keep changing what it works on.
+/// Times that a commit is tried before whoever asked is told that others keep changing what it
+/// works on.
 const TRIES: u32 = 40;
 /// No try begins later than this, so that the last one has time to end.
 const LAST_TRY: Duration = Duration::from_secs(8);

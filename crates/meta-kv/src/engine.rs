@@ -1,7 +1,7 @@
 //! The engine itself: lanes, transactions, messages.
 //!
-//! A transaction holds nothing on the servers before it commits; what it has read at its moment is kept for the commit,
-//! which then needs no second look unless others were faster.
+//! A transaction holds nothing on the servers before it commits; what it has read at its moment is
+//! kept for the commit, which then needs no second look unless others were faster.
 
 use std::{
     sync::Arc,
@@ -26,7 +26,8 @@ const FOLD: Duration = Duration::from_secs(10);
 
 /// A volume's metadata in a key-value store.
 ///
-/// [`Engine::sync`] does nothing: what a commit has answered is in the log of a majority of the servers.
+/// [`Engine::sync`] does nothing: what a commit has answered is in the log of a majority of the
+/// servers.
 pub struct KvEngine<K> {
     kv: Arc<K>,
     folded: Mutex<Instant>,

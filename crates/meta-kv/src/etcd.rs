@@ -1,7 +1,7 @@
 //! etcd: reads at one revision, commits that compare the revisions of what was read.
 //!
-//! What must stay true: a commit is one transaction of the server or nothing. What does not fit into one is refused
-//! before it is sent.
+//! What must stay true: a commit is one transaction of the server or nothing. What does not fit
+//! into one is refused before it is sent.
 
 mod config;
 mod members;
@@ -61,7 +61,8 @@ impl EtcdEngine {
     }
 }
 
-/// One revision, that of the first look, and when the keys that were read had last changed: what a commit compares.
+/// One revision, that of the first look, and when the keys that were read had last changed: what a
+/// commit compares.
 #[derive(Debug, Default)]
 pub struct Moment {
     /// 0 before the first look.
@@ -158,8 +159,8 @@ impl Etcd {
         if txn.compare.len() + absent.len() <= self.most {
             txn.compare.extend(absent.iter().map(one));
         } else {
-            // Keys that were absent are so if nothing between the first and the last of them changed since: others of
-            // the same kind that did send the commit back to look again.
+            // Keys that were absent are so if nothing between the first and the last of them
+            // changed since: others of the same kind that did send the commit back to look again.
             absent.sort_unstable();
             let kind = self.volume.keys.all().from.len();
             let kind =
@@ -181,8 +182,9 @@ fn compare(key: Raw, range_end: Raw, result: i32, revision: i64) -> Compare {
     Compare { result, target: MOD, key, mod_revision: Some(revision), range_end }
 }
 
-/// Puts the operations into transactions within the transaction if there are too many: the server counts those on the
-/// way to each, and the comparisons with them. Nothing if there are too many for that.
+/// Puts the operations into transactions within the transaction if there are too many: the server
+/// counts those on the way to each, and the comparisons with them. Nothing if there are too many
+/// for that.
 fn nested(mut txn: TxnRequest, most: usize) -> Option<TxnRequest> {
     let count = txn.success.len();
     if txn.compare.len().max(count) <= most {

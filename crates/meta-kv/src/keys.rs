@@ -1,7 +1,8 @@
 //! Names of everything a volume keeps in a key-value store.
 //!
-//! The one place that spells and reads a key: each begins with the volume's prefix and goes on as the JuiceFS volume
-//! format has it, byte for byte. Inodes are little endian, all other numbers big endian.
+//! The one place that spells and reads a key: each begins with the volume's prefix and goes on as
+//! the JuiceFS volume format has it, byte for byte. Inodes are little endian, all other numbers big
+//! endian.
 
 use std::fmt::Write;
 

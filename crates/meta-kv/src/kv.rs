@@ -1,8 +1,9 @@
 //! What a store of keys and values must do for a volume to live in it.
 //!
-//! Everything the format says (keys, values, drafts of commits, scans) is written once above this trait; below it is
-//! how a store reads at one moment and commits what was decided by what was read then. What must stay true: a commit
-//! happens only if no key that it names was changed since its moment.
+//! Everything the format says (keys, values, drafts of commits, scans) is written once above this
+//! trait; below it is how a store reads at one moment and commits what was decided by what was read
+//! then. What must stay true: a commit happens only if no key that it names was changed since its
+//! moment.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -64,8 +65,8 @@ pub struct Changes {
     pub keys: Vec<(Raw, Change)>,
     /// Ranges that are emptied, but for what `keys` says; only for a store that has [`Kv::CLEARS`].
     pub cleared: Vec<Span>,
-    /// Ranges in which no key must have come up since they were read. Some key of `keys` says the same of what Sluice
-    /// itself does; a store that can should look at these too.
+    /// Ranges in which no key must have come up since they were read. Some key of `keys` says the
+    /// same of what Sluice itself does; a store that can should look at these too.
     pub spans: Vec<Span>,
     /// What the others are told once it is committed, for a store that has messages.
     pub told: Option<Told>,
@@ -84,7 +85,8 @@ pub enum Outcome {
 
 /// An ordered store of keys and values.
 ///
-/// Each call ends by itself or is ended by the caller's deadline, but for [`Self::commit`], which sees to its end.
+/// Each call ends by itself or is ended by the caller's deadline, but for [`Self::commit`], which
+/// sees to its end.
 pub trait Kv: Sized + Send + Sync + 'static {
     /// A moment that is read at, with what a commit must know of what was read.
     type Moment: Send;
@@ -163,8 +165,8 @@ impl Volume {
     }
 }
 
-/// The runtime of all stores of this process: their clients work on tasks of their own between calls. Two threads: one
-/// keeps the other from waiting while it decodes.
+/// The runtime of all stores of this process: their clients work on tasks of their own between
+/// calls. Two threads: one keeps the other from waiting while it decodes.
 fn runtime() -> Result<&'static Runtime, EngineError> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {

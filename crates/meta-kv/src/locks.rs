@@ -1,6 +1,7 @@
 //! The locks of a file: one value holds those of all owners.
 //!
-//! Records of one owner are read and written through it; the owners keep their order, new ones come last.
+//! Records of one owner are read and written through it; the owners keep their order, new ones come
+//! last.
 
 use sluice_meta::schema::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
 

@@ -13,7 +13,8 @@ use crate::{
     values::{Values, Wants},
 };
 
-/// Reads everything that is asked for and not in `values`, and answers in the order of the questions.
+/// Reads everything that is asked for and not in `values`, and answers in the order of the
+/// questions.
 pub(crate) async fn answer<K: Kv>(
     kv: &K,
     at: &K::Moment,

@@ -1,8 +1,9 @@
 //! Pages of large collections.
 //!
-//! All of them go through the keys in their order, from one key to the next: what is there from the first page to the
-//! last is returned. Everything about inodes lies in one range, in which the kinds are mixed; it is gone through by the
-//! last byte of the inode's number, several at once while they are short, so that no page asks all servers for much.
+//! All of them go through the keys in their order, from one key to the next: what is there from the
+//! first page to the last is returned. Everything about inodes lies in one range, in which the
+//! kinds are mixed; it is gone through by the last byte of the inode's number, several at once
+//! while they are short, so that no page asks all servers for much.
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{

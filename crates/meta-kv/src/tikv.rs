@@ -1,7 +1,7 @@
 //! TiKV: one client, patience with what passes by itself, and two-phase commits.
 //!
-//! The client works on tasks of its own (the stream of timestamps, second phases of commits, keeping locks alive)
-//! which must go on between calls.
+//! The client works on tasks of its own (the stream of timestamps, second phases of commits,
+//! keeping locks alive) which must go on between calls.
 
 mod commit;
 mod config;
@@ -49,7 +49,8 @@ pub struct Tikv {
     healed: Mutex<Option<Instant>>,
 }
 
-/// A moment that the placement driver gave, and the transaction that began then, if something may be committed.
+/// A moment that the placement driver gave, and the transaction that began then, if something may
+/// be committed.
 pub struct Moment {
     at: Timestamp,
     txn: Option<Transaction>,
@@ -145,7 +146,8 @@ impl Tikv {
         }
     }
 
-    /// Clears away what dead clients left: locks without a transaction block their keys for ever otherwise.
+    /// Clears away what dead clients left: locks without a transaction block their keys for ever
+    /// otherwise.
     async fn heal(&self) {
         {
             let mut healed = self.healed.lock();

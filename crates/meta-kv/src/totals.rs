@@ -1,9 +1,10 @@
-//! What a lane of a process keeps: the number of its last commit, and what it has not yet added to the volume's totals.
+//! What a lane of a process keeps: the number of its last commit, and what it has not yet added to
+//! the volume's totals.
 //!
-//! Every change of a file system changes the two totals; as keys of their own every commit of every client would meet
-//! there. So they ride in the record that the commit writes anyway, and are folded into the totals from time to time,
-//! at the latest when the record is removed. What must stay true: the total is the stored number plus what is in all
-//! of these records.
+//! Every change of a file system changes the two totals; as keys of their own every commit of every
+//! client would meet there. So they ride in the record that the commit writes anyway, and are
+//! folded into the totals from time to time, at the latest when the record is removed. What must
+//! stay true: the total is the stored number plus what is in all of these records.
 
 use sluice_meta::schema::Counter;
 

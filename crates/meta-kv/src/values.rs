@@ -1,6 +1,7 @@
 //! What was read at one moment: the bytes under keys and in ranges, and the records they make.
 //!
-//! What must stay true: an answer that is here is never asked for again, so that one transaction sees one moment.
+//! What must stay true: an answer that is here is never asked for again, so that one transaction
+//! sees one moment.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{
@@ -65,7 +66,8 @@ pub(crate) fn spans(volume: &Volume, list: List) -> Vec<Span> {
         List::Sustained(sid) => vec![keys.sustained(sid)],
         List::Lanes(writer) => vec![keys.lanes(writer)],
         List::Changes(writer) => vec![keys.changes(writer)],
-        // Nothing lists the locks of a session: those of all files are looked through, as JuiceFS does.
+        // Nothing lists the locks of a session: those of all files are looked through, as JuiceFS
+        // does.
         List::LocksOf(_) => vec![keys.word(b"F"), keys.word(b"P")],
         List::Flocks(_) | List::Plocks(_) => Vec::new(),
     }

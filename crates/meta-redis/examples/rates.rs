@@ -1,6 +1,7 @@
 //! What creates and lookups cost: time per operation here, and processor time of the server.
 //!
-//! `cargo run --release -p sluice-meta-redis --example rates` starts a redis-server of its own on a socket.
+//! `cargo run --release -p sluice-meta-redis --example rates` starts a redis-server of its own on a
+//! socket.
 
 use std::{
     fs,
@@ -34,7 +35,8 @@ impl Server {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
         let fields: Vec<f64> =
             stat.rsplit(')').next().unwrap_or("").split(' ').filter_map(|word| word.parse().ok()).collect();
-        // utime and stime, in ticks of 10 ms: fields 14 and 15 of the file, and the state is no number.
+        // utime and stime, in ticks of 10 ms: fields 14 and 15 of the file, and the state is no
+        // number.
         (fields[10] + fields[11]) * 10_000.0
     }
 }

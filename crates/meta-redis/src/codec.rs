@@ -1,7 +1,8 @@
 //! Where each record lies in Redis and what its bytes are.
 //!
-//! A record is one to three cells. The first cell decides whether the record exists; what is written is byte for byte
-//! what JuiceFS writes, and what others wrote is either understood completely or reported as damaged.
+//! A record is one to three cells. The first cell decides whether the record exists; what is
+//! written is byte for byte what JuiceFS writes, and what others wrote is either understood
+//! completely or reported as damaged.
 
 use bytes::Bytes;
 use sluice_meta::schema::{

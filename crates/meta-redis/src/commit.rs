@@ -1,8 +1,9 @@
 //! A commit turned into the arguments of one script, and its answer into keys.
 //!
-//! Whatever may fail stands among the checks, so that the script's writes cannot: expectations, the preconditions of
-//! inserts, deletes and bumps, and the Redis type of every key that is written to. Items of one kind that lie in one
-//! Redis key go out as one operation, so that the server does little per record.
+//! Whatever may fail stands among the checks, so that the script's writes cannot: expectations, the
+//! preconditions of inserts, deletes and bumps, and the Redis type of every key that is written to.
+//! Items of one kind that lie in one Redis key go out as one operation, so that the server does
+//! little per record.
 
 mod checks;
 mod writes;

@@ -1,7 +1,8 @@
 //! What a Redis URL says.
 //!
-//! Options have the names that JuiceFS gives them, those of go-redis that it passes on, and those that the SQL engines
-//! have. Passwords leave this module only towards the servers: neither [`Config`]'s debug form nor any error shows them.
+//! Options have the names that JuiceFS gives them, those of go-redis that it passes on, and those
+//! that the SQL engines have. Passwords leave this module only towards the servers: neither
+//! [`Config`]'s debug form nor any error shows them.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -13,7 +14,8 @@ use url::form_urlencoded;
 pub struct Config {
     /// The servers.
     pub servers: Servers,
-    /// Number of the database; in a cluster, which has only one, the number that its keys begin with.
+    /// Number of the database; in a cluster, which has only one, the number that its keys begin
+    /// with.
     pub db: u32,
     /// User name, if not the default user.
     pub user: Option<String>,
@@ -23,7 +25,8 @@ pub struct Config {
     pub sentinel_password: Option<String>,
     /// Encryption, if any.
     pub tls: Option<Tls>,
-    /// Deadline for a connection to be made, and for a sentinel or another node of a cluster to answer.
+    /// Deadline for a connection to be made, and for a sentinel or another node of a cluster to
+    /// answer.
     pub dial_timeout: Duration,
     /// Deadline for an answer.
     pub read_timeout: Duration,
@@ -41,8 +44,8 @@ pub struct Config {
     pub wait_replicas: u32,
 }
 
-/// Most connections unless the URL says otherwise: with one that listens, a thousand clients stay below the 10,000
-/// that a server takes by itself.
+/// Most connections unless the URL says otherwise: with one that listens, a thousand clients stay
+/// below the 10,000 that a server takes by itself.
 const MAX_OPEN: usize = 8;
 
 /// Which servers there are.
@@ -214,7 +217,8 @@ fn servers(hosts: &str) -> Result<Servers, EngineError> {
     let list = |hosts: &str, port| -> Result<Vec<_>, _> {
         hosts.split(',').map(|host| address(host, port)).collect()
     };
-    // A name without a port before the first comma is that of a group; its sentinels may share the last one's port.
+    // A name without a port before the first comma is that of a group; its sentinels may share the
+    // last one's port.
     if first.contains(':') {
         return Ok(Servers::Cluster(list(hosts, 6379)?));
     }

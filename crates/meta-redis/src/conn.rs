@@ -1,8 +1,8 @@
 //! A blocking connection: a pipeline out, all its answers in.
 //!
-//! A failed exchange says whether the server can have seen any of the request: only then its effect is in doubt, since a
-//! server runs the commands that it has whole, be it that others were to follow. A connection on which an exchange failed is
-//! never used again.
+//! A failed exchange says whether the server can have seen any of the request: only then its effect
+//! is in doubt, since a server runs the commands that it has whole, be it that others were to
+//! follow. A connection on which an exchange failed is never used again.
 
 use std::{sync::Arc, time::Instant};
 
@@ -38,8 +38,8 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    /// Sends all commands in one piece and takes all answers. Scripts that the server does not know are sent again
-    /// with their sources: an unknown script has done nothing.
+    /// Sends all commands in one piece and takes all answers. Scripts that the server does not know
+    /// are sent again with their sources: an unknown script has done nothing.
     pub(crate) fn exchange(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
         self.sound = false;
         let answers = self.once(pipeline, false)?;

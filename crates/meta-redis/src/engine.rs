@@ -1,7 +1,8 @@
 //! The engine itself: lanes, transactions, preparation.
 //!
-//! A transaction holds nothing on the server, not even a connection. Its reads are plain reads; its commit compares
-//! what it was told to expect. The thread that leads a batch writes and reads the socket itself.
+//! A transaction holds nothing on the server, not even a connection. Its reads are plain reads; its
+//! commit compares what it was told to expect. The thread that leads a batch writes and reads the
+//! socket itself.
 
 use std::{
     borrow::Cow,
@@ -31,7 +32,8 @@ use crate::{
     watch::{self, Listener},
 };
 
-/// Commits under way at once. Redis runs one script at a time; a second and third hide the network and our own work.
+/// Commits under way at once. Redis runs one script at a time; a second and third hide the network
+/// and our own work.
 const LANES: usize = 3;
 
 /// Operations in one commit: few enough for a script to end within about 2 ms.
@@ -39,8 +41,8 @@ const BATCH: usize = 200;
 
 /// A volume's metadata in one Redis database, or in one slot of a Redis Cluster.
 ///
-/// [`Engine::sync`] does nothing: how much a power cut can take is decided by the server's `appendonly` and
-/// `appendfsync`.
+/// [`Engine::sync`] does nothing: how much a power cut can take is decided by the server's
+/// `appendonly` and `appendfsync`.
 pub struct RedisEngine {
     pool: Arc<Pool>,
     /// Known once it is known whether the servers are a cluster.
@@ -58,7 +60,8 @@ impl RedisEngine {
         Self::with_config(Config::parse(url)?)
     }
 
-    /// As [`Self::open`], for a configuration that the caller completed (a password from the environment).
+    /// As [`Self::open`], for a configuration that the caller completed (a password from the
+    /// environment).
     ///
     /// # Errors
     /// [`EngineError::Refused`] if it cannot work, for instance a certificate that cannot be read.
@@ -104,7 +107,8 @@ impl RedisEngine {
         Ok(())
     }
 
-    /// Whether the user may use the channel: a commit could tell nobody of itself, and would not say so.
+    /// Whether the user may use the channel: a commit could tell nobody of itself, and would not
+    /// say so.
     fn check_channel(&self) -> Result<(), EngineError> {
         let channel = watch::channel(self.keys()?);
         let mut tell = Pipeline::default();
@@ -146,7 +150,8 @@ impl Engine for RedisEngine {
 
     fn prepare(&self) -> Result<(), EngineError> {
         self.keys()?;
-        // By itself: a server drops who sends as much as the scripts before it knows them, without a word.
+        // By itself: a server drops who sends as much as the scripts before it knows them, without
+        // a word.
         let mut info = Pipeline::default();
         info.command("INFO");
         let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?;
@@ -207,7 +212,8 @@ impl Engine for RedisEngine {
 
 struct RedisTxn<'e> {
     engine: &'e RedisEngine,
-    /// Records as stored whose text others may have spelled differently, to be compared at the commit.
+    /// Records as stored whose text others may have spelled differently, to be compared at the
+    /// commit.
     raw: FxHashMap<Key, Vec<u8>>,
 }
 

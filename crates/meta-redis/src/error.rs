@@ -9,7 +9,8 @@ use sluice_meta::engine::EngineError;
 
 use crate::{config::Address, pool::Pool};
 
-/// Errors of a server that is not, or no longer, the one to ask: the same command elsewhere, or later, will do.
+/// Errors of a server that is not, or no longer, the one to ask: the same command elsewhere, or
+/// later, will do.
 const UNFIT: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED"];
 
 /// Where a node of a cluster sends us.

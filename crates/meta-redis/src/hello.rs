@@ -1,7 +1,8 @@
 //! How a connection begins: who we are, which database, and whether the server is the one we want.
 //!
-//! What must stay true: a server that the sentinels call master is asked whether it agrees, and nothing is written
-//! before it is known whether the servers are a cluster, since that decides what keys are called.
+//! What must stay true: a server that the sentinels call master is asked whether it agrees, and
+//! nothing is written before it is known whether the servers are a cluster, since that decides what
+//! keys are called.
 
 use std::{
     hash::{Hash, Hasher},
@@ -112,7 +113,8 @@ impl Pool {
         })
     }
 
-    /// A connection on which nothing was said yet, and on which every answer has to come within `patience`.
+    /// A connection on which nothing was said yet, and on which every answer has to come within
+    /// `patience`.
     pub(crate) fn dial(&self, address: &Address, patience: Duration) -> io::Result<Wire> {
         Wire::connect(address, self.encryption.as_ref(), patience)
     }
@@ -126,13 +128,14 @@ impl Pool {
         }
     }
 
-    /// What all keys of a volume in a cluster begin with: what is in braces decides alone where a key is.
+    /// What all keys of a volume in a cluster begin with: what is in braces decides alone where a
+    /// key is.
     pub(crate) fn prefix(&self) -> String {
         format!("{{{}}}", self.config.db)
     }
 
-    /// A key that never exists, in the slot of the volume. While the slot moves, a script that declares it is refused
-    /// whole, instead of failing half-way at a key that has moved.
+    /// A key that never exists, in the slot of the volume. While the slot moves, a script that
+    /// declares it is refused whole, instead of failing half-way at a key that has moved.
     pub(crate) fn slot_key(&self) -> Vec<u8> {
         Keys::new(self.prefix().as_bytes(), self.config.db).word("sluice:nothing").to_vec()
     }

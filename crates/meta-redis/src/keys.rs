@@ -1,7 +1,7 @@
 //! Names of everything a volume keeps in Redis.
 //!
-//! The one place that spells a key: each starts with the volume's prefix (empty on a single server) and reads as the
-//! JuiceFS volume format has it. Numbers are decimal text, exact over all 64 bits.
+//! The one place that spells a key: each starts with the volume's prefix (empty on a single server)
+//! and reads as the JuiceFS volume format has it. Numbers are decimal text, exact over all 64 bits.
 
 use sluice_meta::schema::{Change, Counter, LockOwner, QuotaKey};
 use sluice_types::Ino;
@@ -140,8 +140,8 @@ impl Keys {
         kind.map(|word| self.word(word))
     }
 
-    /// Hashes with the used space, the used inodes and the data length of directories. JuiceFS takes the first for
-    /// the sign that there is a record.
+    /// Hashes with the used space, the used inodes and the data length of directories. JuiceFS
+    /// takes the first for the sign that there is a record.
     pub(crate) fn dir_stats(&self) -> [Text; 3] {
         ["dirUsedSpace", "dirUsedInodes", "dirDataLength"].map(|word| self.word(word))
     }

@@ -1,9 +1,10 @@
 //! Where the server is that takes the volume's writes: what sentinels and nodes of a cluster say.
 //!
-//! What must stay true: what they say is only believed until a server contradicts it, each has a deadline for its
-//! answer, and a node that is wrong or silent is not asked again before the others. Of sentinels the one decides that
-//! knows of the latest failover: others learn of it seconds later, and until then name the old master, which may have
-//! come back without what was written since, or without anything.
+//! What must stay true: what they say is only believed until a server contradicts it, each has a
+//! deadline for its answer, and a node that is wrong or silent is not asked again before the
+//! others. Of sentinels the one decides that knows of the latest failover: others learn of it
+//! seconds later, and until then name the old master, which may have come back without what was
+//! written since, or without anything.
 
 use std::{io, thread, time::Duration};
 
@@ -18,7 +19,8 @@ use crate::{
     pool::Pool,
 };
 
-/// The part of the deadline of a connection within which sentinels are waited for as long as any of them answers.
+/// The part of the deadline of a connection within which sentinels are waited for as long as any of
+/// them answers.
 const SILENT: u32 = 5;
 
 /// Finds the server.
@@ -33,7 +35,8 @@ struct State {
     found: Option<Address>,
     /// Who said so, if somebody was asked.
     by: Option<Address>,
-    /// Who may know, the one to ask first in front: the nodes of the newest answer, and those of the URL.
+    /// Who may know, the one to ask first in front: the nodes of the newest answer, and those of
+    /// the URL.
     know: Vec<Address>,
     /// Those of the URL.
     seeds: Vec<Address>,
@@ -60,7 +63,8 @@ impl Finder {
         (Self { group, state: Mutex::new(state) }, clustered)
     }
 
-    /// A server contradicted, or broke off: it may be another one's turn, and whoever said so may be wrong.
+    /// A server contradicted, or broke off: it may be another one's turn, and whoever said so may
+    /// be wrong.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         let (by, found) = (state.by.take(), state.found.take());
@@ -107,7 +111,8 @@ impl Finder {
         Err(pool.unavailable(format!("no node knows the cluster ({})", stories.join("; "))))
     }
 
-    /// Takes note of what `who` said. Those that were known before keep their order, in which those that failed are last.
+    /// Takes note of what `who` said. Those that were known before keep their order, in which those
+    /// that failed are last.
     fn learn(&self, who: Address, address: Address, nodes: Vec<Address>) {
         let mut state = self.state.lock();
         let before = std::mem::take(&mut state.know);
@@ -122,8 +127,8 @@ impl Finder {
     }
 }
 
-/// Asks all sentinels at once for the master of the group. One that is silent holds nobody up for long while another
-/// answers.
+/// Asks all sentinels at once for the master of the group. One that is silent holds nobody up for
+/// long while another answers.
 fn ask_sentinels(pool: &Pool, sentinels: &[Address], group: &str) -> Result<Address, EngineError> {
     let mut stories = Vec::new();
     for patience in [pool.config.dial_timeout / SILENT, pool.config.dial_timeout] {
@@ -151,8 +156,8 @@ fn ask_sentinels(pool: &Pool, sentinels: &[Address], group: &str) -> Result<Addr
     Err(pool.unavailable(format!("no sentinel knows the master ({})", stories.join("; "))))
 }
 
-/// Asks a sentinel for the master of its group. Answers, in front of the address, the number of the latest failover
-/// that the sentinel knows of (`config-epoch`), 0 if it does not say.
+/// Asks a sentinel for the master of its group. Answers, in front of the address, the number of the
+/// latest failover that the sentinel knows of (`config-epoch`), 0 if it does not say.
 fn ask_sentinel(
     pool: &Pool,
     sentinel: &Address,

@@ -1,7 +1,8 @@
 //! Commands that go to the server in one piece.
 //!
-//! Arguments are encoded once, straight into the buffer that is sent. A script is named by its digest; only if the
-//! server does not know it is the same pipeline rendered again with the sources. In a cluster it declares one key.
+//! Arguments are encoded once, straight into the buffer that is sent. A script is named by its
+//! digest; only if the server does not know it is the same pipeline rendered again with the
+//! sources. In a cluster it declares one key.
 
 use crate::script::Script;
 

@@ -1,7 +1,8 @@
 //! The connections of one client.
 //!
-//! What must stay true: there are never more than the URL allows, nobody waits for one for ever, and one that failed,
-//! that the server has closed, or that leads to a server which takes no writes, is not handed out.
+//! What must stay true: there are never more than the URL allows, nobody waits for one for ever,
+//! and one that failed, that the server has closed, or that leads to a server which takes no
+//! writes, is not handed out.
 
 use std::{
     borrow::Cow,
@@ -125,7 +126,8 @@ impl Pool {
                     let done = !matches!(answer, Value::ServerError(_));
                     match answers.next() {
                         Some(Value::Int(have)) if have >= i64::from(replicas) => {}
-                        // Also of a conflict: that is what a commit met which the replicas may not have.
+                        // Also of a conflict: that is what a commit met which the replicas may not
+                        // have.
                         Some(_) if done => {
                             self.forget();
                             let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
@@ -148,8 +150,8 @@ impl Pool {
         }
     }
 
-    /// Adds the command that answers how many replicas have all that was done before it, as soon as they are as many as
-    /// there should be.
+    /// Adds the command that answers how many replicas have all that was done before it, as soon as
+    /// they are as many as there should be.
     pub(crate) fn wait(&self, pipeline: &mut Pipeline) {
         // It has to answer before we give up.
         let patience = u64::try_from(self.config.read_timeout.as_millis() * 3 / 4).unwrap_or(u64::MAX);
@@ -158,8 +160,9 @@ impl Pool {
         wait.push_number(patience.max(1));
     }
 
-    /// Waits until the replicas that commits wait for have all that was committed before, which takes a change of its own:
-    /// from Redis 7.2 on a connection waits only for what it changed itself. `key` is of a number.
+    /// Waits until the replicas that commits wait for have all that was committed before, which
+    /// takes a change of its own: from Redis 7.2 on a connection waits only for what it changed
+    /// itself. `key` is of a number.
     pub(crate) fn harden(&self, key: &[u8]) -> Result<(), EngineError> {
         if self.config.wait_replicas == 0 {
             return Ok(());
@@ -182,8 +185,8 @@ impl Pool {
         }
     }
 
-    /// Whether the volume is on another node now, which is then the one to ask. A connection to a server that is not,
-    /// or no longer, the one to ask is not used again.
+    /// Whether the volume is on another node now, which is then the one to ask. A connection to a
+    /// server that is not, or no longer, the one to ask is not used again.
     fn is_elsewhere(&self, conn: &mut Conn, answers: &[Value]) -> bool {
         if !answers.iter().any(is_unfit) {
             return false;
@@ -201,8 +204,9 @@ impl Pool {
         elsewhere
     }
 
-    /// While a slot moves, asks the node that it moves to for the keys that are there already. Only commands on one
-    /// key may be asked so: of several, or in a script, those that did not move yet would look as if they were absent.
+    /// While a slot moves, asks the node that it moves to for the keys that are there already. Only
+    /// commands on one key may be asked so: of several, or in a script, those that did not move yet
+    /// would look as if they were absent.
     fn ask_again(
         &self,
         pipeline: &Pipeline,
@@ -274,7 +278,8 @@ impl Pool {
         (dropped, None)
     }
 
-    /// Whatever ended one connection ended the other idle ones too, and it may be another server's turn.
+    /// Whatever ended one connection ended the other idle ones too, and it may be another server's
+    /// turn.
     pub(crate) fn forget(&self) {
         let idle = std::mem::take(&mut self.state.lock().idle);
         drop(idle);

@@ -1,7 +1,8 @@
 //! Reads: many questions, one pipeline.
 //!
-//! Native commands answer what stands alone, one script what depends on another answer; all of them travel together.
-//! Answers come back in the order of the questions, whatever the order of the commands.
+//! Native commands answer what stands alone, one script what depends on another answer; all of them
+//! travel together. Answers come back in the order of the questions, whatever the order of the
+//! commands.
 
 use redis::Value;
 use rustc_hash::FxHashMap;
@@ -22,8 +23,8 @@ use crate::{
 /// Most chunks that one call of the script looks at, so that it does not hold the server for long.
 const CHUNKS: u32 = 4096;
 
-/// Most chunks that may be asked for or cleared at once, 256 TiB of a file: nothing lists the chunks of a file, so
-/// that each index has to be tried.
+/// Most chunks that may be asked for or cleared at once, 256 TiB of a file: nothing lists the
+/// chunks of a file, so that each index has to be tried.
 pub(crate) const MOST_CHUNKS: u32 = 1 << 22;
 
 /// Most fields or keys of one command: the scripts cannot take more than 8000.

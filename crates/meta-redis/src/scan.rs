@@ -1,8 +1,9 @@
 //! Pages of large collections.
 //!
-//! All of them go through Redis' own cursors: what is there from the first page to the last is returned at least
-//! once, and may be returned twice while the server resizes a table. A cursor means something to the process that gave
-//! it, and nothing to one that took its place: there the scan begins anew. Keys are matched exactly, not only by pattern.
+//! All of them go through Redis' own cursors: what is there from the first page to the last is
+//! returned at least once, and may be returned twice while the server resizes a table. A cursor
+//! means something to the process that gave it, and nothing to one that took its place: there the
+//! scan begins anew. Keys are matched exactly, not only by pattern.
 
 use redis::Value;
 use sluice_meta::{

@@ -1,7 +1,7 @@
 //! Encryption: what a server has to prove before it is told anything, and what we prove to it.
 //!
-//! What must stay true: unless the URL says so, no certificate is accepted that no trusted authority signed for the
-//! name of the server.
+//! What must stay true: unless the URL says so, no certificate is accepted that no trusted
+//! authority signed for the name of the server.
 
 use std::{fs::File, io, path::Path, sync::Arc};
 

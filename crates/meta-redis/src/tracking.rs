@@ -1,9 +1,11 @@
-//! What programs change that tell nothing, as the server reports it: client tracking in broadcast mode.
+//! What programs change that tell nothing, as the server reports it: client tracking in broadcast
+//! mode.
 //!
-//! The server names every key that was changed in a turn of its loop, whoever changed it, in a message behind all other
-//! messages of that turn. So by then it is known from the clients' messages what Sluice changed, and from here what this
-//! process did. What must stay true: a key that this process changed is not reported as changed by others, or the kernel
-//! would forget pages that are being written.
+//! The server names every key that was changed in a turn of its loop, whoever changed it, in a
+//! message behind all other messages of that turn. So by then it is known from the clients'
+//! messages what Sluice changed, and from here what this process did. What must stay true: a key
+//! that this process changed is not reported as changed by others, or the kernel would forget pages
+//! that are being written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +16,8 @@ use sluice_meta::{
     schema::{Change, Key, Row, Told, WriterId},
 };
 
-/// Most changes whose messages are awaited. Of more than that nothing is known: then all seem to be others'.
+/// Most changes whose messages are awaited. Of more than that nothing is known: then all seem to be
+/// others'.
 const MOST: usize = 1 << 16;
 
 /// The identity of a commit: who, in which lane, its number.
@@ -96,7 +99,8 @@ impl Expected {
         }));
     }
 
-    /// Of the keys that changed in this turn, all with the same prefix, those whose changes nobody told.
+    /// Of the keys that changed in this turn, all with the same prefix, those whose changes nobody
+    /// told.
     pub(crate) fn untold(&mut self, mut keys: Vec<Change>) -> Vec<Change> {
         let kinds: FxHashSet<_> = keys.iter().map(std::mem::discriminant).collect();
         keys.retain(|key| !self.0.contains(key));

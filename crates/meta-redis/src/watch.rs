@@ -1,11 +1,12 @@
 //! Messages between the clients of a volume.
 //!
-//! The script of each commit publishes; a listener has a connection of its own. A message may be lost whenever that connection
-//! is: the listener then says that anything may have changed. In a cluster messages are plain ones, which all nodes pass
-//! on: older servers have no others, and a listener hears them wherever the volume's slot goes.
+//! The script of each commit publishes; a listener has a connection of its own. A message may be
+//! lost whenever that connection is: the listener then says that anything may have changed. In a
+//! cluster messages are plain ones, which all nodes pass on: older servers have no others, and a
+//! listener hears them wherever the volume's slot goes.
 //!
-//! While clients have sessions that tell nothing, a listener asks the server which keys change ([`crate::tracking`]). Not in
-//! a cluster, where only the node that has a key knows that.
+//! While clients have sessions that tell nothing, a listener asks the server which keys change
+//! ([`crate::tracking`]). Not in a cluster, where only the node that has a key knows that.
 
 use std::{
     io,

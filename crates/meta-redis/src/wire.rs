@@ -1,7 +1,8 @@
 //! A socket to a server, encrypted or not: commands out, answers in.
 //!
-//! The answer of a near server ([`sluice_meta::near`]) is waited for by asking the socket again and again, in between
-//! giving way to whoever else wants to run. What must stay true: a wait never outlasts the deadlines of the configuration.
+//! The answer of a near server ([`sluice_meta::near`]) is waited for by asking the socket again and
+//! again, in between giving way to whoever else wants to run. What must stay true: a wait never
+//! outlasts the deadlines of the configuration.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -75,7 +76,8 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Connects to an address, one resolved address after the other. Until told otherwise no wait is longer than `dial`.
+    /// Connects to an address, one resolved address after the other. Until told otherwise no wait
+    /// is longer than `dial`.
     pub(crate) fn connect(address: &Address, tls: Option<&Encryption>, dial: Duration) -> io::Result<Self> {
         let socket = match (address, tls) {
             (Address::Unix(path), _) => Socket::Unix(connect_unix(path)?),
@@ -147,19 +149,22 @@ impl Wire {
         Ok(())
     }
 
-    /// Whether the server may have any of the last request. It runs the first commands of one that ends too soon.
+    /// Whether the server may have any of the last request. It runs the first commands of one that
+    /// ends too soon.
     pub(crate) fn began(&self) -> bool {
         self.began
     }
 
-    /// Whether the server closed it or said something that nobody asked for: it is not to be used any more.
+    /// Whether the server closed it or said something that nobody asked for: it is not to be used
+    /// any more.
     pub(crate) fn is_stale(&self) -> bool {
         let mut byte = [0];
         let peeked = rustix::net::recv(self.socket.fd(), &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);
         self.start < self.end || !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
     }
 
-    /// Waits up to `timeout` until there is something to [`Self::receive`], or the connection has ended.
+    /// Waits up to `timeout` until there is something to [`Self::receive`], or the connection has
+    /// ended.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         if self.start < self.end {
             return Ok(true);
@@ -178,8 +183,8 @@ impl Wire {
         }
     }
 
-    /// The next answer, in RESP2 or as much of RESP3 as listeners meet. Errors of the server are values, messages are
-    /// arrays, maps are arrays of keys and values.
+    /// The next answer, in RESP2 or as much of RESP3 as listeners meet. Errors of the server are
+    /// values, messages are arrays, maps are arrays of keys and values.
     pub(crate) fn receive(&mut self) -> io::Result<Value> {
         self.value(DEEPEST)
     }
@@ -233,7 +238,8 @@ impl Wire {
         if from == to { Ok(Value::BulkString(text)) } else { Err(odd("a text without an end")) }
     }
 
-    /// From where to where in the buffer the next line stands, without its end. It stays there until more is read.
+    /// From where to where in the buffer the next line stands, without its end. It stays there
+    /// until more is read.
     fn line(&mut self) -> io::Result<(usize, usize)> {
         let mut searched = 0;
         loop {
@@ -275,7 +281,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Asks the socket until bytes come, if the answer is waited for awake, but not for longer than is worth it.
+    /// Asks the socket until bytes come, if the answer is waited for awake, but not for longer than
+    /// is worth it.
     fn spin(&mut self) -> io::Result<Option<usize>> {
         let since = self.asked.unwrap_or_else(Instant::now);
         while self.awake {

@@ -103,8 +103,8 @@ fn a_replica_in_the_url_is_called_one() {
     assert!(reason.contains("read-only replica") && reason.contains("sentinels"), "{reason}");
 }
 
-/// An encrypted group whose master dies under load, and comes back as a replica. What is acknowledged has reached the
-/// replica, so nothing may be lost.
+/// An encrypted group whose master dies under load, and comes back as a replica. What is
+/// acknowledged has reached the replica, so nothing may be lost.
 #[test]
 fn a_master_that_dies_under_load_is_replaced() {
     let options = RedisOptions { tls: true, ..RedisOptions::default() };

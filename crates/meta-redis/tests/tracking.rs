@@ -1,4 +1,5 @@
-//! What programs change that tell nothing reaches a listener that attends to them, and nothing else does.
+//! What programs change that tell nothing reaches a listener that attends to them, and nothing else
+//! does.
 
 mod server;
 

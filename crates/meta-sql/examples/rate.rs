@@ -1,6 +1,8 @@
-//! Measures the engine: `cargo run --release -p sluice-meta-sql --example rate -- [directory] [files] [per commit]`.
+//! Measures the engine: `cargo run --release -p sluice-meta-sql --example rate -- [directory]
+//! [files] [per commit]`.
 //!
-//! A file is an entry, a node and its share in the bump of the directory; a commit also takes a step.
+//! A file is an entry, a node and its share in the bump of the directory; a commit also takes a
+//! step.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails has nothing to say")]
 

@@ -1,7 +1,8 @@
 //! Rows of the volume's tables to records, for every SQL database; `values` has the way back.
 //!
-//! What must stay true: times are microseconds plus 0 to 999 nanoseconds, ids and owners keep their bits in a signed
-//! column of 64 or 32 bits, and a column that holds NULL (it was added after the row) reads as 0 or nothing.
+//! What must stay true: times are microseconds plus 0 to 999 nanoseconds, ids and owners keep their
+//! bits in a signed column of 64 or 32 bits, and a column that holds NULL (it was added after the
+//! row) reads as 0 or nothing.
 
 use bytes::Bytes;
 use sluice_meta::schema::{
@@ -27,7 +28,8 @@ pub(crate) struct Damage {
     pub(crate) reason: String,
 }
 
-/// Which record a result holds. The columns of each are listed by [`columns`](crate::codec::columns).
+/// Which record a result holds. The columns of each are listed by
+/// [`columns`](crate::codec::columns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Record {
     Setting,
@@ -54,8 +56,8 @@ pub(crate) enum Record {
     Changes,
 }
 
-/// Columns of a record in the order in which [`decode`] takes them: those of its unique key first, then those that its
-/// [`Key`](sluice_meta::schema::Key) names besides.
+/// Columns of a record in the order in which [`decode`] takes them: those of its unique key first,
+/// then those that its [`Key`](sluice_meta::schema::Key) names besides.
 macro_rules! columns {
     (Setting) => { "name,value" };
     (Counter) => { "name,value" };

@@ -1,9 +1,9 @@
 //! Engines that keep a volume's metadata in SQL tables, laid out as JuiceFS lays them out.
 //!
-//! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows: these are shared by all SQL
-//! databases. Each database has a module of its own for what differs: connections, the text of its statements, its
-//! errors. What must stay true: every value is stored as JuiceFS would store it, so that both may use one volume at
-//! once.
+//! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows: these are
+//! shared by all SQL databases. Each database has a module of its own for what differs:
+//! connections, the text of its statements, its errors. What must stay true: every value is stored
+//! as JuiceFS would store it, so that both may use one volume at once.
 
 mod codec;
 mod mysql;

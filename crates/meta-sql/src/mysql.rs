@@ -1,8 +1,9 @@
 //! The MySQL and MariaDB engine.
 //!
-//! A read is one packet of plain statements and holds nothing. A commit is one packet with a whole transaction, which
-//! compares what it was told to expect. What must stay true: between two trips no lock and no transaction of ours
-//! exists on the server, so that a slow or dead client holds nobody up.
+//! A read is one packet of plain statements and holds nothing. A commit is one packet with a whole
+//! transaction, which compares what it was told to expect. What must stay true: between two trips
+//! no lock and no transaction of ours exists on the server, so that a slow or dead client holds
+//! nobody up.
 
 mod blame;
 mod commit;
@@ -34,8 +35,8 @@ use watch::MysqlWatch;
 
 use crate::codec::Record;
 
-/// Commits under way at once: while one waits for the disk another is made. More only make smaller ones of the same
-/// work.
+/// Commits under way at once: while one waits for the disk another is made. More only make smaller
+/// ones of the same work.
 const LANES: usize = 2;
 
 /// Operations in one commit.
@@ -53,8 +54,8 @@ struct Inner {
 }
 
 impl MysqlEngine {
-    /// Reads `mysql://user:password@(host:port)/database?options`; connects at the first call. `password` is used if
-    /// the URL has none.
+    /// Reads `mysql://user:password@(host:port)/database?options`; connects at the first call.
+    /// `password` is used if the URL has none.
     ///
     /// # Errors
     /// [`EngineError::Refused`] if the URL is wrong.
@@ -96,8 +97,8 @@ impl Engine for MysqlEngine {
         Ok(())
     }
 
-    /// Where the server keeps no binary log, a commit that it still flushes may be seen already. Its log is flushed in
-    /// order: once one more commit is answered, those before it are as safe.
+    /// Where the server keeps no binary log, a commit that it still flushes may be seen already.
+    /// Its log is flushed in order: once one more commit is answered, those before it are as safe.
     fn harden(&self) -> Result<(), EngineError> {
         let Inner { pool, tables } = &*self.0;
         let counters = &tables.of(Record::Counter).table;
@@ -115,7 +116,8 @@ impl Engine for MysqlEngine {
 
 struct MysqlTxn<'e> {
     engine: &'e Inner,
-    /// Records as stored whose text others may have spelled differently, to be compared at the commit.
+    /// Records as stored whose text others may have spelled differently, to be compared at the
+    /// commit.
     raw: FxHashMap<Key, Vec<u8>>,
 }
 

@@ -1,12 +1,12 @@
 //! Names of a volume's tables.
 //!
-//! What must stay true: a `table_prefix` of the URL names the tables as JuiceFS would, so several volumes fit into one
-//! database.
+//! What must stay true: a `table_prefix` of the URL names the tables as JuiceFS would, so several
+//! volumes fit into one database.
 
 use std::borrow::Cow;
 
-/// What the tables of a volume are called. `jfs_` and `sluice_` begin their names, and behind that stands the
-/// `table_prefix`, if there is one.
+/// What the tables of a volume are called. `jfs_` and `sluice_` begin their names, and behind that
+/// stands the `table_prefix`, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Naming(Option<String>);
 
@@ -41,8 +41,8 @@ impl Naming {
         })
     }
 
-    /// A statement written for the usual prefixes, with those of this volume, in backquotes. Parameters are no part of
-    /// the text, so that nothing but names of tables is changed.
+    /// A statement written for the usual prefixes, with those of this volume, in backquotes.
+    /// Parameters are no part of the text, so that nothing but names of tables is changed.
     pub(crate) fn sql<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.0.is_none() {
             return Cow::Borrowed(text);
@@ -74,7 +74,8 @@ mod tests {
     fn names_of_tables_alone_are_changed() {
         let text = "SELECT jfs_node.mode,'sluice:' FROM jfs_node,sluice_writer n WHERE not_jfs_x=sluice";
         assert_eq!(Naming::default().sql(text), text);
-        // Each of these contains what it stands behind, or is not as the server writes names without quotes.
+        // Each of these contains what it stands behind, or is not as the server writes names
+        // without quotes.
         for infix in ["x", "sluice", "jfs_", "sluice_jfs", "Vol"] {
             let naming = Naming::new(infix).expect("a prefix");
             assert_eq!(

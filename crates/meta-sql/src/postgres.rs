@@ -1,8 +1,9 @@
 //! The PostgreSQL engine.
 //!
-//! A transaction holds nothing on the server: its reads are plain reads, and its commit is one flight that locks what
-//! was expected, checks that it is still so, and writes. What must stay true: a check looks at a record after it was
-//! locked, so that what others committed while it waited is seen, and a check that fails undoes the whole flight.
+//! A transaction holds nothing on the server: its reads are plain reads, and its commit is one
+//! flight that locks what was expected, checks that it is still so, and writes. What must stay
+//! true: a check looks at a record after it was locked, so that what others committed while it
+//! waited is seen, and a check that fails undoes the whole flight.
 
 mod commit;
 mod conn;
@@ -31,8 +32,9 @@ use statement::Catalog;
 
 /// Operations in one commit.
 const BATCH: usize = 256;
-/// Most commits at once. While one waits for the disk the next gathers what comes; more would hold fewer operations each
-/// (8 lanes: half the rate of 2, measured when commits held their locks until they were on disk).
+/// Most commits at once. While one waits for the disk the next gathers what comes; more would hold
+/// fewer operations each (8 lanes: half the rate of 2, measured when commits held their locks until
+/// they were on disk).
 const LANES: usize = 2;
 
 /// A volume's metadata in a PostgreSQL database.
@@ -46,8 +48,8 @@ struct Store {
 }
 
 impl PostgresEngine {
-    /// Makes the engine that `postgres://user:password@host:port/database?options` names. The server is asked when
-    /// there is something to ask.
+    /// Makes the engine that `postgres://user:password@host:port/database?options` names. The
+    /// server is asked when there is something to ask.
     ///
     /// # Errors
     /// [`EngineError::Refused`] if the URL is wrong.
@@ -86,7 +88,8 @@ impl Engine for PostgresEngine {
         self.0.page(scan, from, limit)
     }
 
-    /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to add.
+    /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to
+    /// add.
     fn sync(&self) -> Result<(), EngineError> {
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! The SQLite engine.
 //!
-//! One connection writes, under SQLite's own write lock, which is given back between commits so that other processes,
-//! JuiceFS among them, get their turn; others read snapshots. Everything runs on the calling thread. What must stay
-//! true: a record read in a transaction cannot change before its commit, because the write lock is held from the
-//! first read on.
+//! One connection writes, under SQLite's own write lock, which is given back between commits so
+//! that other processes, JuiceFS among them, get their turn; others read snapshots. Everything runs
+//! on the calling thread. What must stay true: a record read in a transaction cannot change before
+//! its commit, because the write lock is held from the first read on.
 
 mod connect;
 mod durable;
@@ -32,20 +32,21 @@ use statements::Statements;
 use txn::SqliteTxn;
 use watch::SqliteWatch;
 
-/// Operations in one commit: about twenty milliseconds of work, after which others get their turn. Fewer write the same
-/// pages to the log more often.
+/// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
+/// Fewer write the same pages to the log more often.
 const BATCH: usize = 1024;
 
 /// A volume's metadata in an SQLite database.
 pub struct SqliteEngine(Arc<Db>);
 
 impl SqliteEngine {
-    /// Opens the database that `sqlite3://path?options` names. One that does not exist yet is made by
-    /// [`Engine::prepare`], not here.
+    /// Opens the database that `sqlite3://path?options` names. One that does not exist yet is made
+    /// by [`Engine::prepare`], not here.
     ///
     /// # Errors
-    /// [`EngineError::Refused`] if the URL is wrong, the directory is missing, or the file is read-only or no
-    /// database; [`EngineError::Unavailable`] if another process holds it longer than the URL's `_timeout`.
+    /// [`EngineError::Refused`] if the URL is wrong, the directory is missing, or the file is
+    /// read-only or no database; [`EngineError::Unavailable`] if another process holds it longer
+    /// than the URL's `_timeout`.
     pub fn open(url: &str) -> Result<Self, EngineError> {
         Ok(Self(Arc::new(Db::open(Options::parse(url)?)?)))
     }

@@ -1,7 +1,7 @@
 //! Records to the columns of their rows, for every SQL database; `codec` has the way back.
 //!
-//! What must stay true: the values stand in the order of the record's [`Shape`](crate::codec::Shape), so that one that
-//! was written reads as it was.
+//! What must stay true: the values stand in the order of the record's
+//! [`Shape`](crate::codec::Shape), so that one that was written reads as it was.
 
 use std::borrow::Cow;
 
@@ -20,8 +20,8 @@ pub(crate) enum Value<'r> {
     Null,
     /// A number; the bits of an unsigned one.
     Int(i64),
-    /// Text, usually valid UTF-8. The name of an extended attribute may be something else, which only some databases
-    /// store.
+    /// Text, usually valid UTF-8. The name of an extended attribute may be something else, which
+    /// only some databases store.
     Text(Cow<'r, [u8]>),
     /// Bytes.
     Bytes(Cow<'r, [u8]>),
@@ -50,8 +50,8 @@ const fn id<'r>(of: u64) -> Value<'r> {
     Value::Int(of as i64)
 }
 
-/// Which record a key names, and the values of the columns that name it; nothing for what is counted from other rows:
-/// parents, and the number of the last ACL rule.
+/// Which record a key names, and the values of the columns that name it; nothing for what is
+/// counted from other rows: parents, and the number of the last ACL rule.
 pub(crate) fn key_values(key: &Key) -> Option<(Record, Vec<Value<'_>>)> {
     Some(match key {
         Key::Parents(..) | Key::Counter(Counter::AclMaxId) => return None,
@@ -84,7 +84,8 @@ pub(crate) fn key_values(key: &Key) -> Option<(Record, Vec<Value<'_>>)> {
     })
 }
 
-/// Which record a row is, and the values of all its columns; nothing for what is counted from other rows.
+/// Which record a row is, and the values of all its columns; nothing for what is counted from other
+/// rows.
 pub(crate) fn row_values(row: &Row) -> Option<(Record, Vec<Value<'_>>)> {
     Some(match row {
         Row::Parents(..) | Row::Counter(Counter::AclMaxId, _) => return None,

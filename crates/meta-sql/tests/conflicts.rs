@@ -178,7 +178,8 @@ fn a_damaged_row_is_named() {
     commit(&engine, append(4)).expect("its other chunks are sound");
 }
 
-/// As after a failover to a replica that lagged behind: who follows by numbers would take new ones for known.
+/// As after a failover to a replica that lagged behind: who follows by numbers would take new ones
+/// for known.
 #[test]
 fn numbers_that_the_engine_lost_are_not_given_out_again() {
     let (_dir, engine) = fresh();

@@ -1,4 +1,5 @@
-//! The tables are those of JuiceFS, and clients of one volume never wait for each other in a circle.
+//! The tables are those of JuiceFS, and clients of one volume never wait for each other in a
+//! circle.
 
 mod mysql;
 

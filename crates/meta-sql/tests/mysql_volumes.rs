@@ -121,7 +121,8 @@ fn what_is_written_there_stands_as_juicefs_reads_it() {
     let slices = vec![Slice::whole(0, id, 5)];
     let mtime = Time { sec: 1_700_000_000, nsec: 123_456_789 };
     meta.run(Write { ino: file, index: 0, slices, mtime }, &never).expect("write");
-    // More than its columns have bits for: as a negative number, which JuiceFS takes for the number that is meant.
+    // More than its columns have bits for: as a negative number, which JuiceFS takes for the number
+    // that is meant.
     let changes = Changes { uid: Some(3_000_000_000), gid: Some(u32::MAX - 1), ..Changes::default() };
     let owned = meta.run(SetAttr { ino: file, changes, caller: Caller::client() }, &never).expect("chown");
     assert_eq!((owned.uid, owned.gid), (3_000_000_000, u32::MAX - 1));

@@ -1,7 +1,9 @@
-//! In which directory each directory lies, as last seen: who charges the quotas above a file asks for nothing else.
+//! In which directory each directory lies, as last seen: who charges the quotas above a file asks
+//! for nothing else.
 //!
-//! What must stay true: it is never older than a moment, and this client's own moves show at once. Only what counts
-//! usage relies on it, which may be off by what others move in that moment; a move that must not build a circle asks.
+//! What must stay true: it is never older than a moment, and this client's own moves show at once.
+//! Only what counts usage relies on it, which may be off by what others move in that moment; a move
+//! that must not build a circle asks.
 
 use std::time::{Duration, Instant};
 

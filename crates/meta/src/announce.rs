@@ -7,8 +7,8 @@ use crate::{
     schema::{Change, Key, RING, Row},
 };
 
-/// Adds to a numbered commit what it tells: as messages, or where there are none as a record. After the engine `lost`
-/// commits that may be anything.
+/// Adds to a numbered commit what it tells: as messages, or where there are none as a record. After
+/// the engine `lost` commits that may be anything.
 pub(crate) fn announce(commit: &mut Commit, news: News, lost: bool) {
     let Some(step) = commit.step else { return };
     let lost = lost.then_some(Change::Any);

@@ -1,8 +1,10 @@
 //! Group commit: whatever waits when a commit returns goes out together.
 //!
-//! A caller that finds a lane of the engine free runs the batch itself, on its own thread, with whatever else waits; a
-//! caller that finds none waits, and is woken either with its answer or to run the next batch, for which those
-//! that were answered with it may come back first (`herd`). There are no timers and no threads of our own. An operation that fails leaves no trace and fails alone.
+//! A caller that finds a lane of the engine free runs the batch itself, on its own thread, with
+//! whatever else waits; a caller that finds none waits, and is woken either with its answer or to
+//! run the next batch, for which those that were answered with it may come back first (`herd`).
+//! There are no timers and no threads of our own. An operation that fails leaves no trace and fails
+//! alone.
 
 mod attempt;
 mod failed;
@@ -54,7 +56,8 @@ pub struct Batcher {
     news: News,
     patience: Duration,
     sched: Mutex<Sched>,
-    /// Held while a lane finds out that this client was taken for dead, so that all lanes count it once.
+    /// Held while a lane finds out that this client was taken for dead, so that all lanes count it
+    /// once.
     fence: Mutex<()>,
     herd: Herd,
     batches: AtomicU64,
@@ -67,10 +70,11 @@ pub struct Batcher {
 struct Numbers {
     /// Of the last commit that happened.
     reached: AtomicU64,
-    /// The highest that a commit was given whose fate was unknown. None of these is given to another commit: found
-    /// in the engine, it must say which of them happened.
+    /// The highest that a commit was given whose fate was unknown. None of these is given to
+    /// another commit: found in the engine, it must say which of them happened.
     doubtful: AtomicU64,
-    /// Whether the engine lost commits of this lane, which others may have seen and nobody has been told of yet.
+    /// Whether the engine lost commits of this lane, which others may have seen and nobody has been
+    /// told of yet.
     lost: AtomicBool,
 }
 
@@ -136,7 +140,8 @@ impl Batcher {
         ticket.take()
     }
 
-    /// Runs many operations, as many together as the engine takes. Answers in the order of the operations.
+    /// Runs many operations, as many together as the engine takes. Answers in the order of the
+    /// operations.
     pub fn submit_all<O: Op>(&self, ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
         let turn = self.turn(ops.len(), interrupt);
         let tickets: Vec<Arc<Ticket<Job<O>>>> =
@@ -162,7 +167,8 @@ impl Batcher {
             if let Some(lane) = lane.take().or_else(|| turn.take_lead()) {
                 self.lead(lane, turn);
             } else if turn.is_done() {
-                // Somebody may have handed a lane to this thread before somebody else answered its last operation.
+                // Somebody may have handed a lane to this thread before somebody else answered its
+                // last operation.
                 lane = turn.take_lead();
                 if lane.is_none() {
                     return;
@@ -197,8 +203,8 @@ impl Batcher {
         }
     }
 
-    /// Runs `batch` until each of its operations has an answer. Where the caller gave up waiting itself, those of
-    /// others that have none yet are left for another thread.
+    /// Runs `batch` until each of its operations has an answer. Where the caller gave up waiting
+    /// itself, those of others that have none yet are left for another thread.
     fn run(&self, lane: u16, batch: &[Arc<AnyTicket>], own: &Turn) -> Vec<Arc<AnyTicket>> {
         let mut tries = 0;
         let mut groups = VecDeque::from([batch.to_vec()]);
@@ -246,8 +252,8 @@ impl Batcher {
     }
 }
 
-/// The parts in which to try again: the innocent together, then each culprit alone, each operation after those before
-/// it that share a lane with it.
+/// The parts in which to try again: the innocent together, then each culprit alone, each operation
+/// after those before it that share a lane with it.
 fn split(group: Vec<Arc<AnyTicket>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyTicket>>> {
     let mut innocent = Vec::new();
     let mut parts: Vec<Vec<Arc<AnyTicket>>> = Vec::new();
@@ -288,7 +294,8 @@ fn refuse(group: Vec<Arc<AnyTicket>>, error: &EngineError, groups: &mut VecDeque
     }
 }
 
-/// Answers the operations whose callers wait no longer, or have waited too long, at once: the batch may go on waiting.
+/// Answers the operations whose callers wait no longer, or have waited too long, at once: the batch
+/// may go on waiting.
 fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
     let now = wait::now();
     for group in groups.iter_mut() {

@@ -1,6 +1,7 @@
 //! A thread that shows that a client lives, for programs that hold a volume open without a mount.
 //!
-//! What must stay true: it has ended before the session ends, or its last heartbeat would put the session back.
+//! What must stay true: it has ended before the session ends, or its last heartbeat would put the
+//! session back.
 
 use std::{
     sync::{Arc, Weak},
@@ -19,8 +20,8 @@ pub(crate) struct Beater {
 }
 
 impl Meta {
-    /// Beats each heartbeat from a thread of its own, until the volume is closed: for programs that may take longer than
-    /// a session lasts. It ends by itself if the volume is gone.
+    /// Beats each heartbeat from a thread of its own, until the volume is closed: for programs that
+    /// may take longer than a session lasts. It ends by itself if the volume is gone.
     ///
     /// # Errors
     /// If there is no thread to be had.

@@ -1,7 +1,9 @@
-//! What was removed is deleted: the chunks of files without names, slices that nothing shows, their blocks.
+//! What was removed is deleted: the chunks of files without names, slices that nothing shows, their
+//! blocks.
 //!
-//! Many at a time, so that it takes little from those who wait for the engine. What must stay true: what is to be
-//! deleted stays on record until it is, block by block; one that cannot be deleted keeps no other.
+//! Many at a time, so that it takes little from those who wait for the engine. What must stay true:
+//! what is to be deleted stays on record until it is, block by block; one that cannot be deleted
+//! keeps no other.
 
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino};
 
@@ -18,8 +20,8 @@ use crate::{
 
 /// Where blocks of slices are deleted that nothing shows any more.
 pub trait BlockSink: Send + Sync {
-    /// Deletes all blocks of slices (id, size). Answers in their order; an error leaves the slice on record, to be
-    /// tried again later.
+    /// Deletes all blocks of slices (id, size). Answers in their order; an error leaves the slice
+    /// on record, to be tried again later.
     fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<FsResult<()>>;
 }
 
@@ -29,7 +31,8 @@ const FILES_AT_ONCE: usize = 256;
 const SLICES_AT_ONCE: usize = 1000;
 /// Chunks of a deleted file looked for at once.
 const CHUNKS_AT_ONCE: u32 = 1 << 14;
-/// Chunks (2 GiB) that must be missing behind the end and the last chunk of a deleted file for it to have no more.
+/// Chunks (2 GiB) that must be missing behind the end and the last chunk of a deleted file for it
+/// to have no more.
 const CHUNKS_BEHIND: u32 = 32;
 
 /// A deleted file whose chunks are being looked for.
@@ -73,8 +76,8 @@ impl Meta {
         })
     }
 
-    /// Deletes the chunks of deleted files (inode, length), then the records that they were deleted. The first error
-    /// is answered when all were tried.
+    /// Deletes the chunks of deleted files (inode, length), then the records that they were
+    /// deleted. The first error is answered when all were tried.
     pub fn delete_files(
         &self,
         files: &[(Ino, u64)],
@@ -111,8 +114,8 @@ impl Meta {
         self.run_all(forget, interrupt).into_iter().collect::<FsResult<()>>().and(failed)
     }
 
-    /// Chunks of deleted files. Some may lie behind the end, where a truncation left them; not every engine can list
-    /// them, so they are looked for until none comes for a while.
+    /// Chunks of deleted files. Some may lie behind the end, where a truncation left them; not
+    /// every engine can list them, so they are looked for until none comes for a while.
     fn chunks_of_deleted(&self, files: &[(Ino, u64)], interrupt: &Interrupt) -> FsResult<Vec<(Ino, u32)>> {
         let search = |(ino, length): &(Ino, u64)| Search {
             ino: *ino,
@@ -134,7 +137,8 @@ impl Meta {
         Ok(chunks)
     }
 
-    /// Deletes the blocks of slices that nothing shows, then their records. What cannot be deleted stays on record.
+    /// Deletes the blocks of slices that nothing shows, then their records. What cannot be deleted
+    /// stays on record.
     pub fn delete_slices(
         &self,
         slices: &[(u64, u32)],

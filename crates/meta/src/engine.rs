@@ -1,18 +1,22 @@
-//! The contract between the file system and the database: records, two trips, three words for concurrency.
+//! The contract between the file system and the database: records, two trips, three words for
+//! concurrency.
 //!
-//! An engine is a codec. It maps [`Key`]s and [`Row`]s to what the database stores and decides nothing: it knows no
-//! caller, no permission and no error of the file system. Every method that talks to the database is *one* round
-//! trip, blocks the calling thread, and ends within the engine's own deadline.
+//! An engine is a codec. It maps [`Key`]s and [`Row`]s to what the database stores and decides
+//! nothing: it knows no caller, no permission and no error of the file system. Every method that
+//! talks to the database is *one* round trip, blocks the calling thread, and ends within the
+//! engine's own deadline.
 //!
 //! # What an engine promises
-//! * A [`Txn::commit`] is atomic: all of its writes or none, and none unless every [`Expect`] and every precondition
-//!   stated at [`Write`] holds at that moment.
-//! * [`Engine::read`] and reads with [`Hold::None`] see each record as committed at some moment during the call;
-//!   two records need not be seen at the same moment.
-//! * What was read with [`Hold::Guard`] or [`Hold::Lock`] and is repeated as an [`Expect`] in the commit still holds at
-//!   the commit. An engine may ensure that by a lock taken while reading or by a comparison while committing.
-//!   Expectations that were not read in the same transaction are compared too, so that reads may come from a cache.
-//! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as this.
+//! * A [`Txn::commit`] is atomic: all of its writes or none, and none unless every [`Expect`] and
+//!   every precondition stated at [`Write`] holds at that moment.
+//! * [`Engine::read`] and reads with [`Hold::None`] see each record as committed at some moment
+//!   during the call; two records need not be seen at the same moment.
+//! * What was read with [`Hold::Guard`] or [`Hold::Lock`] and is repeated as an [`Expect`] in the
+//!   commit still holds at the commit. An engine may ensure that by a lock taken while reading or
+//!   by a comparison while committing. Expectations that were not read in the same transaction are
+//!   compared too, so that reads may come from a cache.
+//! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as
+//!   this.
 
 use std::time::Duration;
 
@@ -25,8 +29,9 @@ use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, QuotaKey, R
 pub enum Hold {
     /// As committed; may change at once.
     None,
-    /// Must still hold at the commit. Of a node: type, mode, uid, gid, flags, parent, ACL ids and tier, and that it
-    /// exists. Many transactions may guard one record at once, and commutative writes to it proceed.
+    /// Must still hold at the commit. Of a node: type, mode, uid, gid, flags, parent, ACL ids and
+    /// tier, and that it exists. Many transactions may guard one record at once, and commutative
+    /// writes to it proceed.
     Guard,
     /// I shall write it: unchanged in every byte at the commit.
     Lock,
@@ -37,20 +42,21 @@ pub enum Hold {
 pub enum Read {
     /// One record. Answered by [`Found::Row`].
     Get(Key, Hold),
-    /// The entry of that name and the node it names, which is held as said; the entry is held too unless
-    /// [`Hold::None`]. Answered by [`Found::Rows`]: nothing, the entry, or the entry and the node.
+    /// The entry of that name and the node it names, which is held as said; the entry is held too
+    /// unless [`Hold::None`]. Answered by [`Found::Rows`]: nothing, the entry, or the entry and the
+    /// node.
     Follow(Ino, Name, Hold),
-    /// Up to `limit` names of a directory, read after every lock of the same call is held. Answered by
-    /// [`Found::Names`]. Repeated as [`Expect::Vacant`] it says that the directory is empty.
+    /// Up to `limit` names of a directory, read after every lock of the same call is held. Answered
+    /// by [`Found::Names`]. Repeated as [`Expect::Vacant`] it says that the directory is empty.
     Names {
         /// The directory.
         dir: Ino,
         /// How many names to return at most.
         limit: usize,
     },
-    /// All records of a small collection. Answered by [`Found::Rows`]. Under [`Hold::Lock`], which only
-    /// [`List::Flocks`] and [`List::Plocks`] know and whose node must be locked in the same call, and repeated as
-    /// [`Expect::Same`], the collection is the same at the commit.
+    /// All records of a small collection. Answered by [`Found::Rows`]. Under [`Hold::Lock`], which
+    /// only [`List::Flocks`] and [`List::Plocks`] know and whose node must be locked in the same
+    /// call, and repeated as [`Expect::Same`], the collection is the same at the commit.
     All(List, Hold),
 }
 
@@ -160,10 +166,11 @@ pub enum Write {
     Delete(Key),
     /// Removes the record if there is one.
     Discard(Key),
-    /// Removes all records of a collection, however many there are. Not for [`List::LocksOf`], [`List::Sustained`].
+    /// Removes all records of a collection, however many there are. Not for [`List::LocksOf`],
+    /// [`List::Sustained`].
     Clear(List),
-    /// Adds to a directory's or file's `nlink` and raises its mtime and ctime to at least `time`; a conflict if the
-    /// node is gone.
+    /// Adds to a directory's or file's `nlink` and raises its mtime and ctime to at least `time`; a
+    /// conflict if the node is gone.
     Bump {
         /// The node.
         ino: Ino,
@@ -176,16 +183,18 @@ pub enum Write {
     Count(Counter, i64),
     /// Adds to the references of a slice (id, size); a slice without a row has one.
     Refer(u64, u32, i64),
-    /// Adds to the number of entries of an inode in a directory (inode, directory), which starts at 0.
+    /// Adds to the number of entries of an inode in a directory (inode, directory), which starts at
+    /// 0.
     Link(Ino, Ino, i64),
     /// Adds to the usage of a directory if it has a record; without one it stays without.
     Use(Ino, DirStat),
-    /// Adds (bytes, inodes) to the usage of a quota. A user or group without a record gets one that limits nothing
-    /// ([`QuotaKey::kept`]); a directory stays without.
+    /// Adds (bytes, inodes) to the usage of a quota. A user or group without a record gets one that
+    /// limits nothing ([`QuotaKey::kept`]); a directory stays without.
     Charge(QuotaKey, i64, i64),
     /// Appends records to a chunk, which starts empty.
     Append(Ino, u32, Vec<Slice>),
-    /// Tells the other clients after the commit, see [`Commit::told`]; no effect where the engine has no messages.
+    /// Tells the other clients after the commit, see [`Commit::told`]; no effect where the engine
+    /// has no messages.
     Tell(Change),
 }
 
@@ -201,8 +210,8 @@ impl Write {
     }
 }
 
-/// The identity of a commit: it takes the record of lane `lane` of process `writer` from number `from` to number `to`,
-/// and conflicts on [`Key::Writer`] unless the record holds `from`.
+/// The identity of a commit: it takes the record of lane `lane` of process `writer` from number
+/// `from` to number `to`, and conflicts on [`Key::Writer`] unless the record holds `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The process.
@@ -222,14 +231,15 @@ pub struct Commit {
     pub step: Option<Step>,
     /// What must hold.
     pub expects: Vec<Expect>,
-    /// What changes. No key is written twice, but for the adding writes of different kinds, and that what is cleared
-    /// may be written again: a [`Write::Clear`] stands before all others and takes effect before them.
+    /// What changes. No key is written twice, but for the adding writes of different kinds, and
+    /// that what is cleared may be written again: a [`Write::Clear`] stands before all others and
+    /// takes effect before them.
     pub writes: Vec<Write>,
 }
 
 impl Commit {
-    /// The message that an engine with messages sends once this is committed: every commit with a number, be it that
-    /// nothing changed which others cache, and whatever tells something.
+    /// The message that an engine with messages sends once this is committed: every commit with a
+    /// number, be it that nothing changed which others cache, and whatever tells something.
     pub fn told(&self) -> Option<Told> {
         let changes: Vec<Change> = self
             .writes
@@ -246,9 +256,9 @@ impl Commit {
 /// A collection too large for one answer, read page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scan {
-    /// Entries of a directory, with or without the nodes they name (each [`Row::Entry`] then is followed by its
-    /// [`Row::Node`], if there is one). An entry that is there from before the first to after the last page
-    /// appears at least once.
+    /// Entries of a directory, with or without the nodes they name (each [`Row::Entry`] then is
+    /// followed by its [`Row::Node`], if there is one). An entry that is there from before the
+    /// first to after the last page appears at least once.
     Entries {
         /// The directory.
         dir: Ino,
@@ -292,8 +302,9 @@ pub struct Cursor(pub Vec<u8>);
 pub struct Page {
     /// The records. A page may be empty although others follow.
     pub rows: Vec<Row>,
-    /// What is stored but cannot be read, each an [`EngineError::Corrupt`]. It hides no other record; only a listing
-    /// ([`Scan::Entries`]) fails as a whole when an entry is damaged, since one that lacks a name looks complete.
+    /// What is stored but cannot be read, each an [`EngineError::Corrupt`]. It hides no other
+    /// record; only a listing ([`Scan::Entries`]) fails as a whole when an entry is damaged, since
+    /// one that lacks a name looks complete.
     pub damaged: Vec<EngineError>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
@@ -327,7 +338,8 @@ pub enum News {
     Messages,
     /// [`Engine::watch`] hears that somebody else committed. What it was stands in the records.
     Bell,
-    /// [`Engine::watch`] hears what is told of locks, or that something was. All else is found by looking at the records.
+    /// [`Engine::watch`] hears what is told of locks, or that something was. All else is found by
+    /// looking at the records.
     Silence,
 }
 
@@ -342,11 +354,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes what must exist before the first record: tables, scripts. Harmless when they exist.
     fn prepare(&self) -> Result<(), EngineError>;
 
-    /// Begins a transaction in one of the lanes `0 .. limits().lanes`; the caller sees to it that no two are in one
-    /// lane. No trip. Dropping the transaction undoes it.
+    /// Begins a transaction in one of the lanes `0 .. limits().lanes`; the caller sees to it that
+    /// no two are in one lane. No trip. Dropping the transaction undoes it.
     fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError>;
 
-    /// Reads without a transaction; holds are ignored. One trip. Answers in the order of the questions.
+    /// Reads without a transaction; holds are ignored. One trip. Answers in the order of the
+    /// questions.
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
 
     /// One page of about `limit` records. One trip.
@@ -355,8 +368,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Makes all commits that are seen by now as safe as those that returned: one whose answer was lost may be seen before
-    /// it is. For engines where that cannot be there is nothing to do.
+    /// Makes all commits that are seen by now as safe as those that returned: one whose answer was
+    /// lost may be seen before it is. For engines where that cannot be there is nothing to do.
     fn harden(&self) -> Result<(), EngineError>;
 
     /// A listener for what other clients tell.
@@ -374,11 +387,13 @@ pub trait Txn {
 
 /// A listener for changes made by others.
 pub trait Watch: Send {
-    /// Waits up to `timeout` for what is told; empty if nothing was. [`Told::anything`] stands for what was missed.
+    /// Waits up to `timeout` for what is told; empty if nothing was. [`Told::anything`] stands for
+    /// what was missed.
     fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError>;
 
-    /// Says whether clients that tell nothing have a session now. Answers whether what they change is told from here on, by an
-    /// engine that sees it by itself; that it began is told as [`Told::anything`].
+    /// Says whether clients that tell nothing have a session now. Answers whether what they change
+    /// is told from here on, by an engine that sees it by itself; that it began is told as
+    /// [`Told::anything`].
     fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
         let _ = silent;
         Ok(false)
@@ -388,8 +403,8 @@ pub trait Watch: Send {
 /// Why the engine did not do it. Each says what the caller must do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// An expectation or a precondition failed; nothing was committed. Run again what touches these keys; if there
-    /// are none, run everything again.
+    /// An expectation or a precondition failed; nothing was committed. Run again what touches these
+    /// keys; if there are none, run everything again.
     #[error("conflict on {0:?}")]
     Conflict(Vec<Key>),
     /// The engine could not be asked; nothing was committed. Try again until patience ends.
@@ -408,7 +423,8 @@ pub enum EngineError {
         /// What happened.
         reason: String,
     },
-    /// A chunk's record has no room for the slices to be appended; nothing was committed. Compact these chunks first.
+    /// A chunk's record has no room for the slices to be appended; nothing was committed. Compact
+    /// these chunks first.
     #[error("no room for more slices in {0:?}")]
     Full(Vec<Key>),
     /// A stored record breaks the format. Trying again does not help.
@@ -423,7 +439,8 @@ pub enum EngineError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The engine refuses for good: wrong URL, credentials, version, value too large, read-only replica.
+    /// The engine refuses for good: wrong URL, credentials, version, value too large, read-only
+    /// replica.
     #[error("metadata engine {engine}: {reason}")]
     Refused {
         /// Name and address, without secrets.

@@ -1,4 +1,5 @@
-//! What operations know besides the records: the volume's settings, the clock, what this client has open.
+//! What operations know besides the records: the volume's settings, the clock, what this client has
+//! open.
 //!
 //! Nothing here is authoritative for other clients; it is this process's own knowledge.
 
@@ -44,7 +45,8 @@ pub struct Env {
     pub(crate) recall: Option<Recall>,
     /// Where is noted what outlives the process.
     pub(crate) ledger: Option<Arc<dyn Ledger>>,
-    /// Whether changes may start from them: the engine can tell at the commit whether they are still so.
+    /// Whether changes may start from them: the engine can tell at the commit whether they are
+    /// still so.
     pub(crate) starts_from_recall: bool,
 }
 
@@ -138,8 +140,8 @@ impl Env {
         self.fences.store(fences, Ordering::Relaxed);
     }
 
-    /// How often this client was taken for dead, as far as it knows: its next commit or heartbeat tells. Locks and open
-    /// deleted files from before the last time are lost.
+    /// How often this client was taken for dead, as far as it knows: its next commit or heartbeat
+    /// tells. Locks and open deleted files from before the last time are lost.
     pub fn fences(&self) -> i64 {
         self.fences.load(Ordering::Relaxed)
     }
@@ -154,8 +156,8 @@ impl Env {
         }
     }
 
-    /// Files without a name that are kept for this client although it has them open no more: they lost their names while
-    /// nobody watched.
+    /// Files without a name that are kept for this client although it has them open no more: they
+    /// lost their names while nobody watched.
     pub(crate) fn left_over(&self) -> Vec<Ino> {
         let kept: Vec<Ino> = self.sustained.lock().iter().copied().collect();
         kept.into_iter().filter(|ino| !self.opens.has(*ino)).collect()

@@ -1,9 +1,10 @@
 //! Following what other clients change, so that what this one remembers may be believed.
 //!
-//! Every commit of a Sluice client takes a number in its lane ([`Row::Writer`]), and what it changed goes out under that
-//! number: as a message, or as a record where the engine has no messages. So a follower that saw a number sees whether
-//! it missed one, and then drops everything it believed. What must stay true: nothing is believed unless the numbers were
-//! compared a short time ago; a client that is cut off stops believing by itself.
+//! Every commit of a Sluice client takes a number in its lane ([`Row::Writer`]), and what it
+//! changed goes out under that number: as a message, or as a record where the engine has no
+//! messages. So a follower that saw a number sees whether it missed one, and then drops everything
+//! it believed. What must stay true: nothing is believed unless the numbers were compared a short
+//! time ago; a client that is cut off stops believing by itself.
 
 use std::{
     ops::RangeInclusive,
@@ -48,8 +49,8 @@ const COMPARE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(300);
 /// How long something is believed beside a JuiceFS client, which tells nothing.
 const BESIDE_JUICEFS: Duration = Duration::from_secs(1);
-/// The same where the engine tells what such a client changed. It cannot tell two changes of the same record apart that
-/// it makes at once, one of them ours.
+/// The same where the engine tells what such a client changed. It cannot tell two changes of the
+/// same record apart that it makes at once, one of them ours.
 const BESIDE_WATCHED: Duration = Duration::from_secs(2);
 /// How long one wait for messages lasts.
 const LISTEN: Duration = Duration::from_millis(200);
@@ -67,8 +68,9 @@ impl Meta {
         self.options.client_cache.is_some() && self.env.recall.is_some()
     }
 
-    /// Begins to follow other clients, if the volume was opened with a [`ClientCache`]: lookups and attributes are then
-    /// answered from what is remembered. `told` is called with each change, from a thread that no request needs.
+    /// Begins to follow other clients, if the volume was opened with a [`ClientCache`]: lookups and
+    /// attributes are then answered from what is remembered. `told` is called with each change,
+    /// from a thread that no request needs.
     pub fn follow(self: &Arc<Self>, told: OnChange) {
         let (Some(cache), Some(_)) = (self.options.client_cache, &self.env.recall) else { return };
         let meta = Arc::downgrade(self);
@@ -140,7 +142,8 @@ struct Follower {
     watch: Box<dyn Watch>,
     /// The last commits heard of.
     heard: Numbers,
-    /// Where a comparison raised that: messages of what lies between may be on their way, and say nothing new.
+    /// Where a comparison raised that: messages of what lies between may be on their way, and say
+    /// nothing new.
     raised: FxHashMap<(WriterId, u16), RangeInclusive<u64>>,
     /// The numbers that the engine held at the last comparison.
     stood: Numbers,
@@ -154,7 +157,8 @@ struct Follower {
 
 impl Follower {
     fn new(engine: Arc<dyn Engine>, own: WriterId, expire: Duration) -> Result<Self, EngineError> {
-        // Listening begins first: what is committed between the two is heard of twice, and nothing is lost by that.
+        // Listening begins first: what is committed between the two is heard of twice, and nothing
+        // is lost by that.
         let watch = engine.watch()?;
         let news = engine.limits().news;
         let mut follower = Self {
@@ -175,7 +179,8 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Whether the numbers were compared since this was asked last, and how old what is remembered may be.
+    /// Whether the numbers were compared since this was asked last, and how old what is remembered
+    /// may be.
     fn compared(&mut self) -> Option<Duration> {
         self.compared.take()
     }
@@ -230,8 +235,8 @@ impl Follower {
             }
             self.raised.remove(&lane);
             let before = self.heard.entry(lane).or_default();
-            // A number that is not the next says that some were missed, or that a failover lost commits that were heard of
-            // and the numbers are given out again.
+            // A number that is not the next says that some were missed, or that a failover lost
+            // commits that were heard of and the numbers are given out again.
             if told.n != *before + 1 {
                 changes.push(Change::Any);
             }
@@ -240,7 +245,8 @@ impl Follower {
         changes.extend(told.changes);
     }
 
-    /// Whether commits happened, by the last comparison, that no message told of, or did not although one told of them.
+    /// Whether commits happened, by the last comparison, that no message told of, or did not
+    /// although one told of them.
     fn missed(&mut self) -> Result<bool, EngineError> {
         let (stand, gone) = self.compare()?;
         let heard = &mut self.heard;
@@ -295,8 +301,8 @@ impl Follower {
         Ok(())
     }
 
-    /// The numbers of all lanes of others as they stand, and whether there were lanes that cannot be followed: of a
-    /// session that ended, or that came and went.
+    /// The numbers of all lanes of others as they stand, and whether there were lanes that cannot
+    /// be followed: of a session that ended, or that came and went.
     fn compare(&mut self) -> Result<(Numbers, bool), EngineError> {
         // Who registers after this is seen next time.
         let last = match self.engine.read(&[Read::Get(Key::Counter(Counter::NextSession), Hold::None)])?.pop()
@@ -342,8 +348,8 @@ mod tests {
 
     const OTHER: WriterId = 2;
 
-    /// A store in which somebody else has committed five times, and who follows him. Comparisons are made when the test
-    /// says so.
+    /// A store in which somebody else has committed five times, and who follows him. Comparisons
+    /// are made when the test says so.
     fn following() -> (MemEngine, Follower) {
         let engine = MemEngine::new();
         stand_at(&engine, 5);

@@ -1,7 +1,8 @@
-//! What a client does from time to time: show that it lives, learn what others changed, clean up after the dead.
+//! What a client does from time to time: show that it lives, learn what others changed, clean up
+//! after the dead.
 //!
-//! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat and
-//! [`Meta::clean`] each hour, from a thread that no request needs.
+//! Nothing here runs by itself: whoever holds the volume open calls [`Meta::beat`] each heartbeat
+//! and [`Meta::clean`] each hour, from a thread that no request needs.
 
 use rustc_hash::FxHashSet;
 use sluice_types::{FsError, FsResult, Ino};
@@ -41,9 +42,9 @@ const MISSED: i64 = 3;
 
 /// Since when this client has shown without a break that it lives.
 ///
-/// When nobody could commit for longer than a session lasts, all sessions have expired, and all their clients are about
-/// to renew them. Who comes first leaves them the time for it: nobody is buried by a client whose own renewals went
-/// through for less than a session's lifetime.
+/// When nobody could commit for longer than a session lasts, all sessions have expired, and all
+/// their clients are about to renew them. Who comes first leaves them the time for it: nobody is
+/// buried by a client whose own renewals went through for less than a session's lifetime.
 #[derive(Debug)]
 pub(crate) struct Grace {
     since: i64,
@@ -77,7 +78,8 @@ const DELFILE_AGE: i64 = 3600;
 const HOURLY: i64 = 54 * 60;
 
 impl Meta {
-    /// One heartbeat: renews the session, reloads settings and usage, cleans up after dead sessions.
+    /// One heartbeat: renews the session, reloads settings and usage, cleans up after dead
+    /// sessions.
     pub fn beat(&self) -> FsResult<Result<(), Ended>> {
         let never = Interrupt::never();
         let format = self.patiently(&never, || Self::load_format(self.engine.as_ref()))?;
@@ -90,8 +92,8 @@ impl Meta {
         }
         self.env.set_format(format);
         let settled = self.sid() != 0 && self.renew()?;
-        // Others expire against the time at which this client had shown that it lives, not against a later one: whatever
-        // follows may wait for the engine, and they with it.
+        // Others expire against the time at which this client had shown that it lives, not against
+        // a later one: whatever follows may wait for the engine, and they with it.
         let now = self.env.clock.now().sec;
         self.patiently(&never, || self.reload_usage())?;
         if self.sid() == 0 {
@@ -118,7 +120,8 @@ impl Meta {
         let (sid, lifetime) = (self.sid(), self.options.session_lifetime());
         let info = self.options.info.clone();
         if !self.run(PutSession { sid, lifetime, info }, &Interrupt::never())? {
-            // Other programs of the format remove the session and its locks, and leave our writer records.
+            // Other programs of the format remove the session and its locks, and leave our writer
+            // records.
             tracing::error!(sid, "this client was taken for dead; its locks are lost");
             self.env.fenced();
         }
@@ -185,7 +188,8 @@ impl Meta {
         Ok(rows.iter().any(lives))
     }
 
-    /// Ends a session: its locks, its sustained files, its record. Files whose chunks now wait are left on record.
+    /// Ends a session: its locks, its sustained files, its record. Files whose chunks now wait are
+    /// left on record.
     fn end_session(
         &self,
         sid: u64,
@@ -208,11 +212,13 @@ impl Meta {
         Ok(waiting)
     }
 
-    /// Ends this client's session. Operations after it are refused by the engine as those of a dead client.
+    /// Ends this client's session. Operations after it are refused by the engine as those of a dead
+    /// client.
     pub fn close(&self) -> FsResult<()> {
         self.stop_beating();
         if self.sid() != 0 {
-            // The last commit cannot remove the record that every commit must find: that one goes by itself.
+            // The last commit cannot remove the record that every commit must find: that one goes
+            // by itself.
             self.end_session(self.sid(), None, true)?;
             let lists = [crate::engine::List::Lanes(self.sid()), crate::engine::List::Changes(self.sid())];
             let writes = lists.map(crate::engine::Write::Clear).to_vec();
@@ -223,8 +229,8 @@ impl Meta {
         self.sync()
     }
 
-    /// Files without a name that this session keeps, as the engine has them: those that are not open any more go with
-    /// the next heartbeat.
+    /// Files without a name that this session keeps, as the engine has them: those that are not
+    /// open any more go with the next heartbeat.
     pub fn sustained(&self, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
         if self.sid() == 0 {
             return Ok(Vec::new());
@@ -242,8 +248,8 @@ impl Meta {
         self.sync()
     }
 
-    /// One round of the hourly jobs, as far as no other client had a turn lately: chunks of deleted files, slices
-    /// without references, expired trash, slices that compactions replaced.
+    /// One round of the hourly jobs, as far as no other client had a turn lately: chunks of deleted
+    /// files, slices without references, expired trash, slices that compactions replaced.
     pub fn clean(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         let now = self.env.clock.now().sec;
         let turn = |job| self.run(TakeTurn { job, due: now - HOURLY, now }, interrupt);
@@ -261,8 +267,8 @@ impl Meta {
         Ok(())
     }
 
-    /// Empties and removes the hour directories of the trash that are older than the volume keeps them. One that cannot be does
-    /// not keep the others.
+    /// Empties and removes the hour directories of the trash that are older than the volume keeps
+    /// them. One that cannot be does not keep the others.
     fn clean_trash(&self, now: i64, interrupt: &Interrupt) -> FsResult<()> {
         let days = self.env.format().trash_days;
         let limit = hour_name(sluice_types::Time { sec: now - (24 * days + 2) * 3600, nsec: 0 });

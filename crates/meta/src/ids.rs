@@ -1,7 +1,8 @@
 //! Numbers taken from the engine in batches, so that making a node costs no trip for its number.
 //!
-//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true: who waits for the
-//! numbers that another thread fetches can be interrupted, and waits no longer than that thread does.
+//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true:
+//! who waits for the numbers that another thread fetches can be interrupted, and waits no longer
+//! than that thread does.
 
 use std::{
     ops::Range,
@@ -40,7 +41,8 @@ impl IdPool {
         }
     }
 
-    /// So many numbers; those that the stock lacks in one trip, if they are more than it takes at once.
+    /// So many numbers; those that the stock lacks in one trip, if they are more than it takes at
+    /// once.
     pub(crate) fn several(&self, count: usize, meta: &Meta, interrupt: &Interrupt) -> FsResult<Vec<u64>> {
         let mut ids: Vec<u64> = self.stock.lock().by_ref().take(count).collect();
         let missing = (count - ids.len()) as u64;

@@ -1,7 +1,8 @@
 //! What operations see of this client's own knowledge, and what they add to it.
 //!
-//! What must stay true: while an attempt lasts every question has one answer, however often it is asked, so that an
-//! operation is a function of its view. What operations find out becomes known when all of them have decided.
+//! What must stay true: while an attempt lasts every question has one answer, however often it is
+//! asked, so that an operation is a function of its view. What operations find out becomes known
+//! when all of them have decided.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -13,8 +14,8 @@ use crate::{
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
 };
 
-/// What no volume holds more of, limit or not: counters and sums must not overflow, and sparse files take nothing to
-/// make.
+/// What no volume holds more of, limit or not: counters and sums must not overflow, and sparse
+/// files take nothing to make.
 const MOST_COUNTED: i64 = 1 << 62;
 
 /// What an operation found out. It stays true whatever becomes of the commit.
@@ -97,7 +98,8 @@ impl<'e> Known<'e> {
         self.env.above.get(dir)
     }
 
-    /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those `pending`.
+    /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those
+    /// `pending`.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] if they do not.

@@ -1,8 +1,8 @@
 //! What is to outlive this process: its session, and which requests were in which commit.
 //!
-//! What must stay true: it is told before a commit is sent what the commit does, and before a number is taken in stead
-//! of a lost commit that this is about to happen. So whoever reads it after the death of this process can tell from the
-//! writer records which requests were done.
+//! What must stay true: it is told before a commit is sent what the commit does, and before a
+//! number is taken in stead of a lost commit that this is about to happen. So whoever reads it
+//! after the death of this process can tell from the writer records which requests were done.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,8 @@ use crate::schema::WriterId;
 pub struct Deed {
     /// What was done.
     pub kind: DeedKind,
-    /// What the answer needs: the inode that was made or linked, the bytes copied, the place appended at; else 0.
+    /// What the answer needs: the inode that was made or linked, the bytes copied, the place
+    /// appended at; else 0.
     pub value: u64,
 }
 
@@ -80,8 +81,8 @@ pub trait Ledger: Debug + Send + Sync {
     /// That commit did not happen and never will; another one may get its number.
     fn refused(&self, noted: Noted);
 
-    /// Number `to` of `lane` is about to be taken by nothing: once it is reached, none of the commits behind `from` up
-    /// to it has happened, nor will.
+    /// Number `to` of `lane` is about to be taken by nothing: once it is reached, none of the
+    /// commits behind `from` up to it has happened, nor will.
     fn voids(&self, lane: u16, from: u64, to: u64);
 
     /// What became of the commits that [`Self::voids`] is about is known, and noted.

@@ -1,8 +1,8 @@
 //! Metadata: operations written once, over engines that only know records.
 //!
-//! [`engine`] is the contract with a database, [`schema`] the records, [`ops`] one file per operation, [`batch`] the
-//! group commit that every operation goes through. This crate knows nothing of object storage, FUSE or any particular
-//! database.
+//! [`engine`] is the contract with a database, [`schema`] the records, [`ops`] one file per
+//! operation, [`batch`] the group commit that every operation goes through. This crate knows
+//! nothing of object storage, FUSE or any particular database.
 
 mod above;
 mod announce;

@@ -1,7 +1,8 @@
 //! The reference engine: a map in memory, exactly as weak as the contract.
 //!
-//! Each record of a read or of a page is looked up by itself, and other threads are invited in between; a commit
-//! validates what it is told to expect and nothing else. An operation that forgot a guard fails here as it would on a real database.
+//! Each record of a read or of a page is looked up by itself, and other threads are invited in
+//! between; a commit validates what it is told to expect and nothing else. An operation that forgot
+//! a guard fails here as it would on a real database.
 
 use std::{
     collections::{BTreeMap, VecDeque},

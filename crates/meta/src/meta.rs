@@ -1,7 +1,8 @@
 //! The door to a volume's metadata: open it, run operations, close it.
 //!
-//! Everything that changes goes through [`Meta::run`] and thereby through group commit; everything that only looks goes
-//! through [`Meta::ask`]. What an operation takes and answers stands with the operation.
+//! Everything that changes goes through [`Meta::run`] and thereby through group commit; everything
+//! that only looks goes through [`Meta::ask`]. What an operation takes and answers stands with the
+//! operation.
 
 use std::{panic::resume_unwind, sync::Arc, thread, time::Duration};
 
@@ -36,11 +37,11 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How long a dead engine is waited for before an operation fails with `EIO`.
     pub patience: Duration,
-    /// Whether changes may start from what this client saw last, and so save a trip. Only engines that compare at
-    /// the commit make use of it.
+    /// Whether changes may start from what this client saw last, and so save a trip. Only engines
+    /// that compare at the commit make use of it.
     pub recall: bool,
-    /// Whether lookups and attributes are answered from what is remembered, while [`Meta::follow`] hears what others
-    /// change.
+    /// Whether lookups and attributes are answered from what is remembered, while [`Meta::follow`]
+    /// hears what others change.
     pub client_cache: Option<ClientCache>,
     /// Where is noted what a successor must know.
     pub ledger: Option<Arc<dyn Ledger>>,
@@ -206,7 +207,8 @@ impl Meta {
         }
     }
 
-    /// Opens a volume, and registers a session unless it is only to be read, or takes up that of a process that died.
+    /// Opens a volume, and registers a session unless it is only to be read, or takes up that of a
+    /// process that died.
     pub fn open(engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Self>, OpenError> {
         // Whoever waits for a session to go on waits for the engine, too; who mounts anew is told.
         let patience = if options.resume.is_some() { options.patience } else { Duration::ZERO };
@@ -267,8 +269,8 @@ impl Meta {
         self.batcher.submit(op, interrupt)
     }
 
-    /// Runs many operations at once, on as many threads as the engine has lanes if they fill that many batches. Answers
-    /// in their order.
+    /// Runs many operations at once, on as many threads as the engine has lanes if they fill that
+    /// many batches. Answers in their order.
     pub fn run_all<O: Op>(&self, mut ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
         if let Err(error) = self.writable() {
             return ops.iter().map(|_| Err(error.clone())).collect();
@@ -294,8 +296,8 @@ impl Meta {
         })
     }
 
-    /// Runs an operation that only looks, on what is remembered if that may be believed: for whoever asks the same again
-    /// and again. Opening a file is not such a case.
+    /// Runs an operation that only looks, on what is remembered if that may be believed: for
+    /// whoever asks the same again and again. Opening a file is not such a case.
     pub fn look<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
         self.ask_or(op, interrupt, |reads| self.env.recall.as_ref()?.believed(reads))
     }
@@ -347,8 +349,8 @@ impl Meta {
         }
     }
 
-    /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is asked twice: a lost
-    /// answer is no reason to give up.
+    /// Asks the engine until it answers or patience ends. What is asked must be harmless if it is
+    /// asked twice: a lost answer is no reason to give up.
     pub(crate) fn patiently<T>(
         &self,
         interrupt: &Interrupt,
@@ -427,8 +429,8 @@ impl Meta {
         self.env.opens.closed(ino)
     }
 
-    /// Waits until it is known what became of a file that this client was about to destroy when a handle of it was
-    /// registered. Called before the trip that opens.
+    /// Waits until it is known what became of a file that this client was about to destroy when a
+    /// handle of it was registered. Called before the trip that opens.
     ///
     /// # Errors
     /// `EINTR` if the wait was interrupted, `EIO` if the engine says nothing for too long.

@@ -1,8 +1,10 @@
-//! How to reach a server on this machine, and how to wait for the answers of any, by how long they took lately.
+//! How to reach a server on this machine, and how to wait for the answers of any, by how long they
+//! took lately.
 //!
-//! To sleep until an answer comes and be woken costs more than the answer of a near server takes, so that one is waited
-//! for awake. What must stay true: a server that is far costs next to nothing that way, and a near one that was slow for
-//! a moment is not slept for ever after, although each answer that is slept for takes as long as a far one's.
+//! To sleep until an answer comes and be woken costs more than the answer of a near server takes,
+//! so that one is waited for awake. What must stay true: a server that is far costs next to nothing
+//! that way, and a near one that was slow for a moment is not slept for ever after, although each
+//! answer that is slept for takes as long as a far one's.
 
 use std::{io, os::unix::net::UnixStream, path::Path, time::Duration};
 
@@ -50,7 +52,8 @@ impl Nearness {
     }
 }
 
-/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect would wait for it without end.
+/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect
+/// would wait for it without end.
 ///
 /// # Errors
 /// Those of `connect(2)`; [`io::ErrorKind::WouldBlock`] if the queue is full.

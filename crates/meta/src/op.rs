@@ -26,7 +26,8 @@ pub type Lanes = SmallVec<[Lane; 2]>;
 
 /// A metadata operation.
 ///
-/// `run` is a pure function of its view: it may be called any number of times and only the last call counts.
+/// `run` is a pure function of its view: it may be called any number of times and only the last
+/// call counts.
 pub trait Op: fmt::Debug + Send + 'static {
     /// What it answers.
     type Out: Send + 'static;
@@ -37,8 +38,9 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// What it works on.
     fn lanes(&self) -> Lanes;
 
-    /// How often this client had been taken for dead ([`Env::fences`](crate::Env::fences)) when that was last of no
-    /// matter to it: if it was again since, the operation fails with `EIO`. `None` for what may happen all the same.
+    /// How often this client had been taken for dead ([`Env::fences`](crate::Env::fences)) when
+    /// that was last of no matter to it: if it was again since, the operation fails with `EIO`.
+    /// `None` for what may happen all the same.
     fn fences(&self) -> Option<i64> {
         None
     }
@@ -49,7 +51,8 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// [`Stop::More`] if it needs to see more, [`Stop::Fail`] if it fails.
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop>;
 
-    /// What a request has got done by it once it is committed; `None` if it may as well be done again.
+    /// What a request has got done by it once it is committed; `None` if it may as well be done
+    /// again.
     fn deed(&self, _out: &Self::Out) -> Option<Deed> {
         None
     }
@@ -60,7 +63,8 @@ pub trait Op: fmt::Debug + Send + 'static {
 pub struct UnderLocks<O> {
     /// The operation.
     pub op: O,
-    /// How often this client had been taken for dead when the oldest of the locks was taken; `None` without locks.
+    /// How often this client had been taken for dead when the oldest of the locks was taken; `None`
+    /// without locks.
     pub fences: Option<i64>,
 }
 

@@ -1,7 +1,8 @@
 //! Which files this client has open, and which it is about to let go because it has not.
 //!
-//! What must stay true: nobody opens a file between the moment in which a batch found that it is not open here and the
-//! end of that batch. Who comes in between waits for the end, and asks whether the file is still there.
+//! What must stay true: nobody opens a file between the moment in which a batch found that it is
+//! not open here and the end of that batch. Who comes in between waits for the end, and asks
+//! whether the file is still there.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -31,7 +32,8 @@ struct State {
 }
 
 impl Opens {
-    /// Registers one more open handle. Called before the trip that opens, so that an unlink in the same client sees it.
+    /// Registers one more open handle. Called before the trip that opens, so that an unlink in the
+    /// same client sees it.
     pub(crate) fn opened(&self, ino: Ino) {
         *self.state.lock().handles.entry(ino).or_default() += 1;
     }
@@ -74,7 +76,8 @@ impl Opens {
     }
 }
 
-/// Files that one batch destroys since they were not open; none of them is any more when this is dropped.
+/// Files that one batch destroys since they were not open; none of them is any more when this is
+/// dropped.
 pub(crate) struct Doomed<'e> {
     opens: &'e Opens,
     inos: RefCell<FxHashSet<Ino>>,

@@ -1,7 +1,7 @@
 //! What the operations of a batch have decided so far, on top of what the engine holds.
 //!
-//! Writes fold as they arrive: ten creates in one directory are one bump of its mtime, a create followed by an unlink
-//! is nothing at all. What remains is what the engine commits.
+//! Writes fold as they arrive: ten creates in one directory are one bump of its mtime, a create
+//! followed by an unlink is nothing at all. What remains is what the engine commits.
 
 mod group;
 
@@ -154,8 +154,8 @@ impl Overlay {
         !self.clears.is_empty() && (has(Some(group)) || has(None))
     }
 
-    /// Pending records whose keys lie in a collection. Nothing of one that spans kinds of records: only operations that
-    /// run alone ask for such.
+    /// Pending records whose keys lie in a collection. Nothing of one that spans kinds of records:
+    /// only operations that run alone ask for such.
     pub(crate) fn in_list(&self, list: &List) -> impl Iterator<Item = (&Key, &Pending)> {
         self.in_group(Group::of_list(list)).filter(|(key, _)| list.contains(key))
     }
@@ -288,8 +288,8 @@ impl Overlay {
         }
     }
 
-    /// The pending record that a write adds to: where the batch removed it, adding begins with `start` again. `None`
-    /// if the batch has not decided about the record.
+    /// The pending record that a write adds to: where the batch removed it, adding begins with
+    /// `start` again. `None` if the batch has not decided about the record.
     fn pending_mut(&mut self, start: Row) -> Option<&mut Row> {
         let key = start.key();
         let cleared = self.in_cleared(&key);
@@ -302,8 +302,8 @@ impl Overlay {
         pending.row_mut()
     }
 
-    /// Drops what would be added to a record that is now replaced or removed: the operation that does so has seen it.
-    /// Whether there was something that makes a record of nothing.
+    /// Drops what would be added to a record that is now replaced or removed: the operation that
+    /// does so has seen it. Whether there was something that makes a record of nothing.
     fn absorb(&mut self, key: &Key) -> bool {
         match key {
             Key::Node(ino) => drop(self.bumps.remove(ino)),
@@ -342,7 +342,8 @@ impl Overlay {
         self.clears.reserve(records);
     }
 
-    /// What to commit, removals of whole collections first, then records in the order of their keys.
+    /// What to commit, removals of whole collections first, then records in the order of their
+    /// keys.
     pub(crate) fn into_writes(self) -> Vec<Write> {
         let mut lists: Vec<List> = self.clears.into_values().flatten().collect();
         lists.sort_unstable();

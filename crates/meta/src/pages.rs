@@ -40,7 +40,8 @@ impl Meta {
         }
     }
 
-    /// Calls `each` with the records of every page of a collection. Fails if any of them cannot be read.
+    /// Calls `each` with the records of every page of a collection. Fails if any of them cannot be
+    /// read.
     pub fn each_page(
         &self,
         scan: Scan,
@@ -72,8 +73,9 @@ impl Meta {
         }
     }
 
-    /// As [`Self::each_page`]; while `work` runs on one page the next is fetched and prepared, and begun before the last
-    /// operations of this one have come back. A collection of a single page takes no thread.
+    /// As [`Self::each_page`]; while `work` runs on one page the next is fetched and prepared, and
+    /// begun before the last operations of this one have come back. A collection of a single page
+    /// takes no thread.
     pub(crate) fn each_page_ahead<P: Send>(
         &self,
         scan: Scan,

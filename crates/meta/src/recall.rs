@@ -1,13 +1,15 @@
 //! What this client saw last of nodes, entries and extended attributes.
 //!
-//! Changes start from it, so that they need not read before they commit: what an operation takes from here becomes an
-//! expectation of its commit, and if that fails the operation runs again on what the engine says. So that is only done
-//! with engines that compare at the commit, and a stale record costs one trip. Records older than what the kernel caches
-//! are not used for it: attributes of a directory go back to the kernel, and its times and links are not compared.
+//! Changes start from it, so that they need not read before they commit: what an operation takes
+//! from here becomes an expectation of its commit, and if that fails the operation runs again on
+//! what the engine says. So that is only done with engines that compare at the commit, and a stale
+//! record costs one trip. Records older than what the kernel caches are not used for it: attributes
+//! of a directory go back to the kernel, and its times and links are not compared.
 //!
-//! Looks believe it, if the mount asked for that, while somebody follows what other clients change ([`Recall::trust`]).
-//! What must stay true: an answer that was asked for before a change became known here never replaces what is known
-//! since. So whoever asks takes the [`Recall::moment`] before.
+//! Looks believe it, if the mount asked for that, while somebody follows what other clients change
+//! ([`Recall::trust`]). What must stay true: an answer that was asked for before a change became
+//! known here never replaces what is known since. So whoever asks takes the [`Recall::moment`]
+//! before.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -25,12 +27,14 @@ use crate::{
 
 /// Parts, each with a lock of its own. The entries of a directory lie in one.
 const SHARDS: usize = 16;
-/// Fewest records of one generation of a part; at about 200 bytes each all parts take some 13 MiB at most.
+/// Fewest records of one generation of a part; at about 200 bytes each all parts take some 13 MiB
+/// at most.
 const GENERATION: usize = 2048;
 /// Longest value of an extended attribute that is kept, bytes.
 const SMALL_VALUE: usize = 64;
-/// Most questions of one trip, or writes of one commit, that are all remembered: those who work on thousands of records
-/// at a time seldom come back to them, and would drive out what others use. Of larger ones only what is here is kept true.
+/// Most questions of one trip, or writes of one commit, that are all remembered: those who work on
+/// thousands of records at a time seldom come back to them, and would drive out what others use. Of
+/// larger ones only what is here is kept true.
 const FEW: usize = 512;
 /// How long changes start from a record after the engine told it.
 const FRESH: Duration = Duration::from_secs(1);
@@ -49,14 +53,16 @@ pub(crate) struct Recall {
     age: AtomicU64,
 }
 
-/// Two generations: when the young are too many they become the old ones, and the old ones are dropped.
+/// Two generations: when the young are too many they become the old ones, and the old ones are
+/// dropped.
 #[derive(Default)]
 struct Shard {
     young: FxHashMap<Key, Seen>,
     old: FxHashMap<Key, Seen>,
     /// The last change that became known of any of its records.
     changed: u64,
-    /// The last of these that was not made here, or that left nothing behind by which a late answer is known.
+    /// The last of these that was not made here, or that left nothing behind by which a late answer
+    /// is known.
     heard: u64,
 }
 
@@ -72,14 +78,16 @@ struct Seen {
     row: Option<Row>,
 }
 
-/// When a commit was sent. What it replaces may have been replaced by others before its answer came.
+/// When a commit was sent. What it replaces may have been replaced by others before its answer
+/// came.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {
     moment: u64,
     at: Instant,
 }
 
-/// Whether that is worth to be remembered. Not that a node is missing: nobody tells that one was made.
+/// Whether that is worth to be remembered. Not that a node is missing: nobody tells that one was
+/// made.
 fn kept(key: &Key, row: Option<&Row>) -> bool {
     match (key, row) {
         (Key::Node(_), row) => row.is_some(),
@@ -228,8 +236,8 @@ impl Recall {
         }
     }
 
-    /// Takes in what a commit of this client changed. Where others changed anything since it was sent, or another commit
-    /// of this client changed the same, nobody knows here who was last.
+    /// Takes in what a commit of this client changed. Where others changed anything since it was
+    /// sent, or another commit of this client changed the same, nobody knows here who was last.
     pub(crate) fn committed(&self, writes: &[Write], sent: Sent) {
         let few = writes.len() <= FEW;
         for write in writes {
@@ -244,7 +252,8 @@ impl Recall {
         }
     }
 
-    /// A commit of this client replaced a record, which is remembered if `keep` says so, or if it was before.
+    /// A commit of this client replaced a record, which is remembered if `keep` says so, or if it
+    /// was before.
     fn replaced(&self, key: &Key, row: Option<&Row>, keep: bool, sent: Sent) {
         if !matches!(key, Key::Node(_) | Key::Entry(..) | Key::Xattr(..)) {
             return;
@@ -262,7 +271,8 @@ impl Recall {
         });
     }
 
-    /// A commit of this client counted on a node: links, and times that only grow. Several may do so in any order.
+    /// A commit of this client counted on a node: links, and times that only grow. Several may do
+    /// so in any order.
     fn bumped(&self, key: &Key, (nlink, time): (i32, Option<Time>), keep: bool, sent: Sent) {
         self.changed(key, |shard, now| {
             let heard = shard.heard > sent.moment;
@@ -313,7 +323,8 @@ impl Recall {
         shard.old.retain(|key, _| keeps(key));
     }
 
-    /// Answers for an operation that only looks, if there are answers to all of `reads` that may be believed.
+    /// Answers for an operation that only looks, if there are answers to all of `reads` that may be
+    /// believed.
     pub(crate) fn believed(&self, reads: &[Read]) -> Option<Vec<Found>> {
         if self.lasts().as_millis() as u64 >= self.trusted.load(Ordering::Relaxed) {
             return None;
@@ -343,8 +354,8 @@ impl Recall {
             Read::Get(key @ Key::Xattr(..), hold) if *hold > Hold::None => {
                 self.get(key, FRESH).map(|seen| Found::Row(seen.row))
             }
-            // An operation that asks for an entry without holding it is about to insert it: the commit sees whether
-            // it may.
+            // An operation that asks for an entry without holding it is about to insert it: the
+            // commit sees whether it may.
             Read::Get(key @ Key::Entry(..), Hold::None) => {
                 Some(Found::Row(self.get(key, FRESH).and_then(|seen| seen.row)))
             }

@@ -1,7 +1,9 @@
-//! Taking up the session of a process that died: who it was, what it may still have on its way, what of it happened.
+//! Taking up the session of a process that died: who it was, what it may still have on its way,
+//! what of it happened.
 //!
-//! What must stay true: once a session was taken up, no commit that its dead process sent can happen any more, and of
-//! each that was sent it is known whether it happened, unless others took the client for dead.
+//! What must stay true: once a session was taken up, no commit that its dead process sent can
+//! happen any more, and of each that was sent it is known whether it happened, unless others took
+//! the client for dead.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,8 @@ pub struct Resumed {
 pub struct LanePast {
     /// Highest number that a commit may have been sent with, as far as was noted.
     pub attempted: u64,
-    /// Numbers taken in stead of lost commits: once the second is reached, none behind the first up to it happened.
+    /// Numbers taken in stead of lost commits: once the second is reached, none behind the first up
+    /// to it happened.
     pub voids: Vec<(u64, u64)>,
 }
 
@@ -141,8 +144,9 @@ fn renew(engine: &dyn Engine, options: &Options, sid: WriterId) -> Result<bool, 
     engine.begin(0)?.commit(&commit).map(|()| true)
 }
 
-/// Takes a number behind all that the dead process gave to a commit, so that none of these happens any more. What the
-/// lane had reached before, and what it has now; `None` if the session is gone. `tried` keeps what was tried without an answer.
+/// Takes a number behind all that the dead process gave to a commit, so that none of these happens
+/// any more. What the lane had reached before, and what it has now; `None` if the session is gone.
+/// `tried` keeps what was tried without an answer.
 fn fence(
     engine: &dyn Engine,
     (sid, lane): (WriterId, u16),

@@ -1,7 +1,8 @@
 //! What is in use as this client knows it: as last loaded, plus what it committed since.
 //!
-//! What must stay true: nothing that this client committed is forgotten by loading. What it commits while that is under
-//! way is added to what was loaded, though it may be in there: rather too much until the next time than too little.
+//! What must stay true: nothing that this client committed is forgotten by loading. What it commits
+//! while that is under way is added to what was loaded, though it may be in there: rather too much
+//! until the next time than too little.
 
 use rustc_hash::FxHashMap;
 

@@ -1,11 +1,14 @@
 //! What an operation sees: the records it asked for, with the batch's earlier operations on top.
 //!
-//! An operation runs from its beginning each time; when it asks for something that is not here yet it stops, the batch
-//! fetches what all its operations asked for in one trip, and it runs again. So an operation must be a pure function of
-//! its view, and its trips are the number of times it stopped.
+//! An operation runs from its beginning each time; when it asks for something that is not here yet
+//! it stops, the batch fetches what all its operations asked for in one trip, and it runs again. So
+//! an operation must be a pure function of its view, and its trips are the number of times it
+//! stopped.
+
+mod stop;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Attr, FsError, Ino, Name, Time};
+use sluice_types::{Attr, Ino, Name, Time};
 
 use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
@@ -17,20 +20,7 @@ use crate::{
     schema::{Counter, Entry, Key, QuotaKey, Row},
 };
 
-/// Why an operation stopped before its end.
-#[derive(Debug)]
-pub enum Stop {
-    /// It needs these first.
-    More(Vec<Read>),
-    /// It fails, and leaves no trace.
-    Fail(FsError),
-}
-
-impl From<FsError> for Stop {
-    fn from(error: FsError) -> Self {
-        Self::Fail(error)
-    }
-}
+pub use self::stop::Stop;
 
 /// What a batch has read and decided.
 pub(crate) struct Batch<'e> {
@@ -50,7 +40,8 @@ pub(crate) struct Batch<'e> {
     same: FxHashSet<List>,
     /// Records that changed between two trips although a finished operation relied on them.
     pub(crate) torn: Vec<Key>,
-    /// Entries that were found without the nodes they name: damage, or both records went between two looks.
+    /// Entries that were found without the nodes they name: damage, or both records went between
+    /// two looks.
     doubts: Vec<Row>,
     /// Files that it destroys. Taken out before the commit, to be dropped after it.
     pub(crate) doomed: Doomed<'e>,
@@ -77,7 +68,8 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Makes room for what so many records will bring, most of them held and changed: growing would move megabytes.
+    /// Makes room for what so many records will bring, most of them held and changed: growing would
+    /// move megabytes.
     pub(crate) fn expect_many(&mut self, records: usize) {
         self.held.reserve(records);
         self.overlay.reserve(records);
@@ -120,13 +112,15 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// What to read once more before anybody believes that an entry has no node. Numbers of nodes are never used
-    /// again: an entry that is still there after its node was found missing is damaged.
+    /// What to read once more before anybody believes that an entry has no node. Numbers of nodes
+    /// are never used again: an entry that is still there after its node was found missing is
+    /// damaged.
     pub(crate) fn doubts(&self) -> Vec<Read> {
         self.doubts.iter().map(|row| Read::Get(row.key(), Hold::None)).collect()
     }
 
-    /// Takes in the answers to the doubts; the keys of those entries that are gone or name something else by now.
+    /// Takes in the answers to the doubts; the keys of those entries that are gone or name
+    /// something else by now.
     pub(crate) fn dispel(&mut self, found: &[Found]) -> Vec<Key> {
         let doubts = std::mem::take(&mut self.doubts);
         let changed = |(row, found): &(Row, &Found)| !matches!(found, Found::Row(Some(now)) if now == row);
@@ -141,7 +135,8 @@ impl<'e> Batch<'e> {
         if *known > hold {
             return;
         }
-        // A record read again under a firmer hold: who relied on the first answer must find it in the second.
+        // A record read again under a firmer hold: who relied on the first answer must find it in
+        // the second.
         if let Some(relied) = self.held.get(&key) {
             let same = match (before, &row) {
                 (Some(then), Some(now)) => still_holds(*relied, then, now),
@@ -178,8 +173,8 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// How to ask the engine for what `read` wants: of an entry that this very batch makes it knows nothing, of the node
-    /// it may.
+    /// How to ask the engine for what `read` wants: of an entry that this very batch makes it knows
+    /// nothing, of the node it may.
     fn question(&self, read: &Read) -> Read {
         if let Read::Follow(dir, name, hold) = read
             && let Some(pending) = self.overlay.get(&Key::Entry(*dir, name.clone()))
@@ -190,8 +185,9 @@ impl<'e> Batch<'e> {
         read.clone()
     }
 
-    /// Whether an operation that relies on it that a record is not there makes it, or holds a record that is there: some
-    /// engines see an absence only where they insert, and whoever makes the one must then change the other.
+    /// Whether an operation that relies on it that a record is not there makes it, or holds a
+    /// record that is there: some engines see an absence only where they insert, and whoever makes
+    /// the one must then change the other.
     fn backs_absences(&self, outcome: &Outcome) -> bool {
         let held = outcome.held.iter().filter(|(_, hold)| *hold > Hold::None);
         let found = held.filter_map(|(key, _)| Some((key, &self.rows.get(key)?.1)));
@@ -258,7 +254,8 @@ impl<'a> View<'a> {
         self.batch.now
     }
 
-    /// Whether an attempt before this one met a conflict: time to look at what is usually taken for granted.
+    /// Whether an attempt before this one met a conflict: time to look at what is usually taken for
+    /// granted.
     pub(crate) fn again(&self) -> bool {
         self.batch.again
     }
@@ -273,7 +270,8 @@ impl<'a> View<'a> {
         self.outcome.learned.push(fact);
     }
 
-    /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before the batch has ended.
+    /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before
+    /// the batch has ended.
     pub(crate) fn dooms(&self, ino: Ino) -> bool {
         self.batch.doomed.add(ino)
     }
@@ -396,7 +394,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What a name stands for, with the attributes of the node; `None` for the attributes if the node is missing.
+    /// What a name stands for, with the attributes of the node; `None` for the attributes if the
+    /// node is missing.
     pub fn follow(
         &mut self,
         dir: Ino,
@@ -418,7 +417,8 @@ impl<'a> View<'a> {
         Ok(Some((entry, attr)))
     }
 
-    /// All records of a small collection. Under [`Hold::Lock`] (lists of locks only) it is the same at the commit.
+    /// All records of a small collection. Under [`Hold::Lock`] (lists of locks only) it is the same
+    /// at the commit.
     pub fn all(&mut self, list: List, hold: Hold) -> Result<Vec<Row>, Stop> {
         let overlay = &self.batch.overlay;
         let mut rows: Vec<Row> = if overlay.is_cleared(&list) {
@@ -455,8 +455,8 @@ impl<'a> View<'a> {
         Ok(rows)
     }
 
-    /// Whether a directory, whose node this operation must hold with [`Hold::Lock`], has no entries. If so, it has
-    /// none at the commit either.
+    /// Whether a directory, whose node this operation must hold with [`Hold::Lock`], has no
+    /// entries. If so, it has none at the commit either.
     pub fn is_empty(&mut self, dir: Ino) -> Result<bool, Stop> {
         let mut vanishing = 0;
         for (_, appears) in self.batch.overlay.names(dir) {

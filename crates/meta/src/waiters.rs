@@ -1,7 +1,7 @@
 //! Who waits for a lock, and how they learn that it may be free.
 //!
-//! One thread listens to what other clients tell, only while somebody waits. JuiceFS clients tell nothing, so a waiter
-//! also looks by itself once in a while.
+//! One thread listens to what other clients tell, only while somebody waits. JuiceFS clients tell
+//! nothing, so a waiter also looks by itself once in a while.
 
 use std::{
     sync::{Arc, Weak},
@@ -67,16 +67,16 @@ impl Waiters {
         Self(Arc::new(Inner { engine, waiting: Mutex::default() }))
     }
 
-    /// Registers the caller as waiting for a lock on `ino`. To be called before the try that decides to wait, so that
-    /// no release is missed.
+    /// Registers the caller as waiting for a lock on `ino`. To be called before the try that
+    /// decides to wait, so that no release is missed.
     pub fn register(&self, ino: Ino) -> Waiter {
         let bell = Interrupt::default();
         Waiter { registered: self.add(ino, Bell::Thread(bell.clone())), bell }
     }
 
-    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped. It must wake
-    /// somebody and do no more: nobody can register or end meanwhile. To be called before the try that decides to
-    /// wait; who waits looks every [`LOOK`] besides.
+    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped.
+    /// It must wake somebody and do no more: nobody can register or end meanwhile. To be called
+    /// before the try that decides to wait; who waits looks every [`LOOK`] besides.
     pub fn on_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         self.add(ino, Bell::Call(Arc::new(call)))
     }
@@ -111,7 +111,8 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Waits until the lock may be free, somebody interrupts, or it is time to look. True if interrupted.
+    /// Waits until the lock may be free, somebody interrupts, or it is time to look. True if
+    /// interrupted.
     pub fn wait(&mut self, interrupt: &Interrupt) -> bool {
         interrupt.forward(&self.bell);
         self.bell.sleep(LOOK);

@@ -1,7 +1,8 @@
 //! Buffers of whole blocks, which serve again while blocks keep coming.
 //!
-//! The system gives memory page by page, and at each first touch of a page it takes as long as the block's bytes take
-//! to be read. What must stay true: few are kept, and none once nobody has asked for one for a while.
+//! The system gives memory page by page, and at each first touch of a page it takes as long as the
+//! block's bytes take to be read. What must stay true: few are kept, and none once nobody has asked
+//! for one for a while.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -41,7 +42,8 @@ pub(crate) fn lend(buffer: Vec<u8>) -> Bytes {
     if buffer.capacity() < LARGE { Bytes::from(buffer) } else { BUFFERS.lend(buffer) }
 }
 
-/// Gives idle buffers back to the system if nobody has asked for one since the last call. To be called now and then.
+/// Gives idle buffers back to the system if nobody has asked for one since the last call. To be
+/// called now and then.
 pub fn shed() {
     BUFFERS.shed();
 }

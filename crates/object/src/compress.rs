@@ -1,7 +1,7 @@
 //! Compression of blocks, before encryption.
 //!
-//! What must stay true: a block decodes to exactly the length that its name states, into a buffer of its own, or it
-//! is damaged.
+//! What must stay true: a block decodes to exactly the length that its name states, into a buffer
+//! of its own, or it is damaged.
 
 use std::{cell::RefCell, fmt, io, str::FromStr};
 

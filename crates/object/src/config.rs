@@ -1,6 +1,7 @@
 //! What it takes to open a volume's object store.
 //!
-//! What must stay true: no secret in here shows in a log or a message; [`Secret`] prints itself as `***`.
+//! What must stay true: no secret in here shows in a log or a message; [`Secret`] prints itself as
+//! `***`.
 
 use std::{fmt, time::Duration};
 
@@ -34,13 +35,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a volume's objects are and how to reach them: the object part of its `setting` record, decrypted, and what
-/// the command line says.
+/// Where a volume's objects are and how to reach them: the object part of its `setting` record,
+/// decrypted, and what the command line says.
 #[derive(Clone, Debug, Default)]
 pub struct StoreConfig {
     /// Driver, by the name that `JuiceFS` gives it: `s3`, `file`, …
     pub storage: String,
-    /// Bucket as users write it: an endpoint URL, or a directory. With shards, `%d` stands for the shard's number.
+    /// Bucket as users write it: an endpoint URL, or a directory. With shards, `%d` stands for the
+    /// shard's number.
     pub bucket: String,
     /// Access key, empty if the environment provides one.
     pub access_key: String,
@@ -48,7 +50,8 @@ pub struct StoreConfig {
     pub secret_key: Secret,
     /// Token of temporary credentials.
     pub session_token: Secret,
-    /// Region of the bucket if its address does not tell (`AWS_REGION`); empty for the driver's default.
+    /// Region of the bucket if its address does not tell (`AWS_REGION`); empty for the driver's
+    /// default.
     pub region: String,
     /// Storage class of new objects, empty for the bucket's default.
     pub storage_class: String,
@@ -58,7 +61,8 @@ pub struct StoreConfig {
     pub shards: u32,
     /// Encryption at rest, if the volume has it.
     pub encryption: Option<Encryption>,
-    /// Whether a put into `file` storage waits for the disk. `JuiceFS` does not; other drivers ignore it.
+    /// Whether a put into `file` storage waits for the disk. `JuiceFS` does not; other drivers
+    /// ignore it.
     pub sync: bool,
     /// Patience.
     pub retry: RetryPolicy,

@@ -1,7 +1,7 @@
 //! The table of drivers: `JuiceFS` storage names, and how each finds its bucket.
 //!
-//! What must stay true: one row per name, and a bucket is read as `JuiceFS` reads it, so that a volume made there
-//! opens here.
+//! What must stay true: one row per name, and a bucket is read as `JuiceFS` reads it, so that a
+//! volume made there opens here.
 
 use opendal::{Builder, Operator, services};
 
@@ -164,7 +164,8 @@ fn s3(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     s3_at(config, &place.at(&endpoint), bucket, Some(amazon_region(&endpoint)), style)
 }
 
-/// The region in a host of Amazon's: `s3.<region>.amazonaws.com`, `s3-<region>.…`, `s3.dualstack.<region>.…`.
+/// The region in a host of Amazon's: `s3.<region>.amazonaws.com`, `s3-<region>.…`,
+/// `s3.dualstack.<region>.…`.
 fn amazon_region(host: &str) -> &str {
     let rest = host.strip_prefix("s3.").or_else(|| host.strip_prefix("s3-")).unwrap_or(host);
     let rest = rest.strip_prefix("dualstack.").unwrap_or(rest);

@@ -1,10 +1,11 @@
 //! `file`: objects as files below a directory, laid out as the volume format says.
 //!
-//! What must stay true: an object is either whole under its name or not there. It is written beside its place under
-//! a temporary name, and renamed; whatever carries such a name is nobody's object.
+//! What must stay true: an object is either whole under its name or not there. It is written beside
+//! its place under a temporary name, and renamed; whatever carries such a name is nobody's object.
 //!
-//! Small reads and writes run where they are called, since a page-cache hit costs less than waking a thread; larger
-//! ones, and all that wait for a disk to confirm, run on the runtime's blocking threads if there is a runtime.
+//! Small reads and writes run where they are called, since a page-cache hit costs less than waking
+//! a thread; larger ones, and all that wait for a disk to confirm, run on the runtime's blocking
+//! threads if there is a runtime.
 
 use std::{
     collections::HashSet,
@@ -50,11 +51,11 @@ struct Inner {
 }
 
 impl FileStore {
-    /// Files below `root`, an absolute directory. A key is appended to it as text, so that `root` should end in `/`;
-    /// it need not exist before the first write.
+    /// Files below `root`, an absolute directory. A key is appended to it as text, so that `root`
+    /// should end in `/`; it need not exist before the first write.
     ///
-    /// With `sync`, a put returns only when the bytes and the name are on the disk. Without it, as `JuiceFS` does,
-    /// a power cut may leave an object empty or missing although its put returned.
+    /// With `sync`, a put returns only when the bytes and the name are on the disk. Without it, as
+    /// `JuiceFS` does, a power cut may leave an object empty or missing although its put returned.
     pub fn new(root: impl Into<String>, sync: bool) -> Result<Self, ObjectError> {
         let root = root.into();
         if !root.starts_with('/') {
@@ -171,7 +172,8 @@ impl Inner {
         let wanted = end.saturating_sub(start) as usize;
         let mut data = buffers::take(wanted);
         while data.len() < wanted {
-            // The spare capacity may be larger than asked for; a read into it is cut to what is wanted below.
+            // The spare capacity may be larger than asked for; a read into it is cut to what is
+            // wanted below.
             let offset = start + data.len() as u64;
             match rustix::io::pread(&file, spare_capacity(&mut data), offset) {
                 Ok(0) => {
@@ -245,8 +247,8 @@ impl Inner {
         format!(".jfs.{}.tmp.{}", &base[..cut], self.names.lock().next_u64() >> 1)
     }
 
-    /// The objects in one directory (a key that ends in `/`, or nothing for the top) and the directories below it
-    /// that can hold keys starting with `prefix`.
+    /// The objects in one directory (a key that ends in `/`, or nothing for the top) and the
+    /// directories below it that can hold keys starting with `prefix`.
     fn scan(&self, directory: &str, prefix: &str) -> Result<(Vec<ObjectMeta>, Vec<String>), ObjectError> {
         let failed = |error: &io::Error| self.failed("list", directory, error);
         let (mut objects, mut deeper) = (Vec::new(), Vec::new());
@@ -261,7 +263,8 @@ impl Inner {
                 continue;
             }
             let key = format!("{directory}{name}");
-            // Follows links, as people move parts of a store to other disks; what vanished meanwhile is not there.
+            // Follows links, as people move parts of a store to other disks; what vanished
+            // meanwhile is not there.
             let Ok(meta) = fs::metadata(entry.path()) else { continue };
             let below = format!("{key}/");
             if meta.is_dir() && (below.starts_with(prefix) || prefix.starts_with(&below)) {

@@ -1,7 +1,8 @@
-//! Object stores: one seam ([`ObjectStore`]), one table of drivers, and layers that add to any of them.
+//! Object stores: one seam ([`ObjectStore`]), one table of drivers, and layers that add to any of
+//! them.
 //!
-//! Knows nothing of chunks, slices, files or metadata. Everything is asynchronous on tokio, and the caller brings
-//! the runtime.
+//! Knows nothing of chunks, slices, files or metadata. Everything is asynchronous on tokio, and the
+//! caller brings the runtime.
 
 mod buffers;
 mod compress;

@@ -1,7 +1,7 @@
 //! `mem`: objects in this process' memory, for tests and trials.
 //!
-//! What must stay true: it is as strict as a real store about ranges and missing keys, so that nothing passes here
-//! and fails there.
+//! What must stay true: it is as strict as a real store about ranges and missing keys, so that
+//! nothing passes here and fails there.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -4,11 +4,12 @@
 
 use crate::store::ObjectError;
 
-/// Work on up to this many bytes is done where it is called: it costs less than waking another thread.
+/// Work on up to this many bytes is done where it is called: it costs less than waking another
+/// thread.
 const INLINE_BYTES: u64 = 128 * 1024;
 
-/// Does `work` on `bytes` bytes: here if they are few or there is no runtime, else on a blocking thread.
-/// `u64::MAX` stands for work whose time is not known.
+/// Does `work` on `bytes` bytes: here if they are few or there is no runtime, else on a blocking
+/// thread. `u64::MAX` stands for work whose time is not known.
 pub(crate) async fn offload<T, F>(bytes: u64, work: F) -> Result<T, ObjectError>
 where
     T: Send + 'static,

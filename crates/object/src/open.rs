@@ -1,8 +1,8 @@
 //! From a volume's settings to its store, with every layer in its place.
 //!
-//! What must stay true: the order of the layers. Encryption is outermost, so that a retry sends the same bytes; a
-//! wait for bandwidth does not count against the time of a try; what is counted are tries; shards are chosen by the
-//! key with its prefix.
+//! What must stay true: the order of the layers. Encryption is outermost, so that a retry sends the
+//! same bytes; a wait for bandwidth does not count against the time of a try; what is counted are
+//! tries; shards are chosen by the key with its prefix.
 
 use std::sync::Arc;
 
@@ -17,10 +17,11 @@ use crate::{
     store::{ObjectError, ObjectStore},
 };
 
-/// The store that `config` describes. Talks to nobody: a wrong bucket or key shows at the first call, for which
-/// there is [`probe`](crate::probe).
+/// The store that `config` describes. Talks to nobody: a wrong bucket or key shows at the first
+/// call, for which there is [`probe`](crate::probe).
 ///
-/// Fails with [`ObjectError::Config`] if no such driver exists or the configuration cannot be right.
+/// Fails with [`ObjectError::Config`] if no such driver exists or the configuration cannot be
+/// right.
 pub fn open(config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, ObjectError> {
     open_observed(config, Arc::default())
 }

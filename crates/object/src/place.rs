@@ -1,13 +1,14 @@
 //! The bucket, as users write it, taken apart.
 //!
-//! What must stay true: a bucket that another client of the volume understands is understood here in the same way.
+//! What must stay true: a bucket that another client of the volume understands is understood here
+//! in the same way.
 
 use std::net::IpAddr;
 
 use url::{Host, Url};
 
-/// A bucket's address: `scheme://host[:port]/path?options`, where the first label of the host or the first part of
-/// the path names the bucket.
+/// A bucket's address: `scheme://host[:port]/path?options`, where the first label of the host or
+/// the first part of the path names the bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     url: Url,

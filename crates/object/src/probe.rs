@@ -13,10 +13,11 @@ const TRIALS: &str = "testing/";
 /// Size of the trial object.
 const SIZE: usize = 100;
 
-/// Puts, reads, lists and removes a trial object. A store that refuses the removal alone passes with a warning, since
-/// some are meant to keep everything.
+/// Puts, reads, lists and removes a trial object. A store that refuses the removal alone passes
+/// with a warning, since some are meant to keep everything.
 ///
-/// Fails with the store's own error, or with [`ObjectError::Corrupt`] if it does not give back what it was given.
+/// Fails with the store's own error, or with [`ObjectError::Corrupt`] if it does not give back what
+/// it was given.
 pub async fn probe(store: &dyn ObjectStore) -> Result<(), ObjectError> {
     let mut rng = Rng::from_os();
     let key =

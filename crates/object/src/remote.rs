@@ -1,7 +1,8 @@
 //! Any store that `OpenDAL` reaches.
 //!
-//! What must stay true: bytes are handed on only if they are as many as the server announced and the caller wanted,
-//! and a failure is told by who must act: the key's absence, the user's configuration, or the server's state.
+//! What must stay true: bytes are handed on only if they are as many as the server announced and
+//! the caller wanted, and a failure is told by who must act: the key's absence, the user's
+//! configuration, or the server's state.
 
 use std::{error::Error, fmt, ops::Range, time::Duration};
 
@@ -28,8 +29,8 @@ use crate::{
 const CONNECT: Duration = Duration::from_secs(10);
 /// Tries for each page of a listing, which cannot be begun again once part of it is handed on.
 const PAGE_TRIES: usize = 5;
-/// Name of an object's metadata that holds the CRC-32C (Castagnoli) of its stored bytes as a decimal number. `JuiceFS`
-/// writes and checks it on the same stores.
+/// Name of an object's metadata that holds the CRC-32C (Castagnoli) of its stored bytes as a
+/// decimal number. `JuiceFS` writes and checks it on the same stores.
 const CHECKSUM: &str = "Crc32c";
 /// Services of `OpenDAL` whose objects carry it.
 const WITH_CHECKSUM: [&str; 4] = ["s3", "oss", "cos", "tos"];
@@ -191,7 +192,8 @@ impl Remote {
         ObjectError::Corrupt { key: key.to_owned(), store: self.name.clone(), reason: reason.to_owned() }
     }
 
-    /// Why an answer was too short: the object is, which stays so, or the way from there, which may be better later.
+    /// Why an answer was too short: the object is, which stays so, or the way from there, which may
+    /// be better later.
     async fn short(&self, key: &str, range: Range<u64>, reason: &str) -> ObjectError {
         let (key, store) = (key.to_owned(), self.name.clone());
         match self.operator.stat(&key).await {

@@ -1,7 +1,7 @@
 //! The seam between whoever keeps blocks and wherever they are kept.
 //!
-//! Objects are immutable: a key is put once (a retry may put the same bytes again), read and deleted. Every call has
-//! a deadline of its own; none of them waits for ever.
+//! Objects are immutable: a key is put once (a retry may put the same bytes again), read and
+//! deleted. Every call has a deadline of its own; none of them waits for ever.
 
 use std::{fmt, ops::Range};
 
@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use sluice_types::Time;
 
-/// Bytes of the largest object that is read as a whole: four times the largest block, compressed or encrypted or not. What is
-/// larger is no block, and would take the memory of everything else.
+/// Bytes of the largest object that is read as a whole: four times the largest block, compressed or
+/// encrypted or not. What is larger is no block, and would take the memory of everything else.
 pub(crate) const LARGEST: u64 = 64 << 20;
 
 /// Why an object above [`LARGEST`] is refused.
@@ -23,12 +23,12 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     /// Where this is, for messages: driver and bucket, without secrets.
     fn describe(&self) -> String;
 
-    /// Whether `get` with a range costs less than getting the whole object (not so when it is compressed or
-    /// encrypted, since then only the whole can be decoded).
+    /// Whether `get` with a range costs less than getting the whole object (not so when it is
+    /// compressed or encrypted, since then only the whole can be decoded).
     fn ranged(&self) -> bool;
 
-    /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error, and so is the whole of an
-    /// object of more than 64 MiB.
+    /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error, and
+    /// so is the whole of an object of more than 64 MiB.
     fn get<'a>(
         &'a self,
         key: &'a str,

@@ -1,7 +1,8 @@
-//! Objects, keys and secrets that others wrote: a `JuiceFS` volume's objects, and private keys from OpenSSL.
+//! Objects, keys and secrets that others wrote: a `JuiceFS` volume's objects, and private keys from
+//! OpenSSL.
 //!
-//! `data/vectors.json` and the objects in `data/*vol` were written by `JuiceFS` 1.4.1. The private key was made for
-//! them alone and protects nothing.
+//! `data/vectors.json` and the objects in `data/*vol` were written by `JuiceFS` 1.4.1. The private
+//! key was made for them alone and protects nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,5 @@
-//! One client: threads that do what programs do, keep files open, and look whether what they were told is true.
+//! One client: threads that do what programs do, keep files open, and look whether what they were
+//! told is true.
 //!
 //! It opens and closes files in the order in which a mount does.
 
@@ -245,7 +246,8 @@ impl Client {
         drop(self.meta.look(&Lookup(place), interrupt));
     }
 
-    /// Whether what it remembers is true. Nobody changes anything meanwhile, and it has heard of everything.
+    /// Whether what it remembers is true. Nobody changes anything meanwhile, and it has heard of
+    /// everything.
     pub(crate) fn check_memory(&self) {
         let never = Interrupt::never();
         for row in self.world.mem.records().into_values() {

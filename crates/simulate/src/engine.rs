@@ -1,7 +1,8 @@
-//! The engine of one client: each call takes its time on the way there and on the way back, and may go wrong.
+//! The engine of one client: each call takes its time on the way there and on the way back, and may
+//! go wrong.
 //!
-//! It never breaks the contract: a commit that it reports as not happened did not happen and will not, and one whose
-//! answer it loses may have happened, not, or happen later.
+//! It never breaks the contract: a commit that it reports as not happened did not happen and will
+//! not, and one whose answer it loses may have happened, not, or happen later.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! What a seed decides before anything happens: how many clients, what they mostly do, what goes wrong.
+//! What a seed decides before anything happens: how many clients, what they mostly do, what goes
+//! wrong.
 
 use sluice_types::Rng;
 
@@ -43,7 +44,8 @@ pub struct ClientPlan {
     pub recall: bool,
     /// Whether it believes what it saw last.
     pub cache: bool,
-    /// How often in a round it shows that it lives; one that never does is taken for dead when the clocks jump.
+    /// How often in a round it shows that it lives; one that never does is taken for dead when the
+    /// clocks jump.
     pub beats: u64,
     /// Whether it dies.
     pub dies: bool,

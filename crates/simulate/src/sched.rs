@@ -1,8 +1,10 @@
-//! The scheduler: threads that run one at a time, in virtual time, in an order that one seed decides.
+//! The scheduler: threads that run one at a time, in virtual time, in an order that one seed
+//! decides.
 //!
-//! Whenever a thread waits it says until when, and the thread whose time comes first runs next. Who waits for the
-//! network or gives way waits for as long as the seed says, mostly a moment and sometimes long. What must stay true: no
-//! thread reads or writes what others do but while it is the one that runs.
+//! Whenever a thread waits it says until when, and the thread whose time comes first runs next. Who
+//! waits for the network or gives way waits for as long as the seed says, mostly a moment and
+//! sometimes long. What must stay true: no thread reads or writes what others do but while it is
+//! the one that runs.
 
 use std::{
     collections::HashMap,
@@ -96,7 +98,8 @@ fn watch_panics() {
 }
 
 impl Sched {
-    /// Runs `root` and all threads that it starts until all have ended; how that went, and what panicked.
+    /// Runs `root` and all threads that it starts until all have ended; how that went, and what
+    /// panicked.
     pub(crate) fn run(seed: u64, root: impl FnOnce(&Arc<Self>) + Send + 'static) -> (Trace, Vec<String>) {
         watch_panics();
         let sched = Arc::new_cyclic(|own| Self {

@@ -1,4 +1,5 @@
-//! What all clients of a simulation share: the records, the clocks, what goes wrong, and what was seen to be wrong.
+//! What all clients of a simulation share: the records, the clocks, what goes wrong, and what was
+//! seen to be wrong.
 //!
 //! What must stay true: its lock is never held while another thread may run.
 
@@ -262,7 +263,8 @@ impl World {
                 _ => None,
             });
             let holder = keeper.and_then(|sid| self.state.lock().sessions.get(&sid).copied());
-            // A file without a name is kept for the client that took the name, whoever else has it open.
+            // A file without a name is kept for the client that took the name, whoever else has it
+            // open.
             if keeper.is_none() || holder == Some(client) {
                 self.state.lock().destroyed.insert(*ino, client);
             } else if let Some(sid) = keeper.filter(|sid| self.is_alive(*sid, now)) {

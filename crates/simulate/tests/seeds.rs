@@ -1,4 +1,5 @@
-//! A fixed number of seeds, and that a seed decides everything. `sluice-simulate --seeds N` runs more.
+//! A fixed number of seeds, and that a seed decides everything. `sluice-simulate --seeds N` runs
+//! more.
 
 use sluice_simulate::simulate;
 

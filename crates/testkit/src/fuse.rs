@@ -1,7 +1,8 @@
 //! Whether tests can mount here.
 //!
-//! What must stay true: a test that needs a mount and cannot have one fails. Only `SLUICE_TEST_NO_FUSE=1`, which says
-//! that this machine is known to have no FUSE, lets it pass without having tested anything.
+//! What must stay true: a test that needs a mount and cannot have one fails. Only
+//! `SLUICE_TEST_NO_FUSE=1`, which says that this machine is known to have no FUSE, lets it pass
+//! without having tested anything.
 
 use std::{env, fs::File};
 

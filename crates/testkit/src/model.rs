@@ -1,7 +1,8 @@
 //! The reference file system: a plain tree in memory with POSIX semantics.
 //!
-//! It is written from the manual pages, not from the operations it judges, and knows no engine. Where several faults
-//! apply to a call POSIX leaves open which one is told, so the model names them all.
+//! It is written from the manual pages, not from the operations it judges, and knows no engine.
+//! Where several faults apply to a call POSIX leaves open which one is told, so the model names
+//! them all.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +109,8 @@ impl Model {
         Self::is_root(who) || self.inodes.get(&ino).is_some_and(|inode| inode.uid == who.uid)
     }
 
-    /// Whether the permission bits allow it: those of the owner, else of the group, else of the others.
+    /// Whether the permission bits allow it: those of the owner, else of the group, else of the
+    /// others.
     fn may(&self, ino: u64, who: &Caller, wanted: u16) -> bool {
         let Some(inode) = self.inodes.get(&ino) else { return true };
         let bits = match (inode.uid == who.uid, who.in_group(inode.gid)) {

@@ -1,9 +1,10 @@
-//! No two files of a crate use each other, directly or round about: each can be read, and tested, with what is below it.
+//! No two files of a crate use each other, directly or round about: each can be read, and tested,
+//! with what is below it.
 //!
-//! A file uses another if it names something of it: in a `use`, or by a path. A name that a parent hands on belongs to
-//! the file that has it. A parent that only declares its children and hands their names on uses none of them. Tests
-//! may use what they like. The rule reads words: methods, which nobody names by a path, and macros by their bare name it
-//! does not see.
+//! A file uses another if it names something of it: in a `use`, or by a path. A name that a parent
+//! hands on belongs to the file that has it. A parent that only declares its children and hands
+//! their names on uses none of them. Tests may use what they like. The rule reads words: methods,
+//! which nobody names by a path, and macros by their bare name it does not see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,8 @@ use crate::{
     paths::{Import, Names, names},
 };
 
-/// Crates that still have circles. This list must shrink: nothing is added to it, and who mends a crate takes it off.
+/// Crates that still have circles. This list must shrink: nothing is added to it, and who mends a
+/// crate takes it off.
 const UNDONE: [&str; 4] = ["meta", "meta-sql", "meta-redis", "meta-kv"];
 
 /// A file by its module's path within the crate.
@@ -120,7 +122,8 @@ impl<'s> Files<'s> {
         arrows
     }
 
-    /// The file that has what is named in `from` by a path, and the name; `None` if no file of the crate has it.
+    /// The file that has what is named in `from` by a path, and the name; `None` if no file of the
+    /// crate has it.
     fn home(&self, from: &Module, path: &[String]) -> Option<(&Module, String)> {
         let (mut to, mut rest) = self.module(from, path)?;
         // A name may be handed on several times.

@@ -1,8 +1,10 @@
-//! Who may depend on whom, read from the manifests. The table is the architecture: a new arrow is a decision, made here.
+//! Who may depend on whom, read from the manifests. The table is the architecture: a new arrow is a
+//! decision, made here.
 
 use crate::{Fault, Source, sources::DEV_CRATES};
 
-/// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that ship.
+/// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that
+/// ship.
 const ARROWS: [(&str, &[&str]); 12] = [
     ("types", &[]),
     ("meta", &["types"]),
@@ -83,7 +85,8 @@ pub fn directions(sources: &[Source]) -> Vec<Fault> {
     faults
 }
 
-/// The names under `[dependencies]`, `[build-dependencies]` and those of targets; development ones may point anywhere.
+/// The names under `[dependencies]`, `[build-dependencies]` and those of targets; development ones
+/// may point anywhere.
 fn dependencies(manifest: &str) -> Vec<&str> {
     let mut inside = false;
     let mut names = Vec::new();

@@ -47,7 +47,8 @@ impl Source {
             || self.crate_folder().is_some_and(|folder| DEV_CRATES.contains(&folder))
     }
 
-    /// The lines that ship, numbered from 1: those before the first `#[cfg(test)]` that opens a module of tests.
+    /// The lines that ship, numbered from 1: those before the first `#[cfg(test)]` that opens a
+    /// module of tests.
     pub fn production(&self) -> impl Iterator<Item = (usize, &str)> {
         let end = if self.is_test() { 0 } else { self.tests_begin() };
         self.text.lines().enumerate().take(end).map(|(index, line)| (index + 1, line))
@@ -65,7 +66,8 @@ impl Source {
         (0..lines.len())
             .find(|&at| {
                 lines[at] == "#[cfg(test)]"
-                    // Whatever else is attached comes between; `mod tests;` names a file of its own.
+                    // Whatever else is attached comes between; `mod tests;` names a file of its
+                    // own.
                     && lines[at + 1..]
                         .iter()
                         .find(|line| !line.starts_with("#["))
@@ -77,8 +79,8 @@ impl Source {
     }
 }
 
-/// Code without its comment, for rules that look for words. Strings stay: a word that must not be used is not
-/// needed in one either.
+/// Code without its comment, for rules that look for words. Strings stay: a word that must not be
+/// used is not needed in one either.
 pub(crate) fn code(line: &str) -> &str {
     let line = line.trim_start();
     if line.starts_with("//") {

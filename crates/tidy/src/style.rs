@@ -1,4 +1,5 @@
-//! The rules on how a file is written. They read text, not syntax: simple, and right about this workspace.
+//! The rules on how a file is written. They read text, not syntax: simple, and right about this
+//! workspace.
 
 use crate::{
     Fault, Source,
@@ -97,7 +98,8 @@ pub fn seams(sources: &[Source]) -> Vec<Fault> {
     faults
 }
 
-/// A test waits for what it wants, never for a time: a sleep is the pause of a loop that has a deadline.
+/// A test waits for what it wants, never for a time: a sleep is the pause of a loop that has a
+/// deadline.
 pub fn sleeps(sources: &[Source]) -> Vec<Fault> {
     let mut faults = Vec::new();
     // A slow server is what the testkit is for.

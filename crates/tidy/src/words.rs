@@ -1,4 +1,5 @@
-//! The repository speaks of the project alone: nothing of the place where it was written, which a reader cannot see.
+//! The repository speaks of the project alone: nothing of the place where it was written, which a
+//! reader cannot see.
 
 use crate::{Fault, Source};
 

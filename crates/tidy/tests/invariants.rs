@@ -1,4 +1,5 @@
-//! The workspace's own rules, held. A rule that is broken names every place, so that one run is enough to mend them.
+//! The workspace's own rules, held. A rule that is broken names every place, so that one run is
+//! enough to mend them.
 
 use sluice_tidy::{Fault, Source};
 
@@ -25,6 +26,7 @@ rules! {
     files_are_short: sizes,
     files_say_what_they_are: openings,
     names_say_something: names,
+    prose_is_narrow: widths,
     unsafe_code_is_kept_to_the_kernel: unsafety,
     nothing_that_ships_panics: panics,
     clock_randomness_and_environment_have_one_door: seams,

@@ -50,7 +50,8 @@ impl FileType {
         }
     }
 
-    /// The type that the `S_IFMT` bits of `mode` name; no bits mean a regular file, as for `mknod(2)`.
+    /// The type that the `S_IFMT` bits of `mode` name; no bits mean a regular file, as for
+    /// `mknod(2)`.
     pub const fn from_mode_bits(mode: u32) -> Option<Self> {
         Some(match mode & libc::S_IFMT {
             0 | libc::S_IFREG => Self::File,
@@ -103,7 +104,8 @@ pub struct Attr {
     pub gid: u32,
     /// Last access (only kept when the mount's atime mode asks for it).
     pub atime: Time,
-    /// Last change of content or entries. Clients notice stale chunk lists only by a change of this.
+    /// Last change of content or entries. Clients notice stale chunk lists only by a change of
+    /// this.
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,

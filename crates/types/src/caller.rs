@@ -28,7 +28,8 @@ pub struct Caller {
     pub groups: Vec<u32>,
     /// Process id, 0 if unknown.
     pub pid: u32,
-    /// Whether operations check permissions themselves. Off for the client's own work (background jobs, tools).
+    /// Whether operations check permissions themselves. Off for the client's own work (background
+    /// jobs, tools).
     pub check: bool,
     /// Whether the kernel, which knows groups that nobody else can find out, has checked modes and
     /// ACLs already. What it does not check (owners, flags, the trash) is still asked.
@@ -51,8 +52,8 @@ impl Caller {
         self.uid == 0
     }
 
-    /// Whether nothing is denied to the caller: the superuser, and the client itself. From what others change setuid and
-    /// setgid go.
+    /// Whether nothing is denied to the caller: the superuser, and the client itself. From what
+    /// others change setuid and setgid go.
     pub const fn is_privileged(&self) -> bool {
         !self.check || self.is_root()
     }
@@ -67,7 +68,8 @@ impl Caller {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Checks the mode bits of `attr`. ACLs are checked by the metadata crate, which knows the rules.
+    /// Checks the mode bits of `attr`. ACLs are checked by the metadata crate, which knows the
+    /// rules.
     ///
     /// # Errors
     /// [`FsError::Access`] if the caller lacks one of the bits.

@@ -72,8 +72,8 @@ pub enum FsError {
         "a lock on the file was lost: other clients took this one for dead; close the file and begin again"
     )]
     LockLost,
-    /// Something below failed: the engine, the object store, the local disk. The message says what, on what, and
-    /// what to do about it.
+    /// Something below failed: the engine, the object store, the local disk. The message says what,
+    /// on what, and what to do about it.
     #[error("input/output error: {0}")]
     Io(Arc<str>),
 }

@@ -11,7 +11,8 @@ impl Ino {
     pub const NONE: Self = Self(0);
     /// The volume's root directory.
     pub const ROOT: Self = Self(1);
-    /// Directory under which the hour directories of the trash live. It has no entry: `.trash` is synthetic.
+    /// Directory under which the hour directories of the trash live. It has no entry: `.trash` is
+    /// synthetic.
     pub const TRASH: Self = Self(0x7FFF_FFFF_1000_0000);
     /// First inode of the internal files (`.accesslog` …) that exist only inside a client.
     pub const INTERNAL: Self = Self(0x7FFF_FFFF_0000_0000);

@@ -25,7 +25,8 @@ pub struct Asked {
     pub again: bool,
 }
 
-/// Set when the application gave up waiting (a signal). Cheap to clone; waits on it end when it is set.
+/// Set when the application gave up waiting (a signal). Cheap to clone; waits on it end when it is
+/// set.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<InterruptState>);
 

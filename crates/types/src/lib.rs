@@ -1,8 +1,8 @@
 //! The words every other crate speaks: inodes, names, attributes, callers, errors, time and chance.
 //!
-//! Nothing here does I/O. The one exception to purity is [`SystemClock`] and [`Rng::from_os`], which are the only
-//! places in Sluice that ask the machine for the wall clock or for randomness, so that everything else can be
-//! replayed.
+//! Nothing here does I/O. The one exception to purity is [`SystemClock`] and [`Rng::from_os`],
+//! which are the only places in Sluice that ask the machine for the wall clock or for randomness,
+//! so that everything else can be replayed.
 
 mod attr;
 mod caller;

@@ -27,7 +27,8 @@ impl Name {
         Ok(Self(bytes.into()))
     }
 
-    /// Takes a name that an engine stored, whatever it is: a volume written by others must stay readable.
+    /// Takes a name that an engine stored, whatever it is: a volume written by others must stay
+    /// readable.
     pub fn stored(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }

@@ -6,8 +6,8 @@ pub const CHUNK_SIZE: u64 = 1 << 26;
 /// Largest file: 2^31 chunks.
 pub const MAX_FILE_SIZE: u64 = CHUNK_SIZE << 31;
 
-/// One record of a chunk: bytes `off .. off + len` of slice `id` are shown at chunk offset `pos`. Later records of a
-/// chunk hide earlier ones.
+/// One record of a chunk: bytes `off .. off + len` of slice `id` are shown at chunk offset `pos`.
+/// Later records of a chunk hide earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {
     /// Offset in the chunk, bytes.

@@ -1,7 +1,8 @@
 //! Where threads wait for time and for each other, and read the clock that waits are measured by.
 //!
-//! A simulation takes both over: it runs many clients in one process, one thread at a time and in a time of its own
-//! ([`Scheduler`]). What must stay true: a thread that no scheduler runs pays a look at a flag of its own, no more.
+//! A simulation takes both over: it runs many clients in one process, one thread at a time and in a
+//! time of its own ([`Scheduler`]). What must stay true: a thread that no scheduler runs pays a
+//! look at a flag of its own, no more.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,7 +1,7 @@
 //! The access log: one line an operation, for whoever reads `.accesslog`.
 //!
-//! What must stay true: it costs one atomic load while nobody reads, and a reader that is too slow loses lines, not
-//! the mount its memory.
+//! What must stay true: it costs one atomic load while nobody reads, and a reader that is too slow
+//! loses lines, not the mount its memory.
 
 use std::{
     collections::VecDeque,
@@ -52,7 +52,8 @@ impl AccessLog {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Gives a line to all readers. Names in it may hold anything: what would begin another line is escaped.
+    /// Gives a line to all readers. Names in it may hold anything: what would begin another line is
+    /// escaped.
     pub(crate) fn write(&self, line: &str) {
         let mut whole = String::with_capacity(line.len() + 1);
         for char in line.chars() {

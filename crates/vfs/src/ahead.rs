@@ -1,8 +1,9 @@
-//! Lookups answered ahead: who looks up name after name in a directory gets the rest of it from one page.
+//! Lookups answered ahead: who looks up name after name in a directory gets the rest of it from one
+//! page.
 //!
-//! What must stay true: an answer from here is one that the kernel could have been given when the page was read and
-//! might still believe: it lives no longer than that one would. A name that is not here, or whose node was changed,
-//! opened or looked at since, is always asked for.
+//! What must stay true: an answer from here is one that the kernel could have been given when the
+//! page was read and might still believe: it lives no longer than that one would. A name that is
+//! not here, or whose node was changed, opened or looked at since, is always asked for.
 
 mod lookup;
 
@@ -50,8 +51,8 @@ struct Page {
 }
 
 impl Ahead {
-    /// What a page that is younger than `ttl` and `good` says of a name, and the changes of this client and of others that it
-    /// covers.
+    /// What a page that is younger than `ttl` and `good` says of a name, and the changes of this
+    /// client and of others that it covers.
     fn find(
         &self,
         dir: Ino,

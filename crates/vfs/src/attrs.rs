@@ -38,7 +38,8 @@ pub struct VolumeSize {
 }
 
 impl Vfs {
-    /// Looks a name up. One trip, none for internal files and for what is remembered and may be believed.
+    /// Looks a name up. One trip, none for internal files and for what is remembered and may be
+    /// believed.
     pub fn lookup(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<Entry> {
         if let Some(entry) = self.lookup_internal(dir, name, interrupt)? {
             return Ok(entry);
@@ -62,7 +63,8 @@ impl Vfs {
     pub fn absent_ttl(&self, dir: Ino, name: &[u8]) -> Duration {
         match self.config.negative_ttl {
             Duration::ZERO => Duration::ZERO,
-            // Whatever is heard from here on, the kernel is told of the name, and waits for the answer first.
+            // Whatever is heard from here on, the kernel is told of the name, and waits for the
+            // answer first.
             ttl => self.given.name(dir, &Name::stored(name), self.given.moment(), ttl),
         }
     }

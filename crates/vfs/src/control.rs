@@ -1,8 +1,9 @@
-//! The binary protocol of `.control`: one request at a time, answered by progress items and one result.
+//! The binary protocol of `.control`: one request at a time, answered by progress items and one
+//! result.
 //!
-//! What must stay true: a request is answered exactly once, whatever it says; the work runs on a thread of its own, and
-//! ends early if the file is closed; and what all open `.control` keep in memory, and how many threads work for them, has
-//! a bound.
+//! What must stay true: a request is answered exactly once, whatever it says; the work runs on a
+//! thread of its own, and ends early if the file is closed; and what all open `.control` keep in
+//! memory, and how many threads work for them, has a bound.
 
 mod asked;
 mod requests;
@@ -100,7 +101,8 @@ enum Answer {
     Json(serde_json::Value),
 }
 
-/// How far a request has come: two numbers that mean something else for each, told every now and then.
+/// How far a request has come: two numbers that mean something else for each, told every now and
+/// then.
 pub(crate) struct Progress<'a> {
     control: &'a ControlHandle,
     numbers: [AtomicU64; 2],

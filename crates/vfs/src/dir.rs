@@ -1,10 +1,11 @@
 //! Listing directories, page by page.
 //!
-//! What must stay true: an open directory shows each name once, at the same offset every time, until it is rewound;
-//! attributes that may have changed since a page was read are left out rather than shown; and the memory of a listing does
-//! not grow with the directory: the two newest pages are kept, and of all others where they begin (for 2,048 names some
-//! dozen bytes, 600 at most). An engine that does not sort may show a name twice: there the hashes of up to
-//! [`MOST_SEEN`] names are kept besides (18 MiB), and what is shown again behind them comes again.
+//! What must stay true: an open directory shows each name once, at the same offset every time,
+//! until it is rewound; attributes that may have changed since a page was read are left out rather
+//! than shown; and the memory of a listing does not grow with the directory: the two newest pages
+//! are kept, and of all others where they begin (for 2,048 names some dozen bytes, 600 at most). An
+//! engine that does not sort may show a name twice: there the hashes of up to [`MOST_SEEN`] names
+//! are kept besides (18 MiB), and what is shown again behind them comes again.
 //!
 //! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page
 //! are shown in the order of their hashes. So an offset in a page that is no longer kept stays

@@ -1,10 +1,12 @@
-//! What the kernel was given to believe while this mount follows other clients: names, and inodes with their attributes.
+//! What the kernel was given to believe while this mount follows other clients: names, and inodes
+//! with their attributes.
 //!
-//! Others' changes are told to the kernel by name. When only a directory is known to have changed, or that anything may
-//! have, these are the names to tell. What must stay true: a name that the kernel may believe for longer than a moment is
-//! here; and an answer that was asked for before such a change was heard of is believed for no time at all, since the
-//! names were told before it was among them. Of a single name the kernel may be told at any time: it lets the question
-//! about it end. Of an inode, too, if it knows it; one that it is about to know goes with its name.
+//! Others' changes are told to the kernel by name. When only a directory is known to have changed,
+//! or that anything may have, these are the names to tell. What must stay true: a name that the
+//! kernel may believe for longer than a moment is here; and an answer that was asked for before
+//! such a change was heard of is believed for no time at all, since the names were told before it
+//! was among them. Of a single name the kernel may be told at any time: it lets the question about
+//! it end. Of an inode, too, if it knows it; one that it is about to know goes with its name.
 
 use std::{
     collections::hash_map::Entry::Vacant,
@@ -141,7 +143,8 @@ impl Given {
         self.longest.is_none() || self.shard(ino).lock().last(ino).attr <= asked
     }
 
-    /// How long the kernel may believe what was said of a name when asked at `asked`: `ttl` at most.
+    /// How long the kernel may believe what was said of a name when asked at `asked`: `ttl` at
+    /// most.
     pub(crate) fn name(&self, dir: Ino, name: &Name, asked: u64, ttl: Duration) -> Duration {
         let Some(longest) = self.longest else { return ttl };
         let mut shard = self.shard(dir).lock();
@@ -151,7 +154,8 @@ impl Given {
         if self.keep_name(&mut shard, longest, (dir, name), MOST) { ttl } else { ttl.min(MOMENT) }
     }
 
-    /// A name that the kernel knows is about to become this one, as which it will believe it for no longer than before.
+    /// A name that the kernel knows is about to become this one, as which it will believe it for no
+    /// longer than before.
     pub(crate) fn moves_to(&self, dir: Ino, name: &Name) {
         if let Some(longest) = self.longest {
             self.keep_name(&mut self.shard(dir).lock(), longest, (dir, name), usize::MAX);
@@ -184,8 +188,8 @@ impl Given {
         fits
     }
 
-    /// How long the kernel may believe attributes that are about to be asked for: `ttl` at most. It knows by itself when
-    /// it was told of a change meanwhile.
+    /// How long the kernel may believe attributes that are about to be asked for: `ttl` at most. It
+    /// knows by itself when it was told of a change meanwhile.
     pub(crate) fn node(&self, ino: Ino, ttl: Duration) -> Duration {
         let Some(longest) = self.longest else { return ttl };
         let mut shard = self.shard(ino).lock();
@@ -201,7 +205,8 @@ impl Given {
         ttl
     }
 
-    /// The same for an answer about a name that stands for something, which the kernel may not know yet.
+    /// The same for an answer about a name that stands for something, which the kernel may not know
+    /// yet.
     pub(crate) fn entry(&self, dir: Ino, name: &[u8], asked: u64, entry: Entry) -> Entry {
         if self.longest.is_none() {
             return entry;

@@ -1,7 +1,7 @@
 //! Locks that are held through one handle, and whether they are held still.
 //!
-//! What must stay true: a lock that was taken before this client was taken for dead is never believed again, and the
-//! handle says so until it is closed.
+//! What must stay true: a lock that was taken before this client was taken for dead is never
+//! believed again, and the handle says so until it is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,8 +53,8 @@ impl Held {
         Ok(())
     }
 
-    /// How often this client had been taken for dead when the oldest lock was taken, be it lost by now; `None` without
-    /// locks.
+    /// How often this client had been taken for dead when the oldest lock was taken, be it lost by
+    /// now; `None` without locks.
     pub(crate) fn since(&self) -> Option<i64> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -63,7 +63,8 @@ impl Held {
         locks.lost.or_else(|| locks.since.values().min().copied())
     }
 
-    /// It is held since this client had been taken for dead `fences` times, or longer. Whether it was not before.
+    /// It is held since this client had been taken for dead `fences` times, or longer. Whether it
+    /// was not before.
     pub(crate) fn took(&self, lock: Lock, fences: i64) -> bool {
         let mut locks = self.locks.lock();
         let new = !locks.since.contains_key(&lock);

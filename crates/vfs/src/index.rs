@@ -1,7 +1,7 @@
 //! The index of chunks that the data path asks, kept in the volume's metadata.
 //!
-//! What must stay true: whatever this client commits shows in its own reads and attributes before the data path lets
-//! go of the bytes.
+//! What must stay true: whatever this client commits shows in its own reads and attributes before
+//! the data path lets go of the bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,8 +27,8 @@ const MOST_COUNTS: usize = 1 << 15;
 /// What to do with slices that a compaction left without a reference.
 type Unused = Box<dyn Fn(Vec<(u64, u32)>) + Send + Sync>;
 
-/// [`ChunkIndex`] over a volume's metadata. Make it first, open the data path with it, and both make a
-/// [`Vfs`](crate::Vfs).
+/// [`ChunkIndex`] over a volume's metadata. Make it first, open the data path with it, and both
+/// make a [`Vfs`](crate::Vfs).
 pub struct MetaIndex {
     pub(crate) meta: Arc<Meta>,
     pub(crate) known: Known,
@@ -85,7 +85,8 @@ impl MetaIndex {
         Arc::new(Self { meta, known, counts, unused, journal })
     }
 
-    /// Says what becomes of slices without references; until then they stay on record for the hourly cleaning.
+    /// Says what becomes of slices without references; until then they stay on record for the
+    /// hourly cleaning.
     pub(crate) fn on_unused(&self, unused: impl Fn(Vec<(u64, u32)>) + Send + Sync + 'static) {
         // A second owner of one index changes nothing.
         let _ = self.unused.set(Box::new(unused));

@@ -1,6 +1,8 @@
-//! The files that exist only in a mount: `.accesslog`, `.stats`, `.config`, `.control`; and the way to `.trash`.
+//! The files that exist only in a mount: `.accesslog`, `.stats`, `.config`, `.control`; and the way
+//! to `.trash`.
 //!
-//! What must stay true: none of them ever reaches an engine, and no name of theirs can be made or removed.
+//! What must stay true: none of them ever reaches an engine, and no name of theirs can be made or
+//! removed.
 
 mod files;
 
@@ -31,7 +33,8 @@ const TRASH: &str = ".trash";
 /// What their names begin with where that is asked for.
 const PREFIX: &str = ".jfs";
 
-/// Whether a mount may show something of its own by that name, in the root at least: nothing should be made there.
+/// Whether a mount may show something of its own by that name, in the root at least: nothing should
+/// be made there.
 pub fn is_reserved(name: &str) -> bool {
     let name = name.strip_prefix(PREFIX).unwrap_or(name);
     name == TRASH || FILES.iter().any(|(own, ..)| *own == name)

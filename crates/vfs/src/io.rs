@@ -1,7 +1,7 @@
 //! Reading, writing, and everything else that touches the content of an open file.
 //!
-//! What must stay true: who changes the content by the metadata alone (cut, punch, copy) does it while nobody writes,
-//! after all that was written is committed.
+//! What must stay true: who changes the content by the metadata alone (cut, punch, copy) does it
+//! while nobody writes, after all that was written is committed.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -46,7 +46,8 @@ pub struct Place {
 }
 
 impl Vfs {
-    /// Up to `size` bytes; less only at the end of the file. No trip for chunks that were read before.
+    /// Up to `size` bytes; less only at the end of the file. No trip for chunks that were read
+    /// before.
     pub fn read(&self, interrupt: &Interrupt, fh: u64, offset: u64, size: u32) -> FsResult<Vec<Bytes>> {
         let handle = match self.handles.get(fh)? {
             Handle::File(handle) => handle,
@@ -112,10 +113,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// Where what an application appends belongs: at the end of the file as it is known here. The kernel may not have taken
-    /// in yet what another client appended or cut before the file was opened. `at_end` says that it believes `offset`
-    /// to be the end; otherwise that may be a place behind other parts of one call, and nothing goes before it. At
-    /// most one trip.
+    /// Where what an application appends belongs: at the end of the file as it is known here. The
+    /// kernel may not have taken in yet what another client appended or cut before the file was
+    /// opened. `at_end` says that it believes `offset` to be the end; otherwise that may be a place
+    /// behind other parts of one call, and nothing goes before it. At most one trip.
     ///
     /// # Errors
     /// The end had to be asked for, and could not be.
@@ -130,7 +131,8 @@ impl Vfs {
         Ok(if at_end { end } else { end.max(offset) })
     }
 
-    /// [`Self::append_at`], for a request that may have been asked before: then at the place that was chosen at first.
+    /// [`Self::append_at`], for a request that may have been asked before: then at the place that
+    /// was chosen at first.
     ///
     /// # Errors
     /// As there.
@@ -164,7 +166,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Fails if so much cannot be promised, be it that the volume has no limit: nobody gets more than `df` shows.
+    /// Fails if so much cannot be promised, be it that the volume has no limit: nobody gets more
+    /// than `df` shows.
     fn has_room(&self, file: &File, end: u64) -> FsResult<()> {
         let used = self.meta.env().used();
         let size = self.size_at(used);
@@ -282,7 +285,8 @@ impl Vfs {
         Ok(copied.length)
     }
 
-    /// First byte at or behind `offset` that holds data, or that does not. The end of the file is a hole. One trip.
+    /// First byte at or behind `offset` that holds data, or that does not. The end of the file is a
+    /// hole. One trip.
     ///
     /// # Errors
     /// `ENXIO` beyond the end, or if there is no more data.

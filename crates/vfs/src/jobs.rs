@@ -1,7 +1,8 @@
-//! What a mounted volume does by itself: shows that it lives, deletes what was removed here, cleans up once an hour.
+//! What a mounted volume does by itself: shows that it lives, deletes what was removed here, cleans
+//! up once an hour.
 //!
-//! What must stay true: no request waits for any of this, and nothing is lost if it never runs: what is to be deleted
-//! stays on record until it is.
+//! What must stay true: no request waits for any of this, and nothing is lost if it never runs:
+//! what is to be deleted stays on record until it is.
 
 use std::{
     collections::VecDeque,
@@ -26,7 +27,8 @@ const DELETERS: usize = 4;
 const MOST_WAITING: usize = 1 << 18;
 /// Files deleted together, if so many are removed within [`GATHER`].
 const TOGETHER: usize = 256;
-/// How long deletions are gathered: nobody waits for them, and many at once take less from those who wait.
+/// How long deletions are gathered: nobody waits for them, and many at once take less from those
+/// who wait.
 const GATHER: Duration = Duration::from_millis(100);
 /// How long the end of a mount waits for deletions.
 const LAST_WAIT: Duration = Duration::from_secs(5);
@@ -101,7 +103,8 @@ impl DeleteQueue {
         let mut state = self.0.state.lock();
         if state.files.len() < MOST_WAITING && !state.closed {
             state.files.push_back((ino, length));
-            // The first wakes a thread that gathers the others; a full batch needs one that does not.
+            // The first wakes a thread that gathers the others; a full batch needs one that does
+            // not.
             if state.since.is_none() || state.files.len().is_multiple_of(TOGETHER) {
                 state.since.get_or_insert_with(Instant::now);
                 self.0.changed.notify_one();
@@ -239,7 +242,8 @@ impl Jobs {
 }
 
 impl Jobs {
-    /// Tells all background work to end, and waits for nothing: what is left undone stays on record.
+    /// Tells all background work to end, and waits for nothing: what is left undone stays on
+    /// record.
     pub(crate) fn leave(&self) {
         self.queue.close();
         self.stops.iter().for_each(Interrupt::set);

@@ -1,8 +1,9 @@
-//! What a successor must know if this process dies, kept in memory that is not this process's own: a `memfd` that
-//! somebody else holds too. Records of one size, each written by one `pwrite`, which a signal does not tear.
+//! What a successor must know if this process dies, kept in memory that is not this process's own:
+//! a `memfd` that somebody else holds too. Records of one size, each written by one `pwrite`, which
+//! a signal does not tear.
 //!
-//! What must stay true: a record is written before what it tells of can be seen from outside (an answer, a commit), and
-//! goes only when it is no longer so.
+//! What must stay true: a record is written before what it tells of can be seen from outside (an
+//! answer, a commit), and goes only when it is no longer so.
 
 mod error;
 mod past;
@@ -308,7 +309,8 @@ impl Journal {
         }
     }
 
-    /// What became of the deeds that a dead process left is known: it is noted, so that it need not be found out again.
+    /// What became of the deeds that a dead process left is known: it is noted, so that it need not
+    /// be found out again.
     pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Deed)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {

@@ -1,7 +1,9 @@
-//! What this client knows of inodes by its own doing: which files are open here, their attributes, what it changed.
+//! What this client knows of inodes by its own doing: which files are open here, their attributes,
+//! what it changed.
 //!
-//! What must stay true: attributes that were asked for before a change made here never replace those that the change
-//! produced; else a file would look shorter than it is, and reads would lose bytes.
+//! What must stay true: attributes that were asked for before a change made here never replace
+//! those that the change produced; else a file would look shorter than it is, and reads would lose
+//! bytes.
 
 use std::{
     sync::{
@@ -49,14 +51,16 @@ pub(crate) struct File {
     pub(crate) ino: Ino,
     /// Shared by who writes, exclusive to who cuts or fills what was written.
     pub(crate) gate: RwLock<()>,
-    /// Held while an operation changes the attributes, so that answers are learned in the order of the changes.
+    /// Held while an operation changes the attributes, so that answers are learned in the order of
+    /// the changes.
     order: Mutex<()>,
     state: Mutex<State>,
     /// Owners of POSIX locks, each with the handles through which it locked.
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
     /// Locks of each handle that ever held one.
     locked: Mutex<Vec<Weak<Held>>>,
-    /// What was written under locks that were lost is given up, as far as this client had been taken for dead so often.
+    /// What was written under locks that were lost is given up, as far as this client had been
+    /// taken for dead so often.
     given_up: AtomicI64,
     /// Handles by which programs run.
     pub(crate) running: AtomicU32,
@@ -122,8 +126,8 @@ impl Known {
         self.files.lock().get(&ino).map(|slot| Arc::clone(&slot.file))
     }
 
-    /// Takes note of how a file is as it is opened; whether it was so at its last open. Its mtime may have been set back after a change,
-    /// its ctime not.
+    /// Takes note of how a file is as it is opened; whether it was so at its last open. Its mtime
+    /// may have been set back after a change, its ctime not.
     pub(crate) fn opened_as(&self, ino: Ino, attr: &Attr) -> bool {
         let mut opened = self.opened.lock();
         if opened.len() >= MOST_CHANGES {
@@ -166,8 +170,8 @@ impl Known {
         changes.last.get(&ino).copied().unwrap_or(changes.floor) > moment
     }
 
-    /// This client changed `ino`, or showed what the engine said of it: attributes from before are not to be shown again.
-    /// Answers the moment of that.
+    /// This client changed `ino`, or showed what the engine said of it: attributes from before are
+    /// not to be shown again. Answers the moment of that.
     pub(crate) fn note(&self, ino: Ino) -> u64 {
         let mut changes = self.changes.lock();
         let now = self.moment();
@@ -226,9 +230,9 @@ impl Known {
         }
     }
 
-    /// Takes note of attributes that were asked for at `moment`. Answers those to show, which are others if this client
-    /// changed them meanwhile, or has an answer that was asked for later: two may ask at once, and only the later one is
-    /// sure to know what others did before it asked.
+    /// Takes note of attributes that were asked for at `moment`. Answers those to show, which are
+    /// others if this client changed them meanwhile, or has an answer that was asked for later: two
+    /// may ask at once, and only the later one is sure to know what others did before it asked.
     pub(crate) fn learn(&self, ino: Ino, attr: Attr, moment: u64) -> Attr {
         if !attr.is_file() {
             return attr;
@@ -272,8 +276,8 @@ impl File {
         }
     }
 
-    /// [`Held::since`] over all handles that may have written what has not gone to the file yet: who wrote what is not
-    /// known any more when it does.
+    /// [`Held::since`] over all handles that may have written what has not gone to the file yet:
+    /// who wrote what is not known any more when it does.
     pub(crate) fn locked_since(&self) -> Option<i64> {
         let locked = self.locked.lock();
         let given_up = self.given_up.load(Ordering::Acquire);
@@ -281,8 +285,8 @@ impl File {
         since.filter(|since| *since >= given_up).min()
     }
 
-    /// Nothing is left of what was written under locks that were lost when this client had been taken for dead `fences`
-    /// times, and who lost them writes no more.
+    /// Nothing is left of what was written under locks that were lost when this client had been
+    /// taken for dead `fences` times, and who lost them writes no more.
     pub(crate) fn gave_up(&self, fences: i64) {
         self.given_up.fetch_max(fences, Ordering::AcqRel);
     }

@@ -1,7 +1,9 @@
-//! A mounted volume: metadata and data joined into a file system that a kernel, a gateway or a program can use.
+//! A mounted volume: metadata and data joined into a file system that a kernel, a gateway or a
+//! program can use.
 //!
-//! [`Vfs`] is the door. Its calls block, and may come from any number of threads. What names and attributes are it
-//! leaves to `sluice-meta`, what bytes are to `sluice-data`; its own are open files, handles and consistency.
+//! [`Vfs`] is the door. Its calls block, and may come from any number of threads. What names and
+//! attributes are it leaves to `sluice-meta`, what bytes are to `sluice-data`; its own are open
+//! files, handles and consistency.
 //!
 //! What must stay true: an open of a file sees all that was flushed before it, by any client.
 

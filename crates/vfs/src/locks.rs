@@ -1,7 +1,8 @@
 //! Locks of `flock(2)` and `fcntl(2)`, held in the engine so that all clients see them.
 //!
-//! What must stay true: whoever waits was registered before the try that failed, so that no release is missed; no lock
-//! outlives the descriptor that held it; and nobody goes on as if he held a lock that was lost.
+//! What must stay true: whoever waits was registered before the try that failed, so that no release
+//! is missed; no lock outlives the descriptor that held it; and nobody goes on as if he held a lock
+//! that was lost.
 
 use std::cell::Cell;
 
@@ -41,8 +42,8 @@ impl Vfs {
     /// Takes, changes or releases (`None`) a BSD lock of the open file `fh`. Two trips a try.
     ///
     /// # Errors
-    /// `EAGAIN` if another lock stands in the way and it is not to `wait`; `EINTR` if the wait was interrupted; `EIO` if
-    /// a lock of `fh` was lost since other clients took this one for dead.
+    /// `EAGAIN` if another lock stands in the way and it is not to `wait`; `EINTR` if the wait was
+    /// interrupted; `EIO` if a lock of `fh` was lost since other clients took this one for dead.
     pub fn flock(
         &self,
         interrupt: &Interrupt,
@@ -60,7 +61,8 @@ impl Vfs {
         let attempt = || {
             self.until_free(ino, interrupt, wait, || {
                 let taken = self.meta.run(op.clone(), interrupt);
-                // Who waits for another kind of lock lets go of the one he has: of two who share it each would wait for the other.
+                // Who waits for another kind of lock lets go of the one he has: of two who share it
+                // each would wait for the other.
                 if wait && taken == Err(FsError::Again) && !gave_up.replace(true) {
                     self.meta.run(Flock { kind: None, ..op.clone() }, interrupt)?;
                 }
@@ -98,15 +100,17 @@ impl Vfs {
         })
     }
 
-    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped: for who waits without a
-    /// thread. It must wake somebody and do no more. To be called before the try that decides to wait; who waits
-    /// looks every [`LOOK`] besides, since clients of JuiceFS tell nothing.
+    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped:
+    /// for who waits without a thread. It must wake somebody and do no more. To be called before
+    /// the try that decides to wait; who waits looks every [`LOOK`] besides, since clients of
+    /// JuiceFS tell nothing.
     pub fn on_lock_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         self.meta.waiters().on_release(ino, call)
     }
 
-    /// Asks how the open file `fh` is now that a lock of it was granted: others may have written while they had it. Whether
-    /// it is another than was known here, so that the kernel's pages of it are not right. One trip.
+    /// Asks how the open file `fh` is now that a lock of it was granted: others may have written
+    /// while they had it. Whether it is another than was known here, so that the kernel's pages of
+    /// it are not right. One trip.
     pub fn look_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
         let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
         let as_it_was = handle.file.attr();
@@ -116,8 +120,8 @@ impl Vfs {
         }))
     }
 
-    /// The next one to hold the lock must see what was written under it. An error is told by the next fsync or close:
-    /// the lock goes all the same.
+    /// The next one to hold the lock must see what was written under it. An error is told by the
+    /// next fsync or close: the lock goes all the same.
     fn store_before_unlock(&self, handle: Option<&FileHandle>) {
         if let Some(handle) = handle
             && let Err(error) = self.data.flush(handle.file.ino)
@@ -126,9 +130,9 @@ impl Vfs {
         }
     }
 
-    /// Takes note of what `handle` holds after `attempt`, which tells whether that is anything. What it took when others
-    /// took this client for dead in the middle of it is taken again, to be sure; or, if the handle lost another lock
-    /// then, let go by `release`.
+    /// Takes note of what `handle` holds after `attempt`, which tells whether that is anything.
+    /// What it took when others took this client for dead in the middle of it is taken again, to be
+    /// sure; or, if the handle lost another lock then, let go by `release`.
     fn holding(
         &self,
         handle: Option<&FileHandle>,
@@ -167,8 +171,8 @@ impl Vfs {
         handle.held.check(|| self.fences())
     }
 
-    /// Gives up what was written to a file under locks that were lost, before others write more: what is written together
-    /// goes to the file together, or not.
+    /// Gives up what was written to a file under locks that were lost, before others write more:
+    /// what is written together goes to the file together, or not.
     ///
     /// # Errors
     /// Some of it could not even be sent on its way.

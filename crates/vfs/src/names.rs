@@ -1,7 +1,8 @@
 //! Everything that makes, removes or moves a name.
 //!
-//! What must stay true: the attributes that a commit produced for a directory are kept for the question the kernel
-//! asks next, and a file that lost its last name while it is open here lives until its last close.
+//! What must stay true: the attributes that a commit produced for a directory are kept for the
+//! question the kernel asks next, and a file that lost its last name while it is open here lives
+//! until its last close.
 
 use bytes::Bytes;
 use sluice_meta::{
@@ -159,7 +160,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Moves a name, over another one or in exchange for it. Two trips, three if it replaces a directory.
+    /// Moves a name, over another one or in exchange for it. Two trips, three if it replaces a
+    /// directory.
     pub fn rename(
         &self,
         caller: &Caller,

@@ -1,6 +1,8 @@
-//! What operations there are, how often they run and how long they take; and their lines in the access log.
+//! What operations there are, how often they run and how long they take; and their lines in the
+//! access log.
 //!
-//! What must stay true: observing an operation takes two looks at a clock and two additions, no lock.
+//! What must stay true: observing an operation takes two looks at a clock and two additions, no
+//! lock.
 
 mod run;
 
@@ -75,7 +77,8 @@ impl Observed {
     }
 }
 
-/// Writes an inode as access logs show it: `: (ino,[-rw-r--r--:0100644,nlink,uid,gid,atime,mtime,ctime,length])`.
+/// Writes an inode as access logs show it: `:
+/// (ino,[-rw-r--r--:0100644,nlink,uid,gid,atime,mtime,ctime,length])`.
 pub fn describe_attr(text: &mut String, ino: Ino, attr: &Attr) {
     let kind = match attr.kind {
         FileType::File => '-',

@@ -1,7 +1,7 @@
 //! Open, create, flush and the last close of files.
 //!
-//! What must stay true: a file counts as open here from before the trip that opens it until after its last close, and
-//! every open of a file asks the engine, so that it sees what others closed.
+//! What must stay true: a file counts as open here from before the trip that opens it until after
+//! its last close, and every open of a file asks the engine, so that it sees what others closed.
 
 use std::sync::{
     Arc,
@@ -77,7 +77,8 @@ impl Vfs {
         Ok(self.opened(opening, &attr, flags, interrupt))
     }
 
-    /// Makes a file and opens it; without `O_EXCL`, opens one that is there. Two trips for a new file.
+    /// Makes a file and opens it; without `O_EXCL`, opens one that is there. Two trips for a new
+    /// file.
     pub fn create(
         &self,
         caller: &Caller,
@@ -178,7 +179,8 @@ impl Vfs {
             }
         }
         self.check_open(caller, interrupt, file.ino, &attr, flags)?;
-        // The kernel refuses writers of a running program by itself, but looks at this combination only after the cut.
+        // The kernel refuses writers of a running program by itself, but looks at this combination
+        // only after the cut.
         if cuts && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
             return Err(FsError::TextBusy);
         }
@@ -209,18 +211,20 @@ impl Vfs {
         caller.check_mode(attr, wanted)
     }
 
-    /// Stores what was written to a file before it is cut, also what lies behind the cut: that may yet be refused. An error
-    /// is told by the next fsync or close of whoever wrote.
+    /// Stores what was written to a file before it is cut, also what lies behind the cut: that may
+    /// yet be refused. An error is told by the next fsync or close of whoever wrote.
     ///
     /// # Errors
-    /// Some of it could not even be sent on its way: stored later, it would come back after the cut.
+    /// Some of it could not even be sent on its way: stored later, it would come back after the
+    /// cut.
     pub(crate) fn store_before_cut(&self, ino: Ino) -> FsResult<()> {
         let Err(error) = self.data.flush(ino) else { return Ok(()) };
         tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is cut");
         if self.data.dirty_end(ino) > 0 { Err(error) } else { Ok(()) }
     }
 
-    /// Empties a file that is being opened: what was written is stored first, and nobody writes meanwhile.
+    /// Empties a file that is being opened: what was written is stored first, and nobody writes
+    /// meanwhile.
     fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
@@ -284,8 +288,8 @@ impl Vfs {
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync, which tells it again: this may be the descriptor of a
-    /// child that nobody asks.
+    /// What went wrong with any data written since the last fsync, which tells it again: this may
+    /// be the descriptor of a child that nobody asks.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
@@ -293,8 +297,8 @@ impl Vfs {
         flushed.and_then(|()| self.tell_lost(&handle, true))
     }
 
-    /// What was written to the file survives a crash once this answers. If a lock on it was lost, it is told, and what
-    /// was not stored before is not.
+    /// What was written to the file survives a crash once this answers. If a lock on it was lost,
+    /// it is told, and what was not stored before is not.
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
@@ -348,7 +352,8 @@ impl Vfs {
         flushed
     }
 
-    /// As [`Self::release`], of an open that the kernel is told did not happen: its next one is not compared with this.
+    /// As [`Self::release`], of an open that the kernel is told did not happen: its next one is not
+    /// compared with this.
     pub fn take_back(&self, fh: u64) -> FsResult<()> {
         if let Ok(Handle::File(handle)) = self.handles.get(fh) {
             self.known().forget_open(handle.file.ino);

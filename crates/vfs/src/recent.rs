@@ -21,8 +21,8 @@ const HINTS: usize = 4096;
 /// Nodes without a name and without content of ours that are remembered.
 const MOST_GONE: usize = 4096;
 
-/// Directories, pipes, devices and sockets that were removed here. The kernel serves those that are still open without
-/// asking, but for their attributes.
+/// Directories, pipes, devices and sockets that were removed here. The kernel serves those that are
+/// still open without asking, but for their attributes.
 #[derive(Default)]
 pub(crate) struct Gone(Mutex<VecDeque<(Ino, Attr)>>);
 
@@ -42,7 +42,8 @@ impl Gone {
     }
 }
 
-/// Attributes of directories as this client's changes left them. The kernel asks for them after each change.
+/// Attributes of directories as this client's changes left them. The kernel asks for them after
+/// each change.
 #[derive(Default)]
 pub(crate) struct RecentDirs(Mutex<FxHashMap<Ino, Recent>>);
 
@@ -100,7 +101,8 @@ impl RecentDirs {
     }
 }
 
-/// Directories by where they were looked up, and the other way round: the newest in each of a few thousand places.
+/// Directories by where they were looked up, and the other way round: the newest in each of a few
+/// thousand places.
 pub(crate) struct Hints(Mutex<Places>);
 
 struct Places {

@@ -1,8 +1,9 @@
 //! The records of chunks that this client read, kept until it learns that the file changed.
 //!
-//! What must stay true: a list that was asked for before a change made here is never kept after it, and every list of
-//! a file goes when the file's times turn out to be others than those known when the list was asked for. Its mtime alone is not
-//! enough: whoever rewrites a file may set that back.
+//! What must stay true: a list that was asked for before a change made here is never kept after it,
+//! and every list of a file goes when the file's times turn out to be others than those known when
+//! the list was asked for. Its mtime alone is not enough: whoever rewrites a file may set that
+//! back.
 
 use std::sync::Arc;
 
@@ -59,8 +60,8 @@ impl Records {
         kept.next()
     }
 
-    /// Keeps a list unless the file changed since it was asked for. Answers the list to use, the one that was kept
-    /// before if it says the same, or was asked for later.
+    /// Keeps a list unless the file changed since it was asked for. Answers the list to use, the
+    /// one that was kept before if it says the same, or was asked for later.
     pub(crate) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         let mut kept = self.0.lock();
         if kept.records + list.len() > MOST_RECORDS {

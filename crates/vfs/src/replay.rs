@@ -1,5 +1,5 @@
-//! Requests that the kernel asks again, of a process that took the place of one that died: what was done then is not done
-//! again, and answered as it would have been.
+//! Requests that the kernel asks again, of a process that took the place of one that died: what was
+//! done then is not done again, and answered as it would have been.
 //!
 //! What must stay true: nothing is taken for done unless its commit happened.
 
@@ -53,7 +53,8 @@ impl Vfs {
         Some(Opened { fh, ..Opened::default() })
     }
 
-    /// The file that a request made and opened which is asked again; opened now if it had not come to that.
+    /// The file that a request made and opened which is asked again; opened now if it had not come
+    /// to that.
     pub(crate) fn created_before(
         &self,
         interrupt: &Interrupt,
@@ -111,8 +112,8 @@ impl Vfs {
         }
     }
 
-    /// Tells once that data was lost which was written through a handle: by an fsync, or before one by a close, which
-    /// may be that of a child that nobody asks.
+    /// Tells once that data was lost which was written through a handle: by an fsync, or before one
+    /// by a close, which may be that of a child that nobody asks.
     pub(crate) fn tell_lost(&self, handle: &FileHandle, closes: bool) -> FsResult<()> {
         if handle.lost.load(Ordering::Relaxed) == 0 {
             return Ok(());

@@ -1,7 +1,9 @@
-//! A volume whose process died, taken up by another: handles come back under their numbers, with their locks, with how far
-//! listings had come, and with what they are to be told of data that was lost.
+//! A volume whose process died, taken up by another: handles come back under their numbers, with
+//! their locks, with how far listings had come, and with what they are to be told of data that was
+//! lost.
 //!
-//! What must stay true: it needs nobody's help, and may be begun again after another death in the middle of it.
+//! What must stay true: it needs nobody's help, and may be begun again after another death in the
+//! middle of it.
 
 use std::sync::atomic::Ordering;
 
@@ -27,8 +29,9 @@ pub struct Restored {
 }
 
 impl Vfs {
-    /// Takes up what a process that died had open. To be called before anything is served, with what the journal held
-    /// that this one goes on with, once the metadata has taken up the session.
+    /// Takes up what a process that died had open. To be called before anything is served, with
+    /// what the journal held that this one goes on with, once the metadata has taken up the
+    /// session.
     ///
     /// # Errors
     /// The engine could not say which open files have no name.
@@ -93,7 +96,8 @@ impl Vfs {
         Ok(restored)
     }
 
-    /// Files without a name are kept until their last close, and those that are not open any more go.
+    /// Files without a name are kept until their last close, and those that are not open any more
+    /// go.
     fn restore_nameless(&self) -> FsResult<()> {
         for ino in self.meta.sustained(&Interrupt::never())? {
             self.known().unlinked(ino);
@@ -101,9 +105,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// Ends this process's part for a successor on the same machine: everything dirty is stored, the session and its
-    /// locks stay, and the journal tells the rest. Nothing may be asked of the volume meanwhile or afterwards, and the
-    /// process is to end before the other begins.
+    /// Ends this process's part for a successor on the same machine: everything dirty is stored,
+    /// the session and its locks stay, and the journal tells the rest. Nothing may be asked of the
+    /// volume meanwhile or afterwards, and the process is to end before the other begins.
     ///
     /// # Errors
     /// The first thing that could not be stored: it is lost if this process ends.

@@ -1,7 +1,8 @@
 //! What another client changed, or what changed without the kernel having asked for it.
 //!
-//! What must stay true: this client forgets first, the kernel is told after that; else the kernel's next question would
-//! be answered with what is stale. Nothing here runs on a thread that a request needs.
+//! What must stay true: this client forgets first, the kernel is told after that; else the kernel's
+//! next question would be answered with what is stale. Nothing here runs on a thread that a request
+//! needs.
 
 mod tell;
 

@@ -1,6 +1,7 @@
 //! What `.stats` shows: one line a number, under the names that `JuiceFS` users know.
 //!
-//! What must stay true: a name keeps its meaning; numbers that are not counted are left out, not zero.
+//! What must stay true: a name keeps its meaning; numbers that are not counted are left out, not
+//! zero.
 
 use std::{fmt::Write as _, sync::atomic::Ordering};
 

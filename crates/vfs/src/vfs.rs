@@ -1,6 +1,7 @@
 //! A mounted volume: metadata and data joined.
 //!
-//! What must stay true: everything here may be called from any number of threads, and blocks until it is done.
+//! What must stay true: everything here may be called from any number of threads, and blocks until
+//! it is done.
 
 use std::{
     fmt,
@@ -61,7 +62,8 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// Joins the metadata behind `index` and the data store that was opened with it, and starts the background work.
+    /// Joins the metadata behind `index` and the data store that was opened with it, and starts the
+    /// background work.
     pub fn new(index: Arc<MetaIndex>, data: DataStore, config: VfsConfig) -> Arc<Self> {
         let meta = Arc::clone(&index.meta);
         let data = Arc::new(data);
@@ -128,8 +130,8 @@ impl Vfs {
         caller
     }
 
-    /// Flushes every file and ends the session; with `staged` it also waits that long for staged blocks to be
-    /// uploaded. Nothing may be asked of the volume afterwards.
+    /// Flushes every file and ends the session; with `staged` it also waits that long for staged
+    /// blocks to be uploaded. Nothing may be asked of the volume afterwards.
     ///
     /// # Errors
     /// The first thing that could not be stored. All else was.
@@ -173,13 +175,14 @@ impl Vfs {
         if self.meta.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
-    /// Attributes that the engine gave at `moment`, as they are to be shown: with what this client changed since, and
-    /// with what it has not flushed yet.
+    /// Attributes that the engine gave at `moment`, as they are to be shown: with what this client
+    /// changed since, and with what it has not flushed yet.
     pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: u64) -> Attr {
         if !attr.is_file() {
             return attr;
         }
-        // The end of what is not flushed is read first: once it is committed, what `learn` answers covers it.
+        // The end of what is not flushed is read first: once it is committed, what `learn` answers
+        // covers it.
         let end = self.data.dirty_end(ino);
         let attr = self.known().learn(ino, attr, moment);
         self.with_dirty(ino, attr, end)

@@ -1,7 +1,7 @@
 //! Extended attributes; two of them are the POSIX ACLs.
 //!
-//! What must stay true: a name is never lost on the way to the engine, and an ACL is only kept where the volume has
-//! them switched on.
+//! What must stay true: a name is never lost on the way to the engine, and an ACL is only kept
+//! where the volume has them switched on.
 
 use bytes::Bytes;
 use sluice_meta::{

@@ -1,4 +1,5 @@
-//! What programs may rely on: files, names, and what happens to files that are removed while they are open.
+//! What programs may rely on: files, names, and what happens to files that are removed while they
+//! are open.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
 

@@ -187,7 +187,8 @@ fn an_open_that_is_asked_again_gives_the_handle_that_it_gave() {
     assert_eq!(third.client.vfs.release(opened.fh, None), Err(FsError::BadFd));
 }
 
-/// An engine on which the commit that makes a node of that name stops for ever, and is given to the test.
+/// An engine on which the commit that makes a node of that name stops for ever, and is given to the
+/// test.
 fn stuck_at(volume: &Volume, name: &'static str) -> (Arc<dyn Engine>, mpsc::Receiver<Commit>) {
     let (tell, told) = mpsc::channel();
     let makes = move |commit: &Commit| {
@@ -497,7 +498,8 @@ fn a_journal_of_another_version_is_refused() {
 const UNRELIABLE: Chances =
     Chances { read: 300, unavailable: 200, conflict: 100, lost_applied: 250, lost: 250, late: 0 };
 
-/// Threads that make, move and remove names of their own, each step of which fails if it is done twice.
+/// Threads that make, move and remove names of their own, each step of which fails if it is done
+/// twice.
 const THREADS: usize = 4;
 const ROUND: u64 = 8;
 
@@ -541,8 +543,8 @@ fn sleep_for_ever() -> ! {
     }
 }
 
-/// An engine whose process dies with commit number `last`: of what is sent from then on some has arrived, some comes
-/// late, some never.
+/// An engine whose process dies with commit number `last`: of what is sent from then on some has
+/// arrived, some comes late, some never.
 fn mortal(volume: &Volume, progress: &Arc<(Mutex<Progress>, Condvar)>, last: u64, seed: u64) -> Hooked {
     let (engine, progress) = (Arc::clone(&volume.engine), Arc::clone(progress));
     let rng = Mutex::new(Rng::seeded(seed));

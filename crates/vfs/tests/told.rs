@@ -1,4 +1,5 @@
-//! What the kernel believes is told to it when others change it, by name, however it came to know of it.
+//! What the kernel believes is told to it when others change it, by name, however it came to know
+//! of it.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
 

@@ -11,8 +11,8 @@ use sluice_vfs::{Changes, RenameMode, VfsConfig};
 
 const ROOT: Ino = Ino::ROOT;
 
-/// Asserts that `run` takes no more than so many reads and commits, and no scan. Fewer is no fault: what a commit
-/// validates may be remembered instead of read.
+/// Asserts that `run` takes no more than so many reads and commits, and no scan. Fewer is no fault:
+/// what a commit validates may be remembered instead of read.
 #[track_caller]
 fn at_most<T>(count: &Counting, what: &str, reads: u64, commits: u64, run: impl FnOnce() -> T) -> T {
     let (answer, trips) = count.during(run);

@@ -58,8 +58,8 @@ impl Held {
         Self { client: volume.mount(), armed, reached, go }
     }
 
-    /// Unlinks a file, lets `open` happen once the commit is on its way, and ends the commit with `fate` once it is
-    /// answered or has waited.
+    /// Unlinks a file, lets `open` happen once the commit is on its way, and ends the commit with
+    /// `fate` once it is answered or has waited.
     fn open_during_unlink<T: Send>(
         &self,
         fate: Result<(), EngineError>,

@@ -77,7 +77,8 @@ pub(crate) struct Config {
     /// Answer yes to every question
     #[arg(short, long)]
     pub(super) yes: bool,
-    /// Change it without trying the storage, without comparing limits with what is used, and without questions
+    /// Change it without trying the storage, without comparing limits with what is used, and
+    /// without questions
     #[arg(long)]
     pub(super) force: bool,
 }

@@ -20,13 +20,14 @@ use crate::{engines, sizes, volume};
 #[derive(Args)]
 pub(crate) struct Format {
     /// Metadata engine: sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET?db=N,
-    /// postgres://USER@HOST:PORT/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:2379/PREFIX, etcd://HOST:2379/PREFIX
+    /// postgres://USER@HOST:PORT/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:2379/PREFIX,
+    /// etcd://HOST:2379/PREFIX
     #[arg(value_name = "META-URL")]
     meta_url: String,
     /// Name of the volume: lower-case letters, digits and dashes
     name: String,
-    /// Object storage driver: file, s3, minio, b2, bos, cos, eos, gs, ks3, mem, obs, oos, oss, qingstor, qiniu, scw, space,
-    /// tos, wasabi, wasb, webdav [default: file]
+    /// Object storage driver: file, s3, minio, b2, bos, cos, eos, gs, ks3, mem, obs, oos, oss,
+    /// qingstor, qiniu, scw, space, tos, wasabi, wasb, webdav [default: file]
     #[arg(long)]
     storage: Option<String>,
     /// Bucket: an endpoint URL, or a directory [default: /var/jfs, or ~/.juicefs/local for users]
@@ -74,7 +75,8 @@ pub(crate) struct Format {
     /// POSIX ACLs; they cannot be switched off again
     #[arg(long)]
     enable_acl: bool,
-    /// Change settings of an existing volume that are fixed otherwise; for a new one, take a bucket that is not empty
+    /// Change settings of an existing volume that are fixed otherwise; for a new one, take a bucket
+    /// that is not empty
     #[arg(long)]
     force: bool,
     /// Leave an existing volume as it is

@@ -32,7 +32,8 @@ pub(crate) struct Info {
     /// Show slices instead of objects
     #[arg(long)]
     raw: bool,
-    /// Count each file instead of believing the directories' own sums, as a mount of Sluice always does
+    /// Count each file instead of believing the directories' own sums, as a mount of Sluice always
+    /// does
     #[arg(long)]
     strict: bool,
 }

@@ -1,7 +1,7 @@
 //! `sluice mdtest`: how many files a second the metadata engine takes.
 //!
-//! Creates directories and files through the metadata layer alone, with a slice committed to each file but no object
-//! put: the same work as the command of that name of JuiceFS.
+//! Creates directories and files through the metadata layer alone, with a slice committed to each
+//! file but no object put: the same work as the command of that name of JuiceFS.
 
 use std::{process::ExitCode, thread, time::Instant};
 
@@ -36,10 +36,12 @@ pub(crate) struct Mdtest {
     /// Files of each thread in each directory
     #[arg(long, default_value_t = 10)]
     files: usize,
-    /// Bytes that each file is said to have. None is stored: the files cannot be read, and are to be removed
+    /// Bytes that each file is said to have. None is stored: the files cannot be read, and are to
+    /// be removed
     #[arg(long, default_value_t = 0)]
     write: u64,
-    /// Number of the first thread, which is part of the names: processes with different ones may fill one tree together
+    /// Number of the first thread, which is part of the names: processes with different ones may
+    /// fill one tree together
     #[arg(long, value_name = "N")]
     first_thread: Option<usize>,
 }

@@ -39,7 +39,8 @@ pub(crate) struct Mount {
     /// Stay in the foreground, as without -d
     #[arg(short = 'f', long, hide = true, conflicts_with = "background")]
     foreground: bool,
-    /// Log of a mount in the background [default: /var/log/sluice.log, or ~/.sluice/sluice.log for users]
+    /// Log of a mount in the background [default: /var/log/sluice.log, or ~/.sluice/sluice.log for
+    /// users]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     #[arg(long, hide = true)]
@@ -357,11 +358,11 @@ fn serves_read_only(mountpoint: &Path) -> bool {
     shown.is_some_and(|shown| shown["Meta"]["ReadOnly"] == Value::Bool(true))
 }
 
-/// Refuses a place in a file system that the kernel makes up, such as /proc: to serve a mount the server itself has to
-/// look there.
+/// Refuses a place in a file system that the kernel makes up, such as /proc: to serve a mount the
+/// server itself has to look there.
 fn refuse_pseudo(mountpoint: &Path) -> Result<()> {
-    // PROC_SUPER_MAGIC and the like, of linux/magic.h. `..` and links are the kernel's to follow: the nearest place
-    // that exists tells.
+    // PROC_SUPER_MAGIC and the like, of linux/magic.h. `..` and links are the kernel's to follow:
+    // the nearest place that exists tells.
     const PSEUDO: [(i64, &str); 10] = [
         (0x9fa0, "proc"),
         (0x6265_6572, "sysfs"),

@@ -23,7 +23,8 @@ pub(crate) struct Summary {
     /// Entries to show of each directory, at most 100
     #[arg(short, long, default_value_t = 10)]
     entries: u8,
-    /// Count each file instead of believing the directories' own sums, as a mount of Sluice always does
+    /// Count each file instead of believing the directories' own sums, as a mount of Sluice always
+    /// does
     #[arg(long)]
     strict: bool,
     /// Comma-separated values

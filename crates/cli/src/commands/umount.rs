@@ -64,7 +64,8 @@ impl Umount {
     }
 }
 
-/// The process that serves a mount. Process ids are given out again: the time of its start tells it from others.
+/// The process that serves a mount. Process ids are given out again: the time of its start tells it
+/// from others.
 struct Server {
     pid: u64,
     start: String,
@@ -99,8 +100,8 @@ fn server(mountpoint: &Path) -> Option<Server> {
     Some(Server { pid, start: start_of(pid)? })
 }
 
-/// Content of an internal file. Its short name is looked for first: a mount whose internal files have it asks the engine
-/// for the long one, which may be away.
+/// Content of an internal file. Its short name is looked for first: a mount whose internal files
+/// have it asks the engine for the long one, which may be away.
 fn internal(mountpoint: &Path, name: &str) -> std::io::Result<String> {
     let short = mountpoint.join(format!(".{name}"));
     let long = mountpoint.join(format!(".jfs.{name}"));

@@ -1,6 +1,7 @@
 //! Flags about buffers and the local cache.
 //!
-//! What must stay true: cache directories are absolute before anybody changes the working directory.
+//! What must stay true: cache directories are absolute before anybody changes the working
+//! directory.
 
 use std::{
     env,
@@ -38,8 +39,8 @@ enum EvictionArg {
 #[derive(Args)]
 #[command(next_help_heading = "Data cache")]
 pub(crate) struct CacheFlags {
-    /// Memory for file data, cached blocks included: writers are slowed from there on and stopped at twice that, where reads may
-    /// still take half of it more; a bare number is MiB
+    /// Memory for file data, cached blocks included: writers are slowed from there on and stopped
+    /// at twice that, where reads may still take half of it more; a bare number is MiB
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = sizes::mib)]
     buffer_size: u64,
     /// How far to read ahead of one reader; a bare number is MiB [default: 8 blocks]
@@ -51,7 +52,8 @@ pub(crate) struct CacheFlags {
     /// Acknowledge what is on the local disk, and upload it later
     #[arg(long)]
     pub(crate) writeback: bool,
-    /// With --writeback: upload blocks of at least this size at once all the same, 0 for none; a bare number is bytes
+    /// With --writeback: upload blocks of at least this size at once all the same, 0 for none; a
+    /// bare number is bytes
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = sizes::bytes)]
     writeback_threshold_size: u64,
     /// With --writeback: how long a block waits for its upload
@@ -59,7 +61,8 @@ pub(crate) struct CacheFlags {
     upload_delay: Duration,
     #[arg(long, value_name = "HOURS", hide = true)]
     upload_hours: Option<String>,
-    /// Cache directories, colons between them, or `memory` [default: /var/jfsCache, or ~/.juicefs/cache for users]
+    /// Cache directories, colons between them, or `memory` [default: /var/jfsCache, or
+    /// ~/.juicefs/cache for users]
     #[arg(long, value_name = "DIRS")]
     cache_dir: Option<String>,
     /// Permissions of cache files, octal

@@ -20,7 +20,8 @@ pub(crate) struct FuseFlags {
     /// Extended attributes (volumes with ACLs have them in any case)
     #[arg(long)]
     enable_xattr: bool,
-    /// Capabilities of programs (setcap), and with them extended attributes; each write may cost one more look
+    /// Capabilities of programs (setcap), and with them extended attributes; each write may cost
+    /// one more look
     #[arg(long)]
     enable_cap: bool,
     #[arg(long, hide = true)]
@@ -59,8 +60,8 @@ fn ids(text: &str) -> Result<(u32, u32), String> {
 impl FuseFlags {
     /// Notes what does nothing.
     pub(crate) fn idle(&self, idle: &mut Idle) {
-        // With it the kernel believes no size and no time of a file but its own: what other clients append would not be
-        // seen, and closing a file fails for writers who do not own it.
+        // With it the kernel believes no size and no time of a file but its own: what other clients
+        // append would not be seen, and closing a file fails for writers who do not own it.
         let mut options = self.options.iter().flat_map(|options| options.split(','));
         idle.note("-o writeback_cache", options.any(|option| option == "writeback_cache"));
         idle.note("--enable-selinux", self.enable_selinux);

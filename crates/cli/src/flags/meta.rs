@@ -56,7 +56,8 @@ pub(crate) struct MetaFlags {
     /// Leave the hourly cleaning to other clients
     #[arg(long)]
     pub(crate) no_bgjob: bool,
-    /// When reading changes access times [default: as -o noatime, relatime or strictatime says, else noatime]
+    /// When reading changes access times [default: as -o noatime, relatime or strictatime says,
+    /// else noatime]
     #[arg(long, value_enum)]
     pub(crate) atime_mode: Option<Atime>,
     /// Backups of the metadata in the object storage

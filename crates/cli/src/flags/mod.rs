@@ -1,7 +1,7 @@
 //! Flags that several commands share, and what they mean to the layers below.
 //!
-//! What must stay true: names and defaults are those that `JuiceFS` users know; a flag that has no effect here says so
-//! when it is given.
+//! What must stay true: names and defaults are those that `JuiceFS` users know; a flag that has no
+//! effect here says so when it is given.
 
 mod cache;
 mod fuse;

@@ -1,7 +1,7 @@
 //! How often servers died, and what comes next.
 //!
-//! What must stay true: a server that dies again and again is not started for ever, and one that only waits for its
-//! engine is not given up too early.
+//! What must stay true: a server that dies again and again is not started for ever, and one that
+//! only waits for its engine is not given up too early.
 
 use std::{
     collections::VecDeque,

@@ -18,7 +18,8 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Whether a server of which `next` is so may follow; if not, why. `caches` are its cache directories.
+    /// Whether a server of which `next` is so may follow; if not, why. `caches` are its cache
+    /// directories.
     pub(crate) fn allows(&self, next: &Self, caches: &[String]) -> Result<(), String> {
         if self.uuid != next.uuid {
             return Err("another volume is mounted there already; unmount it, or say --force".into());

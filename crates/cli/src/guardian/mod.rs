@@ -1,8 +1,8 @@
-//! The guardian: the process that `sluice mount` is. It has another serve the volume, and starts a successor if that
-//! dies, or if another program is to go on.
+//! The guardian: the process that `sluice mount` is. It has another serve the volume, and starts a
+//! successor if that dies, or if another program is to go on.
 //!
-//! What must stay true: it holds what a successor needs (the kernel's device, the journal), and never looks at the mount
-//! itself, which may wait for nobody but it.
+//! What must stay true: it holds what a successor needs (the kernel's device, the journal), and
+//! never looks at the mount itself, which may wait for nobody but it.
 
 mod deaths;
 mod event;
@@ -203,7 +203,8 @@ impl Guardian<'_> {
         }
     }
 
-    /// Takes note of children that ended: servers, and as the first process of a container anybody's.
+    /// Takes note of children that ended: servers, and as the first process of a container
+    /// anybody's.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
@@ -228,7 +229,8 @@ impl Guardian<'_> {
             Some(_) if self.held.is_some() => {
                 tracing::info!("the mount ends once its server is back; a second signal ends it at once");
             }
-            // It has not mounted yet, or has just done so and may have had the signal, too: one more would cut it off.
+            // It has not mounted yet, or has just done so and may have had the signal, too: one
+            // more would cut it off.
             Some(server) if !again => server.say(&Word::End, &[]),
             Some(server) => server.signal(Signal::TERM),
             None => return Some(self.leave()),

@@ -91,8 +91,8 @@ impl Server {
         self.stuck > 1 || self.closed && self.status.is_some()
     }
 
-    /// Looks whether it is dead and cannot end: one of its threads waits, in the kernel, for a page of the mount that
-    /// only a successor can bring.
+    /// Looks whether it is dead and cannot end: one of its threads waits, in the kernel, for a page
+    /// of the mount that only a successor can bring.
     pub(super) fn look(&mut self) {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let dead = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']));

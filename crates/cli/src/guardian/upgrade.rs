@@ -1,6 +1,7 @@
 //! Asking the guardian of a mount to go on with another program.
 //!
-//! What must stay true: who asks is the user who mounted, or root; and nobody tells his environment to anybody else.
+//! What must stay true: who asks is the user who mounted, or root; and nobody tells his environment
+//! to anybody else.
 
 use std::{
     io::{self, Read, Write},
@@ -24,8 +25,8 @@ use super::{
 
 /// How long a caller may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a guardian may take to say what came of an upgrade: another server is prepared, and the old one stores what is
-/// dirty.
+/// How long a guardian may take to say what came of an upgrade: another server is prepared, and the
+/// old one stores what is dirty.
 const ANSWER: Duration = Duration::from_mins(5);
 /// Bytes of the longest call.
 const LONGEST: u64 = 4 << 20;
@@ -47,8 +48,8 @@ impl Caller {
     }
 }
 
-/// Where the guardian of a mount is reached: among abstract sockets, which need no folder and go with their process. The
-/// kernel numbers all mounts of a machine alike.
+/// Where the guardian of a mount is reached: among abstract sockets, which need no folder and go
+/// with their process. The kernel numbers all mounts of a machine alike.
 fn address(device: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("sluice-mount-{device}"))
 }
@@ -98,8 +99,8 @@ fn hear_one(stream: UnixStream) -> io::Result<Caller> {
     Ok(Caller { call: serde_json::from_slice(&text)?, stream, executable })
 }
 
-/// Asks the guardian of the mount numbered `device` to go on with this program, called as this process was. `None` if
-/// it has no guardian; else what came of it.
+/// Asks the guardian of the mount numbered `device` to go on with this program, called as this
+/// process was. `None` if it has no guardian; else what came of it.
 pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
     let mut stream = match UnixStream::connect_addr(&address(device)?) {
         Ok(stream) => stream,

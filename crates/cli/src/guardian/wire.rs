@@ -1,7 +1,7 @@
 //! What guardian and server say to each other, with descriptors beside it.
 //!
-//! What must stay true: either end may be of another build. So a word that is not understood is skipped, and what is new
-//! in one is optional.
+//! What must stay true: either end may be of another build. So a word that is not understood is
+//! skipped, and what is new in one is optional.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},

@@ -1,4 +1,5 @@
-//! Volumes to run the program on: a folder of its own, mounts that go when the test ends, however it ends.
+//! Volumes to run the program on: a folder of its own, mounts that go when the test ends, however
+//! it ends.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 

@@ -9,8 +9,9 @@ use super::{BlockStore, PAUSES};
 use crate::{gate::until, layout::BlockKey};
 
 impl BlockStore {
-    /// Stores a new block: staged locally if the mount writes back, else in the object store. Blocks, until `gone` says that
-    /// nobody waits for it any more; must not be called from the runtime's own threads.
+    /// Stores a new block: staged locally if the mount writes back, else in the object store.
+    /// Blocks, until `gone` says that nobody waits for it any more; must not be called from the
+    /// runtime's own threads.
     pub(crate) fn write(
         &self,
         key: BlockKey,

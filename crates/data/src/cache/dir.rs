@@ -49,7 +49,8 @@ pub(super) struct Dir {
     /// An open file keeps its space, so that what goes is closed.
     open: Arc<OpenFiles>,
     health: Mutex<Health>,
-    /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not kept.
+    /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not
+    /// kept.
     waiting: Mutex<FxHashMap<BlockKey, Bytes>>,
     /// The order in which they are written.
     queue: Mutex<Option<SyncSender<BlockKey>>>,
@@ -178,7 +179,8 @@ impl Dir {
             return;
         }
         self.note(key);
-        // Whoever removes it takes the file first: it is missing here, or the note is taken back there.
+        // Whoever removes it takes the file first: it is missing here, or the note is taken back
+        // there.
         if !path.exists() {
             self.remove(key);
         }

@@ -45,7 +45,8 @@ pub(crate) struct DiskCache {
 }
 
 impl DiskCache {
-    /// Opens the directories of `config` and starts to look what is there; `None` if there are none.
+    /// Opens the directories of `config` and starts to look what is there; `None` if there are
+    /// none.
     pub(crate) fn open(
         config: &DataConfig,
         layout: Layout,
@@ -159,8 +160,8 @@ impl DiskCache {
         }
     }
 
-    /// Makes the file at `path`, which lies in cache directory `number`, the cache file of `key`. It stays in that
-    /// directory: the others may be other disks.
+    /// Makes the file at `path`, which lies in cache directory `number`, the cache file of `key`.
+    /// It stays in that directory: the others may be other disks.
     pub(crate) fn adopt(&self, number: usize, key: BlockKey, path: &Path) -> std::io::Result<()> {
         let dir = self.dirs.get(number).unwrap_or_else(|| self.home(key));
         if !dir.has_room(key) {
@@ -191,8 +192,8 @@ impl DiskCache {
         }
     }
 
-    /// The directory where a block goes: of all, the one that draws the highest lot for it, so that a directory
-    /// more or less moves few blocks.
+    /// The directory where a block goes: of all, the one that draws the highest lot for it, so that
+    /// a directory more or less moves few blocks.
     fn home(&self, key: BlockKey) -> &Arc<Dir> {
         let lot = |dir: &&Arc<Dir>| {
             let mut lot = [0; 12];

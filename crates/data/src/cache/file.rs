@@ -1,7 +1,7 @@
 //! One block in a local file: its bytes, then a CRC-32C (big endian) for each 32 KiB of them.
 //!
-//! What must stay true: no byte leaves a file that its checksum disowns, at the chosen level of care; and a file
-//! appears under its name only when it is whole.
+//! What must stay true: no byte leaves a file that its checksum disowns, at the chosen level of
+//! care; and a file appears under its name only when it is whole.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -64,7 +64,8 @@ impl BlockFile {
         let Some(extra) = extra else {
             return Err(Damaged::Bytes(format!("it has {found} bytes, of {size}")));
         };
-        // Beyond the checksums another client may have put a footer, after which the length is a multiple of 4.
+        // Beyond the checksums another client may have put a footer, after which the length is a
+        // multiple of 4.
         let summed = extra >= sums_len && extra % 4 == 0 && extra > 0;
         if !summed && extra % 4 == 0 && extra > 0 {
             return Err(Damaged::Bytes(format!("it has {extra} bytes of checksums, of {sums_len}")));
@@ -112,8 +113,8 @@ impl BlockFile {
     }
 }
 
-/// Writes a block to `path`, by way of a temporary name, with the directories that lead there. Nothing is synced: a
-/// power cut may leave the name with other bytes, which their checksums tell.
+/// Writes a block to `path`, by way of a temporary name, with the directories that lead there.
+/// Nothing is synced: a power cut may leave the name with other bytes, which their checksums tell.
 pub(crate) fn write(path: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
     let temporary = temporary(path);
     let written = try_write(&temporary, data, checksums, mode).and_then(|()| fs::rename(&temporary, path));
@@ -153,7 +154,8 @@ fn temporary(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Calls `found` with each file below a directory that has the name of a block. Removes what was left half-written.
+/// Calls `found` with each file below a directory that has the name of a block. Removes what was
+/// left half-written.
 pub(crate) fn each_block(root: &Path, mut found: impl FnMut(&Path, BlockKey)) {
     let mut rest = vec![root.to_owned()];
     while let Some(path) = rest.pop() {
@@ -185,7 +187,8 @@ fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         let at = offset + bytes.len() as u64;
-        // The allocator may give more room than asked for; reading past `len` would read the checksums too.
+        // The allocator may give more room than asked for; reading past `len` would read the
+        // checksums too.
         let missing = len - bytes.len();
         let read = if bytes.capacity() - bytes.len() == missing {
             rustix::io::pread(file, spare_capacity(&mut bytes), at)?

@@ -1,6 +1,7 @@
 //! Blocks kept near: in memory while they are hot, in local files for longer.
 //!
-//! What must stay true: a cache may forget anything at any time, and never answers other bytes than the block's.
+//! What must stay true: a cache may forget anything at any time, and never answers other bytes than
+//! the block's.
 
 mod dir;
 mod disk;

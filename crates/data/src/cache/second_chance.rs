@@ -1,7 +1,8 @@
-//! A map that forgets what was not used lately: second-chance eviction by weight. What somebody will come for soon gets
-//! more chances.
+//! A map that forgets what was not used lately: second-chance eviction by weight. What somebody
+//! will come for soon gets more chances.
 //!
-//! What must stay true: a hit takes a shared lock and one atomic store, since every cached read passes here.
+//! What must stay true: a hit takes a shared lock and one atomic store, since every cached read
+//! passes here.
 
 use std::{
     collections::VecDeque,
@@ -59,8 +60,8 @@ impl<K: Copy + Eq + Hash, V: Clone> SecondChance<K, V> {
         self.0.read().entries.contains_key(key)
     }
 
-    /// Keeps `value`, then forgets others until all weigh at most `capacity`. Answers the weight of all. The value itself
-    /// goes only after so many `chances`.
+    /// Keeps `value`, then forgets others until all weigh at most `capacity`. Answers the weight of
+    /// all. The value itself goes only after so many `chances`.
     pub(crate) fn insert(&self, key: K, value: V, (weight, chances): (u64, u8), capacity: u64) -> u64 {
         let mut ring = self.0.write();
         let entry = Entry { value, weight, chances: AtomicU8::new(chances) };

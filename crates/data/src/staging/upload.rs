@@ -116,8 +116,8 @@ impl Staging {
         }
     }
 
-    /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is left.
-    /// Answers whether nothing is left to do.
+    /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is
+    /// left. Answers whether nothing is left to do.
     fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) -> bool {
         let path = self.path(number, key);
         if let Damaged::Io(error) = error {

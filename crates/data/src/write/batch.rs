@@ -1,7 +1,8 @@
-//! Frozen data of one chunk: cut into slices and blocks, on its way to the store and then to the metadata.
+//! Frozen data of one chunk: cut into slices and blocks, on its way to the store and then to the
+//! metadata.
 //!
-//! What must stay true: records are in the order in which they hide each other, and every byte of them stays
-//! readable until the metadata shows it.
+//! What must stay true: records are in the order in which they hide each other, and every byte of
+//! them stays readable until the metadata shows it.
 
 use std::sync::Arc;
 
@@ -94,7 +95,8 @@ impl<'a> Freezer<'a> {
         self.record(&[Slice::whole(run.pos, id, size)]);
     }
 
-    /// Short runs share one slice, packed in the order of their offsets; those that touch share a record.
+    /// Short runs share one slice, packed in the order of their offsets; those that touch share a
+    /// record.
     fn pack(&mut self, runs: Vec<Run>) {
         let Some(id) = self.ids.pop() else { return };
         let size: u32 = runs.iter().map(|run| run.tail.len() as u32).sum();
@@ -134,7 +136,8 @@ impl<'a> Freezer<'a> {
     fn upload(&mut self, id: u64, size: u32, data: BytesMut) {
         let blocks = self.uploads.entry(id).or_default();
         let key = self.layout.block(id, size, blocks.len() as u32);
-        // A buffer with much room left would be counted as less than it is by whoever keeps the block.
+        // A buffer with much room left would be counted as less than it is by whoever keeps the
+        // block.
         let roomy = data.capacity() - data.len() > data.len() / 4;
         let data = if roomy { Bytes::copy_from_slice(&data) } else { data.freeze() };
         let charge = self.budget.charge(data.len() as u64);

@@ -45,7 +45,8 @@ impl FileWriter {
                     compactor.after_commit(self.ino, batch.index, records.len(), count as usize);
                 }
                 Err(error) => {
-                    // An I/O error leaves open whether the records are there: better a leaked block than a lost one.
+                    // An I/O error leaves open whether the records are there: better a leaked block
+                    // than a lost one.
                     if !matches!(error, FsError::Io(_) | FsError::Interrupted | FsError::Again) {
                         let refused: Vec<u64> =
                             batch.commits[number..].iter().flatten().map(|record| record.id).collect();
@@ -58,7 +59,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Appends records to a chunk. If it has no room for them it is compacted first; others may fill it again meanwhile.
+    /// Appends records to a chunk. If it has no room for them it is compacted first; others may
+    /// fill it again meanwhile.
     fn commit_records(&self, batch: &Batch, records: &[Slice]) -> FsResult<u32> {
         let WriteContext { index, compactor, .. } = &*self.context;
         for _ in 1..ROOM_TRIES {

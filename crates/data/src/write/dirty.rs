@@ -1,6 +1,7 @@
 //! What of a file is not committed, and that the index knows whether there is any.
 //!
-//! What must stay true: the index is told before a write is acknowledged, and that all is there only once it is.
+//! What must stay true: the index is told before a write is acknowledged, and that all is there
+//! only once it is.
 
 use sluice_types::CHUNK_SIZE;
 

@@ -1,7 +1,7 @@
 //! Unflushed bytes of one chunk: runs that do not overlap, in layers.
 //!
-//! What must stay true: a run's sealed blocks are on their way to the store and never change again. Whatever
-//! overwrites them goes to a layer above.
+//! What must stay true: a run's sealed blocks are on their way to the store and never change again.
+//! Whatever overwrites them goes to a layer above.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -72,7 +72,8 @@ impl Run {
 pub(super) enum Wrote {
     /// This many bytes were taken.
     Taken(usize),
-    /// This many bytes were taken, and the tail of run `run` in layer `layer` is a full block that must be sealed.
+    /// This many bytes were taken, and the tail of run `run` in layer `layer` is a full block that
+    /// must be sealed.
     Full { taken: usize, layer: usize, run: u32 },
     /// Nothing was taken: the chunk has to be flushed first.
     Crowded,
@@ -176,7 +177,8 @@ fn write_layer(
     }
 }
 
-/// Cuts the runs behind run `start` so that none of them begins before `end`. None has sealed blocks there.
+/// Cuts the runs behind run `start` so that none of them begins before `end`. None has sealed
+/// blocks there.
 fn make_way(layer: &mut BTreeMap<u32, Run>, start: u32, end: u32) {
     while let Some((&next, _)) = layer.range(start + 1..end).next() {
         let Some(mut run) = layer.remove(&next) else { return };

@@ -1,7 +1,8 @@
 //! Failures of data that a write had already taken, and who was told of them.
 //!
-//! What must stay true: every open file that could have written the data is told by its next fsync, whoever else was told
-//! before. A descriptor that a child inherits is flushed as the child closes it, and nobody looks at what that answers.
+//! What must stay true: every open file that could have written the data is told by its next fsync,
+//! whoever else was told before. A descriptor that a child inherits is flushed as the child closes
+//! it, and nobody looks at what that answers.
 
 use sluice_types::{FsError, FsResult};
 

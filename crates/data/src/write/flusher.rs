@@ -1,6 +1,7 @@
 //! The thread that sends data on its way which nobody flushes.
 //!
-//! What must stay true: it never blocks on a file's lock for long, nor on the store or the metadata.
+//! What must stay true: it never blocks on a file's lock for long, nor on the store or the
+//! metadata.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

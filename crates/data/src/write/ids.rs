@@ -1,7 +1,8 @@
 //! Slice ids in stock.
 //!
-//! What must stay true: nobody asks the metadata for an id while he holds the lock of a file, since who looks at the file
-//! would wait with him. Who finds the stock short lets go of the lock, fills it and comes back.
+//! What must stay true: nobody asks the metadata for an id while he holds the lock of a file, since
+//! who looks at the file would wait with him. Who finds the stock short lets go of the lock, fills
+//! it and comes back.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,8 +1,9 @@
 //! The writer of one file: gathers what is written, cuts it into slices, uploads and commits them.
 //!
-//! What must stay true: data is readable here from the moment a write returns until the metadata shows it, commits
-//! of a file happen in the order in which its data was frozen, and a failure is told to somebody, be it a panic. Nobody
-//! waits for the store or the metadata with the file's lock.
+//! What must stay true: data is readable here from the moment a write returns until the metadata
+//! shows it, commits of a file happen in the order in which its data was frozen, and a failure is
+//! told to somebody, be it a panic. Nobody waits for the store or the metadata with the file's
+//! lock.
 
 mod batch;
 mod commit;
@@ -90,12 +91,12 @@ impl FileWriter {
         self.ino
     }
 
-    /// Takes `data`, written at `offset` at time `mtime`. Readers of this client see it at once; it is stored when
-    /// [`Self::flush`] says so. Waits while memory is short.
+    /// Takes `data`, written at `offset` at time `mtime`. Readers of this client see it at once; it
+    /// is stored when [`Self::flush`] says so. Waits while memory is short.
     ///
     /// # Errors
-    /// `EFBIG` beyond the largest file. Otherwise what went wrong earlier with data that an earlier write took: it
-    /// is told once, and this data is not taken.
+    /// `EFBIG` beyond the largest file. Otherwise what went wrong earlier with data that an earlier
+    /// write took: it is told once, and this data is not taken.
     pub fn write(self: &Arc<Self>, offset: u64, data: &[u8], mtime: Time) -> FsResult<()> {
         self.take(offset, data, mtime, &Interrupt::never(), Failures::tell_new)
     }
@@ -137,7 +138,8 @@ impl FileWriter {
         result
     }
 
-    /// The lock, once there is room for more batches, and ids for a write of `len` bytes are in stock.
+    /// The lock, once there is room for more batches, and ids for a write of `len` bytes are in
+    /// stock.
     fn lock_to_write(self: &Arc<Self>, len: usize, interrupt: &Interrupt) -> FsResult<MutexGuard<'_, State>> {
         let WriteContext { ids, index, blocks, .. } = &*self.context;
         let wanted = len / blocks.layout.block_size as usize + FEW_IDS;
@@ -186,7 +188,8 @@ impl FileWriter {
             }
             match wrote {
                 Wrote::Taken(_) => {}
-                // A full run that is not sealed for want of an id is by the next write to it, or when it is frozen.
+                // A full run that is not sealed for want of an id is by the next write to it, or
+                // when it is frozen.
                 Wrote::Full { layer, run, .. } => {
                     if self.seal(active, layer, run, starting)? {
                         self.freeze(state, index, starting)?;
@@ -198,7 +201,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Sends the full block at the end of a run on its way. Answers whether the run ends where the chunk does.
+    /// Sends the full block at the end of a run on its way. Answers whether the run ends where the
+    /// chunk does.
     fn seal(
         &self,
         active: &mut Active,
@@ -253,7 +257,8 @@ impl FileWriter {
         chosen.into_iter().try_for_each(|index| self.freeze(state, index, starting))
     }
 
-    /// Freezes all there is. Answers the number of the last batch; that ids could not be had is kept for whoever asks next.
+    /// Freezes all there is. Answers the number of the last batch; that ids could not be had is
+    /// kept for whoever asks next.
     fn freeze_all(self: &Arc<Self>, starting: &mut Vec<Arc<Upload>>) -> u64 {
         let WriteContext { ids, index, .. } = &*self.context;
         let mut state = self.state.lock();
@@ -273,8 +278,8 @@ impl FileWriter {
     /// Uploads and commits everything written so far, and waits for it.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last time an error was told to anybody. Who has the file open asks
-    /// [`OpenWriter`].
+    /// What went wrong with any data written since the last time an error was told to anybody. Who
+    /// has the file open asks [`OpenWriter`].
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
         self.settle_all(&|| true)?;
         let mut state = self.state.lock();
@@ -309,11 +314,12 @@ impl FileWriter {
         self.settle(target, &mut gone)
     }
 
-    /// [`Self::flush`], and makes sure that a power cut cannot take it back. `heard` says whether anybody still waits
-    /// for the answer: if not, somebody else is told what failed.
+    /// [`Self::flush`], and makes sure that a power cut cannot take it back. `heard` says whether
+    /// anybody still waits for the answer: if not, somebody else is told what failed.
     ///
     /// # Errors
-    /// As there; `EINTR` if nobody waits for the answer any more before it is there. What was written is stored all the same.
+    /// As there; `EINTR` if nobody waits for the answer any more before it is there. What was
+    /// written is stored all the same.
     pub fn fsync(self: &Arc<Self>, heard: impl Fn() -> bool) -> FsResult<()> {
         self.settle_all(&heard)?;
         let mut state = self.state.lock();
@@ -326,7 +332,8 @@ impl FileWriter {
         self.context.blocks.tell_lost(self.context.blocks.lost().1, heard)
     }
 
-    /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it failed.
+    /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it
+    /// failed.
     pub(crate) fn settle_frozen(self: &Arc<Self>, interrupt: &Interrupt) -> FsResult<()> {
         let target = self.state.lock().frozen;
         self.settle(target, &mut || interrupt.is_set())
@@ -426,7 +433,8 @@ impl FileWriter {
     }
 }
 
-/// An upload that a task runs. However the task ends, the upload does, and whoever waits for it goes on.
+/// An upload that a task runs. However the task ends, the upload does, and whoever waits for it
+/// goes on.
 struct UnderWay(Arc<FileWriter>, Arc<Upload>);
 
 impl Drop for UnderWay {

@@ -1,6 +1,7 @@
 //! The writer as one open file has it.
 //!
-//! What must stay true: as in [`failures`](super::failures), whoever opened the file is told what went wrong.
+//! What must stay true: as in [`failures`](super::failures), whoever opened the file is told what
+//! went wrong.
 
 use std::sync::{
     Arc,
@@ -11,7 +12,8 @@ use sluice_types::{FsResult, Interrupt, Time};
 
 use super::FileWriter;
 
-/// The writer of a file that was opened for writing: one for each open, so that each is told what went wrong.
+/// The writer of a file that was opened for writing: one for each open, so that each is told what
+/// went wrong.
 #[derive(Debug)]
 pub struct OpenWriter {
     writer: Arc<FileWriter>,
@@ -46,7 +48,8 @@ impl OpenWriter {
     /// [`FileWriter::flush`], as one of perhaps several descriptors is closed.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync of this open file; an fsync tells it again.
+    /// What went wrong with any data written since the last fsync of this open file; an fsync tells
+    /// it again.
     pub fn flush(&self) -> FsResult<()> {
         self.writer.settle_all(&|| true)?;
         let mut state = self.writer.state.lock();
@@ -55,10 +58,12 @@ impl OpenWriter {
         told
     }
 
-    /// [`FileWriter::fsync`]. `heard` says whether anybody still waits for the answer: if not, the next one tells it.
+    /// [`FileWriter::fsync`]. `heard` says whether anybody still waits for the answer: if not, the
+    /// next one tells it.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync of this open file that was heard; `EINTR` as there.
+    /// What went wrong with any data written since the last fsync of this open file that was heard;
+    /// `EINTR` as there.
     pub fn fsync(&self, heard: impl Fn() -> bool) -> FsResult<()> {
         self.writer.settle_all(&heard)?;
         let mut state = self.writer.state.lock();

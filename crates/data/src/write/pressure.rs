@@ -32,7 +32,8 @@ impl Pressure {
         self.woken.notify_all();
     }
 
-    /// Waits for one of them, no longer than `tick`. Answers whether memory is short; `None` ends the thread.
+    /// Waits for one of them, no longer than `tick`. Answers whether memory is short; `None` ends
+    /// the thread.
     pub(super) fn wait(&self, tick: Duration) -> Option<bool> {
         let mut signal = self.signal.lock();
         if !signal.pressure && !signal.stop {

@@ -1,7 +1,7 @@
 //! One block on its way to the store.
 //!
-//! What must stay true: its bytes stay readable here until the store has them, and it comes to an end whatever happens:
-//! a file's flush waits for it.
+//! What must stay true: its bytes stay readable here until the store has them, and it comes to an
+//! end whatever happens: a file's flush waits for it.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -49,8 +49,8 @@ impl Upload {
         }
     }
 
-    /// Stores the block, on the calling thread. Answers false if `gone` said before that nobody waits for it any more: then
-    /// it has not come to an end.
+    /// Stores the block, on the calling thread. Answers false if `gone` said before that nobody
+    /// waits for it any more: then it has not come to an end.
     pub(super) fn run(&self, blocks: &BlockStore, gone: &mut dyn FnMut() -> bool) -> bool {
         let Some(data) = self.data() else { return true };
         match catch_unwind(AssertUnwindSafe(|| blocks.write(self.key, &data, gone))) {

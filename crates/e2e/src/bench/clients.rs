@@ -1,6 +1,8 @@
-//! Rows about many clients: eight processes that create at once, in one directory and in a directory each.
+//! Rows about many clients: eight processes that create at once, in one directory and in a
+//! directory each.
 //!
-//! What must stay true: a client's start, which formats nothing but opens the volume, is no part of its rate.
+//! What must stay true: a client's start, which formats nothing but opens the volume, is no part of
+//! its rate.
 
 use super::{Side, Turn, metadata};
 use anyhow::Context;
@@ -10,8 +12,8 @@ const CLIENTS: usize = 8;
 /// Threads of each client.
 const THREADS: usize = 12;
 
-/// Files a second of all clients in one directory, the same in a directory each, what the first is of the second, and what the
-/// slowest client in the one directory does of what the fastest does.
+/// Files a second of all clients in one directory, the same in a directory each, what the first is
+/// of the second, and what the slowest client in the one directory does of what the fastest does.
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
         return Ok(vec![None; 4]);

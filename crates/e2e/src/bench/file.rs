@@ -1,6 +1,8 @@
-//! Rows about one large file: sequential write and read in requests of 1 MiB, random reads and writes of 4 KiB.
+//! Rows about one large file: sequential write and read in requests of 1 MiB, random reads and
+//! writes of 4 KiB.
 //!
-//! What must stay true: each page of the file names itself and who wrote it last, and what is read is checked.
+//! What must stay true: each page of the file names itself and who wrote it last, and what is read
+//! is checked.
 
 use super::{
     Turn,
@@ -72,7 +74,8 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     Ok([written, sequential, random_read, random_write].map(Some).to_vec())
 }
 
-/// Reads until all blocks are in the cache on disk: it is filled behind readers, and leaves out what comes too fast.
+/// Reads until all blocks are in the cache on disk: it is filled behind readers, and leaves out
+/// what comes too fast.
 fn warm(place: &mut Place, file: &Path, pieces: usize, buffer: &mut [u8]) -> anyhow::Result<()> {
     let large = (pieces * PIECE) as u64;
     for _ in 0..5 {

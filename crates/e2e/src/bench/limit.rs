@@ -1,7 +1,7 @@
 //! The bare engines: the rows of a small file, written with nothing around them.
 //!
-//! What must stay true: a file costs what it costs in the volume format, an entry, a node, a chunk and (SQL) a slice
-//! reference, at the durability that volumes have.
+//! What must stay true: a file costs what it costs in the volume format, an entry, a node, a chunk
+//! and (SQL) a slice reference, at the durability that volumes have.
 
 use super::Turn;
 use crate::rig::{Engine, Volume};
@@ -24,7 +24,8 @@ pub(super) fn rows(turn: &Turn, files: usize, per_commit: usize) -> anyhow::Resu
         Engine::Redis => redis(&volume, files, per_commit),
         Engine::Sqlite => sqlite(&volume, files, per_commit),
         Engine::Mariadb => mariadb(&volume, files, per_commit),
-        // What stands in for TiKV here says nothing about its limits; a server process of PostgreSQL is all it takes.
+        // What stands in for TiKV here says nothing about its limits; a server process of
+        // PostgreSQL is all it takes.
         Engine::Postgres | Engine::Tikv | Engine::Etcd | Engine::RedisCluster | Engine::RedisSentinel => {
             return Ok(vec![None]);
         }
@@ -107,7 +108,8 @@ fn sqlite(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f6
     Ok(super::rate(files, start))
 }
 
-/// By the server's own client on one connection: each transaction one request, each table one statement in it.
+/// By the server's own client on one connection: each transaction one request, each table one
+/// statement in it.
 fn mariadb(volume: &Volume, files: usize, per_commit: usize) -> anyhow::Result<f64> {
     let (_, place) = volume.meta.split_once("@(").context("no address in the URL")?;
     let (address, database) = place.split_once(")/").context("no database in the URL")?;

@@ -1,4 +1,5 @@
-//! Rows about memory: what the process that serves a mount holds after `bench` has run there, and at its highest.
+//! Rows about memory: what the process that serves a mount holds after `bench` has run there, and
+//! at its highest.
 
 use super::{Side, Turn, table::field};
 use anyhow::Context;
@@ -18,7 +19,8 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     Ok(vec![Some(resident), Some(highest)])
 }
 
-/// MiB of the process that serves the mount. A program may guard it with another one: the larger is meant.
+/// MiB of the process that serves the mount. A program may guard it with another one: the larger is
+/// meant.
 fn memory(point: &Path) -> anyhow::Result<[f64; 2]> {
     let point = point.as_os_str().as_encoded_bytes();
     let mut largest = None;

@@ -93,7 +93,8 @@ pub(super) fn files_per_second(output: &str) -> Option<f64> {
     before.rsplit_once('(')?.1.parse().ok()
 }
 
-/// A flat directory, cloned and the clone removed, both through the mount: the time of the whole command.
+/// A flat directory, cloned and the clone removed, both through the mount: the time of the whole
+/// command.
 pub(super) fn tree(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     if turn.side == Side::Limit {
         return Ok(vec![None, None]);

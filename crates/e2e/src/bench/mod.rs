@@ -1,8 +1,9 @@
-//! Benchmarks: what Sluice does in a second, and what `JuiceFS` does beside it in the same run, and what the engine or
-//! FUSE alone would do.
+//! Benchmarks: what Sluice does in a second, and what `JuiceFS` does beside it in the same run, and
+//! what the engine or FUSE alone would do.
 //!
-//! What must stay true: both programs do the same work, on volumes of the same kind, at the same durability, in turns
-//! whose order changes from round to round; a figure without its work being done is an error.
+//! What must stay true: both programs do the same work, on volumes of the same kind, at the same
+//! durability, in turns whose order changes from round to round; a figure without its work being
+//! done is an error.
 
 mod clients;
 mod file;
@@ -27,11 +28,12 @@ use stats::Measured;
 use std::path::Path;
 use turn::{Side, Turn, rate};
 
-/// Rows that one turn measures together: one figure for each, or none where there is no limit to measure.
+/// Rows that one turn measures together: one figure for each, or none where there is no limit to
+/// measure.
 struct Group {
     engines: &'static [Engine],
-    /// Those measured on if nobody names engines. If it is none of them, the rows are only measured when somebody names
-    /// engines, or the rows.
+    /// Those measured on if nobody names engines. If it is none of them, the rows are only measured
+    /// when somebody names engines, or the rows.
     usual: &'static [Engine],
     rows: &'static [Row],
     turn: fn(&Turn) -> anyhow::Result<Vec<Option<f64>>>,
@@ -261,7 +263,8 @@ fn rounds(plan: &Plan, group: &Group, engine: Engine) -> anyhow::Result<Vec<Meas
     }
     let mut rows: Vec<Measured> = group.rows.iter().map(|row| Measured::new(*row, engine)).collect();
     for round in 0..plan.rounds {
-        // Who comes first changes: what one leaves behind for the next must not always hit the same.
+        // Who comes first changes: what one leaves behind for the next must not always hit the
+        // same.
         sides.reverse();
         for &side in sides.iter().chain(&[Side::Limit]) {
             // What the turn before left to be written out is no work of this one.

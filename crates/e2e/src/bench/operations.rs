@@ -1,7 +1,8 @@
 //! Rows about single operations on metadata, one thread, and the geometric mean of all.
 //!
-//! What must stay true: a row means the same on both sides. Sluice measures itself (`bench-meta`); the figures of
-//! `JuiceFS` come from the benchmarks in its source, which whoever wants them has built.
+//! What must stay true: a row means the same on both sides. Sluice measures itself (`bench-meta`);
+//! the figures of `JuiceFS` come from the benchmarks in its source, which whoever wants them has
+//! built.
 
 use super::{NOTHING, Plan, Row, Side, Targets, Turn, Unit, all};
 use anyhow::{Context, bail, ensure};
@@ -85,7 +86,8 @@ fn own(turn: &Turn) -> anyhow::Result<HashMap<String, f64>> {
     Ok(report["rows"].as_array().into_iter().flatten().filter_map(figure).collect())
 }
 
-/// What the benchmarks of `JuiceFS` print: now, on a volume of the same kind, or long ago into a file.
+/// What the benchmarks of `JuiceFS` print: now, on a volume of the same kind, or long ago into a
+/// file.
 fn printed(turn: &Turn, source: &str) -> anyhow::Result<String> {
     let file = Path::new(source);
     if file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 == 0) {
@@ -105,8 +107,8 @@ fn printed(turn: &Turn, source: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Microseconds by operation, from lines such as `BenchmarkRedis/mkdir-2   9000   123456 ns/op`. Of several with one name
-/// the last counts.
+/// Microseconds by operation, from lines such as `BenchmarkRedis/mkdir-2   9000   123456 ns/op`. Of
+/// several with one name the last counts.
 fn go(text: &str) -> HashMap<String, f64> {
     let figure = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

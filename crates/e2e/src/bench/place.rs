@@ -1,6 +1,8 @@
-//! A mounted directory to work in: a volume's, or a file system in memory that shows what FUSE alone costs.
+//! A mounted directory to work in: a volume's, or a file system in memory that shows what FUSE
+//! alone costs.
 //!
-//! What must stay true: `cold` leaves nothing in the kernel of what was done before it, for every side alike.
+//! What must stay true: `cold` leaves nothing in the kernel of what was done before it, for every
+//! side alike.
 
 use super::{Side, Turn};
 use crate::rig::{self, Volume};
@@ -53,7 +55,8 @@ impl<'t> Place<'t> {
 
     /// Makes the kernel and the program forget what they know: a volume is mounted anew.
     ///
-    /// With its blocks a volume loses what the disk's own cache holds too; a file system in memory has nothing else.
+    /// With its blocks a volume loses what the disk's own cache holds too; a file system in memory
+    /// has nothing else.
     pub(super) fn cold(&mut self, blocks: Blocks) -> anyhow::Result<()> {
         let Mounted::Volume(volume) = &mut self.mounted else { return forget() };
         volume.unmount()?;

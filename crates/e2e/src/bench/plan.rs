@@ -12,8 +12,9 @@ pub struct Plan {
     pub juicefs: Option<PathBuf>,
     /// A program that mounts a file system in memory on its first argument: what FUSE alone can do.
     pub floor: Option<PathBuf>,
-    /// What prints the figures of `JuiceFS`' operations on metadata as `go test -bench` does, all on one engine: a file, or
-    /// a command that is told a volume's URL as `META_URL` and the time for each operation as `BENCH_TIME`.
+    /// What prints the figures of `JuiceFS`' operations on metadata as `go test -bench` does, all
+    /// on one engine: a file, or a command that is told a volume's URL as `META_URL` and the time
+    /// for each operation as `BENCH_TIME`.
     pub juicefs_meta: Option<String>,
     /// Where volumes are made.
     pub within: PathBuf,

@@ -69,7 +69,8 @@ impl Measured {
         Some(self.ratio()? >= self.target()?)
     }
 
-    /// The cells of the table between the names and the last one: Sluice, `JuiceFS`, ratio, target, limit.
+    /// The cells of the table between the names and the last one: Sluice, `JuiceFS`, ratio, target,
+    /// limit.
     pub(super) fn cells(&self) -> [String; 5] {
         let figure = |figures: &[f64]| {
             median(figures)

@@ -1,7 +1,7 @@
 //! The table of results, printed and in the documentation.
 //!
-//! What must stay true: writing results replaces figures only. What people wrote in the last column stays, and so do the
-//! rows that this run did not measure.
+//! What must stay true: writing results replaces figures only. What people wrote in the last column
+//! stays, and so do the rows that this run did not measure.
 
 use super::{Plan, stats::Measured};
 use crate::rig::Engine;

@@ -39,7 +39,8 @@ impl Turn<'_> {
         Volume::behind_proxy(self.program(), self.engine, &self.plan.within, &[])
     }
 
-    /// What `JuiceFS` needs to be told to work quietly and within the volume's folder: no report, no backup.
+    /// What `JuiceFS` needs to be told to work quietly and within the volume's folder: no report,
+    /// no backup.
     pub(super) fn quiet(&self) -> &'static [&'static str] {
         if self.side == Side::JuiceFs { &["--no-usage-report", "--backup-meta", "0"] } else { &[] }
     }

@@ -1,4 +1,5 @@
-//! What is seen of one file: all that must be alike on two file systems, and nothing that may differ.
+//! What is seen of one file: all that must be alike on two file systems, and nothing that may
+//! differ.
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Stat},

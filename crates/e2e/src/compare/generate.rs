@@ -1,5 +1,5 @@
-//! Random lists of operations. A list is a function of its seed alone, never of what the operations did, so that a seed
-//! and the numbers of some operations are enough to repeat them.
+//! Random lists of operations. A list is a function of its seed alone, never of what the operations
+//! did, so that a seed and the numbers of some operations are enough to repeat them.
 
 use super::{
     capability::Capabilities,

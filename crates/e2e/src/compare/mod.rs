@@ -1,8 +1,10 @@
-//! Does the same random operations in two directories and compares all that can be seen: answers, data, metadata,
-//! extended attributes, links and names. One directory is the reference, on a file system that is trusted.
+//! Does the same random operations in two directories and compares all that can be seen: answers,
+//! data, metadata, extended attributes, links and names. One directory is the reference, on a file
+//! system that is trusted.
 //!
-//! A run is a function of its seed. One that fails is shortened to the operations that matter, which can be repeated
-//! by their numbers. Memory maps are left to fsx: mapping is `unsafe`, and this crate is not.
+//! A run is a function of its seed. One that fails is shortened to the operations that matter,
+//! which can be repeated by their numbers. Memory maps are left to fsx: mapping is `unsafe`, and
+//! this crate is not.
 
 mod capability;
 mod facts;
@@ -40,8 +42,9 @@ pub struct Plan {
     pub only: Vec<usize>,
     /// Whole trees are compared after so many operations, and at the end.
     pub every: usize,
-    /// Whether open files are synced before anything is looked at through its name: for file systems that show the
-    /// attributes of written data only once it is flushed. Sluice is not excused.
+    /// Whether open files are synced before anything is looked at through its name: for file
+    /// systems that show the attributes of written data only once it is flushed. Sluice is not
+    /// excused.
     pub sync: bool,
     /// How long a failure may take to be shortened.
     pub shorten: Duration,
@@ -85,7 +88,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<Option<Different>> {
     Ok(Some(found))
 }
 
-/// Takes away what the difference does not need: halves first, then quarters, down to single operations.
+/// Takes away what the difference does not need: halves first, then quarters, down to single
+/// operations.
 fn shorten(plan: &Plan, can: Capabilities, found: &mut Different) -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut part = found.operations.len() / 2;
@@ -155,7 +159,8 @@ fn attempt(
     if let Some(what) = difference(reference, tested) {
         return Ok(Some((ops.len().saturating_sub(1), what)));
     }
-    // What was written to files without a name is compared through their names no more; closing must not change the rest.
+    // What was written to files without a name is compared through their names no more; closing
+    // must not change the rest.
     reference.close_all();
     tested.close_all();
     Ok(difference(reference, tested)

@@ -1,4 +1,5 @@
-//! What can be done to a directory, as values. A list of them is a test case: any part of a list is one too.
+//! What can be done to a directory, as values. A list of them is a test case: any part of a list is
+//! one too.
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,8 @@ pub enum Special {
     Regular,
 }
 
-/// One operation. Paths are relative to the directory under test; a slot is one of a few open files.
+/// One operation. Paths are relative to the directory under test; a slot is one of a few open
+/// files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of the system calls")]
 pub enum Op {

@@ -228,7 +228,8 @@ pub(crate) fn read(file: impl AsFd, offset: u64, length: usize) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// File systems differ in whether a change of nothing sets the time, so the operation ends by giving one.
+/// File systems differ in whether a change of nothing sets the time, so the operation ends by
+/// giving one.
 fn done_and_dated(file: &OwnedFd, result: Result<(), Errno>) -> Outcome {
     result?;
     let time = || Timespec { tv_sec: 1_000_000, tv_nsec: 999_999_999 };
@@ -249,8 +250,8 @@ fn copy(from: &OwnedFd, to: &OwnedFd, from_offset: u64, to_offset: u64, length: 
     Ok(Seen::Count(here - from_offset))
 }
 
-/// Walks data and holes: a hole must read as zeros, and the walk must end at the end of the file. Where holes begin is
-/// the file system's own affair.
+/// Walks data and holes: a hole must read as zeros, and the walk must end at the end of the file.
+/// Where holes begin is the file system's own affair.
 fn holes(file: &OwnedFd) -> Outcome {
     let stat = rustix::fs::fstat(file)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -294,7 +295,8 @@ fn holes(file: &OwnedFd) -> Outcome {
 fn set_times(path: &Path, atime: (i64, i64), mtime: (i64, i64)) -> Outcome {
     let spec = |(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec };
     let times = Timestamps { last_access: spec(atime), last_modification: spec(mtime) };
-    // Looked up once, before: a symbolic link on the way may be the very node, by another of its names.
+    // Looked up once, before: a symbolic link on the way may be the very node, by another of its
+    // names.
     let node = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
     let stat = rustix::fs::fstat(&node)?;

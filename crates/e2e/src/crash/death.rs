@@ -1,6 +1,7 @@
 //! How a mount dies.
 //!
-//! What must stay true: nothing here helps a dead mount point to go; the next mount takes its place.
+//! What must stay true: nothing here helps a dead mount point to go; the next mount takes its
+//! place.
 
 use super::process::{ROUND, Writer};
 use crate::rig::{Volume, until};
@@ -13,7 +14,8 @@ use std::{path::Path, sync::atomic::Ordering};
 pub enum Death {
     /// All its processes are killed at once.
     Kill,
-    /// It is unmounted under load, in turn: refused as it is in use, told to end, killed while it ends, and by force.
+    /// It is unmounted under load, in turn: refused as it is in use, told to end, killed while it
+    /// ends, and by force.
     Unmount,
 }
 

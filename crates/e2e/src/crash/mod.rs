@@ -1,5 +1,6 @@
-//! `kill -9` under load: writers work in a mount and say what is durable; the mount dies at a random point; a new one
-//! must hold all that was said, `fsck` must be clean, and what the dead session held must come free.
+//! `kill -9` under load: writers work in a mount and say what is durable; the mount dies at a
+//! random point; a new one must hold all that was said, `fsck` must be clean, and what the dead
+//! session held must come free.
 
 mod death;
 mod process;
@@ -21,7 +22,8 @@ use std::{
 };
 use step::{Model, step};
 
-/// How long what a dead session held may stay taken. Sessions are asked for a heartbeat of two seconds.
+/// How long what a dead session held may stay taken. Sessions are asked for a heartbeat of two
+/// seconds.
 const RELEASE: Duration = Duration::from_mins(3);
 
 /// What to do.

@@ -50,7 +50,8 @@ impl Writer {
         self.process.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Waits for its end; its seed and the number of its durable steps. What it said is added to `said`.
+    /// Waits for its end; its seed and the number of its durable steps. What it said is added to
+    /// `said`.
     pub(super) fn end(mut self, said: &mut String) -> anyhow::Result<(u64, u64)> {
         let mut stuck = false;
         if until("the writer to notice", ROUND, || self.has_ended()).is_err() {

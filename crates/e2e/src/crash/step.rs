@@ -1,4 +1,5 @@
-//! What a writer does, as a function of its seed and a number: the one who checks knows it without being told.
+//! What a writer does, as a function of its seed and a number: the one who checks knows it without
+//! being told.
 
 use crate::pattern;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -78,8 +79,8 @@ impl Model {
         }
     }
 
-    /// Whether `seen` may be what a crash in the middle of step `number` left of its file: all of it, nothing of it, or,
-    /// for bytes in place, any part.
+    /// Whether `seen` may be what a crash in the middle of step `number` left of its file: all of
+    /// it, nothing of it, or, for bytes in place, any part.
     pub(super) fn allows(&self, seed: u64, number: u64, seen: Option<&[u8]>) -> bool {
         let (file, step) = step(seed, number);
         let before = self.files.get(&file).map(Vec::as_slice);

@@ -1,5 +1,5 @@
-//! The process that works in the mount until it dies under it. It says the number of each step once that step is
-//! durable, never before.
+//! The process that works in the mount until it dies under it. It says the number of each step once
+//! that step is durable, never before.
 
 use super::step::{Step, content, step};
 use anyhow::Context;

@@ -1,7 +1,8 @@
-//! The engine takes no commit for three times as long as a session lives: Redis is stopped, PostgreSQL refuses to write.
+//! The engine takes no commit for three times as long as a session lives: Redis is stopped,
+//! PostgreSQL refuses to write.
 //!
-//! What must stay true: nobody is taken for dead, since nobody could say that he lives. Locks stay held, and files that
-//! were removed while they were open stay there.
+//! What must stay true: nobody is taken for dead, since nobody could say that he lives. Locks stay
+//! held, and files that were removed while they were open stay there.
 
 use super::{
     Plan,
@@ -27,7 +28,8 @@ use std::{
 const HEARTBEAT: [&str; 2] = ["--heartbeat", "1s"];
 /// Three lives of a session.
 const AWAY: Duration = Duration::from_secs(15);
-/// How long sessions are looked at afterwards: whoever buries others does so within two heartbeats and a life.
+/// How long sessions are looked at afterwards: whoever buries others does so within two heartbeats
+/// and a life.
 const AFTERWARDS: Duration = Duration::from_secs(7);
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -55,7 +57,8 @@ impl Server {
         }
     }
 
-    /// No process is started for it: one closes the files of this one, and closing those of a mount waits for the engine.
+    /// No process is started for it: one closes the files of this one, and closing those of a mount
+    /// waits for the engine.
     fn takes_commits(&self, on: bool) -> anyhow::Result<()> {
         match self {
             Self::Redis(redis) => signal(redis.pid(), if on { Signal::CONT } else { Signal::STOP }),

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// A new leader, and a commit that waited for the old one.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Kills or freezes a member, works on with the others, and has it come back, while two mounts are worked in.
+/// Kills or freezes a member, works on with the others, and has it come back, while two mounts are
+/// worked in.
 pub(super) fn members(plan: &Plan) -> anyhow::Result<()> {
     let mut etcd = Etcd::start(&EtcdOptions { members: 3, durable: true, ..EtcdOptions::default() })?;
     let meta = etcd.url("outage");

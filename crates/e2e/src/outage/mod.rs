@@ -1,5 +1,5 @@
-//! Outages under load: the server of the metadata dies, answers are lost, the object store fails. Applications see a
-//! delay, never an error; afterwards all is there once, and `fsck` is clean.
+//! Outages under load: the server of the metadata dies, answers are lost, the object store fails.
+//! Applications see a delay, never an error; afterwards all is there once, and `fsck` is clean.
 
 mod away;
 mod check;

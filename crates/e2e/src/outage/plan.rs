@@ -10,7 +10,8 @@ pub enum Case {
     Restarts,
     /// Answers of Redis do not arrive, connections break, packets vanish.
     Answers,
-    /// Redis is stopped, or PostgreSQL refuses to write, for three times as long as a session lives.
+    /// Redis is stopped, or PostgreSQL refuses to write, for three times as long as a session
+    /// lives.
     Away,
     /// One of three members of an etcd at a time is killed or frozen and comes back, several times.
     Members,

@@ -24,7 +24,8 @@ const OUTAGE: Duration = Duration::from_secs(30);
 /// Files that are read meanwhile by who never read them before.
 const READERS: u64 = 4;
 
-/// Breaks the store under those who write and fsync in one mount, and under those who read in another.
+/// Breaks the store under those who write and fsync in one mount, and under those who read in
+/// another.
 pub(super) fn errors(plan: &Plan) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
     let s3 = runtime.block_on(S3::start());

@@ -1,7 +1,7 @@
 //! Threads that work in mounts, and know what each of their calls must answer.
 //!
-//! What must stay true: an outage is no excuse. Whatever call fails or answers something else than it must ends the
-//! test, and a call that never returns is noticed.
+//! What must stay true: an outage is no excuse. Whatever call fails or answers something else than
+//! it must ends the test, and a call that never returns is noticed.
 
 use super::writer::{Model, Writer};
 use crate::rig::until;

@@ -1,7 +1,8 @@
-//! One writer: random calls on names of its own in directories that all share, so that it knows every answer.
+//! One writer: random calls on names of its own in directories that all share, so that it knows
+//! every answer.
 //!
-//! What must stay true: no call could rightly answer otherwise. A name that only this writer makes is never there
-//! already, what it appends stands at the end once, and a link counts once.
+//! What must stay true: no call could rightly answer otherwise. A name that only this writer makes
+//! is never there already, what it appends stands at the end once, and a link counts once.
 
 use crate::pattern;
 use anyhow::{Context, bail, ensure};
@@ -209,7 +210,8 @@ impl Writer {
         content.extend_from_slice(&more);
         let mut file = File::options().append(true).open(path)?;
         file.write_all(&more)?;
-        // Every other one is stored by its close alone: if that fails, the bytes are missing in the end.
+        // Every other one is stored by its close alone: if that fails, the bytes are missing in the
+        // end.
         if step.is_multiple_of(2) {
             file.sync_all()?;
         }

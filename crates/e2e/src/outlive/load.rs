@@ -1,7 +1,7 @@
 //! Threads at work in a mount with files that they keep open, which know what must be there.
 //!
-//! What must stay true: what a call stored is there for ever; data that was not stored may be lost with the server, and
-//! then one call of each open file says so, no other.
+//! What must stay true: what a call stored is there for ever; data that was not stored may be lost
+//! with the server, and then one call of each open file says so, no other.
 
 use super::patience::PATIENCE;
 use crate::{pattern, rig::until};
@@ -25,7 +25,8 @@ use std::{
 const PAGES: usize = 16;
 const PAGE: usize = 4096;
 
-/// Fills page after page of a mapped file with the number of the step, and says which step is stored.
+/// Fills page after page of a mapped file with the number of the step, and says which step is
+/// stored.
 const MAPPER: &str = "import mmap, os, sys\n\
     pages, page = int(sys.argv[2]), 4096\n\
     f = open(sys.argv[1], 'r+b')\n\

@@ -1,6 +1,8 @@
-//! A mount that outlives its server: the server is killed, or another program takes its place, while programs are at work.
+//! A mount that outlives its server: the server is killed, or another program takes its place,
+//! while programs are at work.
 //!
-//! What must stay true: nothing here helps the mount; programs go on with the files that they have open.
+//! What must stay true: nothing here helps the mount; programs go on with the files that they have
+//! open.
 
 mod load;
 mod others;

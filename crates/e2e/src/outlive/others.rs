@@ -1,4 +1,5 @@
-//! Programs that know nothing of Sluice, at work while servers change: `git`, and `fio` if it is installed.
+//! Programs that know nothing of Sluice, at work while servers change: `git`, and `fio` if it is
+//! installed.
 //!
 //! What must stay true: none of them sees an error.
 

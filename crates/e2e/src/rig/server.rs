@@ -47,8 +47,9 @@ pub(super) struct Started {
     pub(super) addr: Option<SocketAddr>,
 }
 
-/// Starts an engine with its files in `folder`. Servers that tell clients each other's addresses are at `host`. PostgreSQL
-/// is as it comes, but for what `POSTGRES_SETTINGS` says (`shared_buffers=4GB work_mem=1GB`).
+/// Starts an engine with its files in `folder`. Servers that tell clients each other's addresses
+/// are at `host`. PostgreSQL is as it comes, but for what `POSTGRES_SETTINGS` says
+/// (`shared_buffers=4GB work_mem=1GB`).
 pub(super) fn start(engine: Engine, folder: &Path, host: Ipv4Addr) -> anyhow::Result<Started> {
     let (server, meta, addr) = match engine {
         Engine::Sqlite => (None, format!("sqlite3://{}", folder.join("meta.db").display()), None),

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take that is not the work itself: a server to start, a mount to come or go.
+/// How long anything may take that is not the work itself: a server to start, a mount to come or
+/// go.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until `done`, at most until the deadline.

@@ -1,7 +1,9 @@
-//! What users and groups use, on a volume that keeps it: both programs change it, and JuiceFS counts it again.
+//! What users and groups use, on a volume that keeps it: both programs change it, and JuiceFS
+//! counts it again.
 //!
-//! What must stay true: no symbolic links or special files are left, and the root keeps its owner. JuiceFS adds and
-//! subtracts them but does not count them when it checks, so that it would find its own volumes wrong.
+//! What must stay true: no symbolic links or special files are left, and the root keeps its owner.
+//! JuiceFS adds and subtracts them but does not count them when it checks, so that it would find
+//! its own volumes wrong.
 
 use super::both::{NAMES, both};
 use crate::rig::{Engine, Volume, command, until};
@@ -18,7 +20,8 @@ use std::{
 /// A user who may have three files.
 const LIMITED: u32 = 2001;
 
-/// A user and group with a high number: where the tables are in SQL, JuiceFS fails with those from 2^31 on (EIO).
+/// A user and group with a high number: where the tables are in SQL, JuiceFS fails with those from
+/// 2^31 on (EIO).
 fn high(engine: Engine) -> u32 {
     match engine {
         Engine::Postgres | Engine::Mariadb => i32::MAX as u32,

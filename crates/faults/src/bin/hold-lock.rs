@@ -1,4 +1,5 @@
-//! A process that holds the write lock of an SQLite database: from its first line of output until its input ends.
+//! A process that holds the write lock of an SQLite database: from its first line of output until
+//! its input ends.
 //!
 //! What must stay true: what it wrote meanwhile is undone.
 

@@ -11,7 +11,8 @@ use sluice_types::Rng;
 
 use crate::{ROOT, no_redis};
 
-/// A volume whose clients are behind a proxy that can break things, and the URL by which they reach it.
+/// A volume whose clients are behind a proxy that can break things, and the URL by which they reach
+/// it.
 pub(crate) struct Behind {
     pub(crate) volume: Volume,
     pub(crate) proxy: Proxy,
@@ -81,7 +82,8 @@ fn each_operation_of_many_threads_is_applied_once() {
                 match rng.below(6) {
                     0 => proxy.reset(),
                     1 => {
-                        // Requests arrive, their answers do not, and nobody is told until the deadline.
+                        // Requests arrive, their answers do not, and nobody is told until the
+                        // deadline.
                         proxy.set(Behaviour { drop_answers: true, ..Behaviour::default() });
                         let before = proxy.swallowed();
                         sluice_faults::eventually("answers are swallowed", || proxy.swallowed() > before);

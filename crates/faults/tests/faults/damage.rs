@@ -12,7 +12,8 @@ use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Name};
 
 use crate::{ROOT, no_redis, objects::sqlite};
 
-/// Files: the second has damaged slices, the third a node of an unknown type, the fourth no node at all.
+/// Files: the second has damaged slices, the third a node of an unknown type, the fourth no node at
+/// all.
 const FILES: [&str; 6] = ["a-good", "b-slices", "c-kind", "d-missing", "e-good", "f-good"];
 
 fn files(client: &Client) -> (Ino, Vec<Ino>) {

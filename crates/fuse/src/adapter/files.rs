@@ -86,9 +86,9 @@ impl VolumeFs {
         Ok(to_opened(opened, flags))
     }
 
-    /// Opens what the kernel has found. Another mount may have put another file in its place, and with a trash the old
-    /// one is still there, where it may be read and not be written: unless the kernel found it there, it looks up
-    /// every name of the path again, and opens again.
+    /// Opens what the kernel has found. Another mount may have put another file in its place, and
+    /// with a trash the old one is still there, where it may be read and not be written: unless the
+    /// kernel found it there, it looks up every name of the path again, and opens again.
     fn open_found(
         &self,
         caller: &Caller,
@@ -194,8 +194,8 @@ impl VolumeFs {
         Ok(written)
     }
 
-    /// Has the kernel forget the pages of a file: it has put some where they do not belong. It holds them until the request
-    /// is answered, so another thread tells it.
+    /// Has the kernel forget the pages of a file: it has put some where they do not belong. It
+    /// holds them until the request is answered, so another thread tells it.
     pub(super) fn forget_pages(&self, ino: u64) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
         let tell = move || forget_pages(&notifier, ino);
@@ -311,8 +311,9 @@ fn told(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
 
 /// What was opened with `flags`, for the kernel.
 fn to_opened(opened: sluice_vfs::Opened, flags: i32) -> Opened {
-    // Of one large write that bypasses its pages the kernel has several parts under way at once, unless it is told that
-    // there are no pages. Parts that are appended have to come in their order.
+    // Of one large write that bypasses its pages the kernel has several parts under way at once,
+    // unless it is told that there are no pages. Parts that are appended have to come in their
+    // order.
     let appends_past_pages = flags & libc::O_APPEND != 0 && flags & libc::O_DIRECT != 0;
     let mut flags = OpenFlags::NONE;
     for (on, flag) in [

@@ -1,7 +1,8 @@
 //! The requests about locks.
 //!
-//! What must stay true: a lock that has to be waited for is waited for elsewhere ([`Waiting`](super::waiting::Waiting)),
-//! never on a thread that reads requests; and nobody holds a lock who was told that he does not.
+//! What must stay true: a lock that has to be waited for is waited for elsewhere
+//! ([`Waiting`](super::waiting::Waiting)), never on a thread that reads requests; and nobody holds
+//! a lock who was told that he does not.
 
 use std::{
     sync::{
@@ -55,8 +56,8 @@ impl VolumeFs {
         self.run(req, kind, run, args(format_args!("{ino},{},{:016X},{:?}", lock.fh, lock.owner, lock.lock)))
     }
 
-    /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages before, for which it may
-    /// have to wait for other requests: another thread tells it.
+    /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages
+    /// before, for which it may have to wait for other requests: another thread tells it.
     fn locked(&self, ino: u64, lock: &LockArgs, locked: Result<bool>, reply: Reply) {
         let changed = match locked {
             Ok(changed) => changed,
@@ -91,8 +92,8 @@ impl VolumeFs {
         let gave_up = AtomicBool::new(false);
         let attempt = move || {
             let mut taken = set_lock(&vfs, &interrupt, ino, &lock);
-            // Who waits for another kind of lock lets go of the one he has: of two who share it each would wait
-            // for the other.
+            // Who waits for another kind of lock lets go of the one he has: of two who share it
+            // each would wait for the other.
             if lock.flock && taken == Err(FsError::Again) && !gave_up.swap(true, Ordering::Relaxed) {
                 let gave = change_lock(&vfs, &interrupt, ino, &lock, LockKind::Unlock);
                 taken = gave.and(taken);
@@ -111,8 +112,9 @@ impl VolumeFs {
     }
 }
 
-/// A lock that was granted and whose owner does not know yet. If he never will, it is released: who believes that
-/// he failed must not keep others out. What he held before of that range goes with it.
+/// A lock that was granted and whose owner does not know yet. If he never will, it is released: who
+/// believes that he failed must not keep others out. What he held before of that range goes with
+/// it.
 struct Granted {
     vfs: Arc<Vfs>,
     ino: Ino,

@@ -1,5 +1,5 @@
-//! What the kernel was told of files: the length that it believes each to have, where it appends without asking; and
-//! whether it found the file in the trash.
+//! What the kernel was told of files: the length that it believes each to have, where it appends
+//! without asking; and whether it found the file in the trash.
 //!
 //! What must stay true: a length is here only if the kernel was told it, or made it so by writing.
 
@@ -67,8 +67,9 @@ impl Told {
         self.shard(ino).lock().get(&ino).is_some_and(|file| file.length == length)
     }
 
-    /// Whether the kernel knows that a file is in the trash. If not, it came by a name that may be another file's now,
-    /// and looks again: what it opens once more for the same thread `pid`, such as `/proc/self/fd/3`, has no such name.
+    /// Whether the kernel knows that a file is in the trash. If not, it came by a name that may be
+    /// another file's now, and looks again: what it opens once more for the same thread `pid`, such
+    /// as `/proc/self/fd/3`, has no such name.
     pub(super) fn knows_trashed(&self, ino: u64, pid: u32) -> bool {
         let mut knows = false;
         self.tell(ino, |file| {

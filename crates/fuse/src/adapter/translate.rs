@@ -56,8 +56,8 @@ pub(super) fn errno(error: &FsError) -> Errno {
     Errno(error.errno())
 }
 
-/// Completes a caller by its supplementary groups; false if there is nothing to add. Those of a process outside this
-/// one's PID namespace only the kernel knows: its checks are believed then.
+/// Completes a caller by its supplementary groups; false if there is nothing to add. Those of a
+/// process outside this one's PID namespace only the kernel knows: its checks are believed then.
 pub(super) fn add_groups(caller: &mut Caller) -> bool {
     if caller.is_root() || !caller.groups.is_empty() || caller.admitted {
         return false;
@@ -72,7 +72,8 @@ pub(super) fn add_groups(caller: &mut Caller) -> bool {
     !caller.groups.is_empty()
 }
 
-/// The caller for what his groups decide without an error, so that it would not be tried again with them.
+/// The caller for what his groups decide without an error, so that it would not be tried again with
+/// them.
 pub(super) fn with_groups(caller: &Caller, needed: bool) -> Cow<'_, Caller> {
     let mut caller = Cow::Borrowed(caller);
     if needed {

@@ -1,7 +1,7 @@
 //! Requests that wait for locks: any number of them, and few threads.
 //!
-//! What must stay true: a request is in the queue, or one thread tries it, or it has been answered. No callback holds the
-//! state while it runs anything of a request.
+//! What must stay true: a request is in the queue, or one thread tries it, or it has been answered.
+//! No callback holds the state while it runs anything of a request.
 
 use std::{
     collections::BTreeMap,

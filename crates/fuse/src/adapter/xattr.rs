@@ -22,7 +22,8 @@ impl VolumeFs {
         };
         let pair = (xattr.name.as_bytes(), xattr.value);
         let run = |caller: &Caller, interrupt: &Interrupt| {
-            // Whether setgid stays depends on them, or on what the kernel says where only it knows them.
+            // Whether setgid stays depends on them, or on what the kernel says where only it knows
+            // them.
             let caller = translate::with_groups(caller, pair.0.starts_with(b"system.posix_acl_"));
             let caller = Caller { admitted: caller.admitted && !xattr.kill_sgid, ..caller.into_owned() };
             self.vfs.setxattr(&caller, interrupt, self.ino(ino), pair, mode)

@@ -1,7 +1,8 @@
-//! A small file system in memory, to try the transport with. It counts what it is asked, and some names in it behave
-//! badly on purpose.
+//! A small file system in memory, to try the transport with. It counts what it is asked, and some
+//! names in it behave badly on purpose.
 //!
-//! What must stay true: it does no more than a test needs, and nothing in it is fast by being wrong.
+//! What must stay true: it does no more than a test needs, and nothing in it is fast by being
+//! wrong.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test and example uses its own part of it")]
 
@@ -356,7 +357,8 @@ impl FileSystem for MemFs {
             self.set_data(ino, &[]);
         }
         let misbehaves = matches!(&self.node(ino)?.lock().data[..], b"wait" | b"hang" | b"panic");
-        // What is read through the page cache cannot be interrupted: the kernel does not say that its caller is gone.
+        // What is read through the page cache cannot be interrupted: the kernel does not say that
+        // its caller is gone.
         Ok(Opened { fh: ino, flags: if misbehaves { OpenFlags::DIRECT_IO } else { self.behaviour.open } })
     }
 

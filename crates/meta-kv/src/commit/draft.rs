@@ -1,6 +1,7 @@
 //! What a commit needs to know, and what it makes of it.
 //!
-//! What must stay true: every key that decides whether the commit may happen is among those it names.
+//! What must stay true: every key that decides whether the commit may happen is among those it
+//! names.
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
@@ -34,7 +35,8 @@ pub(crate) struct Draft<'c> {
     /// Whether ranges are emptied without a look at what is in them.
     clears: bool,
     pub(super) cleared: Vec<Span>,
-    /// In the order in which they came up: the first is the key by whose lock the commit lives or dies.
+    /// In the order in which they came up: the first is the key by whose lock the commit lives or
+    /// dies.
     order: Vec<Raw>,
     pub(super) out: FxHashMap<Raw, Change>,
     pub(super) broken: Vec<Key>,
@@ -142,7 +144,8 @@ impl<'c> Draft<'c> {
     /// The keys that change, by what was read; a conflict if something does not hold.
     pub(crate) fn changes(&mut self, values: &Values) -> Result<Changes, EngineError> {
         self.check(values)?;
-        // Directories first: the next commit reads them, and the first key is free as soon as this one is answered.
+        // Directories first: the next commit reads them, and the first key is free as soon as this
+        // one is answered.
         let (bumps, others): (Vec<_>, Vec<_>) =
             self.commit.writes.iter().partition(|write| matches!(write, Write::Bump { .. }));
         let (clears, others): (Vec<_>, Vec<_>) =

@@ -1,7 +1,7 @@
 //! What each write makes of the keys it touches.
 //!
-//! What must stay true: a write that adds is applied to what the writes before it left, and a record that shares its
-//! key with others leaves them as they are.
+//! What must stay true: a write that adds is applied to what the writes before it left, and a
+//! record that shares its key with others leaves them as they are.
 
 use sluice_meta::{
     engine::{EngineError, List, Write},
@@ -114,7 +114,8 @@ impl Draft<'_> {
                 records.extend_from_slice(slices);
                 self.put(values, &Row::Chunk(*ino, *index, records))
             }
-            // What rides is added with the step; what is cleared went first; what is told is told afterwards.
+            // What rides is added with the step; what is cleared went first; what is told is told
+            // afterwards.
             Write::Count(..) | Write::Clear(_) | Write::Tell(_) => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! What an etcd URL says: `etcd://user:password@host1:2379,host2:2379/prefix?option=value`.
 //!
-//! The same URL names the same keys for JuiceFS: they begin with the path, its slash included, and the byte 0xFD.
+//! The same URL names the same keys for JuiceFS: they begin with the path, its slash included, and
+//! the byte 0xFD.
 
 use sluice_meta::engine::EngineError;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
@@ -12,7 +13,8 @@ pub(super) struct Config {
     pub(super) address: Address,
     /// Most operations of one transaction.
     pub(super) most: usize,
-    /// Commits under way at once. One gathers what waits meanwhile; several meet at the directories they change.
+    /// Commits under way at once. One gathers what waits meanwhile; several meet at the directories
+    /// they change.
     pub(super) lanes: usize,
     /// Certificates to trust, ours, its key; PEM files.
     files: [Option<String>; 3],

@@ -1,6 +1,8 @@
-//! The way to the servers: one connection to each member, one of them in use, a deadline for every call.
+//! The way to the servers: one connection to each member, one of them in use, a deadline for every
+//! call.
 //!
-//! What must stay true: only what certainly did not happen counts as [`Trouble::Nothing`] or [`Trouble::Refused`].
+//! What must stay true: only what certainly did not happen counts as [`Trouble::Nothing`] or
+//! [`Trouble::Refused`].
 
 use std::{
     error::Error as _,
@@ -30,7 +32,8 @@ use crate::kv::enter;
 /// Longest wait for one answer: a server waits as long for the others.
 const REQUEST: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(2);
-/// A connection that says nothing is asked whether it lives; servers close those that ask more often than every 5 s.
+/// A connection that says nothing is asked whether it lives; servers close those that ask more
+/// often than every 5 s.
 const ALIVE: Duration = Duration::from_secs(10);
 /// Largest answer: a page of whole chunks.
 const LARGEST_ANSWER: usize = 256 << 20;

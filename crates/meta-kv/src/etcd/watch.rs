@@ -1,7 +1,8 @@
-//! Messages: each commit writes what it tells into a key of its lane, and etcd tells who watches these.
+//! Messages: each commit writes what it tells into a key of its lane, and etcd tells who watches
+//! these.
 //!
-//! What must stay true: after a break the stream goes on behind the last revision that was heard; if that is gone,
-//! something was missed and is said to be.
+//! What must stay true: after a break the stream goes on behind the last revision that was heard;
+//! if that is gone, something was missed and is said to be.
 
 use std::{
     sync::{Arc, Weak},

@@ -1,4 +1,5 @@
-//! The messages of etcd's protocol that a volume needs, by the numbers of their fields (etcdserverpb/rpc.proto).
+//! The messages of etcd's protocol that a volume needs, by the numbers of their fields
+//! (etcdserverpb/rpc.proto).
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty [$($how:tt)*]),* })*) => {$(

@@ -1,7 +1,8 @@
 //! The two-phase commit.
 //!
-//! TiKV notices that others wrote what a transaction *writes*, and nothing else. So what must only hold is written as
-//! well, with the value it has: then of two commits that exclude each other one fails, whatever either does.
+//! TiKV notices that others wrote what a transaction *writes*, and nothing else. So what must only
+//! hold is written as well, with the value it has: then of two commits that exclude each other one
+//! fails, whatever either does.
 
 use std::time::Duration;
 
@@ -47,8 +48,9 @@ pub(super) async fn commit(
     let meaning = meaning(&error);
     tracing::debug!(?meaning, error = shown(&error), "a commit failed");
     if meaning == Meaning::Unknown {
-        // To undo it now could tear it: a store that is told to undo keys does not look whether the first one of the
-        // transaction, which decides, is committed elsewhere. What is left of it goes when its locks have lived their time.
+        // To undo it now could tear it: a store that is told to undo keys does not look whether the
+        // first one of the transaction, which decides, is committed elsewhere. What is left of it
+        // goes when its locks have lived their time.
         return Err(store.volume.indeterminate(shown(&error)));
     }
     // What of it arrived elsewhere must not stay: nobody could clear it away.

@@ -1,7 +1,7 @@
 //! What a TiKV URL says: `tikv://pd1:2379,pd2:2379/prefix?option=value`.
 //!
-//! The same URL names the same keys for JuiceFS; options have the names that JuiceFS gives them, with hyphens or
-//! underscores.
+//! The same URL names the same keys for JuiceFS; options have the names that JuiceFS gives them,
+//! with hyphens or underscores.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,7 +18,8 @@ pub(super) struct Config {
     pub(super) prefix: String,
     /// Certificates, if connections are encrypted.
     pub(super) tls: Option<Tls>,
-    /// How old versions must be to be given up, and how often that is done; `None` leaves it to others.
+    /// How old versions must be to be given up, and how often that is done; `None` leaves it to
+    /// others.
     pub(super) gc_interval: Option<Duration>,
     /// Commits under way at once.
     pub(super) lanes: usize,
@@ -39,9 +40,9 @@ pub(super) struct Tls {
 const GC_INTERVAL: Duration = Duration::from_hours(3);
 /// Shorter would take versions from readers.
 const SHORTEST_GC_INTERVAL: Duration = Duration::from_hours(1);
-/// Commits under way at once if the URL does not say. One gathers what waits meanwhile; several meet at the
-/// directories they change and tear the batches apart (files in one directory: 5,300/s with 1, 2,750 with 2, 1,580
-/// with 4).
+/// Commits under way at once if the URL does not say. One gathers what waits meanwhile; several
+/// meet at the directories they change and tear the batches apart (files in one directory: 5,300/s
+/// with 1, 2,750 with 2, 1,580 with 4).
 const LANES: usize = 1;
 
 impl Config {

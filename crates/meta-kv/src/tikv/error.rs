@@ -1,7 +1,7 @@
 //! What an error of TiKV or its client means for a transaction.
 //!
-//! What must stay true: only an answer of the server that refuses the transaction counts as a refusal; whatever may
-//! hide a commit that happened counts as [`Meaning::Unknown`].
+//! What must stay true: only an answer of the server that refuses the transaction counts as a
+//! refusal; whatever may hide a commit that happened counts as [`Meaning::Unknown`].
 
 use tikv_client::{Error, ProtoKeyError};
 

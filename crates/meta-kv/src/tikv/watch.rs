@@ -1,7 +1,7 @@
 //! Messages between the clients of a volume, over a store that has none.
 //!
-//! Who tells something changes one of a few keys; who listens looks at them several times a second. What must stay
-//! true: a bell that rang after a listener began is heard, if not what it was for.
+//! Who tells something changes one of a few keys; who listens looks at them several times a second.
+//! What must stay true: a bell that rang after a listener began is heard, if not what it was for.
 
 use std::{
     sync::Arc,
@@ -22,7 +22,8 @@ use crate::{
 /// How often the bells are looked at.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Changes a bell. The time of the change is its value, so that each differs; who was faster rang as well.
+/// Changes a bell. The time of the change is its value, so that each differs; who was faster rang
+/// as well.
 pub(crate) async fn ring(store: Arc<Tikv>) {
     let Ok(mut txn) = store.transaction().await else { return };
     let at = txn.start_timestamp();

@@ -1,6 +1,7 @@
 //! Expectations as checks of the script.
 //!
-//! A check must hold exactly when the record reads as it was expected, however its absence or its text may be spelled.
+//! A check must hold exactly when the record reads as it was expected, however its absence or its
+//! text may be spelled.
 
 use sluice_meta::{
     engine::{Hold, List},
@@ -96,8 +97,8 @@ impl Builder<'_> {
     }
 }
 
-/// Which of three operations: the strict one, the one for which a stored 0 is as good as nothing, or the one for
-/// which all below is too.
+/// Which of three operations: the strict one, the one for which a stored 0 is as good as nothing,
+/// or the one for which all below is too.
 pub(super) fn lenient(key: &Key, ops: [&'static str; 3]) -> &'static str {
     match key {
         Key::SliceRef(..) => ops[1],

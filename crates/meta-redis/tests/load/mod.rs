@@ -45,7 +45,8 @@ pub(crate) fn clients(store: &SharedStore) -> Vec<Arc<Meta>> {
     clients
 }
 
-/// Lets the clients make files before, while and after `happens`. Answers how many each thread made.
+/// Lets the clients make files before, while and after `happens`. Answers how many each thread
+/// made.
 pub(crate) fn during(clients: &[Arc<Meta>], happens: impl FnOnce()) -> Vec<usize> {
     let (over, made) =
         (AtomicBool::new(false), (0..2 * THREADS).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
@@ -91,7 +92,8 @@ fn ino(dir: u64, file: usize) -> u64 {
     dir * 1_000_000 + file as u64
 }
 
-/// Checks what the store holds. Answers, for each thread, the files that it was told were made and that are not there.
+/// Checks what the store holds. Answers, for each thread, the files that it was told were made and
+/// that are not there.
 pub(crate) fn lost(store: &SharedStore, made: &[usize]) -> Vec<Range<usize>> {
     let engine = store.open();
     let state = State::of(engine.as_ref());

@@ -1,7 +1,7 @@
 //! Whose fault it was that a commit failed.
 //!
-//! The server says only that something did not hold. What must stay true: this is asked after the transaction is undone,
-//! so it is a hint: the records named are those to be looked at again.
+//! The server says only that something did not hold. What must stay true: this is asked after the
+//! transaction is undone, so it is a hint: the records named are those to be looked at again.
 
 use rustc_hash::FxHashSet;
 use sluice_meta::{
@@ -73,8 +73,8 @@ fn slices_in(found: &[Found], ino: Ino, index: u32) -> usize {
     of.unwrap_or_default()
 }
 
-/// The key of a new record whose table has a narrower one: without all columns, or one for which names of attributes are
-/// alike that differ by case, or by spaces at the end.
+/// The key of a new record whose table has a narrower one: without all columns, or one for which
+/// names of attributes are alike that differ by case, or by spaces at the end.
 fn narrow(write: &Write) -> Option<Key> {
     let Write::Insert(row) = write else { return None };
     let is_narrow = matches!(row, Row::SliceRef(..) | Row::DelFile(..) | Row::DelSlices(..) | Row::Xattr(..));

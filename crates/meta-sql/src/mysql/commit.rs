@@ -1,13 +1,16 @@
 //! A commit turned into one flight: BEGIN, checks, writes, COMMIT.
 //!
-//! Nothing was held while reading, so all that must hold is compared here, under locks that last until COMMIT. What
-//! must stay true:
-//! * A check that fails is an error, and the server runs no statement behind an error: COMMIT is never reached.
-//! * All clients lock in one order: nodes that are no directories, what belongs to them, entries, directories, usage,
-//!   counters; within each by key. So none waits for one that waits for it, and what everybody
-//!   shares is locked last and shortest. A directory whose locks are compared stands among the files: locks on
-//!   directories are rare enough for the server to break the circles that this makes possible.
-//! * A record that is both compared and written is locked for writing at once, never first for reading.
+//! Nothing was held while reading, so all that must hold is compared here, under locks that last
+//! until COMMIT. What must stay true:
+//! * A check that fails is an error, and the server runs no statement behind an error: COMMIT is
+//!   never reached.
+//! * All clients lock in one order: nodes that are no directories, what belongs to them, entries,
+//!   directories, usage, counters; within each by key. So none waits for one that waits for it, and
+//!   what everybody shares is locked last and shortest. A directory whose locks are compared stands
+//!   among the files: locks on directories are rare enough for the server to break the circles that
+//!   this makes possible.
+//! * A record that is both compared and written is locked for writing at once, never first for
+//!   reading.
 
 mod checks;
 mod flight;
@@ -74,8 +77,8 @@ const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 /// The packets of a commit, as the connection takes them.
 ///
 /// # Errors
-/// If it cannot be said in statements, a value is larger than the server takes, or more is to be appended to a chunk than
-/// any holds.
+/// If it cannot be said in statements, a value is larger than the server takes, or more is to be
+/// appended to a chunk than any holds.
 pub(super) fn packets(
     options: &Options,
     tables: &Tables,
@@ -243,7 +246,8 @@ fn sort(commit: &Commit) -> Sorted<'_> {
                     && held.expect.is_none_or(|(_, known)| known < *hold)
                 {
                     held.expect = Some((row, *hold));
-                    // Others may rely on it although it is not written: what belongs to a node is held by its node.
+                    // Others may rely on it although it is not written: what belongs to a node is
+                    // held by its node.
                     held.written |= *hold == Hold::Lock;
                 }
             }

@@ -1,8 +1,8 @@
 //! A connection, driven by the thread that asks.
 //!
-//! The driver is asynchronous; each connection has a runtime of its own that runs only while somebody waits for an
-//! answer, on that very thread. What must stay true: after a failure that leaves the two sides out of step the
-//! connection is not used again.
+//! The driver is asynchronous; each connection has a runtime of its own that runs only while
+//! somebody waits for an answer, on that very thread. What must stay true: after a failure that
+//! leaves the two sides out of step the connection is not used again.
 
 use std::{
     fmt::Write as _,
@@ -101,8 +101,8 @@ impl Connection {
     /// Sets all of the session, once.
     fn set_up(&mut self, options: &Options) -> Result<(), EngineError> {
         let wait = LOCK_WAIT.min(options.read_timeout.as_secs()).max(1);
-        // What comes in `/*M!` is for MariaDB alone: a client that is cut off does not keep for ever what it locked,
-        // and how long a statement may take is what we wait for it.
+        // What comes in `/*M!` is for MariaDB alone: a client that is cut off does not keep for
+        // ever what it locked, and how long a statement may take is what we wait for it.
         let mut text = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
              SET NAMES utf8mb4;\
@@ -112,8 +112,8 @@ impl Connection {
         for (name, value) in &options.variables {
             let _ = write!(text, ",{name}={value}");
         }
-        // These the statements rely on: an error rather than a value cut off, and an index rather than a scan of the
-        // whole table, which would wait for the locks of all others.
+        // These the statements rely on: an error rather than a value cut off, and an index rather
+        // than a scan of the whole table, which would wait for the locks of all others.
         text.push_str(
             ",sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',sql_safe_updates=1,time_zone='+00:00';\
              SELECT @@max_allowed_packet,VERSION() LIKE '%MariaDB%'",

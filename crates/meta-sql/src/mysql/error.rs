@@ -1,7 +1,7 @@
 //! What the errors of the server and of the connection mean.
 //!
-//! What must stay true: an error that may have left a commit behind is Indeterminate, everything else says that
-//! nothing was committed.
+//! What must stay true: an error that may have left a commit behind is Indeterminate, everything
+//! else says that nothing was committed.
 
 use mysql_async::ServerError;
 use sluice_meta::engine::EngineError;
@@ -15,9 +15,11 @@ const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
 /// MariaDB from 11.6 says so of a row that changed since a snapshot was taken.
 const CHANGED: u16 = 1020;
-/// Of a group that replicates, another member changed the same rows first: COMMIT undid the transaction.
+/// Of a group that replicates, another member changed the same rows first: COMMIT undid the
+/// transaction.
 const OVERTAKEN: u16 = 3101;
-/// The same group did not take the transaction: it has lost its majority, or the transaction is too large. COMMIT undid it.
+/// The same group did not take the transaction: it has lost its majority, or the transaction is too
+/// large. COMMIT undid it.
 const NOT_TAKEN: u16 = 3100;
 /// COMMIT failed half-way.
 const DURING_COMMIT: u16 = 1180;
@@ -57,14 +59,14 @@ pub(super) const fn is_missing_table(error: &ServerError) -> bool {
     error.code == NO_TABLE
 }
 
-/// Whether nothing was committed, for certain, although it may be COMMIT that failed: a lock was not to be had, the
-/// server is read-only, or its group undid it.
+/// Whether nothing was committed, for certain, although it may be COMMIT that failed: a lock was
+/// not to be had, the server is read-only, or its group undid it.
 const fn is_certain(error: &ServerError) -> bool {
     matches!(error.code, WAITED | 1206 | 1290 | 1637 | 1792 | 1836 | NOT_TAKEN)
 }
 
-/// Whether the connection is worth nothing after this error: it is being closed, or leads to the wrong server, be it one
-/// that its cluster has left behind.
+/// Whether the connection is worth nothing after this error: it is being closed, or leads to the
+/// wrong server, be it one that its cluster has left behind.
 pub(super) const fn is_last(error: &ServerError) -> bool {
     matches!(
         error.code,
@@ -101,9 +103,9 @@ impl Options {
         }
     }
 
-    /// What an error of the server means that may be that of COMMIT. Where statements are answered one by one it is, and
-    /// what is not known to have undone the transaction may have left it committed; of a compound statement it may be that
-    /// of any statement in it.
+    /// What an error of the server means that may be that of COMMIT. Where statements are answered
+    /// one by one it is, and what is not known to have undone the transaction may have left it
+    /// committed; of a compound statement it may be that of any statement in it.
     pub(super) fn judge_commit(&self, error: &ServerError, style: Style) -> EngineError {
         match self.judge(error) {
             judged if is_certain(error) => judged,
@@ -180,7 +182,8 @@ mod tests {
     #[test]
     fn what_may_have_left_a_commit_behind_is_in_doubt() {
         let options = Options::parse("mysql://root@(localhost:3306)/volume", None).expect("valid");
-        // Of another statement, of COMMIT answered by itself, of COMMIT or another in a compound statement.
+        // Of another statement, of COMMIT answered by itself, of COMMIT or another in a compound
+        // statement.
         for (code, wanted) in [
             (1213, "ccc"),
             (1020, "ccc"),

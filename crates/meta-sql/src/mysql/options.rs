@@ -1,8 +1,9 @@
 //! What the URL of a MySQL or MariaDB engine says.
 //!
-//! `mysql://user:password@(host:port)/database?option=value`, as the Go driver that JuiceFS uses reads it: the address
-//! may also be `tcp(host:port)`, `unix(socket)` or `(socket)`. What must stay true: the password goes to the server and
-//! nowhere else, neither into messages nor into the debug form.
+//! `mysql://user:password@(host:port)/database?option=value`, as the Go driver that JuiceFS uses
+//! reads it: the address may also be `tcp(host:port)`, `unix(socket)` or `(socket)`. What must stay
+//! true: the password goes to the server and nowhere else, neither into messages nor into the debug
+//! form.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -70,7 +71,8 @@ const SOCKET: &str = "/tmp/mysql.sock";
 
 const NO_DATABASE: &str = "the URL names no database; write mysql://user:password@(host:3306)/database";
 
-/// Connections of one client. Servers take about 150 unless told otherwise, and an idle client keeps one.
+/// Connections of one client. Servers take about 150 unless told otherwise, and an idle client
+/// keeps one.
 const MAX_OPEN: usize = 12;
 const MAX_IDLE: usize = 6;
 
@@ -166,7 +168,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes over one option. What is none of ours or the driver's is a variable of the session, as there.
+    /// Takes over one option. What is none of ours or the driver's is a variable of the session, as
+    /// there.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let count = || value.parse().map_err(|_| format!("{name}={value} is no number"));
         let seconds = || count().map(|count: usize| Duration::from_secs(count as u64));

@@ -1,7 +1,8 @@
 //! The connections of one client.
 //!
-//! Nothing is held on the server between two trips, so any connection serves any of them. What must stay true: never
-//! more connections than the URL allows, and who waits for one waits within a deadline.
+//! Nothing is held on the server between two trips, so any connection serves any of them. What must
+//! stay true: never more connections than the URL allows, and who waits for one waits within a
+//! deadline.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use super::{
     options::Options,
 };
 
-/// After so long without use a connection may have been closed by the server, by whatever lies between, or by a
-/// restart: before a commit, whose outcome would be in doubt, it is tried.
+/// After so long without use a connection may have been closed by the server, by whatever lies
+/// between, or by a restart: before a commit, whose outcome would be in doubt, it is tried.
 const DOUBTFUL: Duration = Duration::from_secs(5);
 
 /// Connections, idle and in use.

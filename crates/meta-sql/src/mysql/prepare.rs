@@ -1,7 +1,7 @@
 //! Makes tables, columns and indexes that are missing.
 //!
-//! What must stay true: nothing that exists is altered but for columns and indexes that it lacks, so that it is
-//! harmless on a volume that others use.
+//! What must stay true: nothing that exists is altered but for columns and indexes that it lacks,
+//! so that it is harmless on a volume that others use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,11 @@ use crate::{
     schema::{Dialect, OWN, TABLES, Table},
 };
 
-/// Whatever the server's defaults: transactions, and names of attributes that differ if any byte does.
+/// Whatever the server's defaults: transactions, and names of attributes that differ if any byte
+/// does.
 const KIND: &str = " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=";
-/// For which spaces at the end make no difference; what a server has that knows neither of the others.
+/// For which spaces at the end make no difference; what a server has that knows neither of the
+/// others.
 const PADDED: &str = "utf8mb4_bin";
 const DIALECT: Dialect = Dialect::Mysql;
 

@@ -1,6 +1,7 @@
 //! Answers to reads: one statement for all records of a kind, all statements in one trip.
 //!
-//! What must stay true: an answer says what the tables hold and decides nothing. Nothing is held: the commit compares.
+//! What must stay true: an answer says what the tables hold and decides nothing. Nothing is held:
+//! the commit compares.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -139,7 +140,8 @@ impl<'r> Plan<'r> {
                 let text = format!("SELECT max(id) FROM {}", tables.of(Record::Acl).table);
                 self.statements.push((text, Ask::LastAcl));
             }
-            // There is none by a name that is no text, and the server would not even compare with it.
+            // There is none by a name that is no text, and the server would not even compare with
+            // it.
             (Key::Xattr(_, name), _) if std::str::from_utf8(name).is_err() => {}
             (Key::Xattr(..), Some((record, _))) => {
                 self.statements.push((select_by_keys(tables, record, &[key]), Ask::Xattr(key)));

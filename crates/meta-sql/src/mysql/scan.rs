@@ -1,7 +1,8 @@
-//! Pages of large collections: one statement each, beginning behind the last key of the page before.
+//! Pages of large collections: one statement each, beginning behind the last key of the page
+//! before.
 //!
-//! What must stay true: a page costs what it returns, however large the table, and rows that come and go between two
-//! pages make none of the others be missed.
+//! What must stay true: a page costs what it returns, however large the table, and rows that come
+//! and go between two pages make none of the others be missed.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,8 @@
 //! What the volume's tables are called here, and the text of values for their columns.
 //!
-//! Statements go out as text with the values inside, because only so several fit into one trip. What must stay true:
-//! no byte of a value can be taken for anything but that value. Numbers are digits, and what is not made of plain
-//! letters and digits is written in hexadecimal.
+//! Statements go out as text with the values inside, because only so several fit into one trip.
+//! What must stay true: no byte of a value can be taken for anything but that value. Numbers are
+//! digits, and what is not made of plain letters and digits is written in hexadecimal.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,8 @@ use crate::{
 pub(super) struct Place {
     /// The table, in backticks.
     pub(super) table: String,
-    /// Its table and the index that [`Place::unique`] columns lead, so that nothing else is locked or searched.
+    /// Its table and the index that [`Place::unique`] columns lead, so that nothing else is locked
+    /// or searched.
     pub(super) indexed: String,
     /// Its columns, separated by commas.
     pub(super) columns: &'static str,
@@ -79,7 +80,8 @@ impl Place {
         }
     }
 
-    /// The first `count` columns as a tuple, to be compared with values as [`Place::exact`] writes them.
+    /// The first `count` columns as a tuple, to be compared with values as [`Place::exact`] writes
+    /// them.
     pub(super) fn exact_columns(&self, out: &mut String, at: &[usize]) {
         tuple(out, at, |out, at| {
             let field = &self.fields[at];
@@ -104,8 +106,8 @@ impl Place {
         });
     }
 
-    /// The condition that the unique key is one of these, which are sorted: equalities and a list, for servers do not
-    /// look up tuples in an index.
+    /// The condition that the unique key is one of these, which are sorted: equalities and a list,
+    /// for servers do not look up tuples in an index.
     pub(super) fn among_keys(&self, out: &mut String, keys: &[Vec<Value<'_>>]) {
         let last = self.unique - 1;
         let groups = keys.chunk_by(|a, b| a[..last] == b[..last]);

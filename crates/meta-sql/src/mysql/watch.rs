@@ -1,7 +1,8 @@
 //! Notices what other clients tell.
 //!
-//! The server has no messages: who tells something counts it in the same commit, and who listens looks at the number.
-//! What must stay true: the look is one row by its primary key, and it is taken only while somebody listens.
+//! The server has no messages: who tells something counts it in the same commit, and who listens
+//! looks at the number. What must stay true: the look is one row by its primary key, and it is
+//! taken only while somebody listens.
 
 use std::{
     sync::Arc,

@@ -1,28 +1,34 @@
 //! A commit as one flight: what must hold is locked and checked, then everything is written.
 //!
 //! # Why clients of ours never wait for each other in a circle
-//! All flights touch rows in one order: by table, as [`ORDER`] has them, then by unique key. What must stay true:
+//! All flights touch rows in one order: by table, as [`ORDER`] has them, then by unique key. What
+//! must stay true:
 //!
-//! * Only the statement that touches a row first can wait for somebody, and these stand in that order, also within
-//!   themselves: what takes many rows takes them as they are given, or as a sub-select sorts and locks them. Neighbours
-//!   with which the same is done share a statement.
-//! * A row is locked by the first statement as firmly as the flight will ever need it, and whatever is done with it
-//!   later meets that lock.
-//! * A row that need not be there cannot be locked before it is written, for it may be made in between by somebody who
-//!   waits for us. So it is written at its place in the order: insert, upsert, discard and what adds to rows. Only
-//!   rows that must be there (or the flight fails) are locked and checked first, and written together at the end of
-//!   their table. What must not be there is made at its place, and removed there.
-//! * Nodes that are bumped have two places. At the first their key is locked, which any number of flights may do at once
-//!   and which keeps those out that remove or replace them; at the second, near the end, they are written. So clients
-//!   that create in one directory meet there for the last moments of their commits only. Whoever waits at the second
-//!   place has the key, and so waits for one at that place as well.
-//! * No table has a second unique key whose values clients choose (numbers of rows come from sequences).
+//! * Only the statement that touches a row first can wait for somebody, and these stand in that
+//!   order, also within themselves: what takes many rows takes them as they are given, or as a
+//!   sub-select sorts and locks them. Neighbours with which the same is done share a statement.
+//! * A row is locked by the first statement as firmly as the flight will ever need it, and whatever
+//!   is done with it later meets that lock.
+//! * A row that need not be there cannot be locked before it is written, for it may be made in
+//!   between by somebody who waits for us. So it is written at its place in the order: insert,
+//!   upsert, discard and what adds to rows. Only rows that must be there (or the flight fails) are
+//!   locked and checked first, and written together at the end of their table. What must not be
+//!   there is made at its place, and removed there.
+//! * Nodes that are bumped have two places. At the first their key is locked, which any number of
+//!   flights may do at once and which keeps those out that remove or replace them; at the second,
+//!   near the end, they are written. So clients that create in one directory meet there for the
+//!   last moments of their commits only. Whoever waits at the second place has the key, and so
+//!   waits for one at that place as well.
+//! * No table has a second unique key whose values clients choose (numbers of rows come from
+//!   sequences).
 //! * A listener is told after the commit, in a transaction that holds nothing else.
 //!
-//! So whoever waits at a place in the order holds only what lies before it, and waits for one who holds that place and
-//! waits, if at all, further on: the places ascend along any chain of waiting, and it ends.
+//! So whoever waits at a place in the order holds only what lies before it, and waits for one who
+//! holds that place and waits, if at all, further on: the places ascend along any chain of waiting,
+//! and it ends.
 //!
-//! What many commits add to comes last: statistics and quotas, bumped nodes, and the volume's totals.
+//! What many commits add to comes last: statistics and quotas, bumped nodes, and the volume's
+//! totals.
 
 mod gather;
 mod span;
@@ -52,8 +58,9 @@ use crate::{
 use gather::Gathered;
 use work::Rows;
 
-/// The order in which tables are written. The number of the commit comes first, for nothing else matters if it is
-/// wrong, and then nodes: what belongs to a node is mostly written by who holds it.
+/// The order in which tables are written. The number of the commit comes first, for nothing else
+/// matters if it is wrong, and then nodes: what belongs to a node is mostly written by who holds
+/// it.
 const ORDER: [Record; 21] = [
     Record::Writer,
     Record::Node,
@@ -78,8 +85,9 @@ const ORDER: [Record; 21] = [
     Record::Counter,
 ];
 
-/// Tables with rows that most commits add to. With bumped nodes they are why a commit should not hold its locks while
-/// it waits for the disk; one that touches none of them meets hardly anybody, and does without the second transaction.
+/// Tables with rows that most commits add to. With bumped nodes they are why a commit should not
+/// hold its locks while it waits for the disk; one that touches none of them meets hardly anybody,
+/// and does without the second transaction.
 const SHARED: [Record; 4] = [Record::DirStat, Record::DirQuota, Record::Quota, Record::Counter];
 
 /// What it means when a statement fails.
@@ -162,8 +170,8 @@ impl Store {
         self.pool.ask(&flight).map(drop).map_err(|error| error.plain(&self.pool.options))
     }
 
-    /// Settings and sessions are texts of their own writers: what is expected of them is compared here, and at the
-    /// commit they must still be those texts.
+    /// Settings and sessions are texts of their own writers: what is expected of them is compared
+    /// here, and at the commit they must still be those texts.
     fn stored_texts(&self, expects: &[Expect]) -> Result<FxHashMap<Key, Value<'static>>, EngineError> {
         let mut stored = FxHashMap::default();
         for expect in expects {
@@ -262,8 +270,8 @@ impl Store {
         }
     }
 
-    /// Which of the records exist; all of them if none is found, for the unique key of some tables is narrower than
-    /// ours.
+    /// Which of the records exist; all of them if none is found, for the unique key of some tables
+    /// is narrower than ours.
     fn existing(&self, keys: &[Key]) -> Vec<Key> {
         let reads: Vec<Read> = keys.iter().map(|key| Read::Get(key.clone(), Hold::None)).collect();
         let Ok(found) = self.answers(&reads) else { return keys.to_vec() };

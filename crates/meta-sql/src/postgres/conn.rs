@@ -1,7 +1,8 @@
 //! A connection: one flight out, all its answers in.
 //!
-//! What must stay true: a failed exchange says whether the server can have seen the flight whole, for only then its
-//! effect is in doubt; and a connection on which an exchange failed half-way is never used again.
+//! What must stay true: a failed exchange says whether the server can have seen the flight whole,
+//! for only then its effect is in doubt; and a connection on which an exchange failed half-way is
+//! never used again.
 
 use std::{
     io::{self, ErrorKind},
@@ -71,7 +72,8 @@ impl Conn {
         self.owed == 0 && self.wire.is_stale()
     }
 
-    /// Waits for what is left of the last flight, which has long arrived on a connection that was not used at once.
+    /// Waits for what is left of the last flight, which has long arrived on a connection that was
+    /// not used at once.
     fn settle(&mut self, until: Instant) -> io::Result<()> {
         if self.owed == 0 {
             return Ok(());

@@ -1,6 +1,7 @@
 //! What PostgreSQL's errors mean to the caller, by their SQLSTATE.
 //!
-//! What must stay true: an error of the server says that nothing was committed; only a missing answer leaves that open.
+//! What must stay true: an error of the server says that nothing was committed; only a missing
+//! answer leaves that open.
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;
@@ -49,8 +50,8 @@ impl ServerError {
         matches!(&*self.code, "42501" | "42883")
     }
 
-    /// Whether the connection is of no use any more, though it may be open: it leads to a server that takes no writes,
-    /// or something between us and the server lost our prepared statements.
+    /// Whether the connection is of no use any more, though it may be open: it leads to a server
+    /// that takes no writes, or something between us and the server lost our prepared statements.
     pub(super) fn spoils_connection(&self) -> bool {
         self.fatal
             || matches!(&*self.code, "25006" | "26000" | "42P05" | "0A000")
@@ -84,7 +85,8 @@ impl Options {
     pub(super) fn judge(&self, error: &ServerError) -> EngineError {
         let ServerError { code, message, .. } = error;
         let advice = match &**code {
-            // A serialization failure, or a deadlock with clients that take their locks in another order.
+            // A serialization failure, or a deadlock with clients that take their locks in another
+            // order.
             "40001" | "40P01" | "23505" => return EngineError::Conflict(Vec::new()),
             "53300" => {
                 "it has too many connections; raise its max_connections or lower max_open_conns".into()

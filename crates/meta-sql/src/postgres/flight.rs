@@ -1,14 +1,16 @@
 //! A flight: statements that go out in one piece and are one transaction.
 //!
-//! The server runs what it is sent up to the mark that ends a flight as one transaction: it commits at the mark, and an
-//! error skips the rest and undoes everything. So a flight needs neither BEGIN nor COMMIT, and costs one trip however
-//! many statements it has, those included that are prepared on the way. What must stay true: the mark is the last of
-//! the transaction, so that one that was not sent whole is never committed.
+//! The server runs what it is sent up to the mark that ends a flight as one transaction: it commits
+//! at the mark, and an error skips the rest and undoes everything. So a flight needs neither BEGIN
+//! nor COMMIT, and costs one trip however many statements it has, those included that are prepared
+//! on the way. What must stay true: the mark is the last of the transaction, so that one that was
+//! not sent whole is never committed.
 //!
-//! While a commit waits for the disk it holds its locks, and all that add to the same rows would wait for one disk after
-//! the other. So the transaction of a change that adds to such rows commits without that wait, and a second one behind
-//! it, which locks nothing, waits: the log is written in order, and until it is there nobody is told that the change is
-//! done. What others saw of it by then a crash may take back, like any commit whose answer did not come.
+//! While a commit waits for the disk it holds its locks, and all that add to the same rows would
+//! wait for one disk after the other. So the transaction of a change that adds to such rows commits
+//! without that wait, and a second one behind it, which locks nothing, waits: the log is written in
+//! order, and until it is there nobody is told that the change is done. What others saw of it by
+//! then a crash may take back, like any commit whose answer did not come.
 
 use std::sync::Arc;
 
@@ -29,11 +31,13 @@ pub(super) struct Flight<'v> {
     steps: Vec<(Arc<Statement>, Vec<Arg<'v>>)>,
     /// Whether the commit itself waits for no disk, but what is done after it does.
     flushes: bool,
-    /// Told to listeners after the commit, in a transaction of its own: while one that tells commits, others wait.
+    /// Told to listeners after the commit, in a transaction of its own: while one that tells
+    /// commits, others wait.
     tell: Option<String>,
 }
 
-/// Commits something, and so waits until all that was committed before is as safe as the session wants it.
+/// Commits something, and so waits until all that was committed before is as safe as the session
+/// wants it.
 const FLUSH: &str = "SELECT pg_logical_emit_message(true,'sluice',''::text)";
 
 /// A parameter.
@@ -72,7 +76,8 @@ impl<'v> Flight<'v> {
         self.steps.len() - 1
     }
 
-    /// Has the commit wait for the disk only when its locks are released. `softly` is the statement that says so.
+    /// Has the commit wait for the disk only when its locks are released. `softly` is the statement
+    /// that says so.
     pub(super) fn flush_after(&mut self, softly: Arc<Statement>) {
         self.steps.insert(0, (softly, Vec::new()));
         self.flushes = true;
@@ -101,8 +106,9 @@ impl<'v> Flight<'v> {
         1 + usize::from(self.flushes) + usize::from(self.tell.is_some())
     }
 
-    /// The flight as it goes out on a connection, the statements that it prepares, in order, and the length of what is
-    /// a transaction. `prepared` are those prepared already; `None` prepares each anew for its one use.
+    /// The flight as it goes out on a connection, the statements that it prepares, in order, and
+    /// the length of what is a transaction. `prepared` are those prepared already; `None` prepares
+    /// each anew for its one use.
     pub(super) fn encode(
         &self,
         prepared: Option<&FxHashSet<u32>>,
@@ -129,7 +135,8 @@ impl<'v> Flight<'v> {
         }
         frontend::sync(out);
         let whole = out.len();
-        // The message need not reach the disk: what it tells of has. While it waited, all others that tell would too.
+        // The message need not reach the disk: what it tells of has. While it waited, all others
+        // that tell would too.
         let tell = self.tell.as_ref().map(|tell| format!("SET LOCAL synchronous_commit=off;{tell}"));
         for text in self.flushes.then_some(FLUSH).into_iter().chain(tell.as_deref()) {
             frontend::query(text, out).map_err(|error| error.to_string())?;

@@ -1,7 +1,8 @@
 //! How a connection begins: address, encryption, who we are, and how we want to be served.
 //!
-//! What must stay true: the password is only sent to a server that proved as much as `sslmode` asks for, and every
-//! connection runs READ COMMITTED, for the checks of a commit look at what others committed while it waited.
+//! What must stay true: the password is only sent to a server that proved as much as `sslmode` asks
+//! for, and every connection runs READ COMMITTED, for the checks of a commit look at what others
+//! committed while it waited.
 
 use std::{
     io,
@@ -50,8 +51,8 @@ impl From<io::Error> for NoConnection {
     }
 }
 
-/// Every statement of ours finds its rows by an index. The planner would sometimes rather read a table that was small
-/// when it planned, and keep to that plan when the table has grown.
+/// Every statement of ours finds its rows by an index. The planner would sometimes rather read a
+/// table that was small when it planned, and keep to that plan when the table has grown.
 const SERVE: &str = "SET default_transaction_isolation='read committed';SET plan_cache_mode=force_generic_plan;\
      SET enable_seqscan=off;SET enable_hashjoin=off;SET enable_mergejoin=off;SET enable_bitmapscan=off;SET jit=off;\
      SET statement_timeout='25s';SET lock_timeout='10s';SET client_min_messages=error;\
@@ -116,7 +117,8 @@ fn tcp(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Has the kernel find out that the other end is gone, as the server is told to: who only listens would never.
+/// Has the kernel find out that the other end is gone, as the server is told to: who only listens
+/// would never.
 fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(15))?;

@@ -1,8 +1,8 @@
 //! What the URL of a PostgreSQL engine says.
 //!
-//! `postgres://user:password@host:port/database?option=value`; several hosts are separated by commas, and a host that
-//! begins with a slash is the directory of a unix socket. The password leaves this module only towards the server:
-//! neither the debug form nor any error shows it.
+//! `postgres://user:password@host:port/database?option=value`; several hosts are separated by
+//! commas, and a host that begins with a slash is the directory of a unix socket. The password
+//! leaves this module only towards the server: neither the debug form nor any error shows it.
 
 use std::{fmt, path::PathBuf, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The connections of one client.
 //!
-//! What must stay true: there are never more than the URL allows, nobody waits for one for ever, and one that failed or
-//! that the server has closed is not handed out.
+//! What must stay true: there are never more than the URL allows, nobody waits for one for ever,
+//! and one that failed or that the server has closed is not handed out.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -1,6 +1,7 @@
 //! Makes tables, columns and indexes that are missing.
 //!
-//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that others use.
+//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that
+//! others use.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -17,10 +18,11 @@ use super::{
 };
 use crate::schema::{Dialect, OWN, TABLES, Table};
 
-/// Two clients that make tables at once do so one after the other. The lock goes with the connection.
+/// Two clients that make tables at once do so one after the other. The lock goes with the
+/// connection.
 const ALONE: &str = "SELECT pg_advisory_lock(7238247823)";
-/// Ours are made beside those of a volume that is there, wherever the path finds it: one by the name of the user may have
-/// been put in front.
+/// Ours are made beside those of a volume that is there, wherever the path finds it: one by the
+/// name of the user may have been put in front.
 const BESIDE: &str = "SELECT set_config('search_path',quote_ident(n.nspname),false) FROM pg_class c \
      JOIN pg_namespace n ON n.oid=c.relnamespace WHERE c.oid=to_regclass('\"{}\"')";
 /// Tables, `table.column`s and indexes of the schema in which we make ours.
@@ -39,7 +41,8 @@ impl Store {
             return Ok(());
         }
         self.simple(&mut wire, ALONE)?;
-        // Each on its own: one that locked several tables could wait for a client that has one of them, and it for this.
+        // Each on its own: one that locked several tables could wait for a client that has one of
+        // them, and it for this.
         self.missing(&mut wire)?.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
     }
 

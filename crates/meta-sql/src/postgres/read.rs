@@ -1,6 +1,7 @@
 //! Answers to reads: all of a call in one flight, those of one kind in one statement.
 //!
-//! What must stay true: answers stand in the order of the questions, say what the tables hold and decide nothing.
+//! What must stay true: answers stand in the order of the questions, say what the tables hold and
+//! decide nothing.
 
 use std::collections::BTreeMap;
 
@@ -188,7 +189,8 @@ pub(super) fn columns<'v>(rows: impl Iterator<Item = Vec<Value<'v>>>) -> Vec<Arg
     columns.into_iter().map(Arg::Many).collect()
 }
 
-/// The records of a list, whether their sessions are asked for rather than their first columns, and which.
+/// The records of a list, whether their sessions are asked for rather than their first columns, and
+/// which.
 fn listed(list: List) -> Vec<(Record, bool, i64)> {
     match list {
         List::Xattrs(ino) => vec![(Record::Xattr, false, ino.0 as i64)],

@@ -1,8 +1,9 @@
 //! The text of every statement, made from the shapes of the records.
 //!
-//! What must stay true: each finds its rows by an index, whatever the size of the tables; each that takes many keys
-//! takes them in the order in which they come (see `commit`: that is how clients never wait for each other in a circle);
-//! and each that checks fails with [`MARK`] in its message, so that nothing of its flight is committed.
+//! What must stay true: each finds its rows by an index, whatever the size of the tables; each that
+//! takes many keys takes them in the order in which they come (see `commit`: that is how clients
+//! never wait for each other in a circle); and each that checks fails with [`MARK`] in its message,
+//! so that nothing of its flight is committed.
 
 mod change;
 mod check;
@@ -18,7 +19,8 @@ use rustc_hash::FxHashMap;
 
 use crate::{codec::Record, naming::Naming};
 
-/// What a failed check says before the places of what it speaks of: a text that is no number, and is made one.
+/// What a failed check says before the places of what it speaks of: a text that is no number, and
+/// is made one.
 pub(super) const MARK: &str = "sluice:";
 
 /// Type of a parameter.
@@ -102,7 +104,8 @@ pub(super) enum Same {
     All,
 }
 
-/// How a row is locked. Of a node that is only guarded the key alone, which what adds to it does not touch.
+/// How a row is locked. Of a node that is only guarded the key alone, which what adds to it does
+/// not touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lock {
     Key,
@@ -163,7 +166,8 @@ pub(super) enum Do {
     Add,
     /// The commit of this transaction does not wait for the disk.
     Softly,
-    /// Locks a row that everybody may lock so, which makes of a look a commit that waits for the disk, as the session has it.
+    /// Locks a row that everybody may lock so, which makes of a look a commit that waits for the
+    /// disk, as the session has it.
     Harden,
     /// Numbers given out go on behind those that were given explicitly.
     Renumber,

@@ -1,6 +1,7 @@
 //! How much a server has to prove before it is told anything, by the words of `sslmode`.
 //!
-//! What must stay true: `verify-ca` and `verify-full` never accept a certificate that no trusted authority signed.
+//! What must stay true: `verify-ca` and `verify-full` never accept a certificate that no trusted
+//! authority signed.
 
 use std::{fs::File, io, path::Path, sync::Arc};
 

@@ -1,7 +1,9 @@
-//! Messages between the clients of a volume: NOTIFY after a commit, LISTEN on a connection of its own.
+//! Messages between the clients of a volume: NOTIFY after a commit, LISTEN on a connection of its
+//! own.
 //!
-//! A message may be lost whenever that connection is: the listener then says that anything may have changed. Messages
-//! are sent behind the mark of a commit, for PostgreSQL lets transactions that send some commit only one at a time.
+//! A message may be lost whenever that connection is: the listener then says that anything may have
+//! changed. Messages are sent behind the mark of a commit, for PostgreSQL lets transactions that
+//! send some commit only one at a time.
 
 use std::{
     io::ErrorKind,
@@ -32,9 +34,9 @@ pub(super) fn channel(options: &Options) -> String {
     format!("{}changes:{schema}", options.naming.own_prefix())
 }
 
-/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks first. The lane's next
-/// commit, on another connection, may have been faster than it. Messages are texts of less than 8,000 bytes: twice the
-/// bytes of ours.
+/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks
+/// first. The lane's next commit, on another connection, may have been faster than it. Messages are
+/// texts of less than 8,000 bytes: twice the bytes of ours.
 pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
     let message = hex::encode(told.encode());
     let Told { writer, lane, n, .. } = told;

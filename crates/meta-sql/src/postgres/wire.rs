@@ -1,8 +1,8 @@
 //! The bytes of a connection: out as the server takes them, in as they come, encrypted or not.
 //!
-//! What must stay true: a wait never outlasts its deadline, and what the server sends is taken in while it has no
-//! room for what we send, so that the two never wait for each other. The answer of a near
-//! server ([`sluice_meta::near`]) is waited for awake.
+//! What must stay true: a wait never outlasts its deadline, and what the server sends is taken in
+//! while it has no room for what we send, so that the two never wait for each other. The answer of
+//! a near server ([`sluice_meta::near`]) is waited for awake.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -195,7 +195,8 @@ impl Wire {
         }
     }
 
-    /// Whether the server closed it or sent something that nobody asked for: it is not to be used any more.
+    /// Whether the server closed it or sent something that nobody asked for: it is not to be used
+    /// any more.
     pub(super) fn is_stale(&self) -> bool {
         let mut byte = [0];
         let peeked = recv(self.socket.fd(), &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);

@@ -1,7 +1,8 @@
 //! Connections: one that writes, and a pool of those that read.
 //!
-//! What must stay true: while the engine lives the writer's connection stays open, so that neither the log nor its
-//! index can disappear under the readers; and nobody waits for a lock longer than the URL says.
+//! What must stay true: while the engine lives the writer's connection stays open, so that neither
+//! the log nor its index can disappear under the readers; and nobody waits for a lock longer than
+//! the URL says.
 
 use std::{
     fs,
@@ -23,8 +24,8 @@ const WRITER_CACHE: u32 = 32 << 10;
 const READER_CACHE: u32 = 4 << 10;
 /// Statements that a connection keeps prepared; more than there are.
 const STATEMENTS: usize = 160;
-/// Pages in the log (32 MiB) at which a commit copies them to the database. Each copy waits for the disk twice, whatever
-/// its size, so it is done seldom.
+/// Pages in the log (32 MiB) at which a commit copies them to the database. Each copy waits for the
+/// disk twice, whatever its size, so it is done seldom.
 const LOG_LIMIT: u32 = 8192;
 
 /// The database file and the connections to it.
@@ -38,8 +39,8 @@ pub(crate) struct Db {
 pub(crate) type Writer<'d> = MappedMutexGuard<'d, Connection>;
 
 impl Db {
-    /// Opens the database if there is one. If there is none it is made by [`Db::create`], not here: a wrong path must
-    /// leave no file behind.
+    /// Opens the database if there is one. If there is none it is made by [`Db::create`], not here:
+    /// a wrong path must leave no file behind.
     pub(crate) fn open(options: Options) -> Result<Self, EngineError> {
         check_path(&options)?;
         let writer = if options.path.exists() { Some(open_writer(&options, false)?) } else { None };
@@ -133,7 +134,8 @@ fn open(options: &Options, flags: OpenFlags) -> Result<Connection, EngineError> 
         since.elapsed() < timeout
     };
     connection.busy_handler(Some(wait)).map_err(|error| options.failed(&error))?;
-    // Otherwise a statement may be planned anew for each set of parameters, which costs ten times its run.
+    // Otherwise a statement may be planned anew for each set of parameters, which costs ten times
+    // its run.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(|error| options.failed(&error))?;

@@ -1,18 +1,21 @@
 //! Makes commits survive a power cut.
 //!
-//! With `synchronous=NORMAL` a commit appends to the log (`-wal`) without waiting for the disk. Syncing the log is
-//! enough, and what must stay true for that:
-//! * Every commit that returned before is either in the log or has been copied to the database. SQLite syncs the log
-//!   before it copies, and the database after; only then may the log be written from its beginning again. So a
-//!   commit that is no longer in the log when we sync it is safe already, whoever copied it.
-//! * The log cannot be removed or exchanged under us: the last connection that closes does that, and ours is open.
-//!   Its directory entry is synced by SQLite with the log's first header, the database's own by [`sync_dir`] once.
-//! * In the other journal modes, in which there is no log, COMMIT itself waits for the disk, but not for the end of the
-//!   journal: a journal that comes back would undo the commit. So it is synced, cut off as it may be, and the directory.
-//!   Which mode it is shows in the files alone: SQLite may have refused the wanted one, and others may change it.
+//! With `synchronous=NORMAL` a commit appends to the log (`-wal`) without waiting for the disk.
+//! Syncing the log is enough, and what must stay true for that:
+//! * Every commit that returned before is either in the log or has been copied to the database.
+//!   SQLite syncs the log before it copies, and the database after; only then may the log be
+//!   written from its beginning again. So a commit that is no longer in the log when we sync it is
+//!   safe already, whoever copied it.
+//! * The log cannot be removed or exchanged under us: the last connection that closes does that,
+//!   and ours is open. Its directory entry is synced by SQLite with the log's first header, the
+//!   database's own by [`sync_dir`] once.
+//! * In the other journal modes, in which there is no log, COMMIT itself waits for the disk, but
+//!   not for the end of the journal: a journal that comes back would undo the commit. So it is
+//!   synced, cut off as it may be, and the directory. Which mode it is shows in the files alone:
+//!   SQLite may have refused the wanted one, and others may change it.
 //!
-//! The *database file* must never be opened and closed here: closing any descriptor of it drops the POSIX locks that
-//! SQLite holds on it for the whole process. The log has none.
+//! The *database file* must never be opened and closed here: closing any descriptor of it drops the
+//! POSIX locks that SQLite holds on it for the whole process. The log has none.
 
 use std::{
     fs::{self, File},
@@ -26,7 +29,8 @@ use super::options::Options;
 
 /// Syncs what earlier commits wrote.
 pub(super) fn sync(options: &Options) -> Result<(), EngineError> {
-    // Nobody may take "try again" for an answer here: data that could not be synced may be gone at the second try.
+    // Nobody may take "try again" for an answer here: data that could not be synced may be gone at
+    // the second try.
     sync_files(options)
         .map_err(|error| options.refused(format!("cannot sync the database's log or journal: {error}")))
 }

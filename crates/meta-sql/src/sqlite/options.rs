@@ -1,7 +1,7 @@
 //! What the URL of an SQLite engine says.
 //!
-//! `sqlite3://path?option=value`: the path is taken as it stands, the options are those of the JuiceFS driver. What
-//! must stay true: without options the database runs as JuiceFS runs it.
+//! `sqlite3://path?option=value`: the path is taken as it stands, the options are those of the
+//! JuiceFS driver. What must stay true: without options the database runs as JuiceFS runs it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -54,7 +54,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes over one option. Options of the driver that change nothing here (`cache`, pool sizes) are accepted.
+    /// Takes over one option. Options of the driver that change nothing here (`cache`, pool sizes)
+    /// are accepted.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "_timeout" | "_busy_timeout" => {

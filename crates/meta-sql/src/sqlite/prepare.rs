@@ -1,6 +1,7 @@
 //! Makes tables, columns and indexes that are missing.
 //!
-//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that others use.
+//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that
+//! others use.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Answers to reads: one statement each.
 //!
-//! What must stay true: an answer says what the tables hold and decides nothing. Parents are not stored in SQL; they
-//! are counted from the entries that name the inode.
+//! What must stay true: an answer says what the tables hold and decides nothing. Parents are not
+//! stored in SQL; they are counted from the entries that name the inode.
 
 use rusqlite::{CachedStatement, Params, params, types::ValueRef};
 use sluice_meta::{
@@ -88,8 +88,8 @@ impl<'s, 'c> Reader<'s, 'c> {
         Ok(found)
     }
 
-    /// Whether there are no extended attributes at all, as in most volumes. Asked only for `count` questions that it would
-    /// save, if they are more than it costs.
+    /// Whether there are no extended attributes at all, as in most volumes. Asked only for `count`
+    /// questions that it would save, if they are more than it costs.
     pub(super) fn without_xattrs(self, count: usize) -> Result<bool, EngineError> {
         Ok(count >= 4 && self.number("SELECT 1 FROM jfs_xattr LIMIT 1", [])?.is_none())
     }

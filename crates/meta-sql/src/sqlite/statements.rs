@@ -1,6 +1,7 @@
 //! The statements of one trip or commit.
 //!
-//! What must stay true: a statement stays prepared until the end, so that the thousandth of a kind costs no look-up.
+//! What must stay true: a statement stays prepared until the end, so that the thousandth of a kind
+//! costs no look-up.
 
 use std::cell::RefCell;
 

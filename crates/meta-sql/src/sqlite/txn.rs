@@ -1,7 +1,8 @@
 //! A transaction: it holds the database's write lock from its first read to its commit.
 //!
-//! What must stay true: every expectation is checked before the first write, against what was read under the lock,
-//! for that cannot change, or by looking it up. Whatever fails, nothing is committed.
+//! What must stay true: every expectation is checked before the first write, against what was read
+//! under the lock, for that cannot change, or by looking it up. Whatever fails, nothing is
+//! committed.
 
 use rusqlite::Connection;
 use rustc_hash::{FxHashMap, FxHashSet};

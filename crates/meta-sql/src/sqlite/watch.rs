@@ -1,7 +1,8 @@
 //! Notices commits of other processes.
 //!
-//! What must stay true: our own commits ring no bell. SQLite's `data_version` counts, on each connection, the commits
-//! of all *other* connections; asked on the connection that writes, these are those of other processes.
+//! What must stay true: our own commits ring no bell. SQLite's `data_version` counts, on each
+//! connection, the commits of all *other* connections; asked on the connection that writes, these
+//! are those of other processes.
 
 use std::{
     sync::Arc,

@@ -1,7 +1,8 @@
 //! Applies the writes of a commit inside its transaction.
 //!
-//! What must stay true: a precondition that fails is a conflict that names its key, found before COMMIT. New nodes,
-//! entries, chunks and slice references are gathered and inserted many at a time: that is the hot path.
+//! What must stay true: a precondition that fails is a conflict that names its key, found before
+//! COMMIT. New nodes, entries, chunks and slice references are gathered and inserted many at a
+//! time: that is the hot path.
 
 mod remove;
 mod store;
@@ -246,9 +247,11 @@ impl<'s, 'c> Writing<'s, 'c> {
         .map(drop)
     }
 
-    /// Appends to a chunk, unless its record is damaged: nobody could tell what the new slices lie on.
+    /// Appends to a chunk, unless its record is damaged: nobody could tell what the new slices lie
+    /// on.
     fn append(&self, ino: Ino, index: u32, slices: &[Slice]) -> Result<(), EngineError> {
-        // Concatenation makes text of two blobs; the bytes are the same, but the column holds blobs.
+        // Concatenation makes text of two blobs; the bytes are the same, but the column holds
+        // blobs.
         let changed = self.run(
             "INSERT INTO jfs_chunk(inode,indx,slices) VALUES(?1,?2,?3) \
              ON CONFLICT(inode,indx) DO UPDATE SET slices=CAST(slices||excluded.slices AS BLOB) \

@@ -184,7 +184,8 @@ fn a_commit_in_doubt_is_not_taken_for_safe_before_it_is() {
     };
     let doubtful = |write| matches!(commit(&engine, vec![write]), Err(EngineError::Indeterminate { .. }));
     standby("nobody");
-    // What adds to the totals leaves it to what follows to wait for the standby, the other waits itself.
+    // What adds to the totals leaves it to what follows to wait for the standby, the other waits
+    // itself.
     at_last(&|| doubtful(Write::Count(Counter::UsedSpace, 1)));
     assert!(doubtful(Write::Insert(dir(2))));
     unavailable(engine.harden());

@@ -1,4 +1,5 @@
-//! What several tests need: a fresh volume, copies of volumes that JuiceFS wrote, short ways to read and commit.
+//! What several tests need: a fresh volume, copies of volumes that JuiceFS wrote, short ways to
+//! read and commit.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 

@@ -1,7 +1,8 @@
-//! One attempt to bring a batch through: read trips until every operation has decided, then one commit.
+//! One attempt to bring a batch through: read trips until every operation has decided, then one
+//! commit.
 //!
-//! A commit happens once. When its answer is lost the lane's writer record tells whether it happened, and until that
-//! is known nothing else is tried.
+//! A commit happens once. When its answer is lost the lane's writer record tells whether it
+//! happened, and until that is known nothing else is tried.
 
 use std::{
     hash::{BuildHasher as _, Hash},
@@ -27,16 +28,16 @@ use crate::{
     view::{Batch, View},
 };
 
-/// More trips than any operation needs, be it one that asks for each of the directories above another: a limit against
-/// an operation that asks for ever.
+/// More trips than any operation needs, be it one that asks for each of the directories above
+/// another: a limit against an operation that asks for ever.
 const MAX_TRIPS: usize = 10_000;
 
 /// Questions of a batch that is large.
 const MANY: usize = 64;
 
 impl Batcher {
-    /// Brings a batch through, if it can from what was seen last, else from what the engine says; `again` if it met a
-    /// conflict before.
+    /// Brings a batch through, if it can from what was seen last, else from what the engine says;
+    /// `again` if it met a conflict before.
     pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>], again: bool) -> Result<(), Failed> {
         if let Some(recall) = &self.env.recall
             && self.env.starts_from_recall
@@ -131,7 +132,8 @@ impl Batcher {
         Ok(())
     }
 
-    /// Reads what the operations asked for. Fails with a conflict if records changed between two trips.
+    /// Reads what the operations asked for. Fails with a conflict if records changed between two
+    /// trips.
     fn fetch(&self, txn: &mut dyn Txn, batch: &mut Batch<'_>, reads: Vec<Read>) -> Result<(), EngineError> {
         let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
         let found = txn.read(&reads)?;
@@ -157,7 +159,8 @@ impl Batcher {
         }
     }
 
-    /// The engine, or an operation, panicked while it worked for this lane: where the commit had got to, nobody knows.
+    /// The engine, or an operation, panicked while it worked for this lane: where the commit had
+    /// got to, nobody knows.
     pub(super) fn panicked(&self, lane: u16) -> Failed {
         tracing::error!(lane, "a panic in the middle of a batch; please report this as a fault of sluice");
         self.doubt(self.next_step(lane));
@@ -185,8 +188,8 @@ fn decide(
     touched: &mut Touched,
 ) -> Round {
     let mut failed = false;
-    // In the order of the operations: they come in an order that makes sense to the engine. Should two questions have one
-    // hash, the other is asked on the next trip.
+    // In the order of the operations: they come in an order that makes sense to the engine. Should
+    // two questions have one hash, the other is asked on the next trip.
     let (mut wanted, mut asked) = (Vec::new(), FxHashSet::default());
     let mut waiting: FxHashSet<Lane> = FxHashSet::default();
     open.retain(|&at| {
@@ -218,8 +221,8 @@ fn decide(
     Round { reads: wanted, failed }
 }
 
-/// Which records each operation of a batch depends on: places in the batch and hashes of keys. Two keys of one hash cost
-/// an innocent operation a turn alone, no more.
+/// Which records each operation of a batch depends on: places in the batch and hashes of keys. Two
+/// keys of one hash cost an innocent operation a turn alone, no more.
 #[derive(Default)]
 struct Touched(Vec<(usize, u64)>);
 

@@ -1,8 +1,8 @@
 //! Threads that were answered together come back together, a moment later.
 //!
-//! Who runs the next batch at once finds the first few of them, and pays for a whole commit; if it lets them arrive, one
-//! commit serves them all. What must stay true: who waits for company waits for less than the commit takes, and not
-//! again if nobody came; who is alone never waits.
+//! Who runs the next batch at once finds the first few of them, and pays for a whole commit; if it
+//! lets them arrive, one commit serves them all. What must stay true: who waits for company waits
+//! for less than the commit takes, and not again if nobody came; who is alone never waits.
 
 use std::{
     sync::{
@@ -36,8 +36,8 @@ impl Herd {
         self.took.store(took.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Lets other threads run until half as many operations wait as threads were answered last, if that is soon and
-    /// `waiting` can tell.
+    /// Lets other threads run until half as many operations wait as threads were answered last, if
+    /// that is soon and `waiting` can tell.
     pub(super) fn wait(&self, waiting: impl Fn() -> Option<usize>) {
         let wanted = self.threads.load(Ordering::Relaxed) / 2;
         let enough = || waiting().is_none_or(|count| count >= wanted);

@@ -1,7 +1,7 @@
 //! What the ledger is told of commits, for a successor.
 //!
-//! What must stay true: it is told before the commit is sent, and of a commit that did not happen before another gets
-//! its number.
+//! What must stay true: it is told before the commit is sent, and of a commit that did not happen
+//! before another gets its number.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Who runs when: the queue, the busy lanes of operations and the free lanes of the engine.
 //!
-//! A lane of the engine is at any time free, in the hands of one thread, or on its way to one whose operations still
-//! wait. Lanes change hands under the lock only, so none is lost.
+//! A lane of the engine is at any time free, in the hands of one thread, or on its way to one whose
+//! operations still wait. Lanes change hands under the lock only, so none is lost.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -48,8 +48,9 @@ impl Sched {
         self.queue.len()
     }
 
-    /// Operations that wait, for a thread that holds a lane and may wait for more; `None` if a batch is running in another:
-    /// then those that wait now are those that it left, and the others do not come before it ends.
+    /// Operations that wait, for a thread that holds a lane and may wait for more; `None` if a
+    /// batch is running in another: then those that wait now are those that it left, and the others
+    /// do not come before it ends.
     pub(super) fn company(&self) -> Option<usize> {
         (self.free.len() + 1 >= usize::from(self.lanes)).then_some(self.queue.len())
     }
@@ -61,8 +62,8 @@ impl Sched {
         mine.into()
     }
 
-    /// Takes the operations that may run now, in order, and marks their lanes busy; `own` then leads in `lane`. If
-    /// there are none, the lane is free again.
+    /// Takes the operations that may run now, in order, and marks their lanes busy; `own` then
+    /// leads in `lane`. If there are none, the lane is free again.
     pub(super) fn gather(&mut self, lane: u16, own: &Arc<Turn>, limit: usize) -> Option<Gathered> {
         if self.next.as_ref().is_some_and(|turn| Arc::ptr_eq(turn, own)) {
             self.next = None;
@@ -95,7 +96,8 @@ impl Sched {
         Some(Gathered { tickets, lanes: lanes.into_iter().collect() })
     }
 
-    /// Whether an operation must wait: for a batch that is running, or for an operation before it that waits.
+    /// Whether an operation must wait: for a batch that is running, or for an operation before it
+    /// that waits.
     fn waits(&self, ticket: &AnyTicket, blocked: &mut FxHashSet<Lane>) -> bool {
         let waits = ticket.lanes.iter().any(|lane| self.busy.contains(lane) || blocked.contains(lane));
         if waits {
@@ -117,8 +119,8 @@ impl Sched {
         self.hand_out();
     }
 
-    /// Tells the thread of the first operation that may run to run a batch. One at a time: it takes everything that
-    /// may run, and sees itself to what does not fit.
+    /// Tells the thread of the first operation that may run to run a batch. One at a time: it takes
+    /// everything that may run, and sees itself to what does not fit.
     fn hand_out(&mut self) {
         if self.next.is_some() || self.free.is_empty() {
             return;

@@ -18,10 +18,12 @@ use crate::{
 const UNTIL_HEARTBEAT: i64 = 300;
 
 impl Batcher {
-    /// The answer to commit `lost` was lost. Tries to take the number *after* it in its stead: if that succeeds the
-    /// lost commit can never happen any more; if it fails, the number found tells which of the two did.
+    /// The answer to commit `lost` was lost. Tries to take the number *after* it in its stead: if
+    /// that succeeds the lost commit can never happen any more; if it fails, the number found tells
+    /// which of the two did.
     ///
-    /// This goes on as long as anybody waits: to give up means that the operations may or may not have happened.
+    /// This goes on as long as anybody waits: to give up means that the operations may or may not
+    /// have happened.
     pub(super) fn settle(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         let step = Step { to: lost.to + 1, ..lost };
         self.doubt(step);
@@ -53,17 +55,18 @@ impl Batcher {
         Err(again())
     }
 
-    /// A commit whose answer was lost has happened. It is not acknowledged before it is as safe as the answer would have
-    /// said.
+    /// A commit whose answer was lost has happened. It is not acknowledged before it is as safe as
+    /// the answer would have said.
     fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         self.committed(commit, step, None);
         insist(group, || self.engine.harden())
     }
 
-    /// [`Self::settle`] after somebody took this client for dead and removed the number that would have told. A record
-    /// that nobody else can have made tells as well if it is there, and that of a node if it is not: of a slice with one
-    /// reference some engines keep none. Where nothing tells, the commit is sent again as it is: it states what it found
-    /// and removes or replaces that, so that it cannot happen twice.
+    /// [`Self::settle`] after somebody took this client for dead and removed the number that would
+    /// have told. A record that nobody else can have made tells as well if it is there, and that of
+    /// a node if it is not: of a slice with one reference some engines keep none. Where nothing
+    /// tells, the commit is sent again as it is: it states what it found and removes or replaces
+    /// that, so that it cannot happen twice.
     fn settle_fenced(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         insist(group, || self.resynchronise(lost))?;
         let own = commit.writes.iter().filter_map(|write| match write {
@@ -111,8 +114,9 @@ impl Batcher {
         })
     }
 
-    /// The engine's number is not ours: either it lost commits, or somebody took this process for dead and removed
-    /// its records. Both are reported, and the lane goes on from what the engine holds.
+    /// The engine's number is not ours: either it lost commits, or somebody took this process for
+    /// dead and removed its records. Both are reported, and the lane goes on from what the engine
+    /// holds.
     pub(super) fn resynchronise(&self, step: Step) -> Result<(), EngineError> {
         if let Some(n) = self.stored_step(step)? {
             if n < step.from {
@@ -122,8 +126,8 @@ impl Batcher {
                     lost,
                     "the metadata engine lost commits it had acknowledged"
                 );
-                // Others have seen these numbers: given out again they would look known, and so would the records that
-                // were taken back.
+                // Others have seen these numbers: given out again they would look known, and so
+                // would the records that were taken back.
                 self.doubt(Step { to: step.from, ..step });
                 self.numbers[usize::from(step.lane)].lost.store(true, Ordering::Relaxed);
             }
@@ -135,8 +139,8 @@ impl Batcher {
             expects: vec![Expect::Absent(Key::Writer(step.writer, step.lane))],
             writes: vec![Write::Insert(Row::Writer(step.writer, step.lane, step.to))],
         };
-        // The session went with the records of all lanes. It comes back with the first of them, which tells the others
-        // that it was counted; the next heartbeat completes it.
+        // The session went with the records of all lanes. It comes back with the first of them,
+        // which tells the others that it was counted; the next heartbeat completes it.
         let _fence = wait::lock(&self.fence);
         let session = Read::Get(Key::Session(step.writer), Hold::None);
         let found = self.engine.read(&[session])?.pop();
@@ -162,7 +166,8 @@ impl Batcher {
     }
 }
 
-/// Asks until there is an answer: until then it is unknown whether the commit of these operations happened.
+/// Asks until there is an answer: until then it is unknown whether the commit of these operations
+/// happened.
 fn insist<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, Failed> {
     let mut tries = 0;
     loop {

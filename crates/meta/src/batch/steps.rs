@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Batcher {
-    /// Fails an operation that was asked for under locks that this client has lost since; whether it did.
+    /// Fails an operation that was asked for under locks that this client has lost since; whether
+    /// it did.
     pub(super) fn comes_too_late(&self, ticket: &AnyTicket) -> bool {
         let late = ticket.fences.is_some_and(|fences| fences < self.env.fences());
         if late {

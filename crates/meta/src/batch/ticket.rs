@@ -50,8 +50,8 @@ impl Turn {
         }
     }
 
-    /// Tells the thread to run a batch in `lane`. Only while one of its operations waits in the queue, and under the
-    /// lock of the queue.
+    /// Tells the thread to run a batch in `lane`. Only while one of its operations waits in the
+    /// queue, and under the lock of the queue.
     pub(super) fn lead(&self, lane: u16) {
         self.lead.store(u32::from(lane) + 1, Ordering::Release);
         self.wake();
@@ -81,7 +81,8 @@ impl Turn {
         }
     }
 
-    /// Sleeps until something may have changed; true if the wait was interrupted for the first time.
+    /// Sleeps until something may have changed; true if the wait was interrupted for the first
+    /// time.
     pub(super) fn wait(&self) -> bool {
         if self.interrupt.is_set() && !self.withdrawn.swap(true, Ordering::Relaxed) {
             return true;

@@ -27,8 +27,8 @@ pub enum Weight {
     Error,
     /// Storage that nobody uses is not given back.
     Leak,
-    /// A number that is only informative: clients add to it some time after they did something, and a crash lets it
-    /// drift.
+    /// A number that is only informative: clients add to it some time after they did something, and
+    /// a crash lets it drift.
     Advisory,
 }
 
@@ -178,8 +178,8 @@ impl Finding {
         match self {
             Self::Total { .. } | Self::Usage { .. } => Weight::Advisory,
             Self::ChunkWithoutFile { .. } => Weight::Leak,
-            // One that is used more often than its record says is removed under those who use it; where nobody uses it,
-            // what did may be lost.
+            // One that is used more often than its record says is removed under those who use it;
+            // where nobody uses it, what did may be lost.
             Self::References { references, .. }
                 if references.stored > references.counted && references.counted > 0 =>
             {

@@ -1,7 +1,9 @@
-//! Check a volume's metadata: do nodes, entries, chunks and counts agree, and put right what does not.
+//! Check a volume's metadata: do nodes, entries, chunks and counts agree, and put right what does
+//! not.
 //!
-//! What must stay true: a volume in use is never accused of what is only under way. A finding counts when two surveys,
-//! one after the other, both make it, and a repair changes nothing but what still is as it was found.
+//! What must stay true: a volume in use is never accused of what is only under way. A finding
+//! counts when two surveys, one after the other, both make it, and a repair changes nothing but
+//! what still is as it was found.
 //!
 //! Memory: about 60 bytes an inode, 40 a directory and 30 a slice.
 
@@ -33,8 +35,9 @@ pub struct Report {
 }
 
 impl Meta {
-    /// Checks all metadata. If some of it cannot be read, only that is told. `each_slice_stored` says that the engine
-    /// keeps a record of each slice, and not only of those shown several times.
+    /// Checks all metadata. If some of it cannot be read, only that is told. `each_slice_stored`
+    /// says that the engine keeps a record of each slice, and not only of those shown several
+    /// times.
     pub fn check(
         &self,
         each_slice_stored: bool,
@@ -60,7 +63,8 @@ impl Meta {
         let mut findings = survey.compare(self, each_slice_stored, interrupt)?;
         let unreadable = |finding: &Finding| matches!(finding, Finding::Unreadable { .. });
         if findings.iter().any(unreadable) {
-            // What those records hold was not counted: whatever else seems wrong, or unused, may be right.
+            // What those records hold was not counted: whatever else seems wrong, or unused, may be
+            // right.
             findings.retain(unreadable);
         }
         let mut slices: Vec<(u64, u32)> = survey.slices.keys().copied().collect();
@@ -68,7 +72,8 @@ impl Meta {
         Ok(Report { findings, slices, inodes: survey.nodes.len() as u64 })
     }
 
-    /// Checks a directory, and with `recursive` all below it: links, parents and what each directory holds.
+    /// Checks a directory, and with `recursive` all below it: links, parents and what each
+    /// directory holds.
     pub fn check_tree(
         &self,
         dir: Ino,
@@ -86,7 +91,8 @@ impl Meta {
         Ok(report)
     }
 
-    /// Which files show these slices, deleted ones included. A slice that no chunk shows any more is not answered.
+    /// Which files show these slices, deleted ones included. A slice that no chunk shows any more
+    /// is not answered.
     pub fn files_of_slices(
         &self,
         slices: &FxHashSet<(u64, u32)>,

@@ -19,8 +19,8 @@ const DEEPEST: usize = 4096;
 const MOST: usize = 1000;
 
 impl Meta {
-    /// The paths below `root` that lead to an inode: none if it is deleted or out of reach, several if it is linked several times, a thousand
-    /// at most. Reads the directories above it.
+    /// The paths below `root` that lead to an inode: none if it is deleted or out of reach, several
+    /// if it is linked several times, a thousand at most. Reads the directories above it.
     pub fn paths_of(&self, ino: Ino, root: Ino, interrupt: &Interrupt) -> FsResult<Vec<String>> {
         if ino == root {
             return Ok(vec!["/".into()]);
@@ -70,8 +70,8 @@ impl Meta {
         Ok(rows.collect())
     }
 
-    /// Path of a directory, empty for `root`; `None` if it does not lie below that.
-    /// `known` are the directories that were looked for before: where each lies and what it is called there.
+    /// Path of a directory, empty for `root`; `None` if it does not lie below that. `known` are the
+    /// directories that were looked for before: where each lies and what it is called there.
     fn path_of_dir(
         &self,
         dir: Ino,

@@ -1,7 +1,7 @@
 //! Repairs, each an operation like any other.
 //!
-//! What must stay true: a repair that finds something else than the check found does nothing. None deletes what a user
-//! may still want: what has no name gets one, in the root of the volume.
+//! What must stay true: a repair that finds something else than the check found does nothing. None
+//! deletes what a user may still want: what has no name gets one, in the root of the volume.
 
 use sluice_types::{Attr, FileType, FsError, Ino, Name, Time};
 use smallvec::smallvec;
@@ -22,9 +22,10 @@ pub struct Repair {
     pub finding: Finding,
     /// Permissions of directories that are made again.
     pub dir_mode: u16,
-    /// If others use the volume, when the check began. What a survey counts and what it is compared with are read one after the
-    /// other, and where names or slices come and go all the time two surveys may be wrong alike: nodes that were changed since
-    /// then are left, and no slice is said to have fewer users.
+    /// If others use the volume, when the check began. What a survey counts and what it is compared
+    /// with are read one after the other, and where names or slices come and go all the time two
+    /// surveys may be wrong alike: nodes that were changed since then are left, and no slice is
+    /// said to have fewer users.
     pub busy_since: Option<Time>,
 }
 
@@ -111,7 +112,8 @@ impl Op for Repair {
 }
 
 impl Repair {
-    /// Whether a node was not changed since the check began, which every change of its names would do.
+    /// Whether a node was not changed since the check began, which every change of its names would
+    /// do.
     fn rests(&self, view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
         let Some(since) = self.busy_since else { return Ok(true) };
         Ok(view.node(ino, Hold::Lock)?.is_none_or(|attr| attr.ctime < since))
@@ -135,8 +137,8 @@ impl Repair {
         Ok(holds)
     }
 
-    /// An entry whose node is missing: a directory is made again, since what is in it still exists; anything else is
-    /// lost, and its entry goes.
+    /// An entry whose node is missing: a directory is made again, since what is in it still exists;
+    /// anything else is lost, and its entry goes.
     fn entry(
         &self,
         view: &mut View<'_>,

@@ -57,7 +57,8 @@ impl Survey {
                 Ok(())
             })
         };
-        // What is made or removed between two scans looks wrong once, and is not found again by the second survey.
+        // What is made or removed between two scans looks wrong once, and is not found again by the
+        // second survey.
         each(Scan::Nodes, &mut |survey, row| {
             if let Row::Node(ino, attr) = row {
                 survey.node(ino, &attr);

@@ -28,7 +28,8 @@ impl Op for ReadChunk {
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Slice>, Stop> {
-        // A chunk without records is a hole only as long as there is a file: what was deleted must not read as zeros.
+        // A chunk without records is a hole only as long as there is a file: what was deleted must
+        // not read as zeros.
         let chunk = Key::Chunk(self.ino, self.index);
         view.want(&[Read::Get(chunk.clone(), Hold::None), Read::Get(Key::Node(self.ino), Hold::None)])?;
         match view.get(&chunk, Hold::None)? {

@@ -25,9 +25,11 @@ pub struct CloneNode {
     pub ino: Ino,
     /// Where the copy gets its name; `None` leaves it detached, for [`Attach`] to name it.
     pub at: Option<At>,
-    /// Whether others can see the directory already, so that it must be guarded and its times change.
+    /// Whether others can see the directory already, so that it must be guarded and its times
+    /// change.
     pub visible: bool,
-    /// Whether owner, mode and times are kept; the owner only if it is the caller, unless that is root.
+    /// Whether owner, mode and times are kept; the owner only if it is the caller, unless that is
+    /// root.
     pub preserve: bool,
     /// Bits taken away unless they are kept.
     pub umask: u16,
@@ -48,11 +50,13 @@ impl Op for CloneNode {
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
         let guessed = self.length.div_ceil(CHUNK_SIZE).min(FEW_CHUNKS) as u32;
-        // The records are held: their slices must not lose their last reference before this adds one.
+        // The records are held: their slices must not lose their last reference before this adds
+        // one.
         let mut reads: Vec<Read> =
             (0..guessed).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
-        // So is the node: its length must be that of the chunks. That they are the same at the commit would not tell: a file
-        // that is emptied, filled and emptied shows the same chunks twice, with another length between.
+        // So is the node: its length must be that of the chunks. That they are the same at the
+        // commit would not tell: a file that is emptied, filled and emptied shows the same chunks
+        // twice, with another length between.
         reads.push(Read::Get(Key::Node(self.source), Hold::Lock));
         reads.push(Read::All(List::Xattrs(self.source), Hold::None));
         if let (Some(at), true) = (&self.at, self.visible) {
@@ -85,7 +89,8 @@ impl Op for CloneNode {
 }
 
 impl CloneNode {
-    /// Chunks that the source may have; all are held. Those of a large file, most of which may not be there, are looked for first.
+    /// Chunks that the source may have; all are held. Those of a large file, most of which may not
+    /// be there, are looked for first.
     fn chunks(&self, view: &mut View<'_>, source: &Attr, guessed: u32) -> Result<Vec<u32>, Stop> {
         if !source.is_file() {
             return Ok(Vec::new());
@@ -189,7 +194,8 @@ pub struct Attach {
     pub ino: Ino,
     /// Its place.
     pub at: At,
-    /// Bytes and inodes that it uses, its root included: they count for the quotas above its place from now on.
+    /// Bytes and inodes that it uses, its root included: they count for the quotas above its place
+    /// from now on.
     pub usage: (i64, i64),
     /// Whether those quotas may refuse it.
     pub limited: bool,
@@ -226,7 +232,8 @@ impl Op for Attach {
     }
 }
 
-/// Makes the first entry of a node in a directory that others see. With all below it uses (bytes, inodes).
+/// Makes the first entry of a node in a directory that others see. With all below it uses (bytes,
+/// inodes).
 fn named(
     view: &mut View<'_>,
     at: &At,

@@ -11,8 +11,8 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Replaces the first records of a chunk, if they are still those that were read, by one. Records appended meanwhile
-/// stay behind it. Neither length nor times change. Two trips.
+/// Replaces the first records of a chunk, if they are still those that were read, by one. Records
+/// appended meanwhile stay behind it. Neither length nor times change. Two trips.
 #[derive(Clone, Debug)]
 pub struct Compact {
     /// The file.
@@ -58,7 +58,8 @@ impl Op for Compact {
         view.put(Row::Chunk(self.ino, self.index, after));
         view.insert(Row::SliceRef(self.new.id, self.new.size, 1));
         if trash {
-            // Kept as long as the trash keeps files, so that what a restored clone shows is still there.
+            // Kept as long as the trash keeps files, so that what a restored clone shows is still
+            // there.
             let slices: Vec<(u64, u32)> = replaced.iter().map(|slice| (slice.id, slice.size)).collect();
             if !slices.is_empty() {
                 view.put(Row::DelSlices(self.new.id, view.now().sec, slices));
@@ -69,8 +70,8 @@ impl Op for Compact {
     }
 }
 
-/// Takes one reference from each slice; those left without any are answered, and stay on record as such until their
-/// blocks are deleted. The references must be read with [`Hold::Lock`] before.
+/// Takes one reference from each slice; those left without any are answered, and stay on record as
+/// such until their blocks are deleted. The references must be read with [`Hold::Lock`] before.
 pub fn release(view: &mut View<'_>, slices: &[(u64, u32)]) -> Result<Vec<(u64, u32)>, Stop> {
     let mut counts: Vec<((u64, u32), i64)> = Vec::new();
     for slice in slices {

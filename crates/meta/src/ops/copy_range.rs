@@ -15,8 +15,8 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Copies `length` bytes, as far as the source has them. Both files must have been flushed. Who may was
-/// found out when they were opened. Two trips.
+/// Copies `length` bytes, as far as the source has them. Both files must have been flushed. Who may
+/// was found out when they were opened. Two trips.
 #[derive(Clone, Debug)]
 pub struct CopyRange {
     /// Source.
@@ -62,7 +62,8 @@ impl Op for CopyRange {
         let last = (from_end.saturating_sub(1).min(MAX_FILE_SIZE) / CHUNK_SIZE) as u32;
         let mut reads =
             vec![Read::Get(Key::Node(self.from), Hold::Lock), Read::Get(Key::Node(self.to), Hold::Lock)];
-        // The source's records are held: a compaction that replaces them would drop the slices shown here.
+        // The source's records are held: a compaction that replaces them would drop the slices
+        // shown here.
         reads.extend((first..=last).map(|index| Read::Get(Key::Chunk(self.from, index), Hold::Lock)));
         view.want(&reads)?;
 
@@ -110,8 +111,8 @@ impl CopyRange {
         Ok(())
     }
 
-    /// Shows a piece of the source, which begins at `offset` there, at its place in the target: in two chunks if it
-    /// crosses a border.
+    /// Shows a piece of the source, which begins at `offset` there, at its place in the target: in
+    /// two chunks if it crosses a border.
     fn show(&self, view: &mut View<'_>, mut piece: Slice, offset: u64) {
         let mut at = offset - self.from_offset + self.to_offset;
         while piece.len > 0 {

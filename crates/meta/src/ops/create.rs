@@ -13,8 +13,8 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Makes a node and an entry for it. Two trips: the directory is guarded, so it cannot be removed meanwhile, yet
-/// others create in it at the same time.
+/// Makes a node and an entry for it. Two trips: the directory is guarded, so it cannot be removed
+/// meanwhile, yet others create in it at the same time.
 #[derive(Clone, Debug)]
 pub struct Create {
     /// Where.

@@ -104,8 +104,8 @@ fn conflicts(a: &PlockRange, b: &PlockRange) -> bool {
     (a.write || b.write) && a.start <= b.end && b.start <= a.end
 }
 
-/// The ranges of one owner after `new` replaced or released what it covers: sorted, apart, neighbours of one kind and
-/// process merged.
+/// The ranges of one owner after `new` replaced or released what it covers: sorted, apart,
+/// neighbours of one kind and process merged.
 fn replace(ranges: &[PlockRange], new: PlockRange, unlock: bool) -> Vec<PlockRange> {
     let mut out = Vec::with_capacity(ranges.len() + 2);
     for range in ranges {

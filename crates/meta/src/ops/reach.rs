@@ -10,8 +10,9 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Asks whether a name of a node lies below `root`, in directories all of which the caller may search: who names a node by its
-/// number has not been asked that by anybody. A trip for each level, as far as the directories are not known.
+/// Asks whether a name of a node lies below `root`, in directories all of which the caller may
+/// search: who names a node by its number has not been asked that by anybody. A trip for each
+/// level, as far as the directories are not known.
 ///
 /// # Errors
 /// [`FsError::Access`] if no name does.

@@ -132,7 +132,8 @@ fn discard_usage(view: &mut View<'_>, dir: Ino) {
     }
 }
 
-/// Removes a node without names, and all that belongs to it. A file's chunks are left to a deleted-file record.
+/// Removes a node without names, and all that belongs to it. A file's chunks are left to a
+/// deleted-file record.
 pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
     view.delete(Key::Node(ino));
     view.write(Write::Clear(List::Xattrs(ino)));
@@ -154,8 +155,8 @@ pub fn destroy(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Option<u64> {
     }
 }
 
-/// The hour directory of the trash for now, made if this is the first deletion of the hour. It needs no lane and no
-/// guard: nobody removes the hour that is ([`check_hour`]).
+/// The hour directory of the trash for now, made if this is the first deletion of the hour. It
+/// needs no lane and no guard: nobody removes the hour that is ([`check_hour`]).
 fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     let name = hour_name(view.now());
     if let Some(hour) = view.known().trash_hour(&name) {
@@ -163,7 +164,8 @@ fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     }
     let entry_name = Name::new(name.as_bytes())?;
     if let Some(entry) = view.entry(Ino::TRASH, &entry_name, Hold::None)? {
-        // One that this very batch makes may never be: its commit can fail, and the next try has to make it again.
+        // One that this very batch makes may never be: its commit can fail, and the next try has to
+        // make it again.
         if !view.is_pending(&Key::Entry(Ino::TRASH, entry_name)) {
             view.learns(Fact::TrashHour(name, entry.ino));
         }
@@ -183,8 +185,8 @@ fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     Ok(ino)
 }
 
-/// Hour directories that deletions may still go to, by the clock of any client, stay where they are: whoever knows one puts files there
-/// without asking whether it is there.
+/// Hour directories that deletions may still go to, by the clock of any client, stay where they
+/// are: whoever knows one puts files there without asking whether it is there.
 pub(super) fn check_hour(view: &View<'_>, at: &At, caller: &Caller) -> Result<(), FsError> {
     let now = view.now();
     let earlier = hour_name(Time { sec: now.sec - 3600, ..now });

@@ -27,8 +27,8 @@ pub enum RenameMode {
     Exchange,
 }
 
-/// Moves a name. Two trips, three if it replaces a directory; one more per level of the target when a directory
-/// changes its parent.
+/// Moves a name. Two trips, three if it replaces a directory; one more per level of the target when
+/// a directory changes its parent.
 #[derive(Clone, Debug)]
 pub struct Rename {
     /// Old place.
@@ -157,7 +157,8 @@ impl Rename {
         Ok(Renamed { ino: source.ino, attr: source.attr, replaced: None, exchanged: None, from_dir, to_dir })
     }
 
-    /// A directory that changes its parent must not move below itself, however others move directories meanwhile.
+    /// A directory that changes its parent must not move below itself, however others move
+    /// directories meanwhile.
     fn check_moved_dir(&self, view: &mut View<'_>, moved: &Side, into: Ino) -> Result<(), Stop> {
         if !moved.attr.is_dir() || self.from.dir == self.to.dir {
             return Ok(());
@@ -167,12 +168,14 @@ impl Rename {
             Read::Get(Key::Node(into), Hold::Guard),
         ])?;
         let moves = rules::counter(view, Counter::DirMoves)?;
-        // Guarded: the batch may have read one of them before others moved it, for an operation that failed.
+        // Guarded: the batch may have read one of them before others moved it, for an operation
+        // that failed.
         if rules::ancestors(view, into, Hold::Guard)?.contains(&moved.ino) {
             return Err(FsError::Invalid.into());
         }
         view.put(Row::Counter(Counter::DirMoves, moves + 1));
-        // Another ".." is a change of the directory itself, for which its owner too needs permission.
+        // Another ".." is a change of the directory itself, for which its owner too needs
+        // permission.
         rules::check(view, &self.caller, &moved.attr, sluice_types::Access::WRITE)
     }
 
@@ -290,8 +293,8 @@ impl Rename {
         Ok(attr)
     }
 
-    /// What moves between quotas: a directory with a quota of its own is known exactly, any other counts as itself
-    /// (`quota check` of JuiceFS repairs the rest).
+    /// What moves between quotas: a directory with a quota of its own is known exactly, any other
+    /// counts as itself (`quota check` of JuiceFS repairs the rest).
     fn tree_usage(view: &View<'_>, node: &Side) -> (i64, i64) {
         let own = (node.attr.space(), 1);
         let quota = view.known().quota(QuotaKey::Dir(node.ino));

@@ -1,4 +1,5 @@
-//! What several operations decide alike: which parents accept changes, who may do what, what is accounted where.
+//! What several operations decide alike: which parents accept changes, who may do what, what is
+//! accounted where.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(crate) fn require(condition: bool, error: FsError) -> Result<(), FsError> {
     if condition { Ok(()) } else { Err(error) }
 }
 
-/// A directory whose entries the caller is about to change, guarded so that it cannot vanish meanwhile.
+/// A directory whose entries the caller is about to change, guarded so that it cannot vanish
+/// meanwhile.
 pub(crate) fn changing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
     let attr = existing_dir(view, dir, Hold::Guard)?;
     if dir.is_trash() || attr.parent.is_trash_hour() {
@@ -137,7 +139,8 @@ pub(crate) fn use_dir(view: &mut View<'_>, dir: Ino, by: DirStat) {
     }
 }
 
-/// Records that the volume, and whoever owns the node `attr`, uses `space` bytes and `inodes` inodes more.
+/// Records that the volume, and whoever owns the node `attr`, uses `space` bytes and `inodes`
+/// inodes more.
 pub(crate) fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes: i64) {
     view.write(Write::Count(Counter::UsedSpace, space));
     view.write(Write::Count(Counter::TotalInodes, inodes));
@@ -147,7 +150,8 @@ pub(crate) fn charge_volume(view: &mut View<'_>, attr: &Attr, space: i64, inodes
     }
 }
 
-/// Records that the tree under `dir` uses `space` bytes and `inodes` inodes more, for every quota above.
+/// Records that the tree under `dir` uses `space` bytes and `inodes` inodes more, for every quota
+/// above.
 pub(crate) fn charge_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64) -> Result<(), Stop> {
     if !view.known().limits_dirs() {
         return Ok(());
@@ -180,8 +184,8 @@ pub(crate) fn admit(
     admit_tree(view, dir, space, inodes)
 }
 
-/// Whether the quotas above a file's directories admit `space` more bytes for each of its names there. One that is
-/// above several of them counts all.
+/// Whether the quotas above a file's directories admit `space` more bytes for each of its names
+/// there. One that is above several of them counts all.
 pub(crate) fn admit_names(view: &mut View<'_>, parents: &[(Ino, i64)], space: i64) -> Result<(), Stop> {
     if space <= 0 || !view.known().limits_dirs() {
         return Ok(());
@@ -208,7 +212,8 @@ pub(crate) fn admit_tree(view: &mut View<'_>, dir: Ino, space: i64, inodes: i64)
     Ok(())
 }
 
-/// Whether the quotas above `to` admit what moves there from `from`: those above both count it already.
+/// Whether the quotas above `to` admit what moves there from `from`: those above both count it
+/// already.
 pub(crate) fn admit_move(
     view: &mut View<'_>,
     (from, to): (Ino, Ino),
@@ -235,13 +240,14 @@ fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Resul
     require(quota.admits(space, inodes), FsError::Quota)
 }
 
-/// `dir` and the directories above it, up to the root of the volume or of the trash. Unheld they may be those of a
-/// moment ago; guarded they are so at the commit, too.
+/// `dir` and the directories above it, up to the root of the volume or of the trash. Unheld they
+/// may be those of a moment ago; guarded they are so at the commit, too.
 pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Vec<Ino>, Stop> {
     climb(dir, |dir| Ok(view.node(dir, hold)?.map(|attr| attr.parent)))
 }
 
-/// The directories whose quotas count what is in `dir`: itself and those above it, as they are or were a moment ago.
+/// The directories whose quotas count what is in `dir`: itself and those above it, as they are or
+/// were a moment ago.
 fn counted_above(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
     climb(dir, |dir| view.above(dir))
 }

@@ -15,8 +15,8 @@ use crate::{
 pub struct PutSession {
     /// Session id.
     pub sid: u64,
-    /// How long it lasts from the attempt on that succeeds, seconds: an engine that takes no commits for a while must
-    /// not leave one that has expired already.
+    /// How long it lasts from the attempt on that succeeds, seconds: an engine that takes no
+    /// commits for a while must not leave one that has expired already.
     pub lifetime: i64,
     /// What others shall see.
     pub info: SessionInfo,
@@ -40,13 +40,15 @@ impl Op for PutSession {
     }
 }
 
-/// Takes its locks from a session that ended or died; from one that died also the right to commit, at once, so that it does nothing under
-/// locks that others have got. Its record stays until its sustained files are gone. Two trips.
+/// Takes its locks from a session that ended or died; from one that died also the right to commit,
+/// at once, so that it does nothing under locks that others have got. Its record stays until its
+/// sustained files are gone. Two trips.
 #[derive(Clone, Copy, Debug)]
 pub struct DropLocks {
     /// The session.
     pub sid: u64,
-    /// It is dead if it expires before this, Unix seconds; `None` if it ended by itself, and still commits.
+    /// It is dead if it expires before this, Unix seconds; `None` if it ended by itself, and still
+    /// commits.
     pub dead_before: Option<i64>,
 }
 
@@ -104,9 +106,9 @@ impl Op for ListSustained {
     }
 }
 
-/// Removes the record of a session whose locks and sustained files are gone. Nothing is removed if it was refreshed
-/// meanwhile. Its writer records go in the same commit, so that whoever still commits under it learns of it. Two
-/// trips.
+/// Removes the record of a session whose locks and sustained files are gone. Nothing is removed if
+/// it was refreshed meanwhile. Its writer records go in the same commit, so that whoever still
+/// commits under it learns of it. Two trips.
 #[derive(Clone, Debug)]
 pub struct DropSession {
     /// The session.

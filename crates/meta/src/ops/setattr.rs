@@ -36,7 +36,8 @@ pub struct Changes {
     pub mtime: Option<SetTime>,
     /// `chattr` flags.
     pub flags: Option<AttrFlags>,
-    /// Whether setuid and setgid go, as the kernel asks when an unprivileged caller writes or truncates.
+    /// Whether setuid and setgid go, as the kernel asks when an unprivileged caller writes or
+    /// truncates.
     pub kill_suid: bool,
 }
 
@@ -91,7 +92,8 @@ impl Op for SetAttr {
 }
 
 impl SetAttr {
-    /// What `chattr +i` and `+a` forbid, to the superuser too: everything but the flags, and with `+a` times set to now.
+    /// What `chattr +i` and `+a` forbid, to the superuser too: everything but the flags, and with
+    /// `+a` times set to now.
     fn frozen(&self, before: &Attr) -> Result<(), Stop> {
         let changes = &self.changes;
         let times = [changes.atime, changes.mtime];
@@ -125,7 +127,8 @@ impl SetAttr {
             !touched || self.caller.is_privileged() || self.caller.uid == before.uid,
             FsError::Perm,
         )?;
-        // Whoever it was that gave the file away: nobody shall get a program that runs as its new owner.
+        // Whoever it was that gave the file away: nobody shall get a program that runs as its new
+        // owner.
         if before.is_file() && (changes.kill_suid || touched) {
             attr.mode = without_suid(attr);
             if !self.caller.is_privileged() && !self.caller.in_group(before.gid) {

@@ -11,8 +11,9 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Replaces the settings, if they are still those that the new ones were made from. A volume that gets a trash gets the
-/// trash's root, too. Other clients learn of it with their next heartbeat. Two trips.
+/// Replaces the settings, if they are still those that the new ones were made from. A volume that
+/// gets a trash gets the trash's root, too. Other clients learn of it with their next heartbeat.
+/// Two trips.
 #[derive(Clone, Debug)]
 pub struct ChangeSetting {
     /// The settings as they were read.
@@ -48,8 +49,8 @@ impl Op for ChangeSetting {
     }
 }
 
-/// Forgets how much directories hold, for a volume that begins to count: what was counted before is out of date. One
-/// trip.
+/// Forgets how much directories hold, for a volume that begins to count: what was counted before is
+/// out of date. One trip.
 #[derive(Clone, Debug)]
 pub struct DropDirStats(pub Vec<Ino>);
 

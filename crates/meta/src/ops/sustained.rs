@@ -18,14 +18,15 @@ pub struct DropSustained {
     pub sid: u64,
     /// The file.
     pub ino: Ino,
-    /// The session is dead if it expires before this, Unix seconds: one that came back may have the file open. `None`
-    /// for whoever closed a file of its own.
+    /// The session is dead if it expires before this, Unix seconds: one that came back may have the
+    /// file open. `None` for whoever closed a file of its own.
     pub dead_before: Option<i64>,
 }
 
 impl Op for DropSustained {
-    /// Length of the file, whose chunks now wait to be deleted; `None` if somebody else did it, or the session lives.
-    /// Fails with `EBUSY` if this client, whose own it is, opened it again meanwhile.
+    /// Length of the file, whose chunks now wait to be deleted; `None` if somebody else did it, or
+    /// the session lives. Fails with `EBUSY` if this client, whose own it is, opened it again
+    /// meanwhile.
     type Out = Option<u64>;
     const NAME: &'static str = "drop_sustained";
 

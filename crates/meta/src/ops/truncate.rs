@@ -1,7 +1,9 @@
-//! Truncate: sets the length of a file, and the two allocations of `fallocate(2)` that the format knows.
+//! Truncate: sets the length of a file, and the two allocations of `fallocate(2)` that the format
+//! knows.
 //!
-//! What lies behind the end of a file must read as zeros if it ever grows again, whoever makes it grow; so shrinking
-//! writes holes over what it cuts off (JuiceFS volume format, "Truncate, punch, extend").
+//! What lies behind the end of a file must read as zeros if it ever grows again, whoever makes it
+//! grow; so shrinking writes holes over what it cuts off (JuiceFS volume format, "Truncate, punch,
+//! extend").
 
 use sluice_types::{
     Access, Attr, AttrFlags, CHUNK_SIZE, Caller, FsError, Ino, MAX_FILE_SIZE, Slice, Time, align4k,
@@ -17,7 +19,8 @@ use crate::{
     view::{Stop, View},
 };
 
-/// Sets the length of a file. Two trips to grow it, three to shrink it, four if that empties whole chunks.
+/// Sets the length of a file. Two trips to grow it, three to shrink it, four if that empties whole
+/// chunks.
 #[derive(Clone, Debug)]
 pub struct Truncate {
     /// The file.
@@ -131,8 +134,8 @@ impl Op for Fallocate {
     }
 }
 
-/// A regular file whose content is about to change. Who has it open may go on when it becomes immutable or goes to
-/// the trash.
+/// A regular file whose content is about to change. Who has it open may go on when it becomes
+/// immutable or goes to the trash.
 pub fn changing_file(view: &mut View<'_>, ino: Ino, opened: bool) -> Result<Attr, Stop> {
     let attr = rules::existing(view, ino, Hold::Lock)?;
     match attr.kind {
@@ -168,7 +171,8 @@ pub fn resize(view: &mut View<'_>, ino: Ino, attr: &mut Attr, length: u64) -> Re
     Ok(())
 }
 
-/// Directories a node is in, and how often: in none if it has no name left, although it may still say in which it was.
+/// Directories a node is in, and how often: in none if it has no name left, although it may still
+/// say in which it was.
 fn parents(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>, Stop> {
     if attr.nlink == 0 {
         return Ok(Vec::new());
@@ -186,15 +190,16 @@ fn parents(view: &mut View<'_>, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>
         .collect())
 }
 
-/// Notes that the content changed at `mtime`. Readers elsewhere drop their cached chunk lists only if the time is
-/// another one than before.
+/// Notes that the content changed at `mtime`. Readers elsewhere drop their cached chunk lists only
+/// if the time is another one than before.
 pub fn changed_content(attr: &mut Attr, mtime: Time, now: Time) {
     attr.mtime = if mtime == attr.mtime { mtime.next() } else { mtime };
     attr.ctime = now;
 }
 
-/// Hides what the file shows in `from .. to`. Chunks that lie in it whole are dropped, so that no chunk is left behind
-/// the end of a file: the records of a deleted file are only looked for up to its length. The rest gets holes.
+/// Hides what the file shows in `from .. to`. Chunks that lie in it whole are dropped, so that no
+/// chunk is left behind the end of a file: the records of a deleted file are only looked for up to
+/// its length. The rest gets holes.
 fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Result<(), Stop> {
     let (first, last) = ((from / CHUNK_SIZE) as u32, ((to - 1) / CHUNK_SIZE) as u32);
     let list = List::Chunks(ino, first, last + 1);
@@ -214,7 +219,8 @@ fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Res
     drop_chunks(view, ino, &dropped)
 }
 
-/// Drops whole chunks. Slices that nothing shows any more stay on record until the next cleaning deletes their blocks.
+/// Drops whole chunks. Slices that nothing shows any more stay on record until the next cleaning
+/// deletes their blocks.
 fn drop_chunks(view: &mut View<'_>, ino: Ino, chunks: &[(u32, Vec<Slice>)]) -> Result<(), Stop> {
     let mut reads = refs(chunks.iter().flat_map(|(_, records)| records));
     reads.extend(chunks.iter().map(|(index, _)| Read::Get(Key::Chunk(ino, *index), Hold::Lock)));

@@ -41,7 +41,8 @@ impl Op for Unlink {
     const NAME: &'static str = "unlink";
 
     fn lanes(&self) -> Lanes {
-        // Removals of different names do not meet: the directory is only guarded, and what changes of it adds up.
+        // Removals of different names do not meet: the directory is only guarded, and what changes
+        // of it adds up.
         Lanes::new()
     }
 
@@ -57,7 +58,8 @@ impl Op for Unlink {
             return Ok(remove_dangling(view, &self.at, entry.ino, parent));
         }
         let (ino, attr) = target(view, &self.at)?;
-        // What a file that has other names became under these does not keep the trash from expiring.
+        // What a file that has other names became under these does not keep the trash from
+        // expiring.
         if !(dir.is_trash_hour() && !self.caller.check && attr.nlink > 1) {
             check_link_removal(&attr)?;
         }
@@ -73,7 +75,8 @@ impl Op for Unlink {
     }
 }
 
-/// Removes an entry whose node is missing: what a client that broke off, or that others raced, may have left behind.
+/// Removes an entry whose node is missing: what a client that broke off, or that others raced, may
+/// have left behind.
 fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> Removed {
     tracing::warn!(dir = %at.dir, name = %at.name, %ino, "removing an entry whose node is missing");
     let now = view.now();

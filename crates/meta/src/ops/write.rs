@@ -16,7 +16,8 @@ use crate::{
 
 /// Appends records to a chunk, after their blocks were put into the object store. Two trips.
 ///
-/// Records of one slice id may be several; they must come in one operation, which makes the slice known.
+/// Records of one slice id may be several; they must come in one operation, which makes the slice
+/// known.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// The file.

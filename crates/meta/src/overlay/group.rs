@@ -1,4 +1,5 @@
-//! Which records belong together, so that those of one collection are found among all that a batch changes.
+//! Which records belong together, so that those of one collection are found among all that a batch
+//! changes.
 
 use sluice_types::Ino;
 

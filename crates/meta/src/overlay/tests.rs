@@ -1,4 +1,5 @@
-//! Folding changes nothing: the writes of a batch, one commit each, and their fold in one commit leave the same records.
+//! Folding changes nothing: the writes of a batch, one commit each, and their fold in one commit
+//! leave the same records.
 
 use std::collections::BTreeMap;
 

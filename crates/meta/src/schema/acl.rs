@@ -1,6 +1,7 @@
 //! POSIX ACL rules: the stored form, and what they grant.
 //!
-//! Rules are shared by id and never deleted. `0xFFFF` in one of the four base fields means "not set".
+//! Rules are shared by id and never deleted. `0xFFFF` in one of the four base fields means "not
+//! set".
 
 use sluice_types::{Access, Attr, Caller, FsError, FsResult};
 
@@ -114,7 +115,8 @@ impl AclRule {
         if granted { Ok(()) } else { Err(FsError::Access) }
     }
 
-    /// The stored form of Redis and TiKV: four u16, then both lists, each a u32 count and 6 bytes an entry.
+    /// The stored form of Redis and TiKV: four u16, then both lists, each a u32 count and 6 bytes
+    /// an entry.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + 6 * (self.users.len() + self.groups.len()));
         for base in [self.owner, self.group, self.mask, self.other] {
@@ -169,7 +171,8 @@ impl AclRule {
         })
     }
 
-    /// The value of `system.posix_acl_access` and `_default` (Linux xattr layout, version 2, little endian).
+    /// The value of `system.posix_acl_access` and `_default` (Linux xattr layout, version 2, little
+    /// endian).
     pub fn to_xattr(&self) -> Vec<u8> {
         let mut out = Vec::from(VERSION.to_le_bytes());
         let mut push = |tag: u16, perm: u16, id: u32| {

@@ -1,5 +1,5 @@
-//! Lists of slices as the bytes that every engine stores: the records of a chunk, 24 each, oldest first, and the names of
-//! slices that were replaced, 12 each.
+//! Lists of slices as the bytes that every engine stores: the records of a chunk, 24 each, oldest
+//! first, and the names of slices that were replaced, 12 each.
 
 use sluice_types::Slice;
 

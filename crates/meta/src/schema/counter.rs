@@ -1,7 +1,8 @@
 //! The volume-wide numbers.
 
-/// A volume-wide number. Values are in the sense of the SQL engines everywhere above the engines: `NextInode` and
-/// `NextChunk` are the next free number (Redis stores the last one given out; its codec adds the one).
+/// A volume-wide number. Values are in the sense of the SQL engines everywhere above the engines:
+/// `NextInode` and `NextChunk` are the next free number (Redis stores the last one given out; its
+/// codec adds the one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
     /// Next free inode.
@@ -16,7 +17,8 @@ pub enum Counter {
     UsedSpace,
     /// Inodes in use.
     TotalInodes,
-    /// Last ACL id given out (Redis, TiKV; the SQL tables number themselves, and their codec answers for it).
+    /// Last ACL id given out (Redis, TiKV; the SQL tables number themselves, and their codec
+    /// answers for it).
     AclMaxId,
     /// Unix seconds when stale sessions were last cleaned.
     LastCleanupSessions,
@@ -26,8 +28,8 @@ pub enum Counter {
     LastCleanupTrash,
     /// Unix seconds when slices without references were last cleaned.
     NextCleanupSlices,
-    /// Sluice's own: how many directories have changed their parent. Whoever moves one counts it, so that two moves
-    /// never pass each other unseen.
+    /// Sluice's own: how many directories have changed their parent. Whoever moves one counts it,
+    /// so that two moves never pass each other unseen.
     DirMoves,
 }
 

@@ -1,7 +1,7 @@
 //! The volume's settings: one JSON object, with the member names of the volume format.
 //!
-//! Members that this version does not know are kept when it rewrites the record. Secrets are held in the stored
-//! (sealed) form; opening them is the business of whoever needs them.
+//! Members that this version does not know are kept when it rewrites the record. Secrets are held
+//! in the stored (sealed) form; opening them is the business of whoever needs them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -209,8 +209,8 @@ impl VolumeFormat {
         Ok(())
     }
 
-    /// Features of this volume that clients must maintain on every change and this one does not yet. If there are
-    /// any, the volume may only be opened for reading.
+    /// Features of this volume that clients must maintain on every change and this one does not
+    /// yet. If there are any, the volume may only be opened for reading.
     pub fn unmaintained(&self) -> Vec<&'static str> {
         let mut features = Vec::new();
         if self.change_log {

@@ -1,9 +1,9 @@
 //! The closed set of records that a volume's metadata is made of.
 //!
-//! [`Key`] names a record, [`Row`] is the record with its value. Both are closed enums: a new record does not compile
-//! until every engine maps it. How a record is laid out is the engine's business; the byte forms that several engines
-//! share (attributes, entries, slices, locks, ACL rules) are here beside the types, as the JuiceFS volume format has
-//! them.
+//! [`Key`] names a record, [`Row`] is the record with its value. Both are closed enums: a new
+//! record does not compile until every engine maps it. How a record is laid out is the engine's
+//! business; the byte forms that several engines share (attributes, entries, slices, locks, ACL
+//! rules) are here beside the types, as the JuiceFS volume format has them.
 
 mod acl;
 mod chunk;
@@ -31,8 +31,8 @@ pub use session::{Session, SessionInfo};
 pub use told::{Change, Told, decode_changes, encode_changes};
 pub use usage::{DirStat, Quota, QuotaKey};
 
-/// Identity of a process that commits: its session id. Whoever cleans up after a dead session removes its writer
-/// records too, and thereby fences it.
+/// Identity of a process that commits: its session id. Whoever cleans up after a dead session
+/// removes its writer records too, and thereby fences it.
 pub type WriterId = u64;
 
 /// Names one record.
@@ -58,8 +58,8 @@ pub enum Key {
     SliceRef(u64, u32),
     /// A deleted file whose chunks are still to be removed, by inode and length.
     DelFile(Ino, u64),
-    /// Slices replaced by a compaction that stay as long as the trash keeps files: id of the new slice and Unix
-    /// seconds of the compaction.
+    /// Slices replaced by a compaction that stay as long as the trash keeps files: id of the new
+    /// slice and Unix seconds of the compaction.
     DelSlices(u64, i64),
     /// An ACL rule.
     Acl(u32),
@@ -79,8 +79,8 @@ pub enum Key {
     Detached(Ino),
     /// Sluice's own: the last commit of one lane of one process.
     Writer(WriterId, u16),
-    /// Sluice's own: what one of the last [`RING`] commits of a lane of a process changed, by its number modulo that.
-    /// Written where the engine has no messages.
+    /// Sluice's own: what one of the last [`RING`] commits of a lane of a process changed, by its
+    /// number modulo that. Written where the engine has no messages.
     Changes(WriterId, u16, u16),
 }
 

@@ -1,7 +1,7 @@
 //! The binary form of attributes that Redis, TiKV and binary dumps share.
 //!
-//! 71 bytes, then both ACL ids if either is set, then the tier if set, then always one byte of padding: 72, 73, 80 or
-//! 81 bytes in all (JuiceFS volume format, "Binary layout").
+//! 71 bytes, then both ACL ids if either is set, then the tier if set, then always one byte of
+//! padding: 72, 73, 80 or 81 bytes in all (JuiceFS volume format, "Binary layout").
 
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Time};
 

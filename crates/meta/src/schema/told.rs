@@ -1,7 +1,8 @@
 //! What one client tells the others, and its bytes.
 //!
-//! The bytes are ours alone: programs of the same volume format neither see nor need them. What must stay true: whatever
-//! a newer client means by bytes that are not understood here, something changed.
+//! The bytes are ours alone: programs of the same volume format neither see nor need them. What
+//! must stay true: whatever a newer client means by bytes that are not understood here, something
+//! changed.
 
 use bytes::Bytes;
 use sluice_types::{Ino, Name};
@@ -30,14 +31,15 @@ pub struct Told {
     pub writer: WriterId,
     /// In which lane.
     pub lane: u16,
-    /// Number of the commit in that lane. Numbers follow each other, so that a listener knows what it missed.
+    /// Number of the commit in that lane. Numbers follow each other, so that a listener knows what
+    /// it missed.
     pub n: u64,
     /// What it changed.
     pub changes: Vec<Change>,
 }
 
-/// Longest list of changes in bytes; beyond it names are told by their directories, then nothing but that something
-/// changed. Twice as many characters fit into a message of every engine.
+/// Longest list of changes in bytes; beyond it names are told by their directories, then nothing
+/// but that something changed. Twice as many characters fit into a message of every engine.
 const LONGEST: usize = 3072;
 
 impl Told {

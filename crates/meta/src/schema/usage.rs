@@ -42,8 +42,8 @@ pub enum QuotaKey {
 }
 
 impl QuotaKey {
-    /// The record that the first charge makes: that of a user or group, whose usage is kept whether it is limited or
-    /// not. Of a directory only usage under a limit is kept.
+    /// The record that the first charge makes: that of a user or group, whose usage is kept whether
+    /// it is limited or not. Of a directory only usage under a limit is kept.
     pub const fn kept(self) -> Option<Quota> {
         match self {
             Self::Dir(_) => None,
@@ -75,7 +75,8 @@ impl Quota {
         self.used_inodes += inodes;
     }
 
-    /// Whether it admits `space` more bytes and `inodes` more inodes. What takes nothing more is always admitted.
+    /// Whether it admits `space` more bytes and `inodes` more inodes. What takes nothing more is
+    /// always admitted.
     pub const fn admits(&self, space: i64, inodes: i64) -> bool {
         let space_fits = self.max_space <= 0 || space <= 0 || self.used_space + space <= self.max_space;
         let inodes_fit = self.max_inodes <= 0 || inodes <= 0 || self.used_inodes + inodes <= self.max_inodes;

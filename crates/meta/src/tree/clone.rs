@@ -32,8 +32,8 @@ pub struct CloneTree {
 }
 
 impl Meta {
-    /// Clones a node and all below it. A directory is built out of sight and gets its name at the end; a clone that
-    /// fails removes what it made.
+    /// Clones a node and all below it. A directory is built out of sight and gets its name at the
+    /// end; a clone that fails removes what it made.
     pub fn clone_tree(
         &self,
         clone: &CloneTree,
@@ -136,8 +136,8 @@ impl Walk<'_> {
         *total = (total.0 + made.space(), total.1 + 1);
     }
 
-    /// Clones the content of directory `source` into the new directory `into`, and all below it. The way down is a list and
-    /// not the stack, which a deep tree would overflow.
+    /// Clones the content of directory `source` into the new directory `into`, and all below it.
+    /// The way down is a list and not the stack, which a deep tree would overflow.
     fn fill(&self, source: Ino, into: Ino) -> FsResult<()> {
         let dirs = Mutex::new(vec![(source, into)]);
         loop {
@@ -151,8 +151,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The clones to be made of a page of entries, in the order of their inodes: what was made together is stored
-    /// together. Most files have one chunk; those that have more cost one more trip.
+    /// The clones to be made of a page of entries, in the order of their inodes: what was made
+    /// together is stored together. Most files have one chunk; those that have more cost one more
+    /// trip.
     fn page(&self, rows: Vec<Row>, into: Ino) -> FsResult<Vec<CloneNode>> {
         let mut seen = rustc_hash::FxHashSet::default();
         let mut sources: Vec<(Entry, Name)> = rows
@@ -172,8 +173,8 @@ impl Walk<'_> {
         Ok(sources.into_iter().zip(inos).map(clone).collect())
     }
 
-    /// Clones many nodes at once and adds the directories among them, source and copy, to `dirs`. Those that vanished
-    /// meanwhile, or that an earlier page had already, are left out.
+    /// Clones many nodes at once and adds the directories among them, source and copy, to `dirs`.
+    /// Those that vanished meanwhile, or that an earlier page had already, are left out.
     fn clone_nodes(&self, nodes: Vec<CloneNode>, dirs: &Mutex<Vec<(Ino, Ino)>>) -> FsResult<()> {
         let count = nodes.len() as u64;
         let pairs: Vec<(Ino, Ino)> = nodes.iter().map(|node| (node.source, node.ino)).collect();

@@ -1,6 +1,7 @@
 //! Whole trees: remove, clone and count them.
 //!
-//! Nothing here has code for batches: each walks a tree and submits the operations of single entries, many at a time.
+//! Nothing here has code for batches: each walks a tree and submits the operations of single
+//! entries, many at a time.
 
 mod clone;
 mod remove;

@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Meta {
-    /// Removes an entry and all below it. What others add meanwhile is removed too, as far as it is seen.
+    /// Removes an entry and all below it. What others add meanwhile is removed too, as far as it is
+    /// seen.
     pub fn remove_tree(
         &self,
         at: &At,
@@ -74,7 +75,8 @@ struct Remover<'a> {
 }
 
 impl Remover<'_> {
-    /// Removes a directory with its content. The way down is a list and not the stack, which a deep tree would overflow.
+    /// Removes a directory with its content. The way down is a list and not the stack, which a deep
+    /// tree would overflow.
     fn remove_dir(&self, at: &At, ino: Ino) -> FsResult<()> {
         let mut left = vec![Doomed { ino, at: at.clone(), emptied: false }];
         while let Some(dir) = left.last_mut() {
@@ -107,7 +109,8 @@ impl Remover<'_> {
         Ok(())
     }
 
-    /// Removes all of a directory but the directories in it; answers these, or the first of very many.
+    /// Removes all of a directory but the directories in it; answers these, or the first of very
+    /// many.
     fn empty(&self, dir: Ino) -> FsResult<Vec<Named>> {
         let mut below = Vec::new();
         let sort = |rows: Vec<Row>| {

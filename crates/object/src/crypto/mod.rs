@@ -1,7 +1,8 @@
-//! Ciphers of the volume format: objects at rest, the volume's private key, and the secrets in its settings.
+//! Ciphers of the volume format: objects at rest, the volume's private key, and the secrets in its
+//! settings.
 //!
-//! What must stay true: every object and every secret is sealed with a nonce of its own, and nothing that fails its
-//! authentication is handed on.
+//! What must stay true: every object and every secret is sealed with a nonce of its own, and
+//! nothing that fails its authentication is handed on.
 
 mod object;
 mod pem;

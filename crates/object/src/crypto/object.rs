@@ -1,7 +1,8 @@
 //! Sealed objects: a wrapped key, a nonce, and what they seal.
 //!
 //! What must stay true: the layout is that of the volume format, so that other clients read it:
-//! wrapped key length (u16, big endian), nonce length (u8), wrapped key, nonce, cipher text with its tag.
+//! wrapped key length (u16, big endian), nonce length (u8), wrapped key, nonce, cipher text with
+//! its tag.
 
 use aws_lc_rs::{
     aead::{self, Aad, LessSafeKey, Nonce, UnboundKey},

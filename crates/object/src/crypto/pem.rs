@@ -1,7 +1,7 @@
 //! The volume's private key, in each of the PEM forms that people have.
 //!
-//! What must stay true: a key that needs a passphrase and a passphrase that is wrong are told apart from a text
-//! that is no key, and none of them is shown.
+//! What must stay true: a key that needs a passphrase and a passphrase that is wrong are told apart
+//! from a text that is no key, and none of them is shown.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ impl fmt::Debug for VolumeKey {
 }
 
 impl VolumeKey {
-    /// Reads an RSA private key of 2048 to 8192 bits: PKCS#1 or PKCS#8, each plain or encrypted with `passphrase`
-    /// (empty if there is none; it is ignored if the key is not encrypted).
+    /// Reads an RSA private key of 2048 to 8192 bits: PKCS#1 or PKCS#8, each plain or encrypted
+    /// with `passphrase` (empty if there is none; it is ignored if the key is not encrypted).
     pub fn from_pem(text: &str, passphrase: &str) -> Result<Self, CryptoError> {
         let pem = Pem::parse(text)?;
         if pem.encrypted() && passphrase.is_empty() {

@@ -1,7 +1,7 @@
 //! The secrets in a volume's settings, sealed with a key made of the volume's UUID.
 //!
-//! What must stay true: other clients of the volume can open what is sealed here. It only keeps secrets from being
-//! seen in passing: the UUID lies beside them.
+//! What must stay true: other clients of the volume can open what is sealed here. It only keeps
+//! secrets from being seen in passing: the UUID lies beside them.
 
 use aws_lc_rs::{
     aead::{self, Aad, LessSafeKey, Nonce, UnboundKey},
@@ -31,8 +31,8 @@ pub fn seal_secret(uuid: &str, secret: &str) -> Result<String, CryptoError> {
 
 /// The secret that `stored` hides in the volume `uuid`. Nothing stays nothing.
 ///
-/// Fails with [`CryptoError::Removed`] if a dump took it out, with [`CryptoError::Damaged`] if it was sealed for
-/// another volume or changed.
+/// Fails with [`CryptoError::Removed`] if a dump took it out, with [`CryptoError::Damaged`] if it
+/// was sealed for another volume or changed.
 pub fn open_secret(uuid: &str, stored: &str) -> Result<String, CryptoError> {
     let damaged =
         || CryptoError::Damaged("a secret in the settings does not belong to this volume's UUID".into());

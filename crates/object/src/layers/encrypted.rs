@@ -1,6 +1,7 @@
 //! Encryption at rest: every object is sealed before it leaves.
 //!
-//! What must stay true: nothing unsealed reaches the store below, and nothing unauthenticated its callers.
+//! What must stay true: nothing unsealed reaches the store below, and nothing unauthenticated its
+//! callers.
 
 use std::{ops::Range, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! Counts of what a store is asked and how it answers.
 //!
-//! What must stay true: counting never waits and never fails, and each try that reaches the store is counted once,
-//! also one that its caller abandons.
+//! What must stay true: counting never waits and never fails, and each try that reaches the store
+//! is counted once, also one that its caller abandons.
 
 use std::{
     ops::Range,
@@ -48,7 +48,8 @@ impl Stats {
     }
 }
 
-/// Upper bounds of the latency classes, in microseconds: 50 µs, doubling, to about 13 s. One more class is above.
+/// Upper bounds of the latency classes, in microseconds: 50 µs, doubling, to about 13 s. One more
+/// class is above.
 pub const LATENCY_BOUNDS: [u64; 19] = {
     let mut bounds = [50; 19];
     let mut at = 1;
@@ -96,7 +97,8 @@ impl MethodStats {
         Duration::from_nanos(self.nanos.load(Relaxed))
     }
 
-    /// How many took at most each of [`LATENCY_BOUNDS`] (and more than the one before), and how many took longer.
+    /// How many took at most each of [`LATENCY_BOUNDS`] (and more than the one before), and how
+    /// many took longer.
     pub fn latency(&self) -> [u64; LATENCY_BOUNDS.len() + 1] {
         std::array::from_fn(|class| self.latency[class].load(Relaxed))
     }

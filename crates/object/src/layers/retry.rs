@@ -1,7 +1,7 @@
 //! Patience with a store: a limit for each try, pauses between tries, and a time to give up.
 //!
-//! What must stay true: no call outlasts its deadline, and only what may succeed later is tried again. Dropping the
-//! call ends it at once.
+//! What must stay true: no call outlasts its deadline, and only what may succeed later is tried
+//! again. Dropping the call ends it at once.
 
 use std::{future::Future, ops::Range, sync::Arc, time::Duration};
 
@@ -65,7 +65,8 @@ impl Retry {
         Err(self.silent(action, key, limit))
     }
 
-    /// Half of `pause` and a random part of the other half, so that many clients do not come back together.
+    /// Half of `pause` and a random part of the other half, so that many clients do not come back
+    /// together.
     fn jittered(&self, pause: Duration) -> Duration {
         let half = pause / 2;
         half + Duration::from_nanos(self.jitter.lock().below(half.as_nanos() as u64 + 1))
@@ -124,8 +125,8 @@ impl ObjectStore for Retry {
         Box::pin(self.patiently("read", key, self.policy.get_timeout, move || self.inner.head(key)))
     }
 
-    /// Waits for each object no longer than `give_up`. A listing is not begun again: part of it may be handed on
-    /// already, and the drivers themselves ask again for each page.
+    /// Waits for each object no longer than `give_up`. A listing is not begun again: part of it may
+    /// be handed on already, and the drivers themselves ask again for each page.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
         async_stream::stream! {
             let mut found = self.inner.list(prefix);
@@ -168,7 +169,8 @@ mod tests {
         }
     }
 
-    /// Asks for something that fails `failures` times; gives the result, the tries, and the time they took.
+    /// Asks for something that fails `failures` times; gives the result, the tries, and the time
+    /// they took.
     async fn ask(
         policy: RetryPolicy,
         failures: u32,

@@ -1,7 +1,7 @@
 //! One volume over several buckets.
 //!
-//! What must stay true: a key is always in the bucket that its FNV-1a hash chooses; the number of buckets is fixed
-//! for the life of the volume.
+//! What must stay true: a key is always in the bucket that its FNV-1a hash chooses; the number of
+//! buckets is fixed for the life of the volume.
 
 use std::{ops::Range, sync::Arc};
 

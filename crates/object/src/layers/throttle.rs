@@ -1,7 +1,7 @@
 //! Bandwidth limits.
 //!
-//! What must stay true: over any longer time no more bytes pass than the limit allows, and a caller that goes away
-//! while it waits gives its share back.
+//! What must stay true: over any longer time no more bytes pass than the limit allows, and a caller
+//! that goes away while it waits gives its share back.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 

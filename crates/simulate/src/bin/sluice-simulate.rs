@@ -1,4 +1,5 @@
-//! Runs as many seeds as wanted: `sluice-simulate [--seeds N] [--seed FIRST] [--threads N] [--tell]`.
+//! Runs as many seeds as wanted: `sluice-simulate [--seeds N] [--seed FIRST] [--threads N]
+//! [--tell]`.
 
 use std::{
     process::ExitCode,

@@ -1,9 +1,11 @@
-//! The isolation that the contract promises, as scripts one can read and run: one file for each anomaly.
+//! The isolation that the contract promises, as scripts one can read and run: one file for each
+//! anomaly.
 //!
-//! A script interleaves transactions step by step and says what must never (or always) be the outcome. Each
-//! transaction runs on a thread of its own, so that an engine that takes locks may hold one up: a step that does not
-//! end soon is left to itself, and the next line is run. What `weak` says is the outcome on an engine that is exactly
-//! as weak as the contract; that is how the anomalies show that operations must expect.
+//! A script interleaves transactions step by step and says what must never (or always) be the
+//! outcome. Each transaction runs on a thread of its own, so that an engine that takes locks may
+//! hold one up: a step that does not end soon is left to itself, and the next line is run. What
+//! `weak` says is the outcome on an engine that is exactly as weak as the contract; that is how the
+//! anomalies show that operations must expect.
 //!
 //! ```text
 //! given node 5 uid=0          a record that exists
@@ -55,7 +57,8 @@ scripts! {
     unlink_against_unlink
 }
 
-/// Runs one script on a fresh store. `weak` asserts the outcome that only the weakest engine shows too.
+/// Runs one script on a fresh store. `weak` asserts the outcome that only the weakest engine shows
+/// too.
 ///
 /// # Panics
 /// If the outcome is forbidden, or a transaction hangs.

@@ -230,7 +230,8 @@ pub fn locked_counters_lose_no_update(factory: &Factory<'_>) {
     store.assert_row(&key, Some(&Row::Counter(Counter::NextTrash, (THREADS * ROUNDS) as i64)));
 }
 
-/// Each expects to be absent what the other one makes, and makes what the other expects to be absent: not both can.
+/// Each expects to be absent what the other one makes, and makes what the other expects to be
+/// absent: not both can.
 pub fn absences_that_are_not_made_exclude_each_other(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2)]);
     let lanes: Vec<Mutex<()>> = (0..store.engine.limits().lanes.max(1)).map(|_| Mutex::new(())).collect();

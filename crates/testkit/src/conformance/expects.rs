@@ -1,7 +1,8 @@
-//! What a commit may expect of what its transaction read: held records, absent records, vacant directories.
+//! What a commit may expect of what its transaction read: held records, absent records, vacant
+//! directories.
 //!
-//! Between the reads and the commit a rival changes something. Engines that take locks hold the rival up, the others
-//! let it through and refuse the commit; both are right, and nothing else is.
+//! Between the reads and the commit a rival changes something. Engines that take locks hold the
+//! rival up, the others let it through and refuse the commit; both are right, and nothing else is.
 
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, List, Read, Write},

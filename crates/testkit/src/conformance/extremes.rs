@@ -13,7 +13,8 @@ use super::{
     store::{Store, name, node},
 };
 
-/// Every byte but NUL and the slash, as a name by itself and together, up to the longest name; case matters.
+/// Every byte but NUL and the slash, as a name by itself and together, up to the longest name; case
+/// matters.
 pub fn names_of_all_bytes(factory: &Factory<'_>) {
     let valid: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
     let mut called: Vec<Name> = valid.iter().filter_map(|byte| Name::new(&[*byte]).ok()).collect();
@@ -53,8 +54,8 @@ pub fn names_of_all_bytes(factory: &Factory<'_>) {
 /// Bytes of a value that every engine holds: a column of MySQL ends there.
 const LARGE: usize = 65_535;
 
-/// Large extended attributes, targets of 4095 bytes, chunks of 2500 records, long lists of locks and slices. What is
-/// larger still is held whole or refused, never cut off.
+/// Large extended attributes, targets of 4095 bytes, chunks of 2500 records, long lists of locks
+/// and slices. What is larger still is held whole or refused, never cut off.
 pub fn large_values(factory: &Factory<'_>) {
     let noise = |length: usize| -> Bytes { (0..length).map(|at| (at * 7 + at / 256) as u8).collect() };
     let slices: Vec<Slice> =

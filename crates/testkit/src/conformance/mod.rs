@@ -1,14 +1,16 @@
-//! The contract of [`Engine`](sluice_meta::engine::Engine) as tests. An engine that passes all cases serves every operation.
+//! The contract of [`Engine`](sluice_meta::engine::Engine) as tests. An engine that passes all
+//! cases serves every operation.
 //!
-//! Each case takes a factory of fresh, empty stores. An engine's crate runs them under their own names:
+//! Each case takes a factory of fresh, empty stores. An engine's crate runs them under their own
+//! names:
 //!
 //! ```text
 //! fn fresh() -> Arc<dyn Engine> { … }
 //! sluice_testkit::conformance_tests!(fresh);
 //! ```
 //!
-//! The cases demand no more than the contract says: a transaction that another one holds up may wait or fail, but what
-//! the contract forbids may never be the outcome.
+//! The cases demand no more than the contract says: a transaction that another one holds up may
+//! wait or fail, but what the contract forbids may never be the outcome.
 
 pub mod anomalies;
 pub mod commuting;

@@ -1,5 +1,5 @@
-//! What each write demands of what it meets. A demand that is not met is a conflict that names the key, and nothing of
-//! the commit happens.
+//! What each write demands of what it meets. A demand that is not met is a conflict that names the
+//! key, and nothing of the commit happens.
 
 use bytes::Bytes;
 use sluice_meta::{
@@ -82,7 +82,8 @@ pub fn bump_of_a_missing_node_conflicts(factory: &Factory<'_>) {
     store.assert_row(&node(2), Some(&Row::Node(Ino(2), Attr { nlink: 3, ..dir_attr() })));
 }
 
-/// Hundreds of writes of all sorts and one that fails, at the beginning, in the middle or at the end.
+/// Hundreds of writes of all sorts and one that fails, at the beginning, in the middle or at the
+/// end.
 pub fn one_failing_write_undoes_hundreds(factory: &Factory<'_>) {
     let store = Store::with(
         factory,
@@ -161,8 +162,8 @@ pub fn adding_writes_start_where_the_contract_says(factory: &Factory<'_>) {
     store.assert_row(&Key::SliceRef(5, 7), None);
 }
 
-/// Use and Charge add where there is a record. Without one a directory stays without; a user or group gets one that
-/// limits nothing, by each way a record can be read.
+/// Use and Charge add where there is a record. Without one a directory stays without; a user or
+/// group gets one that limits nothing, by each way a record can be read.
 pub fn usage_without_a_record_is_kept_of_owners_only(factory: &Factory<'_>) {
     let stat = DirStat { length: 10, space: 4096, inodes: 1 };
     let quota = Quota { max_space: 1 << 30, max_inodes: 100, used_space: 7, used_inodes: -1 };
@@ -189,7 +190,8 @@ pub fn usage_without_a_record_is_kept_of_owners_only(factory: &Factory<'_>) {
     }
 }
 
-/// mtime and ctime go up to the given time, each by itself, and never down; atime stays; nlink follows its sign.
+/// mtime and ctime go up to the given time, each by itself, and never down; atime stays; nlink
+/// follows its sign.
 pub fn bump_raises_times_and_never_lowers_them(factory: &Factory<'_>) {
     let at = |sec, nsec| Time { sec, nsec };
     let start = Attr { nlink: 5, atime: at(100, 0), mtime: at(200, 500), ctime: at(300, 500), ..dir_attr() };

@@ -153,8 +153,8 @@ pub fn what_is_told_arrives(factory: &Factory<'_>) {
     store.assert_row(&node(5), Some(&file_row(5)));
 }
 
-/// Where there are messages every numbered commit sends one, in the order of the numbers, whatever it tells; one that
-/// fails sends none.
+/// Where there are messages every numbered commit sends one, in the order of the numbers, whatever
+/// it tells; one that fails sends none.
 pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![Row::Writer(12, 1, 0)]);
     if store.engine.limits().news != News::Messages {

@@ -1,4 +1,5 @@
-//! Every kind of record survives the round trip, whichever write made it and whichever read asks for it.
+//! Every kind of record survives the round trip, whichever write made it and whichever read asks
+//! for it.
 
 use bytes::Bytes;
 use sluice_meta::{

@@ -1,7 +1,7 @@
 //! One record of every kind, in two states.
 //!
-//! [`ordinal`] is an exhaustive match: a new kind of record does not compile before it has a place here, and a case
-//! fails before it has a sample.
+//! [`ordinal`] is an exhaustive match: a new kind of record does not compile before it has a place
+//! here, and a case fails before it has a sample.
 
 use bytes::Bytes;
 use sluice_meta::schema::{
@@ -117,8 +117,8 @@ pub fn setting(name: &str) -> VolumeFormat {
     format
 }
 
-/// Every kind, some in several forms. [`Row::Parents`] is left out: engines that derive it from the entries cannot
-/// store it by itself.
+/// Every kind, some in several forms. [`Row::Parents`] is left out: engines that derive it from the
+/// entries cannot store it by itself.
 pub fn samples() -> Vec<Sample> {
     let mut all = nodes();
     all.extend(content());
@@ -223,8 +223,8 @@ fn bookkeeping() -> Vec<Sample> {
         all.push(pair(Row::Quota(key, quota(1)), Row::Quota(key, quota(2))));
     }
     for (counter, n) in Counter::ALL.into_iter().zip(5..) {
-        // SQL tables number ACL rules themselves; where the last inode and slice id given out are stored, a missing
-        // record answers that the next is the first.
+        // SQL tables number ACL rules themselves; where the last inode and slice id given out are
+        // stored, a missing record answers that the next is the first.
         if !matches!(counter, Counter::AclMaxId | Counter::NextInode | Counter::NextChunk) {
             all.push(pair(Row::Counter(counter, n), Row::Counter(counter, n + (1 << 53))));
         }

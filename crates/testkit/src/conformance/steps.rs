@@ -83,7 +83,8 @@ pub fn a_missing_writer_record_fences(factory: &Factory<'_>) {
     store.commit_in(0, &put(step(0, 2, 3), 104)).expect("goes on");
 }
 
-/// A commit that fails for another reason leaves the number, and one that fails in its step leaves no writes.
+/// A commit that fails for another reason leaves the number, and one that fails in its step leaves
+/// no writes.
 pub fn a_step_is_undone_with_its_commit(factory: &Factory<'_>) {
     let store = registered(factory, 1);
     store.insert(vec![dir_row(2)]);

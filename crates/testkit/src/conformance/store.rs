@@ -1,6 +1,7 @@
 //! A fresh store and the few gestures that all cases are made of.
 //!
-//! Every transaction of a case runs in a lane of its own, or, where the engine has one lane, waits for it.
+//! Every transaction of a case runs in a lane of its own, or, where the engine has one lane, waits
+//! for it.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,8 @@ use super::Factory;
 /// How long something that must happen may take.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// After this long without an answer a rival counts as held up. Only engines that take locks ever wait so long.
+/// After this long without an answer a rival counts as held up. Only engines that take locks ever
+/// wait so long.
 const HELD_UP: Duration = Duration::from_millis(400);
 
 /// The same on an engine with one lane, where a rival is held up for certain.

@@ -40,7 +40,8 @@ impl Model {
         ino
     }
 
-    /// Takes a name away for good: the node goes to the trash under it, or loses a link; the last takes the node.
+    /// Takes a name away for good: the node goes to the trash under it, or loses a link; the last
+    /// takes the node.
     fn remove(&mut self, at: Place<'_>) {
         let ino = self.leave(at);
         if let Some(trash) = &mut self.trash {

@@ -1,4 +1,5 @@
-//! Random operations of several users answer as the reference file system does, and leave the same tree.
+//! Random operations of several users answer as the reference file system does, and leave the same
+//! tree.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

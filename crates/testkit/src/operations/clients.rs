@@ -12,8 +12,8 @@ pub(super) const NOW: Time = Time { sec: 1_700_000_000, nsec: 0 };
 pub struct SharedStore(Box<dyn Fn() -> Arc<dyn Engine>>);
 
 impl SharedStore {
-    /// `open` answers one more handle to the same store, independent of the others, at each call. What the store needs
-    /// (a directory, a server) belongs to `open`, and outlives all handles.
+    /// `open` answers one more handle to the same store, independent of the others, at each call.
+    /// What the store needs (a directory, a server) belongs to `open`, and outlives all handles.
     pub fn new(open: impl Fn() -> Arc<dyn Engine> + 'static) -> Self {
         Self(Box::new(open))
     }

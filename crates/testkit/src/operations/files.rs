@@ -40,8 +40,8 @@ fn write(meta: &Meta, ino: u64, pos: u32, id: u64) -> FsResult<()> {
     meta.run(op, &Interrupt::never()).map(drop)
 }
 
-/// A slice is added to a file that goes. If the write comes first the slice goes with the file, exactly once; if it
-/// comes too late it never was.
+/// A slice is added to a file that goes. If the write comes first the slice goes with the file,
+/// exactly once; if it comes too late it never was.
 pub fn write_against_unlink_leaks_no_slice(factory: &Factory<'_>) {
     const ROUNDS: u64 = 1000;
     let never = Interrupt::never();
@@ -111,7 +111,8 @@ pub fn chunks_behind_the_end_are_deleted(factory: &Factory<'_>) {
     assert_eq!(deleted, [1, 2, 3, 4]);
 }
 
-/// Slices that two clients add to one chunk all arrive, each client's in its order, and readers notice every one.
+/// Slices that two clients add to one chunk all arrive, each client's in its order, and readers
+/// notice every one.
 pub fn writes_of_two_clients_all_show(factory: &Factory<'_>) {
     const ROUNDS: u64 = 300;
     let never = Interrupt::never();
@@ -134,7 +135,8 @@ pub fn writes_of_two_clients_all_show(factory: &Factory<'_>) {
     state.assert_slices("writes of two clients");
     let attr = state.node(Ino(10_000)).expect("the file");
     assert_eq!(attr.length, ROUNDS * 100);
-    // Each write told the same time; each moved it on by a nanosecond, or a reader would have missed it.
+    // Each write told the same time; each moved it on by a nanosecond, or a reader would have
+    // missed it.
     assert!(attr.mtime > Time { sec: 1_700_000_001, nsec: 0 }, "{:?}", attr.mtime);
 }
 

@@ -91,8 +91,8 @@ fn unlink(meta: &Meta, name: &str) {
     meta.run(unlink, &Interrupt::never()).expect("unlink");
 }
 
-/// What was looked up is not asked for again; what another client changes is seen all the same: attributes, names that
-/// come, go and stand for something else.
+/// What was looked up is not asked for again; what another client changes is seen all the same:
+/// attributes, names that come, go and stand for something else.
 pub fn what_others_change_is_seen(factory: &Factory<'_>) {
     let store = factory();
     let other = store.format(0);
@@ -121,7 +121,8 @@ pub fn what_others_change_is_seen(factory: &Factory<'_>) {
     }
 }
 
-/// Who changes something and leaves at once is noticed like everybody else, and so is who was never seen to be there.
+/// Who changes something and leaves at once is noticed like everybody else, and so is who was never
+/// seen to be there.
 pub fn who_comes_and_goes_is_noticed(factory: &Factory<'_>) {
     let store = factory();
     make(&store.format(0), "a", 100);

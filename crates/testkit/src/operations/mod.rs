@@ -1,7 +1,8 @@
-//! The operations, run on an engine: against the reference file system, against each other, and over failing answers.
+//! The operations, run on an engine: against the reference file system, against each other, and
+//! over failing answers.
 //!
-//! Each case takes a factory of fresh, empty stores that can be opened several times, as several clients do. An
-//! engine's crate runs them under their own names:
+//! Each case takes a factory of fresh, empty stores that can be opened several times, as several
+//! clients do. An engine's crate runs them under their own names:
 //!
 //! ```text
 //! fn fresh() -> SharedStore { … }

@@ -1,6 +1,8 @@
-//! What users and groups use is on record after every change, of every owner there ever was, and their limits hold.
+//! What users and groups use is on record after every change, of every owner there ever was, and
+//! their limits hold.
 //!
-//! What must stay true: each step is compared with a count of all nodes, so no step needs to know what it costs.
+//! What must stay true: each step is compared with a count of all nodes, so no step needs to know
+//! what it costs.
 
 use std::sync::Arc;
 
@@ -181,8 +183,8 @@ pub fn usage_follows_every_change_with_a_trash(factory: &Factory<'_>) {
     checked.check("emptying the trash");
 }
 
-/// A limit counts what the same client did a moment ago, and earlier in the same batch; others notice with their
-/// heartbeat. What takes nothing more is never refused.
+/// A limit counts what the same client did a moment ago, and earlier in the same batch; others
+/// notice with their heartbeat. What takes nothing more is never refused.
 pub fn a_limit_holds_at_once(factory: &Factory<'_>) {
     let checked = Checked::new(factory(), 0);
     let never = Interrupt::never();

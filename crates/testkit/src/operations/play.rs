@@ -8,8 +8,8 @@ use std::{
 
 use sluice_types::Rng;
 
-/// Runs `left` and `right` for each round, each on a thread of its own, one of them a little later, by chance. Answers
-/// what both said, round by round.
+/// Runs `left` and `right` for each round, each on a thread of its own, one of them a little later,
+/// by chance. Answers what both said, round by round.
 pub(super) fn duel<L: Send, R>(
     rounds: u64,
     left: impl Fn(u64) -> L + Send,
@@ -29,7 +29,8 @@ fn play<T>(rounds: u64, seed: u64, start: &Barrier, act: impl Fn(u64) -> T) -> V
     let mut answers = Vec::with_capacity(rounds as usize);
     let mut usual = Duration::ZERO;
     for round in 0..rounds {
-        // Up to twice as long as the operation takes: each comes first in some rounds, in others both meet.
+        // Up to twice as long as the operation takes: each comes first in some rounds, in others
+        // both meet.
         let behind = usual.mul_f64(rng.below(200) as f64 / 100.0);
         start.wait();
         let since = Instant::now();

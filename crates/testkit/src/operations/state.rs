@@ -93,7 +93,8 @@ impl State {
         }
     }
 
-    /// Users and groups are on record with what they own, on a volume that keeps that, and else not at all.
+    /// Users and groups are on record with what they own, on a volume that keeps that, and else not
+    /// at all.
     pub fn assert_owners(&self, story: &str) {
         let kept =
             matches!(self.rows.get(&Key::Setting), Some(Row::Setting(format)) if format.user_group_quota);
@@ -118,8 +119,8 @@ impl State {
         assert_eq!(owned, BTreeMap::new(), "not on record: {story}");
     }
 
-    /// Every node is reached from the root exactly as often as its links say; parents, counters, directory
-    /// statistics and the usage of users and groups agree.
+    /// Every node is reached from the root exactly as often as its links say; parents, counters,
+    /// directory statistics and the usage of users and groups agree.
     pub fn assert_tree(&self, story: &str) {
         let (mut names, mut children) = (BTreeMap::<Ino, Vec<Ino>>::new(), BTreeMap::<Ino, Vec<Ino>>::new());
         for row in self.rows.values() {
@@ -185,8 +186,8 @@ impl State {
         }
     }
 
-    /// Every slice is counted as often as chunks show it, and every chunk belongs to a file, or to one on record as
-    /// deleted.
+    /// Every slice is counted as often as chunks show it, and every chunk belongs to a file, or to
+    /// one on record as deleted.
     pub fn assert_slices(&self, story: &str) {
         let mut shown: BTreeMap<(u64, u32), i64> = BTreeMap::new();
         let deleted: BTreeSet<Ino> = self

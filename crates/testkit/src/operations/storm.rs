@@ -1,5 +1,5 @@
-//! Many threads in two clients change one small tree, also over an engine that fails: whatever happens, it stays a
-//! tree.
+//! Many threads in two clients change one small tree, also over an engine that fails: whatever
+//! happens, it stays a tree.
 
 use std::{sync::Arc, thread};
 
@@ -58,7 +58,8 @@ fn step(rng: &mut Rng, meta: &Meta, ino: u64) -> FsResult<()> {
         }
         other => {
             let mode = if other == 12 { RenameMode::Exchange } else { RenameMode::Replace };
-            // The first directories move among each other too: that is where cycles would come from.
+            // The first directories move among each other too: that is where cycles would come
+            // from.
             let first = |dir: u64| format!("d{dir}");
             let (old, new) = if rng.below(2) == 0 { (first(10 + rng.below(DIRS)), new) } else { (old, new) };
             meta.run(Rename { from: at(from, &old), to: at(to, &new), mode, caller }, &never).map(drop)

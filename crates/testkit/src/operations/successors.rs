@@ -81,8 +81,8 @@ fn reached(engine: &dyn Engine, sid: u64, lanes: usize) -> Vec<u64> {
     found.map(number).collect()
 }
 
-/// All that was acknowledged is known to have happened, locks stay, and what was on its way is refused; until others
-/// take the client for dead.
+/// All that was acknowledged is known to have happened, locks stay, and what was on its way is
+/// refused; until others take the client for dead.
 pub fn a_session_goes_on_in_another_process(fresh: &Factory<'_>) {
     let store = fresh();
     let other = store.format(0);

@@ -29,7 +29,8 @@ fn cloned(
     meta.clone_tree(&clone, interrupt, progress).map(|(ino, _)| ino)
 }
 
-/// A file that is filled and emptied shows the same chunks again and again, with another length between.
+/// A file that is filled and emptied shows the same chunks again and again, with another length
+/// between.
 pub fn a_clone_is_what_its_source_once_was(factory: &Factory<'_>) {
     const SIZE: u32 = 4096;
     let store = factory();

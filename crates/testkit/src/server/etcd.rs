@@ -1,6 +1,7 @@
 //! A private etcd: one member or three, on free ports of the loopback.
 //!
-//! Each member is kept by a shell of its own, so that it can be killed, frozen and started again alone.
+//! Each member is kept by a shell of its own, so that it can be killed, frozen and started again
+//! alone.
 
 use std::{
     io::{self, Read, Write},
@@ -156,7 +157,8 @@ impl Etcd {
         self.members[member].keeper.kill();
     }
 
-    /// Starts a member that does not run, on the same ports and the same data, and waits until it answers.
+    /// Starts a member that does not run, on the same ports and the same data, and waits until it
+    /// answers.
     ///
     /// # Errors
     /// If it does not.
@@ -182,7 +184,8 @@ impl Etcd {
         })
     }
 
-    /// Asks a member by its JSON gateway (`kv/range`, `kv/compaction` …); keys and values are base64. Not encrypted.
+    /// Asks a member by its JSON gateway (`kv/range`, `kv/compaction` …); keys and values are
+    /// base64. Not encrypted.
     ///
     /// # Errors
     /// What it says against it.
@@ -192,7 +195,8 @@ impl Etcd {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// Lets it go with this process, its files too, even if it is never dropped: for what all tests of a process share.
+    /// Lets it go with this process, its files too, even if it is never dropped: for what all tests
+    /// of a process share.
     ///
     /// # Errors
     /// If a member is gone.

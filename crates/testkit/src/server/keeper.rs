@@ -1,8 +1,9 @@
 //! The shell that starts and kills a server of a test.
 //!
-//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them in the child, and
-//! the mount may be waiting for the very server that is to be started. So a shell that was started before forks. What
-//! must stay true: with its end, or that of this process, the server ends.
+//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them
+//! in the child, and the mount may be waiting for the very server that is to be started. So a shell
+//! that was started before forks. What must stay true: with its end, or that of this process, the
+//! server ends.
 
 use std::{
     ffi::OsString,
@@ -20,7 +21,8 @@ pub(super) struct Keeper {
     pid: Option<u32>,
 }
 
-/// Its arguments are the log, a directory that goes with it, and the command; each order is a line, each answer, too.
+/// Its arguments are the log, a directory that goes with it, and the command; each order is a line,
+/// each answer, too.
 const SCRIPT: &str = r#"
 log=$0 dir=$1 adopted=
 shift
@@ -62,7 +64,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes it remove the directory at its end: also when this process ends without dropping anything.
+    /// Makes it remove the directory at its end: also when this process ends without dropping
+    /// anything.
     pub(super) fn adopt(&mut self) -> io::Result<()> {
         self.order("adopt").map(drop)
     }

@@ -1,7 +1,7 @@
 //! A private MariaDB server.
 //!
-//! Its data directory is copied from a template, which is made once for each build directory. What must stay true:
-//! nothing of the machine's own configuration or data is touched.
+//! Its data directory is copied from a template, which is made once for each build directory. What
+//! must stay true: nothing of the machine's own configuration or data is touched.
 
 use std::{
     ffi::OsString,
@@ -25,8 +25,8 @@ use super::{keeper::Keeper, port::free_port};
 /// How the server is run.
 #[derive(Clone, Debug, Default)]
 pub struct MariadbOptions {
-    /// Whether a commit waits for the disk, as servers do by default. Without it nothing is lost either when the
-    /// server is killed, only when the machine fails.
+    /// Whether a commit waits for the disk, as servers do by default. Without it nothing is lost
+    /// either when the server is killed, only when the machine fails.
     pub durable: bool,
     /// Further arguments (`--max-connections=5`).
     pub arguments: Vec<String>,
@@ -77,7 +77,8 @@ impl Mariadb {
         }
         let dir = TempDir::with_prefix("mariadb-")?;
         copy(&template()?, &dir.path().join("data"))?;
-        // Its own: a server that starts deletes the temporary tables that it finds, those of others too.
+        // Its own: a server that starts deletes the temporary tables that it finds, those of others
+        // too.
         fs::create_dir(dir.path().join("tmp"))?;
         let user = format!(
             "CREATE USER IF NOT EXISTS {USER} IDENTIFIED BY '{PASSWORD}';\n\

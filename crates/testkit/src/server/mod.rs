@@ -1,4 +1,5 @@
-//! Servers that a test owns: started on free ports with their data in a temporary directory, gone when dropped.
+//! Servers that a test owns: started on free ports with their data in a temporary directory, gone
+//! when dropped.
 
 mod etcd;
 mod keeper;

@@ -1,13 +1,14 @@
 //! A network of its own for one client, and the cable to it, which can be pulled.
 //!
-//! Needs root and `ip` (iproute2). What must stay true: nothing of it outlives the test, whose end removes the namespace
-//! and with it both ends of the cable.
+//! Needs root and `ip` (iproute2). What must stay true: nothing of it outlives the test, whose end
+//! removes the namespace and with it both ends of the cable.
 
 use std::{ffi::OsString, io, net::Ipv4Addr};
 
 use super::Shell;
 
-/// Addresses for tests of networks: RFC 2544. Each namespace takes four of the 2^16 of 198.18.0.0/16.
+/// Addresses for tests of networks: RFC 2544. Each namespace takes four of the 2^16 of
+/// 198.18.0.0/16.
 const NETWORK: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 
 /// A network namespace with a cable to this one.

@@ -1,8 +1,8 @@
 //! A private PostgreSQL server.
 //!
-//! Its data directory is copied from a template, which is made once for each build directory. PostgreSQL refuses to
-//! run as root: there it runs as `nobody`. What must stay true: nothing of the machine's own configuration or data is
-//! touched.
+//! Its data directory is copied from a template, which is made once for each build directory.
+//! PostgreSQL refuses to run as root: there it runs as `nobody`. What must stay true: nothing of
+//! the machine's own configuration or data is touched.
 
 use std::{
     ffi::OsString,
@@ -25,10 +25,11 @@ use super::{keeper::Keeper, port::free_port};
 /// How the server is run.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresOptions {
-    /// Whether a commit waits for the disk, as servers do by default. Without it nothing is lost either when the
-    /// server is killed, only when the machine fails.
+    /// Whether a commit waits for the disk, as servers do by default. Without it nothing is lost
+    /// either when the server is killed, only when the machine fails.
     pub durable: bool,
-    /// Whether it has a certificate for `localhost`, signed by the authority in `ca.pem` of its directory.
+    /// Whether it has a certificate for `localhost`, signed by the authority in `ca.pem` of its
+    /// directory.
     pub tls: bool,
     /// Further settings (`max_connections=5`).
     pub settings: Vec<String>,
@@ -146,8 +147,8 @@ impl Postgres {
         run(client(self.dir.path(), self.port, database)?.arg("-f").arg(file)).map(drop)
     }
 
-    /// How many deadlocks the server has found in a database. Its connections are ended: each reports what happened to
-    /// it at its end at the latest.
+    /// How many deadlocks the server has found in a database. Its connections are ended: each
+    /// reports what happened to it at its end at the latest.
     pub fn deadlocks(&self, database: &str) -> io::Result<u64> {
         let ended = "SELECT count(pg_terminate_backend(pid,10000)) FROM pg_stat_activity";
         self.sql_in("postgres", &format!("{ended} WHERE datname='{database}'"))?;

@@ -1,6 +1,7 @@
 //! A TCP proxy that delays, drops, cuts and partitions, between a client and its server.
 //!
-//! Bytes are passed on unchanged or not at all; what the proxy does changes at once for connections that exist.
+//! Bytes are passed on unchanged or not at all; what the proxy does changes at once for connections
+//! that exist.
 
 use std::{
     fmt,
@@ -25,7 +26,8 @@ pub struct Behaviour {
     pub answer_delay: Duration,
     /// Requests arrive, answers are swallowed: a commit happens and nobody learns it.
     pub drop_answers: bool,
-    /// Nothing arrives in either direction and new connections hang, until this ends; held back traffic then arrives.
+    /// Nothing arrives in either direction and new connections hang, until this ends; held back
+    /// traffic then arrives.
     pub partition: bool,
     /// New connections are closed at once.
     pub refuse: bool,
@@ -93,7 +95,8 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Passes everything on again. A connection whose answers were dropped stays out of step: see [`Self::reset`].
+    /// Passes everything on again. A connection whose answers were dropped stays out of step: see
+    /// [`Self::reset`].
     pub fn heal(&self) {
         self.set(Behaviour::default());
     }
@@ -105,7 +108,8 @@ impl Proxy {
         }
     }
 
-    /// Lets the next request through to the server and cuts its connection instead of passing on the answer.
+    /// Lets the next request through to the server and cuts its connection instead of passing on
+    /// the answer.
     pub fn cut_before_next_answer(&self) {
         self.shared.cut_before_answer.store(true, Ordering::SeqCst);
     }

@@ -17,8 +17,8 @@ use super::{keeper::Keeper, port::free_port};
 /// How the server is run.
 #[derive(Clone, Debug, Default)]
 pub struct RedisOptions {
-    /// Whether every write reaches the disk before its answer (`appendonly yes`, `appendfsync always`), so that
-    /// nothing is lost when the server is killed.
+    /// Whether every write reaches the disk before its answer (`appendonly yes`, `appendfsync
+    /// always`), so that nothing is lost when the server is killed.
     pub durable: bool,
     /// Whether it takes encrypted connections only, over TCP: see [`Redis::authority`].
     pub tls: bool,
@@ -128,7 +128,8 @@ impl Redis {
         self.dir.path().join("redis.log")
     }
 
-    /// File with the authority that signed the certificate of a server with `tls`, for `localhost` and `127.0.0.1`.
+    /// File with the authority that signed the certificate of a server with `tls`, for `localhost`
+    /// and `127.0.0.1`.
     pub fn authority(&self) -> PathBuf {
         self.dir.path().join("ca.pem")
     }
@@ -177,7 +178,8 @@ impl Redis {
         Command::new("kill").args([signal, &pid.to_string()]).status().map(drop)
     }
 
-    /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the protocol has them.
+    /// Sends one command (`["FLUSHALL"]`) and answers the first bytes that come back, as the
+    /// protocol has them.
     pub fn command(&self, words: &[&str]) -> io::Result<Vec<u8>> {
         self.command_in(0, words)
     }
@@ -192,7 +194,8 @@ impl Redis {
         ask(&mut stream, words)
     }
 
-    /// Lets it go with this process, its files too, even if it is never dropped: for what all tests of a process share.
+    /// Lets it go with this process, its files too, even if it is never dropped: for what all tests
+    /// of a process share.
     pub fn outlive_tests(&mut self) -> io::Result<()> {
         self.keeper.adopt()
     }
@@ -221,7 +224,8 @@ const TLS: &str = "tls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cer
 /// Names and contents.
 type Files = Vec<(&'static str, Vec<u8>)>;
 
-/// An authority, the same for all servers of this process, and a certificate of a server that it signed.
+/// An authority, the same for all servers of this process, and a certificate of a server that it
+/// signed.
 pub(super) fn make_certificates(dir: &Path) -> io::Result<()> {
     static MADE: OnceLock<Result<Files, String>> = OnceLock::new();
     let made = MADE.get_or_init(|| sign(dir).map_err(|error| error.to_string()));

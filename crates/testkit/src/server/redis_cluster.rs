@@ -1,6 +1,7 @@
 //! A private Redis Cluster.
 //!
-//! What must stay true: when it has started, every node knows who has which slots, and every replica has caught up.
+//! What must stay true: when it has started, every node knows who has which slots, and every
+//! replica has caught up.
 
 use std::io;
 
@@ -9,7 +10,8 @@ use super::{Redis, RedisOptions, port::free_port, wait::until};
 /// All slots.
 const SLOTS: usize = 16_384;
 
-/// Masters with an equal share of the slots each, then their replicas. Dropping it kills all of them.
+/// Masters with an equal share of the slots each, then their replicas. Dropping it kills all of
+/// them.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The nodes.
@@ -145,7 +147,8 @@ impl RedisCluster {
         Ok(owner.unwrap_or_default())
     }
 
-    /// Begins to move the volume's slot: from then on the first node sends on whoever asks for what it has not.
+    /// Begins to move the volume's slot: from then on the first node sends on whoever asks for what
+    /// it has not.
     ///
     /// # Errors
     /// If a node refuses.

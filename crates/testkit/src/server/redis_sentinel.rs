@@ -1,7 +1,7 @@
 //! A private Redis with a replica and three sentinels that watch over them.
 //!
-//! What must stay true: when it has started, all sentinels know each other and the replica, so that the loss of the
-//! master is noticed and made up for.
+//! What must stay true: when it has started, all sentinels know each other and the replica, so that
+//! the loss of the master is noticed and made up for.
 
 use std::io;
 
@@ -20,7 +20,8 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts all of them; `options` are those of the two servers, and of the sentinels as far as encryption goes.
+    /// Starts all of them; `options` are those of the two servers, and of the sentinels as far as
+    /// encryption goes.
     ///
     /// # Errors
     /// If `redis-server` is not installed or does not start, or the servers do not find each other.
@@ -39,7 +40,8 @@ impl RedisSentinel {
         let watch = || {
             let config = [
                 format!("sentinel monitor {GROUP} 127.0.0.1 {port} 2"),
-                // They connect to a new master within a second, and would else take it for dead meanwhile.
+                // They connect to a new master within a second, and would else take it for dead
+                // meanwhile.
                 format!("sentinel down-after-milliseconds {GROUP} 2000"),
                 format!("sentinel failover-timeout {GROUP} 5000"),
             ];
@@ -88,8 +90,8 @@ impl RedisSentinel {
         })
     }
 
-    /// Kills the master as a crash does and answers its place; the sentinels will find another. It comes back without its
-    /// data, and is never made the master again.
+    /// Kills the master as a crash does and answers its place; the sentinels will find another. It
+    /// comes back without its data, and is never made the master again.
     ///
     /// # Errors
     /// If there is no master to be found in time.

@@ -1,9 +1,10 @@
 //! An S3 server on loopback, and a proxy before it that breaks answers on demand.
 //!
-//! The server makes buckets as they are named, so the proxy answers for those that are not to be there.
+//! The server makes buckets as they are named, so the proxy answers for those that are not to be
+//! there.
 //!
-//! What must stay true: the proxy does to each request what the next fault that fits says, once, or what is said of all
-//! requests, and otherwise passes bytes on as they are.
+//! What must stay true: the proxy does to each request what the next fault that fits says, once, or
+//! what is said of all requests, and otherwise passes bytes on as they are.
 
 use std::{
     collections::VecDeque,
@@ -89,7 +90,8 @@ impl S3 {
         format!("http://{}/{bucket}", self.address)
     }
 
-    /// Does `fault` to the next request with this method (any, if empty), after the faults asked for before.
+    /// Does `fault` to the next request with this method (any, if empty), after the faults asked
+    /// for before.
     pub fn inject(&self, method: &'static str, fault: Fault) {
         self.shared.faults.lock().push_back((method, fault));
     }

@@ -1,7 +1,8 @@
 //! A shell that runs commands for a process which must not fork itself.
 //!
-//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them in the child, and
-//! whoever looks at that child, be it `ps`, waits too. A shell that was started before has none of them open.
+//! A process that forks while it has files open in a FUSE mount waits for the mount to flush them
+//! in the child, and whoever looks at that child, be it `ps`, waits too. A shell that was started
+//! before has none of them open.
 
 use std::{
     fmt::Write as _,

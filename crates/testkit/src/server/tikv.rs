@@ -1,7 +1,9 @@
-//! A private TiKV: a real placement driver, and the TiKV service as `TiDB` implements it for its tests.
+//! A private TiKV: a real placement driver, and the TiKV service as `TiDB` implements it for its
+//! tests.
 //!
-//! It is one store without Raft: what it shows is the protocol, transactions and regions, not a cluster's failover. A
-//! shell of its own starts and kills the two, so that they end with this process however it ends.
+//! It is one store without Raft: what it shows is the protocol, transactions and regions, not a
+//! cluster's failover. A shell of its own starts and kills the two, so that they end with this
+//! process however it ends.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -65,7 +67,8 @@ pub struct Tikv {
     dir: TempDir,
 }
 
-/// The shell that starts and kills the servers. With its end, or that of this process, they end and their data goes.
+/// The shell that starts and kills the servers. With its end, or that of this process, they end and
+/// their data goes.
 #[derive(Debug)]
 struct Keeper {
     shell: Child,
@@ -73,8 +76,8 @@ struct Keeper {
     answers: BufReader<ChildStdout>,
 }
 
-/// Started with the directory and the commands of both; each order is a line, each answer, too. The embedded etcd of
-/// the placement driver needs the older rules for paths of Go's HTTP server.
+/// Started with the directory and the commands of both; each order is a line, each answer, too. The
+/// embedded etcd of the placement driver needs the older rules for paths of Go's HTTP server.
 const KEEPER: &str = r#"
 dir=$0; pd=$1; kv=$2
 export GODEBUG=httpmuxgo121=1
@@ -185,8 +188,9 @@ impl Tikv {
         (self.host, self.pd).into()
     }
 
-    /// Ends one server at once, as a crash does (SIGKILL). Unlike TiKV this store keeps locks in memory only: of a
-    /// commit that was answered a moment ago, keys whose second phase still runs are lost with it. Read them first.
+    /// Ends one server at once, as a crash does (SIGKILL). Unlike TiKV this store keeps locks in
+    /// memory only: of a commit that was answered a moment ago, keys whose second phase still runs
+    /// are lost with it. Read them first.
     pub fn kill(&self, part: TikvPart) {
         let _ = self.keeper.lock().order(&format!("kill {}", name(part)));
     }
@@ -201,7 +205,8 @@ impl Tikv {
         let _ = self.keeper.lock().order(&format!("go on {}", name(part)));
     }
 
-    /// Starts one server that does not run, on the same ports and the same data, and waits until it answers.
+    /// Starts one server that does not run, on the same ports and the same data, and waits until it
+    /// answers.
     ///
     /// # Errors
     /// If it does not.
@@ -229,9 +234,9 @@ impl Tikv {
         }
     }
 
-    /// Lets the next `n` requests of a kind (`KvPrewrite`, `KvCommit`, `KvBatchGet` …; all if empty) that have a key
-    /// beginning with `key` go wrong: `drop-before`, `drop-after` (done, but the answer is lost), `busy`, `notleader`,
-    /// `epoch`, or `delay` with a time (`200ms`).
+    /// Lets the next `n` requests of a kind (`KvPrewrite`, `KvCommit`, `KvBatchGet` …; all if
+    /// empty) that have a key beginning with `key` go wrong: `drop-before`, `drop-after` (done, but
+    /// the answer is lost), `busy`, `notleader`, `epoch`, or `delay` with a time (`200ms`).
     ///
     /// # Errors
     /// If the store does not answer.

@@ -1,7 +1,7 @@
 //! Breaks an engine in every way the contract allows, by a seed.
 //!
-//! It never breaks the contract itself: a commit that it reports as not happened did not happen, and one whose answer
-//! it loses may have happened, not, or happen later.
+//! It never breaks the contract itself: a commit that it reports as not happened did not happen,
+//! and one whose answer it loses may have happened, not, or happen later.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ pub struct Chances {
     pub lost_applied: u16,
     /// A commit does not happen and its answer is lost.
     pub lost: u16,
-    /// A commit's answer is lost, and it reaches the engine only when a later one of its lane is begun or done.
+    /// A commit's answer is lost, and it reaches the engine only when a later one of its lane is
+    /// begun or done.
     pub late: u16,
 }
 

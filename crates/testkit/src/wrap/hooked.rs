@@ -30,7 +30,8 @@ impl Hooked {
         Self { limits: inner.limits(), inner, hook, look, ask }
     }
 
-    /// Claims to take so many lanes and so many operations in a commit; no more lanes than the engine has.
+    /// Claims to take so many lanes and so many operations in a commit; no more lanes than the
+    /// engine has.
     #[must_use]
     pub fn limited(self, lanes: usize, batch: usize) -> Self {
         Self { limits: Limits { lanes, batch, ..self.limits }, ..self }

@@ -66,8 +66,8 @@ fn a_hundred_threads_share_commits() {
     let (ops, stats, trips) = (threads * each, batcher.stats(), counting.trips());
     assert_eq!(stats.ops, ops);
     assert!(trips.commits * 5 < ops, "{} commits for {ops} operations", trips.commits);
-    // One wake for each operation but those whose callers ran the batch at once; a few meet a batch that took
-    // their operation before they came.
+    // One wake for each operation but those whose callers ran the batch at once; a few meet a batch
+    // that took their operation before they came.
     assert!(stats.wakes <= ops + ops / 10, "{} wakes for {ops} operations", stats.wakes);
 }
 

@@ -117,7 +117,8 @@ fn every_operation_happens_exactly_once_under_all_faults() {
 
 #[test]
 fn conflicts_without_a_reason_do_not_repeat_a_late_commit() {
-    // The lost commit arrives late, and the commit that asks for its fate meets conflicts that say nothing.
+    // The lost commit arrives late, and the commit that asks for its fate meets conflicts that say
+    // nothing.
     for seed in 100..110 {
         exactly_once(seed, Chances { late: 200, conflict: 300, ..Chances::default() });
     }
@@ -138,8 +139,8 @@ fn a_dead_engine_ends_patience_and_leaves_no_trace() {
     assert_consistent(&engine, "after the outage");
 }
 
-/// One batch of six waits for a dead engine, run by caller `leader`; all callers but one give up, then the engine comes
-/// back.
+/// One batch of six waits for a dead engine, run by caller `leader`; all callers but one give up,
+/// then the engine comes back.
 fn all_but_one_give_up(leader: usize, survivor: usize) {
     let engine = store();
     let faulty = Faulty::new(Arc::new(engine.clone()), 1, Chances::default());
@@ -360,8 +361,9 @@ fn a_fenced_client_asks_until_it_knows_what_became_of_a_commit() {
     assert_consistent(&engine, "after it was fenced");
 }
 
-/// An engine that does the first commit, which has a number, and loses the answer; before the client can ask, it is taken
-/// for dead. Afterwards there are no records of slices that have one reference: some engines keep none.
+/// An engine that does the first commit, which has a number, and loses the answer; before the
+/// client can ask, it is taken for dead. Afterwards there are no records of slices that have one
+/// reference: some engines keep none.
 fn doing_and_fencing(engine: &MemEngine) -> Hooked {
     let (inner, commits) = (engine.clone(), AtomicUsize::new(0));
     let hook = move |commit: &Commit| {
@@ -423,7 +425,8 @@ fn a_fenced_client_whose_return_is_not_answered_comes_back_again() {
                     inner.begin(0).unwrap().commit(commit).unwrap();
                     Err(lost("it happened"))
                 }
-                // The number that the client came back with does not speak for the commit behind it.
+                // The number that the client came back with does not speak for the commit behind
+                // it.
                 (None, 0) | (Some(_), 1) => Err(lost("it did not happen")),
                 _ => Ok(()),
             }

@@ -42,8 +42,8 @@ pub(crate) fn patient(engine: Arc<dyn Engine>, patience: Duration) -> Arc<Batche
     Arc::new(Batcher::new(engine, env, WRITER, patience))
 }
 
-/// Makes a file as the real operation does: guards the directory, inserts, bumps, counts. Also appends its number to
-/// a log that nothing protects, so that an operation done twice shows.
+/// Makes a file as the real operation does: guards the directory, inserts, bumps, counts. Also
+/// appends its number to a log that nothing protects, so that an operation done twice shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Create {
     pub dir: u64,

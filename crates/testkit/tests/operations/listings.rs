@@ -1,4 +1,5 @@
-//! Whole trees over an engine whose listings show names twice, as Redis may while it resizes a table.
+//! Whole trees over an engine whose listings show names twice, as Redis may while it resizes a
+//! table.
 
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@ use sluice_testkit::{
 };
 use sluice_types::{Caller, FileType, FsError};
 
-/// `mv /P /s/t/P` comes between the trips of a batch of `mv /s /P/q/s` and of an operation that fails, for which P
-/// was read.
+/// `mv /P /s/t/P` comes between the trips of a batch of `mv /s /P/q/s` and of an operation that
+/// fails, for which P was read.
 #[test]
 fn what_a_failed_operation_read_builds_no_cycle() {
     let (store, never) = (crate::fresh(), Interrupt::never());

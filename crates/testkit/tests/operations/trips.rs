@@ -33,7 +33,8 @@ use sluice_testkit::{
 };
 use sluice_types::{Caller, FileType, FsError, Ino, Name, Slice, Time};
 
-/// A new volume, opened by a client that remembers nothing. It keeps what users and groups use: that costs no trip.
+/// A new volume, opened by a client that remembers nothing. It keeps what users and groups use:
+/// that costs no trip.
 fn volume(counting: &Counting) -> Arc<Meta> {
     let engine = counting.clone();
     let store = SharedStore::new(move || Arc::new(engine.clone()));
@@ -187,7 +188,8 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     counting.assert_trips("removexattr of a long value", 1, 1, || meta.run(remove(), &never).unwrap());
     let unlink = Unlink { at: at(10, "f"), skip_trash: false, caller: Caller::client() };
     counting.assert_trips("unlink", 0, 1, || meta.run(unlink, &never).unwrap());
-    // Another client changes what this one remembers: the commit notices, and the change is made on what is.
+    // Another client changes what this one remembers: the commit notices, and the change is made on
+    // what is.
     let other =
         Meta::open(Arc::new(counting.clone()), Options { recall: false, ..Options::default() }).unwrap();
     other.run(create(10, "g", 30, FileType::File), &never).unwrap();

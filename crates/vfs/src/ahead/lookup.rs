@@ -10,7 +10,8 @@ use super::{MOST, Page};
 use crate::{entry::Entry, vfs::Vfs};
 
 impl Vfs {
-    /// The answer to a lookup from a page that was read ahead; reads one if this is the next of many lookups.
+    /// The answer to a lookup from a page that was read ahead; reads one if this is the next of
+    /// many lookups.
     pub(crate) fn lookup_ahead(&self, interrupt: &Interrupt, dir: Ino, name: &Name) -> Option<Entry> {
         let ttl = self.config.attr_ttl.min(self.config.entry_ttl).min(self.config.dir_entry_ttl);
         if ttl.is_zero() {

@@ -89,8 +89,8 @@ impl Vfs {
         }
     }
 
-    /// The inode that a program means, which sees the root of the mount as 1, and names by number what its user may not
-    /// come to by any path.
+    /// The inode that a program means, which sees the root of the mount as 1, and names by number
+    /// what its user may not come to by any path.
     fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
         let root = self.root();
         let ino = if ino == Ino::ROOT { root } else { ino };

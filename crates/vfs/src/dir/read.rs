@@ -60,8 +60,8 @@ impl Vfs {
         self.closed(fh, None);
     }
 
-    /// Gives the names from `offset` on to `add` until it answers false; with what a lookup of them would answer if
-    /// `plus`. One trip a page of about 2,000 names. Offset 0 begins anew.
+    /// Gives the names from `offset` on to `add` until it answers false; with what a lookup of them
+    /// would answer if `plus`. One trip a page of about 2,000 names. Offset 0 begins anew.
     pub fn readdir(
         &self,
         interrupt: &Interrupt,

@@ -44,7 +44,8 @@ pub(super) enum Kind {
     Lock = 6,
     /// A file with data that is not stored.
     Dirty = 7,
-    /// Where a page of an open directory begins: handle, number of the page, place and length of the bytes.
+    /// Where a page of an open directory begins: handle, number of the page, place and length of
+    /// the bytes.
     Names = 8,
     /// A number taken in stead of a commit: from, to.
     Void = 9,
@@ -54,7 +55,8 @@ pub(super) enum Kind {
     Done = 11,
     /// A request is under way.
     Underway = 12,
-    /// A handle that was told nothing yet of data that was lost; sub tells by which calls it is to be told.
+    /// A handle that was told nothing yet of data that was lost; sub tells by which calls it is to
+    /// be told.
     Lost = 13,
 }
 

@@ -11,8 +11,8 @@ use super::{NAMES, OpKind};
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Runs one operation of the kernel's, counts it, and writes its line if somebody reads the access log. `describe`
-    /// gets the line's middle part to fill, and the answer.
+    /// Runs one operation of the kernel's, counts it, and writes its line if somebody reads the
+    /// access log. `describe` gets the line's middle part to fill, and the answer.
     pub fn observed<T>(
         &self,
         op: OpKind,

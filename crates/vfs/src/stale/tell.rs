@@ -8,10 +8,10 @@ use super::Certainty;
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Has `told` called for what changed without the kernel having asked for it: names that are removed through
-    /// `.control`, and what other clients change while this one follows them ([`Meta::follow`](sluice_meta::Meta)).
-    /// It answers whether the kernel knew what changed, and is called from a thread that no request needs. Only the first
-    /// call counts.
+    /// Has `told` called for what changed without the kernel having asked for it: names that are
+    /// removed through `.control`, and what other clients change while this one follows them
+    /// ([`Meta::follow`](sluice_meta::Meta)). It answers whether the kernel knew what changed, and
+    /// is called from a thread that no request needs. Only the first call counts.
     pub fn on_stale(self: &Arc<Self>, told: impl Fn(&Change, Certainty) -> bool + Send + Sync + 'static) {
         if self.stale.set(Box::new(told)).is_err() {
             return;
@@ -55,7 +55,8 @@ impl Vfs {
             self.tell(&known, Certainty::Suspected);
         }
         let knew = self.tell_stale(change);
-        // The answer from which the kernel will know it may be on its way; it has the directory locked for that.
+        // The answer from which the kernel will know it may be on its way; it has the directory
+        // locked for that.
         if let Change::Node(ino) = change
             && !knew
             && let Some(name) = self.given.name_of(*ino)

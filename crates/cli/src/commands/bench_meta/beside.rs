@@ -1,6 +1,8 @@
-//! What a mount does beside the requests that it serves: deletes removed files, compacts chunks, shows that it lives.
+//! What a mount does beside the requests that it serves: deletes removed files, compacts chunks,
+//! shows that it lives.
 //!
-//! What must stay true: an operation never waits for any of it, and it is all done before the next row begins.
+//! What must stay true: an operation never waits for any of it, and it is all done before the next
+//! row begins.
 
 use std::{
     sync::{

@@ -1,7 +1,7 @@
 //! `sluice bench-meta`: what each operation on a volume's metadata costs.
 //!
-//! What must stay true: all it makes is gone when it ends, by an error or a signal too; and only the operation that a row
-//! is called after is timed.
+//! What must stay true: all it makes is gone when it ends, by an error or a signal too; and only
+//! the operation that a row is called after is timed.
 
 mod beside;
 mod rows;
@@ -200,10 +200,12 @@ fn together(row: &Row, places: Vec<Place>, length: Length) -> FsResult<Vec<Taken
     })
 }
 
-/// Operations are timed together for about this long, so that looking at the clock costs next to nothing.
+/// Operations are timed together for about this long, so that looking at the clock costs next to
+/// nothing.
 const STRETCH: Duration = Duration::from_millis(1);
 
-/// Repeats an operation, first a few times that do not count: connections, statements and numbers are fetched once.
+/// Repeats an operation, first a few times that do not count: connections, statements and numbers
+/// are fetched once.
 fn turn(work: &mut Work, length: Length, interrupt: &Interrupt) -> FsResult<Taken> {
     let warm_up = match length {
         Length::Operations(count) => Length::Operations(count.div_ceil(10)),

@@ -1,6 +1,7 @@
 //! The operations that are measured, each as the file system asks for it.
 //!
-//! What must stay true: what a name stands for never changes, or figures of different days cannot be compared.
+//! What must stay true: what a name stands for never changes, or figures of different days cannot
+//! be compared.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 

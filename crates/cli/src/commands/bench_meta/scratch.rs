@@ -1,7 +1,7 @@
 //! The directory in which a volume's metadata is measured.
 //!
-//! What must stay true: whatever was made in it can be removed, and no record stays behind: what is removed passes the
-//! trash by, and the chunks of its files go with it.
+//! What must stay true: whatever was made in it can be removed, and no record stays behind: what is
+//! removed passes the trash by, and the chunks of its files go with it.
 
 use std::process;
 

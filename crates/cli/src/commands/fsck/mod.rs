@@ -1,6 +1,8 @@
-//! `sluice fsck`: does everything that a volume shows exist, and does its metadata agree with itself.
+//! `sluice fsck`: does everything that a volume shows exist, and does its metadata agree with
+//! itself.
 //!
-//! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed, not even a session is opened.
+//! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed, not even a
+//! session is opened.
 
 mod objects;
 
@@ -218,7 +220,8 @@ fn path_of(meta: &Meta, ino: Ino) -> String {
     }
 }
 
-/// Prints faults with the files that they are in; how many there are. What no file shows any more is no fault.
+/// Prints faults with the files that they are in; how many there are. What no file shows any more
+/// is no fault.
 fn tell(meta: &Meta, layout: Layout, slices: &[(u64, u32)], faults: &[Fault]) -> Result<u64> {
     let never = Interrupt::never();
     let sizes: rustc_hash::FxHashMap<u64, u32> = slices.iter().copied().collect();

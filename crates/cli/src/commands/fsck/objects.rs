@@ -1,6 +1,7 @@
 //! Whether the blocks of slices are in the object store.
 //!
-//! What must stay true: memory is one bit a block and twelve bytes a slice, however many other objects there are.
+//! What must stay true: memory is one bit a block and twelve bytes a slice, however many other
+//! objects there are.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use sluice_data::{BlockKey, Layout, parse_name};
@@ -47,7 +48,8 @@ impl Fault {
     }
 }
 
-/// Checks all blocks of `slices`, sorted by id: one listing, and a question for each that it did not show.
+/// Checks all blocks of `slices`, sorted by id: one listing, and a question for each that it did
+/// not show.
 pub(super) async fn check(
     store: &dyn ObjectStore,
     layout: Layout,

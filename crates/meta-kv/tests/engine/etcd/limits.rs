@@ -1,4 +1,5 @@
-//! What etcd refuses: large transactions, more than its quota, versions that were given up, strangers.
+//! What etcd refuses: large transactions, more than its quota, versions that were given up,
+//! strangers.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -22,7 +23,8 @@ fn reason(outcome: Result<(), EngineError>) -> String {
     }
 }
 
-/// What does not fit into one transaction is refused as a whole; what a server was told to take goes through.
+/// What does not fit into one transaction is refused as a whole; what a server was told to take
+/// goes through.
 #[test]
 fn a_commit_is_one_transaction_or_nothing() {
     let server = server::own(1, &["--max-txn-ops=512"]);
@@ -42,8 +44,8 @@ fn a_commit_is_one_transaction_or_nothing() {
     assert_eq!(get(&usual, Key::Node(Ino(1000))), Ok(None));
 }
 
-/// Slices with one reference have no record: that all of a chunk's have none is one comparison. One that has a record,
-/// and one that gets a record meanwhile, is noticed.
+/// Slices with one reference have no record: that all of a chunk's have none is one comparison. One
+/// that has a record, and one that gets a record meanwhile, is noticed.
 #[test]
 fn what_is_absent_is_compared_as_a_range() {
     let engine = server::open(&server::fresh_url());
@@ -82,7 +84,8 @@ fn what_is_absent_is_compared_as_a_range() {
     assert!(matches!(&outcome, Err(EngineError::Conflict(keys)) if keys.len() == 1), "{outcome:?}");
 }
 
-/// Neither what is emptied nor what is written without a look is limited by the number of comparisons.
+/// Neither what is emptied nor what is written without a look is limited by the number of
+/// comparisons.
 #[test]
 fn chunks_of_a_large_file_go_and_come_at_once() {
     let engine = server::open(&server::fresh_url());
@@ -134,7 +137,8 @@ fn a_full_database_says_what_to_do() {
     assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 1))));
 }
 
-/// A look that takes several requests is right or begins anew when the versions it began with are given up meanwhile.
+/// A look that takes several requests is right or begins anew when the versions it began with are
+/// given up meanwhile.
 #[test]
 fn versions_that_are_given_up_are_read_anew() {
     let server = server::own(1, &[]);

@@ -172,7 +172,8 @@ fn what_never_reached_the_store_is_in_doubt_and_leaves_nothing() {
     ] {
         server.fault(method, b"", action, -1, "").expect("up");
         let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
-        // Nobody but the first key of the transaction knows, and it cannot be asked: to undo the others might tear it.
+        // Nobody but the first key of the transaction knows, and it cannot be asked: to undo the
+        // others might tear it.
         assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{method} {action}: {outcome:?}");
         server.clear_faults().expect("up");
         assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 0))), "{method} {action}");
@@ -203,8 +204,8 @@ fn regions_that_move_and_servers_that_are_busy_for_a_moment_are_not_noticed() {
     assert_eq!(found, Ok(vec![Found::Row(Some(dir(100))), Found::Names(Vec::new())]));
 }
 
-/// A client that ends between its two phases leaves locks; one that had reached only some servers leaves locks that
-/// belong to nothing. Neither blocks anybody for long.
+/// A client that ends between its two phases leaves locks; one that had reached only some servers
+/// leaves locks that belong to nothing. Neither blocks anybody for long.
 #[test]
 fn locks_of_a_dead_client_go() {
     let server = own();

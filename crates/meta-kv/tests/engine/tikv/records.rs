@@ -236,7 +236,8 @@ fn keys_and_values_are_those_of_the_format() {
     assert!(stored.values().all(|value| !value.is_empty()));
 }
 
-/// The totals are right at every moment, wherever their parts are; removing a writer's records leaves none behind.
+/// The totals are right at every moment, wherever their parts are; removing a writer's records
+/// leaves none behind.
 #[test]
 fn totals_ride_with_the_writer_until_they_are_folded() {
     let url = server::fresh_url();

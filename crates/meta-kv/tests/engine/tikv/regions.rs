@@ -1,4 +1,5 @@
-//! What the tests' own TiKV service says of its regions: a client finds no region for a key that lies between two.
+//! What the tests' own TiKV service says of its regions: a client finds no region for a key that
+//! lies between two.
 
 use std::time::{Duration, Instant};
 

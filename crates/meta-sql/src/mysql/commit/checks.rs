@@ -1,7 +1,7 @@
 //! What must hold, as statements that lock it, count it, and fail if the count is another.
 //!
-//! What must stay true: rows are found by the index that their key leads, so that no others are locked, and in the order
-//! of their keys.
+//! What must stay true: rows are found by the index that their key leads, so that no others are
+//! locked, and in the order of their keys.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -74,8 +74,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The condition that a row is one of these, in these columns. Columns that hold the same in all of them, as most
-    /// do, are compared once.
+    /// The condition that a row is one of these, in these columns. Columns that hold the same in
+    /// all of them, as most do, are compared once.
     fn among<'r>(
         &self,
         record: Record,
@@ -141,8 +141,8 @@ impl Builder<'_> {
             .check(&format!("(SELECT COUNT(*) FROM {edge} WHERE inode={ino} AND parent={parent})<>{count}"));
     }
 
-    /// Records that must not be there and are not made. Behind the inserts: of two commits that each make what the other
-    /// one expects to be absent, one waits for the other.
+    /// Records that must not be there and are not made. Behind the inserts: of two commits that
+    /// each make what the other one expects to be absent, one waits for the other.
     pub(super) fn absent(&mut self, record: Record, sorted: &Sorted<'_>) {
         for key in sorted.absent.get(&record).into_iter().flatten() {
             match (key, key_values(key)) {

@@ -1,10 +1,12 @@
 //! Statements on their way.
 //!
-//! What must stay true: no statement runs unless all before it did and all checks held; COMMIT is the last.
+//! What must stay true: no statement runs unless all before it did and all checks held; COMMIT is
+//! the last.
 
 use crate::mysql::error::CHECK;
 
-/// Longest check, bytes, that also looks at the rows which the statement before met: both go into one packet.
+/// Longest check, bytes, that also looks at the rows which the statement before met: both go into
+/// one packet.
 const SHORT: usize = 1 << 10;
 
 /// How the statements of a transaction are sent.
@@ -26,7 +28,8 @@ pub(in crate::mysql) struct Packet {
 
 struct Statement {
     text: String,
-    /// Whether it looks at how many rows the one before met, which in the next packet nobody could tell.
+    /// Whether it looks at how many rows the one before met, which in the next packet nobody could
+    /// tell.
     looks_back: bool,
 }
 
@@ -63,8 +66,8 @@ impl Style {
     const fn around(self) -> [&'static str; 2] {
         match self {
             Self::Single => ["", ""],
-            // The server itself undoes what fails: a client that is cut off could not, and what it had locked would stay
-            // locked until the server takes the connection for dead.
+            // The server itself undoes what fails: a client that is cut off could not, and what it
+            // had locked would stay locked until the server takes the connection for dead.
             Self::Compound => [
                 "BEGIN NOT ATOMIC DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK;RESIGNAL;END;",
                 ";END",
@@ -80,8 +83,8 @@ impl Flight {
         flight
     }
 
-    /// Takes the statement that numbers the commit and must meet one row. Nobody else locks that row, so it may stand
-    /// anywhere: right before the first check, which then looks at both.
+    /// Takes the statement that numbers the commit and must meet one row. Nobody else locks that
+    /// row, so it may stand anywhere: right before the first check, which then looks at both.
     pub(super) fn number(&mut self, statement: String) {
         self.number = Some(statement);
     }

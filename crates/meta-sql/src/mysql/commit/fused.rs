@@ -1,7 +1,7 @@
 //! Rows that are compared and changed by one statement.
 //!
-//! What must stay true: rows of a record are locked in the order of their keys, so this is done only where all of them
-//! are changed alike, and the statement must meet all of them.
+//! What must stay true: rows of a record are locked in the order of their keys, so this is done
+//! only where all of them are changed alike, and the statement must meet all of them.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,14 @@ use crate::{
 /// The columns of a node.
 type NodeValues = [i64; NODE_COLUMNS];
 
-/// Rows that are updated by a statement each. From then on one that compares them and one that stores them cost less.
+/// Rows that are updated by a statement each. From then on one that compares them and one that
+/// stores them cost less.
 const EACH: usize = 4;
-/// Bytes of a statement whose rows are counted: the count goes into the same packet, which a large one may fill. A longer
-/// one is parted into one that compares and one that changes.
+/// Bytes of a statement whose rows are counted: the count goes into the same packet, which a large
+/// one may fill. A longer one is parted into one that compares and one that changes.
 const SHORT: usize = 1 << 15;
-/// Rows in one statement that gives each values of its own: the server looks for each among all of them.
+/// Rows in one statement that gives each values of its own: the server looks for each among all of
+/// them.
 const WIDE: usize = 64;
 
 /// What becomes of rows of one record.

@@ -1,7 +1,7 @@
 //! Changes as statements, many rows in each.
 //!
-//! What must stay true: a replaced row keeps the columns that others added to the table, so rows are updated in place;
-//! and each statement takes its rows in the order of their keys.
+//! What must stay true: a replaced row keeps the columns that others added to the table, so rows
+//! are updated in place; and each statement takes its rows in the order of their keys.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -208,8 +208,8 @@ impl Builder<'_> {
         });
     }
 
-    /// Appends to chunks, unless their records are damaged, for nobody could tell what the new slices lie on, or would
-    /// become too long.
+    /// Appends to chunks, unless their records are damaged, for nobody could tell what the new
+    /// slices lie on, or would become too long.
     pub(super) fn append(&mut self, appends: &BTreeMap<(Ino, u32), Vec<u8>>) {
         let adding = format!(
             " ON DUPLICATE KEY UPDATE slices=IF(LENGTH(slices)%24=0 AND LENGTH(slices)+LENGTH(VALUES(slices))\
@@ -223,7 +223,8 @@ impl Builder<'_> {
     }
 }
 
-/// The chunks whose records, which hold so many slices now, have no room for what the commit appends.
+/// The chunks whose records, which hold so many slices now, have no room for what the commit
+/// appends.
 pub(in crate::mysql) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -> usize) -> Vec<Key> {
     let full = commit.writes.iter().filter_map(|write| match write {
         Write::Append(ino, index, more) => {
@@ -235,8 +236,8 @@ pub(in crate::mysql) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -
     full.collect()
 }
 
-/// The record of a collection, whose it is, and what else tells that a record is in it. Parents are counted from the
-/// entries.
+/// The record of a collection, whose it is, and what else tells that a record is in it. Parents are
+/// counted from the entries.
 pub(super) fn cleared(list: List) -> Option<(Record, (&'static str, i64), String)> {
     let of = |ino: Ino| ("inode", ino.0 as i64);
     Some(match list {

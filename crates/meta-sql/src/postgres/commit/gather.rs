@@ -1,6 +1,7 @@
 //! What a commit expects and writes, sorted by table and by unique key.
 //!
-//! What must stay true: each row stands there once, with the firmest lock that anything in the commit needs of it.
+//! What must stay true: each row stands there once, with the firmest lock that anything in the
+//! commit needs of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,8 @@ impl<'c> Gathered<'c> {
         for write in &commit.writes {
             match write {
                 Write::Insert(row) => gathered.insert(row),
-                // What is not there cannot be locked: only an insert finds out whether somebody else made it.
+                // What is not there cannot be locked: only an insert finds out whether somebody
+                // else made it.
                 Write::Put(row) if gathered.absent.contains(&row.key()) => gathered.insert(row),
                 Write::Put(row) => gathered.put(row),
                 Write::Delete(key) => gathered.remove(key, Do::Delete),

@@ -1,7 +1,7 @@
 //! Parts of a table that a commit clears.
 //!
-//! What must stay true: no two overlap, and none holds a row that the commit touches on its own, so that parts and rows
-//! have one order among each other.
+//! What must stay true: no two overlap, and none holds a row that the commit touches on its own, so
+//! that parts and rows have one order among each other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::values::Value;
 
-/// The rows whose unique key begins with `id`, between two others. A bound is what follows `id` in a unique key.
+/// The rows whose unique key begins with `id`, between two others. A bound is what follows `id` in
+/// a unique key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span<'c> {
     pub(super) id: i64,
@@ -62,8 +63,8 @@ impl<'c> Span<'c> {
     }
 }
 
-/// The parts to be cleared around the rows that are touched on their own, in ascending order. Of those rows, the ones
-/// that were to be cleared are discarded first.
+/// The parts to be cleared around the rows that are touched on their own, in ascending order. Of
+/// those rows, the ones that were to be cleared are discarded first.
 pub(super) fn around<'c>(
     mut clears: Vec<Span<'c>>,
     rows: &mut BTreeMap<Vec<Value<'c>>, Touch<'c>>,

@@ -1,7 +1,8 @@
 //! The work of a commit on one table, as statements.
 //!
-//! What must stay true: the statements that touch rows first take them in ascending order of their unique keys, each
-//! within itself and all of them together; what comes after them writes rows that this flight has locked already.
+//! What must stay true: the statements that touch rows first take them in ascending order of their
+//! unique keys, each within itself and all of them together; what comes after them writes rows that
+//! this flight has locked already.
 
 use std::{
     collections::{BTreeMap, btree_map::OccupiedEntry},
@@ -86,7 +87,8 @@ impl<'c> Work<'c> {
         let mut spans = around(take(&mut self.clears), &mut self.rows).into_iter().peekable();
         let is_made = |change: &Change<'_>| matches!(change.what, Do::Put | Do::Insert);
         let numbered = record == Record::Acl && self.rows.values().any(|row| row.changes.iter().any(is_made));
-        // What is cleared would be absent in any case; what else is absent is looked for when all rows are locked.
+        // What is cleared would be absent in any case; what else is absent is looked for when all
+        // rows are locked.
         let (before, after) =
             if spans.peek().is_some() { (self.absent, Vec::new()) } else { (Vec::new(), self.absent) };
         plan.absent(record, before);
@@ -101,7 +103,8 @@ impl<'c> Work<'c> {
                 late.entry(rank(Do::Discard)).or_default().push((None, unique.clone()));
             }
             let Some(held) = touch.held else {
-                // What need not be there is touched first by what changes it: it could be made meanwhile.
+                // What need not be there is touched first by what changes it: it could be made
+                // meanwhile.
                 touch.changes.into_iter().for_each(|change| run.push(change.what, change.key, change.values));
                 continue;
             };
@@ -127,8 +130,9 @@ impl<'c> Work<'c> {
 }
 
 impl<'c> Work<'c> {
-    /// What must not be there is made and removed again: so who wants to make it waits, and a look would not see what
-    /// others have not committed yet. Where rows are cleared, or have no unique key of their own, a look must do.
+    /// What must not be there is made and removed again: so who wants to make it waits, and a look
+    /// would not see what others have not committed yet. Where rows are cleared, or have no unique
+    /// key of their own, a look must do.
     fn hold_places(&mut self, record: Record) {
         let shape = record.shape();
         if !self.clears.is_empty()
@@ -149,7 +153,8 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// The only row of a table, which must be as expected and is then replaced or removed: as one statement.
+    /// The only row of a table, which must be as expected and is then replaced or removed: as one
+    /// statement.
     fn at_once(&mut self, record: Record, plan: &mut Plan<'c>) {
         if !self.clears.is_empty() || self.rows.len() != 1 || record == Record::Acl {
             return;

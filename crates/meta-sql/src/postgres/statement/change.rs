@@ -1,8 +1,9 @@
 //! The statements that write.
 //!
-//! What must stay true: a replaced row keeps the columns that others added to the table; one that must be there is
-//! counted: if fewer were written than wanted, the statement fails; and rows are touched in ascending order, since those
-//! given are, and those found are locked in that order before the first is written.
+//! What must stay true: a replaced row keeps the columns that others added to the table; one that
+//! must be there is counted: if fewer were written than wanted, the statement fails; and rows are
+//! touched in ascending order, since those given are, and those found are locked in that order
+//! before the first is written.
 
 use super::{
     Do, MARK, Type,
@@ -39,7 +40,8 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
         }
         Do::Put => {
             let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
-            // A node is replaced under the lock that guards of it wait for, which is that of a changed key.
+            // A node is replaced under the lock that guards of it wait for, which is that of a
+            // changed key.
             let rest = if record == Record::Node { &columns[..] } else { &columns[shape.unique..] };
             let then =
                 if rest.is_empty() { "NOTHING".into() } else { format!("UPDATE SET {}", replaced(rest)) };
@@ -103,8 +105,8 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
     }
 }
 
-/// A row that is locked as it is now, if it is as the first parameters say, and gets the values of those behind them. The
-/// lock is that of a changed key, which guards of a node wait for.
+/// A row that is locked as it is now, if it is as the first parameters say, and gets the values of
+/// those behind them. The lock is that of a changed key, which guards of a node wait for.
 fn swap(table: &str, columns: &[Column], unique: usize) -> (String, Vec<Type>) {
     let set = columns.iter().zip(columns.len() + 1..).skip(unique);
     let set = set.map(|(column, at)| format!("{}=${at}", column.name)).collect::<Vec<_>>().join(",");
@@ -153,7 +155,8 @@ fn clear(table: &str, unique: &[Column], which: &str) -> String {
     )
 }
 
-/// The columns as clients order them: texts by their bytes, whatever the database thinks of their letters.
+/// The columns as clients order them: texts by their bytes, whatever the database thinks of their
+/// letters.
 fn ordered(columns: &[Column]) -> String {
     let each = columns.iter().map(|column| {
         let collation = if column.kind == Type::Text { " COLLATE \"C\"" } else { "" };
@@ -229,7 +232,8 @@ fn add(record: Record) -> (String, Vec<Type>) {
                 .into(),
             vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s, Type::I8s, Type::I8s],
         ),
-        // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie on.
+        // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie
+        // on.
         _ => (
             format!(
                 "WITH a AS (INSERT INTO jfs_chunk AS n (inode,indx,slices) \

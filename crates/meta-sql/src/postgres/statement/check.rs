@@ -1,7 +1,7 @@
 //! The statements that hold rows and fail unless they are as expected.
 //!
-//! What must stay true: a row is looked at after it was locked, so that what others committed while this client waited
-//! is seen.
+//! What must stay true: a row is looked at after it was locked, so that what others committed while
+//! this client waited is seen.
 
 use super::{
     Do, Lock, Same, Type,

@@ -1,7 +1,7 @@
 //! The statements that only look.
 //!
-//! What must stay true: what they answer stands in the order in which `codec` reads it, behind the place of its question
-//! where there are many.
+//! What must stay true: what they answer stands in the order in which `codec` reads it, behind the
+//! place of its question where there are many.
 
 use super::{
     Do, Type,

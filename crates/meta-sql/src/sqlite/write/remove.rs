@@ -1,6 +1,7 @@
 //! Records and collections removed.
 //!
-//! What must stay true: the caller learns whether there was a record, for some removals are a conflict without one.
+//! What must stay true: the caller learns whether there was a record, for some removals are a
+//! conflict without one.
 
 use rusqlite::params;
 use sluice_meta::{

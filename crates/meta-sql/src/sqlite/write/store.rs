@@ -1,7 +1,7 @@
 //! Rows inserted or replaced, one statement each.
 //!
-//! What must stay true: a replaced row keeps the columns that others added to the table, so rows are updated in place
-//! and never deleted and made again.
+//! What must stay true: a replaced row keeps the columns that others added to the table, so rows
+//! are updated in place and never deleted and made again.
 
 use rusqlite::params;
 use sluice_meta::{

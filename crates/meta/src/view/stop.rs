@@ -1,0 +1,20 @@
+//! Why an operation goes no further.
+
+use sluice_types::FsError;
+
+use crate::engine::Read;
+
+/// Why an operation stopped before its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// It needs these first.
+    More(Vec<Read>),
+    /// It fails, and leaves no trace.
+    Fail(FsError),
+}
+
+impl From<FsError> for Stop {
+    fn from(error: FsError) -> Self {
+        Self::Fail(error)
+    }
+}

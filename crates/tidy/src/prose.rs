@@ -7,7 +7,7 @@ use crate::{Fault, Source};
 /// Columns of prose.
 const WIDTH: usize = 100;
 
-/// No line of a comment or a document is wider than [`WIDTH`]. Tables, code in documents and a
+/// No line of a comment or a document is wider than 100 columns. Tables, code in documents and a
 /// single word, such as an address, may be.
 pub fn widths(sources: &[Source]) -> Vec<Fault> {
     let mut faults = Vec::new();

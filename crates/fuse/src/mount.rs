@@ -172,14 +172,18 @@ pub fn remount(mountpoint: &Path, options: &str) -> Result<(), MountError> {
 
 /// The options of the topmost mount on `mountpoint` as the kernel lists them.
 fn options_on(mountpoint: &Path) -> Option<String> {
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
-    let lines = mounts.split(|byte| *byte == b'\n');
-    lines.rev().find_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ').skip(4);
-        let (at, options) = (fields.next()?, fields.next()?);
-        (unescape(at) == mountpoint.as_os_str().as_bytes())
-            .then(|| String::from_utf8_lossy(options).into_owned())
-    })
+    listed(mountpoint).pop()?.split(' ').nth(5).map(str::to_owned)
+}
+
+/// The lines of `mountinfo` of what is mounted exactly on `mountpoint`; the topmost comes last.
+fn listed(mountpoint: &Path) -> Vec<String> {
+    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return Vec::new() };
+    let there = |line: &&[u8]| {
+        let at = line.split(|byte| *byte == b' ').nth(4);
+        at.is_some_and(|at| unescape(at) == mountpoint.as_os_str().as_bytes())
+    };
+    let lines = mounts.split(|byte| *byte == b'\n').filter(there);
+    lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
 /// Whether the server of what is mounted on `mountpoint` died ("Transport endpoint is not
@@ -207,16 +211,9 @@ pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
 /// Types of what is mounted exactly on `mountpoint`, an absolute path without symbolic links; the
 /// topmost comes last.
 pub fn types_on(mountpoint: &Path) -> Vec<String> {
-    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return Vec::new() };
-    let kind = |line: &[u8]| {
-        let at = line.split(|byte| *byte == b' ').nth(4)?;
-        if unescape(at) != mountpoint.as_os_str().as_bytes() {
-            return None;
-        }
-        // Behind optional fields, whose end is marked.
-        String::from_utf8_lossy(line).split_once(" - ")?.1.split(' ').next().map(str::to_owned)
-    };
-    mounts.split(|byte| *byte == b'\n').filter_map(kind).collect()
+    // Behind optional fields, whose end is marked.
+    let kind = |line: &String| line.split_once(" - ")?.1.split(' ').next().map(str::to_owned);
+    listed(mountpoint).iter().filter_map(kind).collect()
 }
 
 /// Whether a type of mounts is that of a volume, of ours or of `JuiceFS`.
@@ -227,17 +224,7 @@ pub fn is_volume_type(kind: &str) -> bool {
 /// Minor device number of the topmost mount on `mountpoint`, an absolute path without symbolic
 /// links.
 pub fn connection_of(mountpoint: &Path) -> Option<u32> {
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
-    let mut found = None;
-    for line in mounts.split(|byte| *byte == b'\n') {
-        let mut fields = line.split(|byte| *byte == b' ').skip(2);
-        let (device, at) = (fields.next(), fields.nth(1));
-        if at.is_some_and(|at| unescape(at) == mountpoint.as_os_str().as_bytes()) {
-            let device = std::str::from_utf8(device?).ok()?;
-            found = device.split_once(':')?.1.parse().ok();
-        }
-    }
-    found
+    listed(mountpoint).pop()?.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
 }
 
 /// `mountinfo` writes blanks and backslashes as three octal digits.

@@ -5,5 +5,6 @@
 //! the servers half of the time.
 
 mod etcd;
+mod persist;
 #[cfg(feature = "tikv")]
 mod tikv;

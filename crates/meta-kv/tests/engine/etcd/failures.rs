@@ -10,21 +10,9 @@ use sluice_meta_kv::EtcdEngine;
 use sluice_testkit::server::{Behaviour, Proxy};
 use sluice_types::Ino;
 
-use super::server::{self, commit, dir, get, step};
+use crate::persist::persist;
 
-/// Tries until the servers are back.
-fn persist<T>(mut what: impl FnMut() -> Result<T, EngineError>) -> T {
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
-        match what() {
-            Ok(done) => return done,
-            Err(error @ (EngineError::Unavailable { .. } | EngineError::Indeterminate { .. })) => {
-                assert!(Instant::now() < until, "{error}");
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
+use super::server::{self, commit, dir, get, step};
 
 #[test]
 fn nobody_there_is_unavailable_and_soon_said() {

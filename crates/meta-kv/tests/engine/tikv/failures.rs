@@ -10,6 +10,8 @@ use sluice_meta_kv::TikvEngine;
 use sluice_testkit::server::{Tikv, TikvOptions, TikvPart};
 use sluice_types::{Attr, FileType, Ino, Time};
 
+use crate::persist::persist;
+
 use super::server::{self, raw::Raw};
 
 fn own() -> Tikv {
@@ -34,20 +36,6 @@ fn get(engine: &TikvEngine, key: Key) -> Result<Option<Row>, EngineError> {
 fn step(from: u64, ino: u64) -> Commit {
     let step = Step { writer: 4, lane: 0, from, to: from + 1 };
     Commit { step: Some(step), writes: vec![Write::Insert(dir(ino))], ..Commit::default() }
-}
-
-/// Tries until the servers are back.
-fn persist<T>(mut what: impl FnMut() -> Result<T, EngineError>) -> T {
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
-        match what() {
-            Ok(done) => return done,
-            Err(error @ (EngineError::Unavailable { .. } | EngineError::Indeterminate { .. })) => {
-                assert!(Instant::now() < until, "{error}");
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
 }
 
 #[test]

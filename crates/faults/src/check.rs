@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_data::Layout;
 use sluice_meta::{
-    engine::{Engine, Found, Hold, Read, Scan},
+    engine::{Engine, Found, Read, Scan},
     schema::{Counter, Key, Row},
 };
 use sluice_types::{Attr, FileType, Ino, Slice};
@@ -45,7 +45,7 @@ pub fn scan(engine: &dyn Engine, scan: Scan) -> Vec<Row> {
 }
 
 fn counter(engine: &dyn Engine, counter: Counter) -> i64 {
-    match engine.read(&[Read::Get(Key::Counter(counter), Hold::None)]).unwrap().pop() {
+    match engine.read(&[Read::Get(Key::Counter(counter))]).unwrap().pop() {
         Some(Found::Row(Some(Row::Counter(_, value)))) => value,
         _ => 0,
     }

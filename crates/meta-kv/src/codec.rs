@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, VolumeFormat, decode_attr, decode_changes,
-    decode_replaced, decode_slices, encode_attr, encode_changes, encode_replaced, encode_slices,
+    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, decode_attr, decode_changes, decode_replaced,
+    decode_slices, encode_attr, encode_changes, encode_replaced, encode_slices,
 };
 
 use crate::{
@@ -24,7 +24,7 @@ const MARK: &[u8] = &[1];
 /// several records share their value.
 pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let first = match row {
-        Row::Setting(format) => Some(format.to_json().into_bytes()),
+        Row::Setting(json) => Some(json.to_vec()),
         Row::Counter(counter, value) => Some(encode_counter(*counter, *value)),
         Row::Node(_, attr) => Some(encode_attr(attr)),
         Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
@@ -40,8 +40,7 @@ pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         Row::DirStat(_, stat) => Some(words(&[stat.length, stat.space, stat.inodes])),
         Row::Quota(_, q) => Some(words(&[q.max_space, q.max_inodes, q.used_space, q.used_inodes])),
         Row::Session(_, session) => {
-            // A struct of strings and numbers always serialises.
-            let info = session.info.as_ref().map(|info| serde_json::to_vec(info).unwrap_or_default());
+            let info = session.info.as_ref().map(|info| info.to_vec());
             return (Some(session.expire.to_be_bytes().to_vec()), info);
         }
         Row::Sustained(..) => Some(MARK.to_vec()),
@@ -61,10 +60,7 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         });
     };
     Ok(Some(match key {
-        Key::Setting => {
-            let format = VolumeFormat::parse(first).map_err(|_| "no JSON object of the volume format")?;
-            Row::Setting(format.into())
-        }
+        Key::Setting => Row::Setting(Bytes::copy_from_slice(first)),
         Key::Counter(counter) => Row::Counter(*counter, decode_counter(*counter, first)?),
         Key::Node(ino) => Row::Node(*ino, decode_attr(first).ok_or("no attributes of a node")?),
         Key::Entry(dir, name) => {
@@ -100,7 +96,7 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
             Row::Quota(*key, Quota { max_space, max_inodes, used_space, used_inodes })
         }
         Key::Session(sid) => {
-            let info = second.and_then(|info| serde_json::from_slice(info).ok());
+            let info = second.map(Bytes::copy_from_slice);
             Row::Session(*sid, Session { expire: i64::from_be_bytes(word(first)?), info })
         }
         Key::Sustained(sid, ino) => Row::Sustained(*sid, *ino),

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch, Write,
+    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch, Write,
 };
 
 use crate::{
@@ -67,16 +67,40 @@ impl<K: Kv> Engine for KvEngine<K> {
         })
     }
 
-    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(KvTxn { engine: self, begun: None }))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let kv = &*self.kv;
         look(kv.volume(), async {
             let now = kv.now().await?;
             answer(kv, &now, &mut Values::default(), reads).await
         })
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.commit_at(commit, Moment::default())
+    }
+
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+        let kv = &*self.kv;
+        look(kv.volume(), async {
+            let mut begun: Begun<K::Moment> = match taken(moment) {
+                Some(begun) => begun,
+                None => Begun { at: kv.begin().await?, values: Values::default() },
+            };
+            let found = answer(kv, &begun.at, &mut begun.values, reads).await;
+            moment.0 = Some(Box::new(begun));
+            found
+        })
+    }
+
+    fn commit_at(&self, what: &Commit, mut moment: Moment) -> Result<(), EngineError> {
+        let kv = &self.kv;
+        let fold = if what.step.is_some() { self.fold() } else { Fold::Later };
+        run(commit(&**kv, taken(&mut moment), what, fold))?;
+        if what.writes.iter().any(|write| matches!(write, Write::Tell(_))) {
+            // The message may be lost: who waits for it asks again by itself, only later.
+            kv.ring();
+        }
+        Ok(())
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -97,32 +121,7 @@ impl<K: Kv> Engine for KvEngine<K> {
     }
 }
 
-struct KvTxn<'e, K: Kv> {
-    engine: &'e KvEngine<K>,
-    begun: Option<Begun<K::Moment>>,
-}
-
-impl<K: Kv> Txn for KvTxn<'_, K> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let kv = &*self.engine.kv;
-        let begun = &mut self.begun;
-        look(kv.volume(), async {
-            let begun = match begun {
-                Some(begun) => begun,
-                None => begun.insert(Begun { at: kv.begin().await?, values: Values::default() }),
-            };
-            answer(kv, &begun.at, &mut begun.values, reads).await
-        })
-    }
-
-    fn commit(self: Box<Self>, what: &Commit) -> Result<(), EngineError> {
-        let kv = &self.engine.kv;
-        let fold = if what.step.is_some() { self.engine.fold() } else { Fold::Later };
-        run(commit(&**kv, self.begun, what, fold))?;
-        if what.writes.iter().any(|write| matches!(write, Write::Tell(_))) {
-            // The message may be lost: who waits for it asks again by itself, only later.
-            kv.ring();
-        }
-        Ok(())
-    }
+/// What was noted of a moment, if anything.
+fn taken<T: 'static>(moment: &mut Moment) -> Option<T> {
+    moment.0.take()?.downcast().ok().map(|noted| *noted)
 }

@@ -25,16 +25,16 @@ pub(crate) async fn answer<K: Kv>(
     let mut wants = Wants::default();
     for read in reads {
         match read {
-            Read::Get(key, _) => wants.record(volume, key),
-            Read::Follow(dir, name, _) => wants.key(volume.keys.entry(*dir, name)),
+            Read::Get(key) => wants.record(volume, key),
+            Read::Follow(dir, name) => wants.key(volume.keys.entry(*dir, name)),
             Read::Names { dir, limit } => wants.span(volume.keys.entries(*dir), *limit, false),
-            Read::All(list, _) => wants.list(volume, *list),
+            Read::All(list) => wants.list(volume, *list),
         }
     }
     values.fetch(kv, at, wants).await?;
     let mut nodes = Wants::default();
     for read in reads {
-        if let Read::Follow(dir, name, _) = read
+        if let Read::Follow(dir, name) = read
             && let Some(to) = entry(volume, values, *dir, name)?
         {
             nodes.key(volume.keys.node(to.ino));
@@ -46,8 +46,8 @@ pub(crate) async fn answer<K: Kv>(
 
 fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found, EngineError> {
     Ok(match read {
-        Read::Get(key, _) => Found::Row(values.record(volume, key)?),
-        Read::Follow(dir, name, _) => {
+        Read::Get(key) => Found::Row(values.record(volume, key)?),
+        Read::Follow(dir, name) => {
             let mut rows = Vec::with_capacity(2);
             if let Some(to) = entry(volume, values, *dir, name)? {
                 rows.push(Row::Entry(*dir, name.clone(), to));
@@ -60,7 +60,7 @@ fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found, EngineE
             let names = values.rows(&span).iter().take(*limit);
             Found::Names(names.map(|(key, _)| Name::stored(&key[span.from.len()..])).collect())
         }
-        Read::All(list, _) => Found::Rows(values.list(volume, *list)?),
+        Read::All(list) => Found::Rows(values.list(volume, *list)?),
     })
 }
 

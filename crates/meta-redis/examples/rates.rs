@@ -133,12 +133,12 @@ fn rates(server: &Server, engine: &dyn Engine) -> Result<(), EngineError> {
     let parent = Attr::new(FileType::Dir, 0o755, 0, 0, Ino::ROOT, at(0));
     let mut first: Vec<Write> = (2..5).map(|ino| Write::Insert(Row::Node(Ino(ino), parent))).collect();
     first.push(Write::Insert(Row::Writer(7, 0, 0)));
-    engine.begin(0)?.commit(&Commit { writes: first, ..Commit::default() })?;
+    engine.commit(&Commit { writes: first, ..Commit::default() })?;
     let mut n = 0;
     let mut commit = |make: &dyn Fn(Step) -> Commit| {
         let made = make(Step { writer: 7, lane: 0, from: n, to: n + 1 });
         n += 1;
-        engine.begin(0)?.commit(&made)
+        engine.commit(&made)
     };
     for batch in [100, 10, 1] {
         let files = if batch == 1 { FILES / 4 } else { FILES };
@@ -154,8 +154,7 @@ fn rates(server: &Server, engine: &dyn Engine) -> Result<(), EngineError> {
     measure("read of the parent and an absent entry", server, FILES / 4, || {
         (0..FILES / 4).try_for_each(|k| {
             let dir = Ino(2 + k % 3);
-            let reads =
-                [Read::Get(Key::Node(dir), Hold::Guard), Read::Get(Key::Entry(dir, name(k)), Hold::Guard)];
+            let reads = [Read::Get(Key::Node(dir)), Read::Get(Key::Entry(dir, name(k)))];
             engine.read(&reads).map(drop)
         })
     })?;
@@ -164,16 +163,14 @@ fn rates(server: &Server, engine: &dyn Engine) -> Result<(), EngineError> {
             (0..FILES / batch).try_for_each(|k| {
                 let dir = Ino(2 + (100_000_000 + k / 100 * 100) % 3);
                 let reads: Vec<Read> = (0..batch)
-                    .map(|m| Read::Follow(dir, name(100_000_000 + (k * batch + m) % FILES), Hold::None))
+                    .map(|m| Read::Follow(dir, name(100_000_000 + (k * batch + m) % FILES)))
                     .collect();
                 engine.read(&reads).map(drop)
             })
         })?;
     }
     measure("getattr, 1 a read", server, FILES, || {
-        (0..FILES).try_for_each(|k| {
-            engine.read(&[Read::Get(Key::Node(Ino(100_000_000 + k)), Hold::None)]).map(drop)
-        })
+        (0..FILES).try_for_each(|k| engine.read(&[Read::Get(Key::Node(Ino(100_000_000 + k)))]).map(drop))
     })?;
     measure("unlink, 100 a commit", server, FILES, || {
         (0..FILES / 100).try_for_each(|k| commit(&|step| removals(100_000_000 + k * 100, 100, step)))

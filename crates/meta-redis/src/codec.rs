@@ -6,9 +6,9 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, Row, Session, VolumeFormat, decode_attr,
-    decode_changes, decode_plocks, decode_replaced, decode_slices, encode_attr, encode_changes,
-    encode_plocks, encode_replaced, encode_slices,
+    AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, Row, Session, decode_attr, decode_changes,
+    decode_plocks, decode_replaced, decode_slices, encode_attr, encode_changes, encode_plocks,
+    encode_replaced, encode_slices,
 };
 use sluice_types::Ino;
 use smallvec::{SmallVec, smallvec};
@@ -98,7 +98,7 @@ pub(crate) fn counter_shift(counter: Counter) -> i64 {
 /// The values of a record's cells. A missing value means that the cell must not exist.
 pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
     smallvec![match row {
-        Row::Setting(format) => Some(format.to_json().into_bytes()),
+        Row::Setting(json) => Some(json.to_vec()),
         Row::Counter(counter, value) => Some(text(value - counter_shift(*counter))),
         Row::Node(_, attr) => Some(encode_attr(attr)),
         Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
@@ -120,8 +120,7 @@ pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
             return [Some(limits), Some(text(quota.used_space)), Some(text(quota.used_inodes))].into();
         }
         Row::Session(_, session) => {
-            // A struct of strings and numbers always serialises.
-            let info = session.info.as_ref().map(|info| serde_json::to_vec(info).unwrap_or_default());
+            let info = session.info.as_ref().map(|info| info.to_vec());
             return smallvec![Some(text(session.expire)), info];
         }
     }]
@@ -144,10 +143,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
         });
     };
     Ok(Some(match key {
-        Key::Setting => {
-            let format = VolumeFormat::parse(&first).map_err(|_| "no JSON object of the volume format")?;
-            Row::Setting(format.into())
-        }
+        Key::Setting => Row::Setting(Bytes::from(first)),
         Key::Counter(counter) => Row::Counter(*counter, integer(&first)? + counter_shift(*counter)),
         Key::Node(ino) => Row::Node(*ino, decode_attr(&first).ok_or("no attributes of a node")?),
         Key::Entry(dir, name) => Row::Entry(*dir, name.clone(), entry(&first)?),
@@ -194,7 +190,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
             Row::Quota(*key, quota)
         }
         Key::Session(sid) => {
-            let info = rest.first().and_then(|info| serde_json::from_slice(info.as_deref()?).ok());
+            let info = rest.first().and_then(|info| info.clone().map(Bytes::from));
             Row::Session(*sid, Session { expire: score(&first)?, info })
         }
         Key::Sustained(sid, ino) => Row::Sustained(*sid, *ino),

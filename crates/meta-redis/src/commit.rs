@@ -73,11 +73,9 @@ pub(crate) struct Plan<'c> {
 }
 
 impl<'c> Plan<'c> {
-    /// `raw` has the stored text of records that may be spelled in several ways.
-    pub(crate) fn new(keys: &Keys, commit: &'c Commit, raw: &FxHashMap<Key, Vec<u8>>) -> Self {
+    pub(crate) fn new(keys: &Keys, commit: &'c Commit) -> Self {
         let mut builder = Builder {
             keys,
-            raw,
             groups: Vec::new(),
             index: FxHashMap::default(),
             checked: FxHashSet::default(),
@@ -128,7 +126,6 @@ impl<'c> Plan<'c> {
 
 struct Builder<'b> {
     keys: &'b Keys,
-    raw: &'b FxHashMap<Key, Vec<u8>>,
     groups: Vec<(Phase, Group)>,
     index: FxHashMap<(&'static str, Text), usize>,
     /// Redis keys whose type some check finds out.

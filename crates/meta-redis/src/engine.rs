@@ -10,13 +10,11 @@ use std::{
 };
 
 use redis::Value;
-use rustc_hash::FxHashMap;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Hold, Limits, List, News, Page, Read, Scan, Txn, Watch,
-        Write,
+        Commit, Cursor, Engine, EngineError, Found, Limits, List, News, Page, Read, Scan, Watch, Write,
     },
-    schema::{Counter, Key, Told},
+    schema::{Counter, Told},
 };
 
 use crate::{
@@ -171,13 +169,25 @@ impl Engine for RedisEngine {
         self.pool.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.sound(answer).map(drop))
     }
 
-    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(RedisTxn { engine: self, raw: FxHashMap::default() }))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let plan = Plan::new(self.keys()?, reads);
-        plan.run(&self.pool).map(|answers| answers.found)
+        plan.run(&self.pool)
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        let pool = &self.pool;
+        let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MOST_CHUNKS);
+        if commit.writes.iter().any(vast) {
+            return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
+        }
+        let mut plan = CommitPlan::new(self.keys()?, commit);
+        self.own.note(commit);
+        let answer = pool.sound(pool.commit(plan.take_pipeline())?)?;
+        match plan.outcome(&answer) {
+            Some(Outcome::Done) => Ok(()),
+            Some(Outcome::Failed(keys)) => Err(EngineError::Conflict(keys)),
+            None => Err(pool.odd("a commit")),
+        }
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -207,40 +217,5 @@ impl Engine for RedisEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(Listener::new(self.pool.clone(), self.keys()?, self.own.clone())?))
-    }
-}
-
-struct RedisTxn<'e> {
-    engine: &'e RedisEngine,
-    /// Records as stored whose text others may have spelled differently, to be compared at the
-    /// commit.
-    raw: FxHashMap<Key, Vec<u8>>,
-}
-
-impl Txn for RedisTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let plan = Plan::new(self.engine.keys()?, reads);
-        let answers = plan.run(&self.engine.pool)?;
-        let held = |key: &Key| {
-            reads.iter().any(|read| matches!(read, Read::Get(of, hold) if of == key && *hold > Hold::None))
-        };
-        self.raw.extend(answers.raw.into_iter().filter(|(key, _)| held(key)));
-        Ok(answers.found)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        let pool = &self.engine.pool;
-        let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MOST_CHUNKS);
-        if commit.writes.iter().any(vast) {
-            return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
-        }
-        let mut plan = CommitPlan::new(self.engine.keys()?, commit, &self.raw);
-        self.engine.own.note(commit);
-        let answer = pool.sound(pool.commit(plan.take_pipeline())?)?;
-        match plan.outcome(&answer) {
-            Some(Outcome::Done) => Ok(()),
-            Some(Outcome::Failed(keys)) => Err(EngineError::Conflict(keys)),
-            None => Err(pool.odd("a commit")),
-        }
     }
 }

@@ -67,13 +67,6 @@ pub(crate) struct Plan<'r> {
     total: usize,
 }
 
-/// Everything that came back, by cell and by read.
-pub(crate) struct Answers {
-    pub(crate) found: Vec<Found>,
-    /// Cells of all [`Read::Get`]s as stored, where they are wanted again at the commit.
-    pub(crate) raw: Vec<(Key, Vec<u8>)>,
-}
-
 impl<'r> Plan<'r> {
     pub(crate) fn new(keys: &'r Keys, reads: &'r [Read]) -> Self {
         let mut plan = Self {
@@ -96,12 +89,12 @@ impl<'r> Plan<'r> {
         for (at, read) in reads.iter().enumerate() {
             plan.cells.push(plan.total);
             match read {
-                Read::Get(key, _) => plan.get(key),
-                Read::Follow(dir, name, _) => plan.follows.entry(*dir).or_default().push((at, name)),
+                Read::Get(key) => plan.get(key),
+                Read::Follow(dir, name) => plan.follows.entry(*dir).or_default().push((at, name)),
                 Read::Names { dir, limit } => {
                     plan.ask(at, "n", &[&keys.dir(*dir), &number(*limit as u64)]);
                 }
-                Read::All(list, _) => plan.list(at, *list),
+                Read::All(list) => plan.list(at, *list),
             }
         }
         plan.cells.push(plan.total);
@@ -166,7 +159,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Asks the server everything.
-    pub(crate) fn run(mut self, pool: &Pool) -> Result<Answers, EngineError> {
+    pub(crate) fn run(mut self, pool: &Pool) -> Result<Vec<Found>, EngineError> {
         let mut follows = Args::default();
         follows.push(&self.keys.word("i"));
         for (dir, names) in &self.follows {
@@ -239,7 +232,7 @@ impl<'r> Plan<'r> {
         values: Vec<Value>,
         scripted: Vec<Value>,
         targets: Vec<Vec<usize>>,
-    ) -> Result<Answers, EngineError> {
+    ) -> Result<Vec<Found>, EngineError> {
         let mut values = values.into_iter();
         let mut found: Vec<Option<Found>> = self.reads.iter().map(|_| None).collect();
         for at in &self.native_for {
@@ -276,13 +269,9 @@ impl<'r> Plan<'r> {
         for (at, value) in self.answers.iter().zip(scripted) {
             self.scripted_answer(pool, *at, array(pool, Some(value))?, &mut found)?;
         }
-        let mut raw = Vec::new();
         for (at, read) in self.reads.iter().enumerate() {
-            let Read::Get(key, _) = read else { continue };
+            let Read::Get(key) = read else { continue };
             let cells = &mut cells[self.cells[at]..self.cells[at + 1]];
-            if let (Key::Setting | Key::Session(_), Some(Some(text))) = (key, cells.last()) {
-                raw.push((key.clone(), text.clone()));
-            }
             let row = decode(key, cells).map_err(|damage| damaged(pool, self.keys, key, damage))?;
             found[at] = Some(Found::Row(row));
         }
@@ -292,7 +281,7 @@ impl<'r> Plan<'r> {
             _ => Found::Rows(Vec::new()),
         };
         let found = found.into_iter().zip(self.reads).map(|(f, read)| f.unwrap_or_else(|| empty(read)));
-        Ok(Answers { found: found.collect(), raw })
+        Ok(found.collect())
     }
 
     /// Entries and the nodes they name.
@@ -304,7 +293,7 @@ impl<'r> Plan<'r> {
     ) -> Result<(), EngineError> {
         let mut values = values.into_iter();
         for at in &self.followed {
-            let Read::Follow(dir, name, _) = &self.reads[*at] else { continue };
+            let Read::Follow(dir, name) = &self.reads[*at] else { continue };
             let (entry_bytes, attr) = (values.next(), values.next());
             let mut rows = Vec::with_capacity(2);
             if let Some(stored) = entry_bytes.map(|value| bytes(pool, value)).transpose()?.flatten() {
@@ -342,7 +331,7 @@ impl<'r> Plan<'r> {
 
     /// The records of a collection.
     fn rows_of(&self, pool: &Pool, at: usize, values: Vec<Value>) -> Result<Vec<Row>, EngineError> {
-        let Read::All(list, _) = &self.reads[at] else { return Ok(Vec::new()) };
+        let Read::All(list) = &self.reads[at] else { return Ok(Vec::new()) };
         let mut texts = Vec::with_capacity(values.len());
         for value in values {
             texts.push(bytes(pool, value)?.unwrap_or_default());

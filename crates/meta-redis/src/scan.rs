@@ -7,7 +7,7 @@
 
 use redis::Value;
 use sluice_meta::{
-    engine::{Cursor, EngineError, Found, Hold, Page, Read, Scan},
+    engine::{Cursor, EngineError, Found, Page, Read, Scan},
     schema::{Key, QuotaKey, Row},
 };
 use sluice_types::{Ino, Name};
@@ -221,14 +221,14 @@ impl Request {
             let [name, stored] = [0, 1].map(|at| std::mem::take(&mut entry[at]));
             let node = if ino.is_some() { nodes.next().unwrap_or(Value::Nil) } else { Value::Nil };
             if ino.is_some() && node == Value::Nil {
-                lost.push(Read::Follow(dir, Name::stored(&name), Hold::None));
+                lost.push(Read::Follow(dir, Name::stored(&name)));
             } else {
                 woven.extend([Value::BulkString(name), Value::BulkString(stored), node]);
             }
         }
         let (mut rows, damaged) = self.rows(pool, keys, woven)?;
         // Both may have gone between the questions: they are looked at again, together.
-        for found in Plan::new(keys, &lost).run(pool)?.found {
+        for found in Plan::new(keys, &lost).run(pool)? {
             if let Found::Rows(both) = found {
                 rows.extend(both);
             }

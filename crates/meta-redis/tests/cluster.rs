@@ -14,7 +14,7 @@ use std::{
 use calls::{commit, dir, get, open};
 use redis::Commands;
 use sluice_meta::{
-    engine::{Engine, EngineError, Found, Hold, Read, Scan, Write},
+    engine::{Engine, EngineError, Found, Read, Scan, Write},
     schema::{Change, Key, Row, Told},
 };
 use sluice_meta_redis::RedisEngine;
@@ -162,7 +162,7 @@ fn while_the_slot_moves_nothing_happens_by_halves() {
     for ino in [2, 3] {
         assert_eq!(get(&engine, ino).expect("asked where it is"), Some(dir(ino)));
     }
-    let both = [2, 3].map(|ino| Read::Get(Key::Node(Ino(ino)), Hold::None));
+    let both = [2, 3].map(|ino| Read::Get(Key::Node(Ino(ino))));
     let unavailable = |outcome: Result<(), EngineError>| {
         let Err(EngineError::Unavailable { reason, .. }) = &outcome else { panic!("{outcome:?}") };
         assert!(reason.contains("moving the volume"), "{reason}");

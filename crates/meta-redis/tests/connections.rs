@@ -7,7 +7,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_redis::RedisEngine;
@@ -21,13 +21,13 @@ fn open(server: &Redis, options: &str) -> RedisEngine {
 }
 
 fn look(engine: &RedisEngine) {
-    engine.read(&[Read::Get(Key::Node(Ino(1)), Hold::None)]).expect("up");
+    engine.read(&[Read::Get(Key::Node(Ino(1)))]).expect("up");
 }
 
 fn commit(engine: &RedisEngine) -> Result<(), EngineError> {
     let attr = Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time { sec: 5, nsec: 6 });
     let writes = vec![Write::Put(Row::Node(Ino(1), attr))];
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 /// Connections that the server was asked for meanwhile, other than by this function.
@@ -73,7 +73,7 @@ fn threads_that_connect_at_once_are_all_in_their_database() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     together.wait();
-                    let found = engine.read(&[Read::Get(Key::Node(Ino(1)), Hold::None)]).expect("up");
+                    let found = engine.read(&[Read::Get(Key::Node(Ino(1)))]).expect("up");
                     assert!(matches!(&found[..], [Found::Row(Some(_))]), "{found:?}");
                 });
             }

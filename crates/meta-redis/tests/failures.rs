@@ -18,11 +18,11 @@ fn dir(ino: u64) -> Row {
 }
 
 fn commit(engine: &RedisEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 fn get(engine: &RedisEngine, key: Key) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(key, Hold::None)])?.pop() {
+    match engine.read(&[Read::Get(key)])?.pop() {
         Some(Found::Row(row)) => Ok(row),
         other => panic!("{other:?}"),
     }
@@ -44,13 +44,13 @@ fn a_dead_server_is_unavailable_and_the_answer_it_owes_is_in_doubt() {
     signal(&server, "-STOP");
     let step = Step { writer: 4, lane: 0, from: 0, to: 1 };
     let lost = Commit { step: Some(step), writes: vec![Write::Insert(dir(2))], ..Commit::default() };
-    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    let outcome = engine.commit(&lost);
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
     assert!(matches!(get(&engine, Key::Node(Ino(1))), Err(EngineError::Unavailable { .. })));
     signal(&server, "-CONT");
 
     // Whoever comes first, only one of the two takes the number.
-    let again = engine.begin(0).expect("begin").commit(&lost);
+    let again = engine.commit(&lost);
     if let Err(error) = &again {
         let EngineError::Conflict(keys) = error else { panic!("{error}") };
         assert!(keys.contains(&Key::Writer(4, 0)), "{keys:?}");
@@ -59,9 +59,9 @@ fn a_dead_server_is_unavailable_and_the_answer_it_owes_is_in_doubt() {
     assert_eq!(get(&engine, Key::Node(Ino(2))).expect("up"), Some(dir(2)));
 
     server.kill();
-    let outcome = engine.begin(1).expect("begin").commit(&lost);
+    let outcome = engine.commit(&lost);
     assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "no connection: {outcome:?}");
-    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    let outcome = engine.commit(&lost);
     let doubtful =
         matches!(outcome, Err(EngineError::Indeterminate { .. } | EngineError::Unavailable { .. }));
     assert!(doubtful, "a connection that broke: {outcome:?}");
@@ -76,8 +76,8 @@ fn scripts_and_connections_that_the_server_forgot_are_made_again() {
     server.call(&["SCRIPT", "FLUSH"]).expect("up");
     commit(&engine, vec![Write::Insert(dir(2))]).expect("the source is sent again");
     server.call(&["SCRIPT", "FLUSH"]).expect("up");
-    let follow = Read::Follow(Ino(1), Name::stored(b"x"), Hold::None);
-    let found = engine.read(&[follow, Read::Get(Key::Node(Ino(2)), Hold::None)]).expect("read");
+    let follow = Read::Follow(Ino(1), Name::stored(b"x"));
+    let found = engine.read(&[follow, Read::Get(Key::Node(Ino(2)))]).expect("read");
     assert_eq!(found, [Found::Rows(vec![]), Found::Row(Some(dir(2)))]);
     server.call(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).expect("up");
     assert_eq!(get(&engine, Key::Node(Ino(1))).expect("a new connection"), Some(dir(1)));
@@ -116,7 +116,7 @@ fn keys_of_another_type_are_named_and_nothing_is_written() {
     let () = raw.hset("d9", "odd", "entry").expect("set");
     let outcome = get(&engine, Key::Node(Ino(9)));
     assert!(matches!(&outcome, Err(EngineError::Corrupt { record, .. }) if record == "i9"), "{outcome:?}");
-    let outcome = engine.read(&[Read::Follow(Ino(9), Name::stored(b"odd"), Hold::None)]);
+    let outcome = engine.read(&[Read::Follow(Ino(9), Name::stored(b"odd"))]);
     assert!(
         matches!(&outcome, Err(EngineError::Corrupt { record, .. }) if record == "d9 odd"),
         "{outcome:?}"
@@ -220,15 +220,13 @@ fn commits_and_reads_of_ten_thousand_records() {
     let engine = server.engine(0);
     let rows: Vec<Row> = (10..10_010).map(dir).collect();
     commit(&engine, rows.iter().cloned().map(Write::Insert).collect()).expect("split");
-    let reads: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), Hold::Lock)).collect();
+    let reads: Vec<Read> = rows.iter().map(|row| Read::Get(row.key())).collect();
     let found = engine.read(&reads).expect("split");
     assert!(found.iter().zip(&rows).all(|(found, row)| *found == Found::Row(Some(row.clone()))));
     let expects = rows.iter().map(|row| Expect::Row(row.clone(), Hold::Lock)).collect();
     let writes = rows.iter().map(|row| Write::Delete(row.key())).collect();
     let all = Commit { expects, writes, step: None };
-    engine.begin(0).expect("begin").commit(&all).expect("split");
-    let Err(EngineError::Conflict(keys)) = engine.begin(0).expect("begin").commit(&all) else {
-        panic!("gone")
-    };
+    engine.commit(&all).expect("split");
+    let Err(EngineError::Conflict(keys)) = engine.commit(&all) else { panic!("gone") };
     assert_eq!(keys.len(), rows.len());
 }

@@ -36,7 +36,7 @@ fn heard(server: &Server, other: &RedisEngine, watch: &mut dyn Watch) -> Vec<Tol
 fn commit(engine: &RedisEngine, writer: u64, writes: Vec<Write>) {
     static LANE: AtomicU16 = AtomicU16::new(0);
     let lane = LANE.fetch_add(1, Ordering::Relaxed);
-    let commit = |commit: Commit| engine.begin(0).expect("up").commit(&commit).expect("commits");
+    let commit = |commit: Commit| engine.commit(&commit).expect("commits");
     commit(Commit { writes: vec![Write::Put(Row::Writer(writer, lane, 0))], ..Commit::default() });
     let step = Some(Step { writer, lane, from: 0, to: 1 });
     commit(Commit { writes, step, ..Commit::default() });

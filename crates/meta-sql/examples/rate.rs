@@ -12,7 +12,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Commit, Engine, Expect, Hold, Read, Scan, Step, Write},
+    engine::{Commit, Engine, Expect, Read, Scan, Step, Write},
     schema::{Entry, Key, Row},
 };
 use sluice_meta_sql::SqliteEngine;
@@ -29,7 +29,7 @@ fn main() {
     engine.prepare().unwrap();
     let root = Attr::new(FileType::Dir, 0o755, 0, 0, Ino(1), Time::default());
     let start = [Row::Node(Ino(1), root), Row::Writer(1, 0, 0)].map(Write::Insert).to_vec();
-    engine.begin(0).unwrap().commit(&Commit { writes: start, ..Commit::default() }).unwrap();
+    engine.commit(&Commit { writes: start, ..Commit::default() }).unwrap();
 
     let mut rates = Rates { engine: &engine, files, per_commit, n: 0 };
     rates.measure("create", true, |ino, writes| {
@@ -76,11 +76,11 @@ impl Rates<'_> {
         let mut ino = 2;
         while ino < self.files + 2 {
             let mut commit = Commit { step: Some(self.step()), ..Commit::default() };
-            let mut reads = vec![Read::Get(Key::Node(Ino(1)), Hold::Guard)];
+            let mut reads = vec![Read::Get(Key::Node(Ino(1)))];
             for ino in ino..ino + self.per_commit {
                 of_file(ino, &mut commit.writes);
                 let key = Key::Entry(Ino(1), name(ino));
-                reads.push(Read::Get(key.clone(), Hold::Lock));
+                reads.push(Read::Get(key.clone()));
                 if absent {
                     commit.expects.push(Expect::Absent(key));
                 }
@@ -94,9 +94,8 @@ impl Rates<'_> {
                 _ => (1, None),
             });
             let begun = Instant::now();
-            let mut txn = self.engine.begin(0).unwrap();
-            txn.read(&reads).unwrap();
-            txn.commit(&commit).unwrap();
+            self.engine.read(&reads).unwrap();
+            self.engine.commit(&commit).unwrap();
             slowest = slowest.max(begun.elapsed());
             ino += self.per_commit;
         }
@@ -111,12 +110,11 @@ impl Rates<'_> {
     fn lookups(&self) {
         let since = Since::now();
         for ino in 2..self.files + 2 {
-            self.engine.read(&[Read::Follow(Ino(1), name(ino), Hold::None)]).unwrap();
+            self.engine.read(&[Read::Follow(Ino(1), name(ino))]).unwrap();
         }
         Self::print("lookup, one a trip", self.files, &since, None);
         let since = Since::now();
-        let reads: Vec<Read> =
-            (2..self.files + 2).map(|ino| Read::Follow(Ino(1), name(ino), Hold::None)).collect();
+        let reads: Vec<Read> = (2..self.files + 2).map(|ino| Read::Follow(Ino(1), name(ino))).collect();
         reads.chunks(100).for_each(|reads| drop(self.engine.read(reads).unwrap()));
         Self::print("lookup, 100 a trip", self.files, &since, None);
     }

@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, VolumeFormat,
-    decode_changes, decode_plocks, decode_replaced, decode_slices,
+    AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, decode_changes,
+    decode_plocks, decode_replaced, decode_slices,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
@@ -220,11 +220,14 @@ impl<C: Columns> Shifted<'_, C> {
     }
 }
 
+/// A description that is written already.
+fn written(info: &[u8]) -> Option<Bytes> {
+    (!info.is_empty()).then(|| Bytes::copy_from_slice(info))
+}
+
 fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String> {
     Ok(match record {
-        Record::Setting => {
-            Row::Setting(VolumeFormat::parse(row.bytes(1)?).map_err(|error| error.to_string())?.into())
-        }
+        Record::Setting => Row::Setting(Bytes::copy_from_slice(row.bytes(1)?)),
         Record::Counter => {
             let name = row.bytes(0)?;
             let counter = Counter::ALL.into_iter().find(|counter| counter.name().as_bytes() == name);
@@ -260,11 +263,9 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
         ),
         Record::DirQuota => Row::Quota(QuotaKey::Dir(row.ino(0)?), read_quota(row, 1)?),
         Record::Quota => Row::Quota(read_quota_key(row)?, read_quota(row, 2)?),
-        Record::Session => Row::Session(
-            row.id(0)?,
-            // A record that is not written yet or damaged is a session without a description.
-            Session { expire: row.int(1)?, info: serde_json::from_slice(row.bytes(2)?).ok() },
-        ),
+        Record::Session => {
+            Row::Session(row.id(0)?, Session { expire: row.int(1)?, info: written(row.bytes(2)?) })
+        }
         Record::Sustained => Row::Sustained(row.id(0)?, row.ino(1)?),
         Record::Flock => {
             let code = row.int(3)?;

@@ -19,10 +19,8 @@ mod watch;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch},
-    schema::Key,
+use sluice_meta::engine::{
+    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Watch,
 };
 
 use connection::Failure;
@@ -81,12 +79,40 @@ impl Engine for MysqlEngine {
         prepare::prepare(&self.0.pool)
     }
 
-    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(MysqlTxn { engine: &self.0, raw: FxHashMap::default() }))
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        Plan::new(&self.0.tables, reads).run(&self.0.pool)
     }
 
-    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        Ok(Plan::new(&self.0.tables, reads).run(&self.0.pool)?.found)
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
+            return Ok(());
+        }
+        let Inner { pool, tables } = &*self.0;
+        let options = &pool.options;
+        let mut lease = pool.take_sound()?;
+        let packets = commit::packets(options, tables, commit, &lease)?;
+        let (last, style) = (packets.len() - 1, lease.style());
+        for (at, packet) in packets.into_iter().enumerate() {
+            let Err(failure) = lease.exchange(packet.text) else { continue };
+            // COMMIT is the last statement of the last packet.
+            let committing = at == last
+                && match &failure {
+                    Failure::Server(_, done) => done + 1 == packet.answers,
+                    Failure::Lost(_) => true,
+                };
+            return Err(match failure {
+                Failure::Lost(reason) if committing => options.indeterminate(reason),
+                Failure::Lost(reason) => options.unavailable(reason),
+                Failure::Server(error, _) => match refusal(&error) {
+                    Refusal::Collision | Refusal::Other => {
+                        let _ = lease.exchange("ROLLBACK");
+                        if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
+                    }
+                    known => blame::blame(options, tables, &mut lease, commit, known),
+                },
+            });
+        }
+        Ok(())
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -111,52 +137,5 @@ impl Engine for MysqlEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(MysqlWatch::new(self.0.clone())?))
-    }
-}
-
-struct MysqlTxn<'e> {
-    engine: &'e Inner,
-    /// Records as stored whose text others may have spelled differently, to be compared at the
-    /// commit.
-    raw: FxHashMap<Key, Vec<u8>>,
-}
-
-impl Txn for MysqlTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let answered = Plan::new(&self.engine.tables, reads).run(&self.engine.pool)?;
-        self.raw.extend(answered.raw);
-        Ok(answered.found)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
-            return Ok(());
-        }
-        let Inner { pool, tables } = self.engine;
-        let options = &pool.options;
-        let mut lease = pool.take_sound()?;
-        let packets = commit::packets(options, tables, commit, &self.raw, &lease)?;
-        let (last, style) = (packets.len() - 1, lease.style());
-        for (at, packet) in packets.into_iter().enumerate() {
-            let Err(failure) = lease.exchange(packet.text) else { continue };
-            // COMMIT is the last statement of the last packet.
-            let committing = at == last
-                && match &failure {
-                    Failure::Server(_, done) => done + 1 == packet.answers,
-                    Failure::Lost(_) => true,
-                };
-            return Err(match failure {
-                Failure::Lost(reason) if committing => options.indeterminate(reason),
-                Failure::Lost(reason) => options.unavailable(reason),
-                Failure::Server(error, _) => match refusal(&error) {
-                    Refusal::Collision | Refusal::Other => {
-                        let _ = lease.exchange("ROLLBACK");
-                        if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
-                    }
-                    known => blame::blame(options, tables, &mut lease, commit, known),
-                },
-            });
-        }
-        Ok(())
     }
 }

@@ -23,7 +23,7 @@ mod wire;
 use std::sync::Arc;
 
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch,
+    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Watch,
 };
 
 use options::Options;
@@ -76,12 +76,12 @@ impl Engine for PostgresEngine {
         self.0.prepare()
     }
 
-    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(PostgresTxn(&self.0)))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.0.answers(reads)
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.0.commit(commit)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -101,17 +101,5 @@ impl Engine for PostgresEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(watch::Listener::new(self.0.pool.clone(), self.0.channel.clone())?))
-    }
-}
-
-struct PostgresTxn<'e>(&'e Store);
-
-impl Txn for PostgresTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        self.0.answers(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        self.0.commit(commit)
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! One connection writes, under SQLite's own write lock, which is given back between commits so
 //! that other processes, JuiceFS among them, get their turn; others read snapshots. Everything runs
-//! on the calling thread. What must stay true: a record read in a transaction cannot change before
-//! its commit, because the write lock is held from the first read on.
+//! on the calling thread. What must stay true: a commit compares what it rests on while it holds
+//! the write lock.
 
+mod commit;
 mod connect;
 mod durable;
 mod error;
@@ -13,7 +14,6 @@ mod prepare;
 mod read;
 mod scan;
 mod statements;
-mod txn;
 mod watch;
 mod write;
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use sluice_meta::{
-    engine::{Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Txn, Watch},
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Watch},
     schema::Key,
 };
 
@@ -29,7 +29,6 @@ use connect::Db;
 use options::Options;
 use read::Reader;
 use statements::Statements;
-use txn::SqliteTxn;
 use watch::SqliteWatch;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
@@ -67,12 +66,8 @@ impl Engine for SqliteEngine {
         durable::sync_dir(&self.0.options)
     }
 
-    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(SqliteTxn::new(&self.0)))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        if !self.0.exists() && matches!(reads, [Read::Get(Key::Setting, _)]) {
+        if !self.0.exists() && matches!(reads, [Read::Get(Key::Setting)]) {
             // The question whether this is a volume has an answer even where there is no database.
             return Ok(vec![Found::Row(None)]);
         }
@@ -85,6 +80,10 @@ impl Engine for SqliteEngine {
                 _ => in_snapshot(reader, || reader.answers(reads)),
             }
         })
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        commit::commit(&self.0, commit)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {

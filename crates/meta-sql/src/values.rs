@@ -89,9 +89,7 @@ pub(crate) fn key_values(key: &Key) -> Option<(Record, Vec<Value<'_>>)> {
 pub(crate) fn row_values(row: &Row) -> Option<(Record, Vec<Value<'_>>)> {
     Some(match row {
         Row::Parents(..) | Row::Counter(Counter::AclMaxId, _) => return None,
-        Row::Setting(format) => {
-            (Record::Setting, vec![text(FORMAT), Value::Text(format.to_json().into_bytes().into())])
-        }
+        Row::Setting(json) => (Record::Setting, vec![text(FORMAT), text(json)]),
         Row::Counter(counter, value) => (Record::Counter, vec![text(counter.name().as_bytes()), int(*value)]),
         Row::Node(ino, attr) => (Record::Node, node_values(*ino, attr).map(Value::Int).into()),
         Row::Entry(dir, name, entry) => {
@@ -153,8 +151,7 @@ const fn quota_values<'r>(quota: &Quota) -> [Value<'r>; 4] {
 }
 
 fn session_info(session: &Session) -> Value<'_> {
-    let info = session.info.as_ref().and_then(|info| serde_json::to_vec(info).ok());
-    info.map_or(Value::Null, owned)
+    session.info.as_ref().map_or(Value::Null, |info| bytes(info))
 }
 
 /// Columns of a node.

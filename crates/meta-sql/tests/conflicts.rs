@@ -76,9 +76,7 @@ fn a_failed_precondition_is_a_conflict_that_leaves_no_trace() {
 fn a_step_is_taken_once() {
     let (_dir, engine) = fresh();
     let step = |from, to| Step { writer: 7, lane: 0, from, to };
-    let take = |step| {
-        engine.begin(0)?.commit(&Commit { step: Some(step), writes: vec![trace()], ..Commit::default() })
-    };
+    let take = |step| engine.commit(&Commit { step: Some(step), writes: vec![trace()], ..Commit::default() });
     assert_eq!(conflict(take(step(0, 1))), [Key::Writer(7, 0)], "not registered");
     commit(&engine, vec![Write::Insert(Row::Writer(7, 0, 0))]).expect("register");
     take(step(0, 1)).expect("the first");
@@ -107,10 +105,7 @@ fn expectations_that_were_not_read_are_looked_up() {
         Expect::Same(flocks, vec![lock]),
     ];
     for expect in holding {
-        let done = engine
-            .begin(0)
-            .expect("begin")
-            .commit(&Commit { expects: vec![expect.clone()], ..Commit::default() });
+        let done = engine.commit(&Commit { expects: vec![expect.clone()], ..Commit::default() });
         assert!(done.is_ok(), "{expect:?}: {done:?}");
     }
     let broken = [
@@ -123,31 +118,14 @@ fn expectations_that_were_not_read_are_looked_up() {
     ];
     for expect in broken {
         let wish = Commit { expects: vec![expect.clone()], writes: vec![trace()], step: None };
-        assert_eq!(conflict(engine.begin(0).expect("begin").commit(&wish)), [expect.key()]);
+        assert_eq!(conflict(engine.commit(&wish)), [expect.key()]);
     }
-    // Also after something else was read in the same transaction.
-    let mut txn = engine.begin(0).expect("begin");
-    txn.read(&[Read::Get(Key::Node(Ino(1)), Hold::Guard)]).expect("read");
-    let wish = Commit { expects: vec![Expect::Absent(Key::Node(Ino(5)))], writes: vec![trace()], step: None };
-    assert_eq!(conflict(txn.commit(&wish)), [Key::Node(Ino(5))]);
     assert_eq!(get(&engine, TRACE), None);
     // A directory is vacant if the commit itself removes what is in it.
     let leave = |name: &str| Write::Delete(entry(name).key());
     let vacant = |writes| Commit { expects: vec![Expect::Vacant(Ino(1))], writes, step: None };
-    assert_eq!(
-        conflict(engine.begin(0).expect("begin").commit(&vacant(vec![leave("a")]))),
-        [Key::Node(Ino(1))]
-    );
-    engine.begin(0).expect("begin").commit(&vacant(vec![leave("a"), leave("b")])).expect("vacant");
-}
-
-#[test]
-fn a_transaction_that_is_dropped_never_happened() {
-    let (_dir, engine) = fresh();
-    let mut txn = engine.begin(0).expect("begin");
-    txn.read(&[Read::Get(TRACE, Hold::Lock)]).expect("read");
-    drop(txn);
-    commit(&engine, vec![trace()]).expect("the lock is free again");
+    assert_eq!(conflict(engine.commit(&vacant(vec![leave("a")]))), [Key::Node(Ino(1))]);
+    engine.commit(&vacant(vec![leave("a"), leave("b")])).expect("vacant");
 }
 
 #[test]
@@ -162,12 +140,12 @@ fn a_damaged_row_is_named() {
     .expect("damage");
     let names = ["jfs_node 5", "jfs_edge 1 a", "jfs_chunk 5 3"];
     for (row, name) in rows.iter().zip(names) {
-        match engine.read(&[Read::Get(row.key(), Hold::None)]) {
+        match engine.read(&[Read::Get(row.key())]) {
             Err(EngineError::Corrupt { record, .. }) => assert_eq!(record, name),
             other => panic!("{name}: {other:?}"),
         }
     }
-    assert!(engine.read(&[Read::Get(Key::Session(1), Hold::None)]).is_ok(), "the rest stays readable");
+    assert!(engine.read(&[Read::Get(Key::Session(1))]).is_ok(), "the rest stays readable");
     // What would be appended could never be read.
     let append = |index| vec![trace(), Write::Append(Ino(5), index, vec![Slice::whole(0, 2, 1)])];
     match commit(&engine, append(3)) {

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Watch};
 use sluice_meta_sql::SqliteEngine;
 use tempfile::TempDir;
 
@@ -29,8 +29,8 @@ impl Engine for Owned {
     fn prepare(&self) -> Result<(), EngineError> {
         self.engine.prepare()
     }
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        self.engine.begin(lane)
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.engine.commit(commit)
     }
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.engine.read(reads)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Write},
     schema::{Counter, Key, Row, Told},
 };
 use sluice_meta_sql::SqliteEngine;
@@ -24,15 +24,19 @@ fn value(engine: &SqliteEngine) -> i64 {
     }
 }
 
-/// Adds one by reading first, as nothing should; under the lock it is right.
+/// Adds one by reading first, as nothing should; what the commit expects makes it right.
 fn increment(engine: &SqliteEngine) -> Result<(), EngineError> {
-    let mut txn = engine.begin(0)?;
-    let now = match txn.read(&[Read::Get(COUNTER, Hold::Lock)])?.pop() {
-        Some(Found::Row(Some(Row::Counter(_, value)))) => value,
-        _ => 0,
-    };
-    let row = Row::Counter(Counter::NextSession, now + 1);
-    txn.commit(&Commit { writes: vec![Write::Put(row)], ..Commit::default() })
+    loop {
+        let (expect, now) = match engine.read(&[Read::Get(COUNTER)])?.pop() {
+            Some(Found::Row(Some(row @ Row::Counter(_, value)))) => (Expect::Row(row, Hold::Lock), value),
+            _ => (Expect::Absent(COUNTER), 0),
+        };
+        let writes = vec![Write::Put(Row::Counter(Counter::NextSession, now + 1))];
+        match engine.commit(&Commit { expects: vec![expect], writes, ..Commit::default() }) {
+            Err(EngineError::Conflict(_)) => {}
+            ended => return ended,
+        }
+    }
 }
 
 const EACH: i64 = 300;
@@ -83,13 +87,14 @@ fn who_holds_the_lock_too_long_makes_others_unavailable() {
     let (dir, engine) = fresh();
     let other =
         SqliteEngine::open(&format!("{}?_timeout=50", url(&dir.path().join("volume.db")))).expect("open");
-    let mut txn = engine.begin(0).expect("begin");
-    txn.read(&[Read::Get(COUNTER, Hold::Lock)]).expect("read");
+    increment(&engine).expect("there is a table");
+    let holder = rusqlite::Connection::open(dir.path().join("volume.db")).expect("open");
+    holder.execute_batch("BEGIN IMMEDIATE").expect("the write lock");
     let since = Instant::now();
     assert!(matches!(increment(&other), Err(EngineError::Unavailable { .. })));
     assert!(since.elapsed() >= Duration::from_millis(50));
-    assert_eq!(value(&other), 0, "reading needs no lock");
-    drop(txn);
+    assert_eq!(value(&other), 1, "reading needs no lock");
+    drop(holder);
     increment(&other).expect("now it is free");
 }
 
@@ -106,7 +111,7 @@ fn readers_see_whole_commits_only() {
             stop.store(true, Ordering::Release);
         });
         while !stop.load(Ordering::Acquire) {
-            let reads = pair.map(|counter| Read::Get(Key::Counter(counter), Hold::None));
+            let reads = pair.map(|counter| Read::Get(Key::Counter(counter)));
             let found = engine.read(&reads).expect("read");
             let value = |at: usize| match &found[at] {
                 Found::Row(Some(Row::Counter(_, value))) => *value,

@@ -206,9 +206,7 @@ fn a_value_that_nearly_fills_a_packet_is_replaced() {
         let value = |byte| Row::Xattr(Ino(5), Name::stored(b"user.a"), vec![byte; bytes].into());
         let lock = |row| vec![Expect::Row(row, Hold::Lock)];
         commit(&engine, vec![Write::Put(value(1))]).expect("it fits");
-        let held = |expects, write| {
-            engine.begin(0).and_then(|txn| txn.commit(&Commit { step: None, expects, writes: vec![write] }))
-        };
+        let held = |expects, write| engine.commit(&Commit { step: None, expects, writes: vec![write] });
         held(lock(value(1)), Write::Put(value(2))).unwrap_or_else(|error| panic!("{bytes}: {error}"));
         let removed = held(lock(value(2)), Write::Delete(value(2).key()));
         removed.unwrap_or_else(|error| panic!("{bytes}: {error}"));
@@ -226,10 +224,10 @@ fn a_lost_answer_to_a_commit_is_in_doubt_and_it_happens_once() {
     let step = Step { writer: 4, lane: 0, from: 0, to: 1 };
     let lost = Commit { step: Some(step), writes: vec![Write::Insert(dir(2))], ..Commit::default() };
     proxy.cut_before_next_answer();
-    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    let outcome = engine.commit(&lost);
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
     // Whether the server noticed the cut before COMMIT or not: it happens once.
-    match engine.begin(0).expect("begin").commit(&lost) {
+    match engine.commit(&lost) {
         Ok(()) => {}
         Err(EngineError::Conflict(keys)) => assert!(keys.contains(&Key::Writer(4, 0)), "{keys:?}"),
         other => panic!("{other:?}"),
@@ -243,7 +241,7 @@ fn a_lost_answer_to_a_commit_is_in_doubt_and_it_happens_once() {
     proxy.set(Behaviour { refuse: true, ..Behaviour::default() });
     proxy.reset();
     assert!(matches!(get(&engine, Key::Node(Ino(2))), Err(EngineError::Unavailable { .. })));
-    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    let outcome = engine.commit(&lost);
     assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "nothing was sent: {outcome:?}");
     proxy.heal();
     assert_eq!(get(&engine, Key::Node(Ino(2))), Ok(Some(dir(2))));
@@ -392,11 +390,11 @@ fn an_expectation_of_text_that_others_spelled_holds() {
              \"Bucket\":\"/b/\",\"BlockSize\":4096,\"TrashDays\":1}}')"
         ))
         .expect("as others write it");
-    let mut txn = engine.begin(0).expect("begin");
-    let found = txn.read(&[sluice_meta::engine::Read::Get(Key::Setting, Hold::Lock)]).expect("read");
+    let found = engine.read(&[sluice_meta::engine::Read::Get(Key::Setting)]).expect("read");
     let [sluice_meta::engine::Found::Row(Some(row))] = &found[..] else { panic!("{found:?}") };
     let expects = vec![Expect::Row(row.clone(), Hold::Lock)];
-    txn.commit(&Commit { expects, writes: vec![Write::Insert(dir(1))], step: None })
+    engine
+        .commit(&Commit { expects, writes: vec![Write::Insert(dir(1))], step: None })
         .expect("it is what it was");
 }
 

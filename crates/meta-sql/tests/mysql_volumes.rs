@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use mysql::{get, open, server};
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::{Engine, Found, Hold, List, Page, Read, Scan},
+    engine::{Engine, Found, List, Page, Read, Scan},
     op::At,
     ops::{
         create::Create,
@@ -15,7 +15,7 @@ use sluice_meta::{
         write::Write,
         xattr::{GetXattr, RemoveXattr, SetXattr, XattrMode},
     },
-    schema::{Key, Row},
+    schema::{Key, Row, VolumeFormat},
 };
 use sluice_meta_sql::MysqlEngine;
 use sluice_types::{Caller, FileType, FsError, Ino, Name, Slice, Time};
@@ -52,7 +52,8 @@ fn nanos(time: Time) -> i64 {
 #[test]
 fn a_volume_of_juicefs_is_read_as_it_was_written() {
     let engine = open(&server().unix_url(&juicefs()));
-    let Ok(Some(Row::Setting(format))) = get(&engine, Key::Setting) else { panic!("no settings") };
+    let Ok(Some(Row::Setting(json))) = get(&engine, Key::Setting) else { panic!("no settings") };
+    let format = VolumeFormat::parse(&json).expect("settings");
     assert_eq!(format.name, "myvol");
     let manifest: Vec<serde_json::Value> =
         serde_json::from_str(include_str!("mysql/fixtures/juicefs.json")).expect("the manifest");
@@ -78,7 +79,7 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
         let path = bytes(&file["path_hex"]);
         if attr.parent != Ino::NONE && !path.is_empty() {
             let name = path.rsplit(|byte| *byte == b'/').next().expect("a name");
-            let follow = Read::Follow(attr.parent, Name::stored(name), Hold::None);
+            let follow = Read::Follow(attr.parent, Name::stored(name));
             let found = engine.read(&[follow]).expect("up").pop();
             let Some(Found::Rows(rows)) = found else { panic!("{file}: {found:?}") };
             assert_eq!(rows[1], Row::Node(ino, *attr), "{file}");
@@ -91,7 +92,7 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
             .filter(|(name, _)| name.starts_with("user."))
             .map(|(name, value)| Row::Xattr(ino, Name::stored(name.as_bytes()), bytes(value).into()))
             .collect();
-        let found = engine.read(&[Read::All(List::Xattrs(ino), Hold::None)]);
+        let found = engine.read(&[Read::All(List::Xattrs(ino))]);
         assert_eq!(found, Ok(vec![Found::Rows(told)]), "{file}");
     }
     for kind in [Scan::AllEntries, Scan::Chunks, Scan::SliceRefs, Scan::Acls, Scan::DirStats] {

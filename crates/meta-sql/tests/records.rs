@@ -4,7 +4,7 @@ mod support;
 
 use bytes::Bytes;
 use sluice_meta::{
-    engine::{Engine, Found, Hold, List, Read, Scan, Write},
+    engine::{Engine, Found, List, Read, Scan, Write},
     schema::{
         AclEntry, AclRule, Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey,
         Row, Session, SessionInfo, UNSET, VolumeFormat,
@@ -54,9 +54,7 @@ fn every_row() -> Vec<Row> {
         SessionInfo { version: "1".into(), host_name: "h".into(), process_id: 4, ..Default::default() };
     let slice = Slice { pos: 4, id: u64::MAX >> 1, size: 300, off: 1, len: 200 };
     vec![
-        Row::Setting(
-            VolumeFormat { name: "round".into(), capacity: u64::MAX >> 1, ..Default::default() }.into(),
-        ),
+        Row::setting(&VolumeFormat { name: "round".into(), capacity: u64::MAX >> 1, ..Default::default() }),
         Row::Counter(Counter::UsedSpace, -4096),
         Row::Node(Ino(2), attr()),
         Row::Entry(Ino(1), name(b"n\xff'\"\n"), Entry { kind: FileType::File, ino: Ino(2) }),
@@ -72,7 +70,7 @@ fn every_row() -> Vec<Row> {
         Row::Quota(QuotaKey::Dir(Ino(1)), quota),
         Row::Quota(QuotaKey::User(u32::MAX), quota),
         Row::Quota(QuotaKey::Group(0), quota),
-        Row::Session(9, Session { expire: 5, info: Some(info.into()) }),
+        Row::Session(9, Session { expire: 5, info: Some(info.to_json()) }),
         Row::Session(10, Session { expire: 6, info: None }),
         Row::Sustained(9, Ino(2)),
         Row::Flock(Ino(2), owner, FlockKind::Write),
@@ -93,9 +91,11 @@ fn every_record_is_read_back_as_it_was_written() {
         assert_eq!(get(&engine, row.key()), Some(row));
     }
     commit(&engine, every_row().into_iter().map(Write::Put).collect()).expect("put what is there");
-    let reads: Vec<Read> = every_row().iter().map(|row| Read::Get(row.key(), Hold::Lock)).collect();
-    let held = engine.begin(0).expect("begin").read(&reads).expect("read in a transaction");
-    assert_eq!(held, every_row().into_iter().map(|row| Found::Row(Some(row))).collect::<Vec<_>>());
+    let reads: Vec<Read> = every_row().iter().map(|row| Read::Get(row.key())).collect();
+    assert_eq!(
+        engine.read(&reads).expect("read"),
+        every_row().into_iter().map(|row| Found::Row(Some(row))).collect::<Vec<_>>()
+    );
     commit(&engine, every_row().iter().map(|row| Write::Delete(row.key())).collect()).expect("delete");
     for row in every_row() {
         assert_eq!(get(&engine, row.key()), None, "deleted");
@@ -192,11 +192,11 @@ fn entries_lead_to_their_nodes_and_to_their_parents() {
     let lost = entry(1, b"lost", Ino(6));
     let writes = [&node, &a, &b, &c, &lost].map(|row| Write::Insert(row.clone()));
     commit(&engine, writes.to_vec()).expect("insert");
-    let follow = |dir, text: &[u8]| rows(&engine, Read::Follow(Ino(dir), name(text), Hold::None));
+    let follow = |dir, text: &[u8]| rows(&engine, Read::Follow(Ino(dir), name(text)));
     assert_eq!(follow(1, b"a"), [a, node]);
     assert_eq!(follow(1, b"lost"), [lost]);
     assert_eq!(follow(1, b"A"), []);
-    let parents = rows(&engine, Read::All(List::Parents(Ino(5)), Hold::None));
+    let parents = rows(&engine, Read::All(List::Parents(Ino(5))));
     assert_eq!(parents, [Row::Parents(Ino(5), Ino(1), 1), Row::Parents(Ino(5), Ino(2), 2)]);
     assert_eq!(get(&engine, Key::Parents(Ino(5), Ino(2))), Some(Row::Parents(Ino(5), Ino(2), 2)));
     assert_eq!(get(&engine, Key::Parents(Ino(5), Ino(3))), None);
@@ -237,12 +237,12 @@ fn lists_return_what_belongs_to_them_and_can_be_cleared() {
         (List::Lanes(1), 6..7),
     ];
     for (list, range) in lists.clone() {
-        assert_eq!(rows(&engine, Read::All(list, Hold::None)), &mine[range]);
+        assert_eq!(rows(&engine, Read::All(list)), &mine[range]);
     }
     for (list, _) in lists {
         if !matches!(list, List::LocksOf(_) | List::Sustained(_)) {
             commit(&engine, vec![Write::Clear(list)]).expect("clear");
-            assert_eq!(rows(&engine, Read::All(list, Hold::None)), []);
+            assert_eq!(rows(&engine, Read::All(list)), []);
         }
     }
     for row in others {

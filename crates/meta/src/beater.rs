@@ -1,63 +1,44 @@
-//! A thread that shows that a client lives, for programs that hold a volume open without a mount.
-//!
-//! What must stay true: it has ended before the session ends, or its last heartbeat would put the
-//! session back.
+//! A thread that does something again and again until it is stopped.
 
-use std::{
-    sync::{Arc, Weak},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{thread::JoinHandle, time::Duration};
 
 use sluice_types::wait;
 
-use crate::{batch::Interrupt, meta::Meta};
+use crate::batch::Interrupt;
 
-/// The thread, while there is one.
+/// The thread.
 pub(crate) struct Beater {
     stop: Interrupt,
     thread: JoinHandle<()>,
 }
 
-impl Meta {
-    /// Beats each heartbeat from a thread of its own, until the volume is closed: for programs that
-    /// may take longer than a session lasts. It ends by itself if the volume is gone.
+impl Beater {
+    /// Calls `beat` after each `pause` until it answers false.
     ///
     /// # Errors
     /// If there is no thread to be had.
-    pub fn keep_alive(self: &Arc<Self>) -> std::io::Result<()> {
-        let mut beater = self.beater.lock();
-        if self.sid() == 0 || beater.is_some() {
-            return Ok(());
-        }
-        let (stop, meta, pause) = (Interrupt::default(), Arc::downgrade(self), self.options.heartbeat);
+    pub(crate) fn start(
+        pause: Duration,
+        mut beat: impl FnMut() -> bool + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let stop = Interrupt::default();
         let heard = stop.clone();
-        let thread = wait::spawn("heartbeat", move || beats(&meta, pause, &heard))?;
-        *beater = Some(Beater { stop, thread });
-        Ok(())
+        let thread = wait::spawn("heartbeat", move || {
+            loop {
+                heard.sleep(pause);
+                if heard.is_set() || !beat() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { stop, thread })
     }
 
-    /// Ends the thread, after the heartbeat under way.
-    pub(crate) fn stop_beating(&self) {
-        let Some(Beater { stop, thread }) = self.beater.lock().take() else { return };
-        stop.set();
-        if thread.join().is_err() {
+    /// Ends the thread, after the call under way.
+    pub(crate) fn stop(self) {
+        self.stop.set();
+        if self.thread.join().is_err() {
             tracing::error!("the thread of the heartbeats panicked");
-        }
-    }
-}
-
-fn beats(meta: &Weak<Meta>, pause: Duration, stop: &Interrupt) {
-    loop {
-        stop.sleep(pause);
-        if stop.is_set() {
-            return;
-        }
-        let Some(meta) = meta.upgrade() else { return };
-        match meta.beat() {
-            Ok(Ok(())) => {}
-            Ok(Err(ended)) => return tracing::error!(%ended, "no more heartbeats"),
-            Err(error) => tracing::warn!(%error, "the heartbeat failed; it is tried again"),
         }
     }
 }

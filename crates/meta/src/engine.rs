@@ -1,5 +1,5 @@
-//! The contract between the file system and the database: records, two trips, three words for
-//! concurrency.
+//! The contract between the file system and the database: records, reads, and commits that compare
+//! what they rest on.
 //!
 //! An engine is a codec. It maps [`Key`]s and [`Row`]s to what the database stores and decides
 //! nothing: it knows no caller, no permission and no error of the file system. Every method that
@@ -7,33 +7,31 @@
 //! engine's own deadline.
 //!
 //! # What an engine promises
-//! * A [`Txn::commit`] is atomic: all of its writes or none, and none unless every [`Expect`] and
-//!   every precondition stated at [`Write`] holds at that moment.
-//! * [`Engine::read`] and reads with [`Hold::None`] see each record as committed at some moment
-//!   during the call; two records need not be seen at the same moment.
-//! * What was read with [`Hold::Guard`] or [`Hold::Lock`] and is repeated as an [`Expect`] in the
-//!   commit still holds at the commit. An engine may ensure that by a lock taken while reading or
-//!   by a comparison while committing. Expectations that were not read in the same transaction are
-//!   compared too, so that reads may come from a cache.
+//! * A commit is atomic: all of its writes or none, and none unless every [`Expect`] and every
+//!   precondition stated at [`Write`] holds at that moment.
+//! * A read sees each record as committed at some moment during the call; two records need not be
+//!   seen at the same moment. It holds nothing.
+//! * The commit compares every [`Expect`], wherever what it states was read: it may come from a
+//!   cache.
 //! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as
 //!   this.
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use sluice_types::{Ino, Name, Slice, Time};
 
 use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, QuotaKey, Row, Told, WriterId};
 
-/// How firmly a read is held until the commit.
+/// How much of a record must be the same at the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hold {
-    /// As committed; may change at once.
+    /// Nothing: it may change at once.
     None,
-    /// Must still hold at the commit. Of a node: type, mode, uid, gid, flags, parent, ACL ids and
-    /// tier, and that it exists. Many transactions may guard one record at once, and commutative
-    /// writes to it proceed.
+    /// Of a node: type, mode, uid, gid, flags, parent, ACL ids and tier, and that it exists. Of
+    /// other records: everything. Many commits may guard one record at once, and writes to it that
+    /// commute proceed.
     Guard,
-    /// I shall write it: unchanged in every byte at the commit.
+    /// Everything: the commit writes it.
     Lock,
 }
 
@@ -41,23 +39,19 @@ pub enum Hold {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Read {
     /// One record. Answered by [`Found::Row`].
-    Get(Key, Hold),
-    /// The entry of that name and the node it names, which is held as said; the entry is held too
-    /// unless [`Hold::None`]. Answered by [`Found::Rows`]: nothing, the entry, or the entry and the
-    /// node.
-    Follow(Ino, Name, Hold),
-    /// Up to `limit` names of a directory, read after every lock of the same call is held. Answered
-    /// by [`Found::Names`]. Repeated as [`Expect::Vacant`] it says that the directory is empty.
+    Get(Key),
+    /// The entry of that name and the node it names. Answered by [`Found::Rows`]: nothing, the
+    /// entry, or the entry and the node.
+    Follow(Ino, Name),
+    /// Up to `limit` names of a directory. Answered by [`Found::Names`].
     Names {
         /// The directory.
         dir: Ino,
         /// How many names to return at most.
         limit: usize,
     },
-    /// All records of a small collection. Answered by [`Found::Rows`]. Under [`Hold::Lock`], which
-    /// only [`List::Flocks`] and [`List::Plocks`] know and whose node must be locked in the same
-    /// call, and repeated as [`Expect::Same`], the collection is the same at the commit.
-    All(List, Hold),
+    /// All records of a small collection. Answered by [`Found::Rows`].
+    All(List),
 }
 
 /// Records that belong together and are few.
@@ -126,7 +120,8 @@ pub enum Expect {
     Absent(Key),
     /// The directory holds no entry but those that this very commit deletes.
     Vacant(Ino),
-    /// The collection holds exactly these records, in any order.
+    /// The collection holds exactly these records, in any order. Only [`List::Flocks`] and
+    /// [`List::Plocks`], and only in a commit that expects the node under [`Hold::Lock`].
     Same(List, Vec<Row>),
 }
 
@@ -354,13 +349,23 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes what must exist before the first record: tables, scripts. Harmless when they exist.
     fn prepare(&self) -> Result<(), EngineError>;
 
-    /// Begins a transaction in one of the lanes `0 .. limits().lanes`; the caller sees to it that
-    /// no two are in one lane. No trip. Dropping the transaction undoes it.
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError>;
-
-    /// Reads without a transaction; holds are ignored. One trip. Answers in the order of the
-    /// questions.
+    /// Reads. One trip. Answers in the order of the questions.
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
+
+    /// Commits. One trip. No two commits with the same lane are under way at once.
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError>;
+
+    /// As [`Self::read`], for a commit: the engine may note in `moment` when and what it read.
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+        let _ = moment;
+        self.read(reads)
+    }
+
+    /// As [`Self::commit`], after the reads of `moment`.
+    fn commit_at(&self, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
+        let _ = moment;
+        self.commit(commit)
+    }
 
     /// One page of about `limit` records. One trip.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
@@ -376,14 +381,10 @@ pub trait Engine: Send + Sync + 'static {
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;
 }
 
-/// A transaction: reads, then one commit.
-pub trait Txn {
-    /// Reads and holds. One trip. Answers in the order of the questions.
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
-
-    /// Commits. One trip.
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError>;
-}
+/// What an engine noted while it read for a commit, so that the commit need not look again. Opaque,
+/// empty before the first read, and good for the engine that filled it.
+#[derive(Default)]
+pub struct Moment(pub Option<Box<dyn Any + Send>>);
 
 /// A listener for changes made by others.
 pub trait Watch: Send {

@@ -14,7 +14,7 @@ use sluice_types::{Clock, Ino};
 
 use crate::{
     above::Above,
-    known::Fact,
+    fact::Fact,
     ledger::Ledger,
     opens::Opens,
     recall::Recall,

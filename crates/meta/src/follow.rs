@@ -17,29 +17,12 @@ use sluice_types::wait;
 
 use crate::{
     announce::slot,
-    engine::{Engine, EngineError, Found, Hold, News, Read, Scan, Watch},
-    heartbeat::scan_all,
+    engine::{Engine, EngineError, Found, News, Read, Scan, Watch},
     meta::Meta,
+    options::ClientCache,
+    pages::scan_all,
     schema::{Change, Counter, Key, RING, Row, Told, WriterId},
 };
-
-/// What a mount remembers of others' files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientCache {
-    /// Attributes, and as many entries.
-    pub size: usize,
-    /// How long something is believed that nobody said was changed.
-    pub expire: Duration,
-    /// Entries of the root that are read at once when the cache begins.
-    pub preload: usize,
-}
-
-impl Default for ClientCache {
-    /// As JuiceFS has it.
-    fn default() -> Self {
-        Self { size: 12_800, expire: Duration::from_mins(1), preload: 0 }
-    }
-}
 
 /// How long the numbers, once compared, let everything be believed.
 const TRUST: Duration = Duration::from_secs(5);
@@ -284,9 +267,8 @@ impl Follower {
         }
         self.heard = stand;
         for part in wanted.chunks(READS) {
-            let get = |(writer, lane, n): &(WriterId, u16, u64)| {
-                Read::Get(Key::Changes(*writer, *lane, slot(*n)), Hold::None)
-            };
+            let get =
+                |(writer, lane, n): &(WriterId, u16, u64)| Read::Get(Key::Changes(*writer, *lane, slot(*n)));
             let reads: Vec<Read> = part.iter().map(get).collect();
             for (found, (_, _, wanted)) in self.engine.read(&reads)?.into_iter().zip(part) {
                 match found {
@@ -305,8 +287,7 @@ impl Follower {
     /// be followed: of a session that ended, or that came and went.
     fn compare(&mut self) -> Result<(Numbers, bool), EngineError> {
         // Who registers after this is seen next time.
-        let last = match self.engine.read(&[Read::Get(Key::Counter(Counter::NextSession), Hold::None)])?.pop()
-        {
+        let last = match self.engine.read(&[Read::Get(Key::Counter(Counter::NextSession))])?.pop() {
             Some(Found::Row(Some(Row::Counter(_, last)))) => last,
             _ => 0,
         };
@@ -361,7 +342,7 @@ mod tests {
     }
 
     fn commit(engine: &MemEngine, commit: &Commit) {
-        engine.begin(0).and_then(|txn| txn.commit(commit)).expect("up");
+        engine.commit(commit).expect("up");
     }
 
     /// A failover sets the number of the last commit.

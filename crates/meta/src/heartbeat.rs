@@ -10,7 +10,7 @@ use sluice_types::{FsError, FsResult, Ino};
 use crate::{
     batch::Interrupt,
     deletion::BlockSink,
-    engine::{Engine, EngineError, Found, Hold, Read, Scan},
+    engine::{Engine, EngineError, Found, Read, Scan},
     meta::Meta,
     ops::{
         allocate::TakeTurn,
@@ -18,6 +18,7 @@ use crate::{
         session::{DropLocks, DropSession, ListSustained, PutSession},
         sustained::DropSustained,
     },
+    pages::scan_all,
     schema::{Counter, Key, Row},
 };
 
@@ -35,43 +36,8 @@ pub enum Ended {
     TooNew,
 }
 
-/// Heartbeats after which a session that was not renewed is dead.
-pub(crate) const LIFETIME: i64 = 5;
-/// Heartbeats without a renewal from which on others may have missed so many that they look dead.
-const MISSED: i64 = 3;
-
-/// Since when this client has shown without a break that it lives.
-///
-/// When nobody could commit for longer than a session lasts, all sessions have expired, and all
-/// their clients are about to renew them. Who comes first leaves them the time for it: nobody is
-/// buried by a client whose own renewals went through for less than a session's lifetime.
-#[derive(Debug)]
-pub(crate) struct Grace {
-    since: i64,
-    last: i64,
-}
-
-impl Grace {
-    /// Of a client whose session was just made, Unix seconds.
-    pub(crate) fn new(now: i64) -> Self {
-        Self { since: now, last: now }
-    }
-
-    /// Notes a renewal; whether the grace is over.
-    fn renewed(&mut self, now: i64, heartbeat: i64) -> bool {
-        // A clock that was put back says nothing either.
-        if !(0..=MISSED * heartbeat).contains(&(now - self.last)) {
-            self.since = now;
-        }
-        self.last = now;
-        now - self.since >= LIFETIME * heartbeat
-    }
-}
-
 /// Most stale sessions cleaned in one round.
 const STALE_SESSIONS: usize = 1000;
-/// Records asked for at once by the cleaners.
-const PAGE: usize = 1000;
 /// Deleted files younger than this are left to who deleted them, seconds.
 const DELFILE_AGE: i64 = 3600;
 /// Shortest time between two turns of an hourly job, seconds.
@@ -133,8 +99,7 @@ impl Meta {
     pub(crate) fn reload_usage(&self) -> Result<(), EngineError> {
         self.env.counting().begin_loading();
         let counters = [Counter::UsedSpace, Counter::TotalInodes];
-        let found =
-            self.engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None)))?;
+        let found = self.engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter))))?;
         let mut values = found.into_iter().map(|found| match found {
             Found::Row(Some(Row::Counter(_, value))) => value,
             _ => 0,
@@ -223,8 +188,7 @@ impl Meta {
             let lists = [crate::engine::List::Lanes(self.sid()), crate::engine::List::Changes(self.sid())];
             let writes = lists.map(crate::engine::Write::Clear).to_vec();
             let commit = crate::engine::Commit { writes, ..Default::default() };
-            let lane = self.engine.limits().lanes.saturating_sub(1) as u16;
-            self.patiently(&Interrupt::never(), || self.engine.begin(lane)?.commit(&commit))?;
+            self.patiently(&Interrupt::never(), || self.engine.commit(&commit))?;
         }
         self.sync()
     }
@@ -290,19 +254,5 @@ impl Meta {
             Ok(())
         })?;
         emptied
-    }
-}
-
-/// All records of a scan that is known to be short.
-pub(crate) fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
-    let mut rows = Vec::new();
-    let mut from = None;
-    loop {
-        let page = engine.scan(scan, from.as_ref(), PAGE)?.sound()?;
-        rows.extend(page.rows);
-        match page.next {
-            Some(next) => from = Some(next),
-            None => return Ok(rows),
-        }
     }
 }

@@ -1,92 +1,12 @@
-//! Numbers taken from the engine in batches, so that making a node costs no trip for its number.
-//!
-//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true:
-//! who waits for the numbers that another thread fetches can be interrupted, and waits no longer
-//! than that thread does.
+//! Numbers of new nodes and slices.
 
-use std::{
-    ops::Range,
-    time::{Duration, Instant},
-};
+use sluice_types::{FsResult, Ino};
 
-use parking_lot::Mutex;
-use sluice_types::{FsError, FsResult, Ino, wait};
+use crate::{batch::Interrupt, id_pool::Allocates, meta::Meta, ops::allocate::Allocate, schema::Counter};
 
-use crate::{batch::Interrupt, meta::Meta, ops::allocate::Allocate, schema::Counter};
-
-/// How often who waits for another thread looks whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// A stock of numbers from one counter.
-pub(crate) struct IdPool {
-    counter: Counter,
-    batch: u64,
-    stock: Mutex<Range<u64>>,
-    /// Held by who fetches; when and why that failed the last time.
-    fetching: Mutex<Option<(Instant, FsError)>>,
-}
-
-impl IdPool {
-    pub(crate) fn new(counter: Counter, batch: u64) -> Self {
-        Self { counter, batch, stock: Mutex::new(0..0), fetching: Mutex::default() }
-    }
-
-    /// The next number. Who finds the stock empty fetches for all.
-    pub(crate) fn next(&self, meta: &Meta, interrupt: &Interrupt) -> FsResult<u64> {
-        // Nearly always there is one, and not even the clock is asked.
-        let stocked = self.stock.lock().next();
-        match stocked {
-            Some(id) => Ok(id),
-            None => self.fetch(meta, interrupt),
-        }
-    }
-
-    /// So many numbers; those that the stock lacks in one trip, if they are more than it takes at
-    /// once.
-    pub(crate) fn several(&self, count: usize, meta: &Meta, interrupt: &Interrupt) -> FsResult<Vec<u64>> {
-        let mut ids: Vec<u64> = self.stock.lock().by_ref().take(count).collect();
-        let missing = (count - ids.len()) as u64;
-        if missing > self.batch {
-            let first = meta.run(Allocate { counter: self.counter, count: missing }, interrupt)?;
-            ids.extend(first..first + missing);
-        }
-        while ids.len() < count {
-            ids.push(self.next(meta, interrupt)?);
-        }
-        Ok(ids)
-    }
-
-    #[cold]
-    fn fetch(&self, meta: &Meta, interrupt: &Interrupt) -> FsResult<u64> {
-        let since = wait::now();
-        loop {
-            if let Some(id) = self.stock.lock().next() {
-                return Ok(id);
-            }
-            let Some(mut failed) = wait::try_lock_for(&self.fetching, LOOK) else {
-                if interrupt.is_set() {
-                    return Err(FsError::Interrupted);
-                }
-                continue;
-            };
-            if let Some(id) = self.stock.lock().next() {
-                return Ok(id);
-            }
-            // Else those who wait would wait one after the other.
-            if let Some((at, error)) = &*failed
-                && *at >= since
-            {
-                return Err(error.clone());
-            }
-            match meta.run(Allocate { counter: self.counter, count: self.batch }, interrupt) {
-                Ok(first) => *self.stock.lock() = first..first + self.batch,
-                Err(FsError::Interrupted) => return Err(FsError::Interrupted),
-                Err(error) => {
-                    *failed = Some((wait::now(), error.clone()));
-                    return Err(error);
-                }
-            }
-        }
+impl Allocates for Meta {
+    fn allocate(&self, counter: Counter, count: u64, interrupt: &Interrupt) -> FsResult<u64> {
+        self.run(Allocate { counter, count }, interrupt)
     }
 }
 

@@ -18,17 +18,6 @@ use crate::{
 /// files take nothing to make.
 const MOST_COUNTED: i64 = 1 << 62;
 
-/// What an operation found out. It stays true whatever becomes of the commit.
-#[derive(Clone, Debug)]
-pub(crate) enum Fact {
-    /// The rule of an ACL id.
-    Acl(u32, Arc<AclRule>),
-    /// The hour directory of the trash of that name.
-    TrashHour(String, Ino),
-    /// A directory, and the one that it lay in.
-    Above(Ino, Ino),
-}
-
 /// This client's knowledge as one attempt sees it.
 pub(crate) struct Known<'e> {
     env: &'e Env,

@@ -88,3 +88,24 @@ pub trait Ledger: Debug + Send + Sync {
     /// What became of the commits that [`Self::voids`] is about is known, and noted.
     fn settled(&self, lane: u16, to: u64);
 }
+
+/// A session whose process died, from what it left in its [`Ledger`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Session id.
+    pub sid: WriterId,
+    /// How often that client was taken for dead.
+    pub fences: i64,
+    /// Its lanes.
+    pub lanes: Vec<LanePast>,
+}
+
+/// What a lane of commits had come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LanePast {
+    /// Highest number that a commit may have been sent with, as far as was noted.
+    pub attempted: u64,
+    /// Numbers taken in stead of lost commits: once the second is reached, none behind the first up
+    /// to it happened.
+    pub voids: Vec<(u64, u64)>,
+}

@@ -16,7 +16,7 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, News, Page, Read, Scan, Txn, Watch,
+        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, News, Page, Read, Scan, Watch,
         Write, still_holds,
     },
     schema::{Counter, Key, Row, Told},
@@ -64,8 +64,8 @@ impl MemEngine {
 
     fn answer(&self, read: &Read) -> Found {
         match read {
-            Read::Get(key, _) => Found::Row(self.get(key)),
-            Read::Follow(dir, name, _) => {
+            Read::Get(key) => Found::Row(self.get(key)),
+            Read::Follow(dir, name) => {
                 let entry = self.get(&Key::Entry(*dir, name.clone()));
                 let node = match &entry {
                     Some(Row::Entry(_, _, to)) => self.get(&Key::Node(to.ino)),
@@ -74,7 +74,7 @@ impl MemEngine {
                 Found::Rows(entry.into_iter().chain(node).collect())
             }
             Read::Names { dir, limit } => Found::Names(self.names(*dir, *limit)),
-            Read::All(list, _) => {
+            Read::All(list) => {
                 let keys: Vec<Key> =
                     self.0.rows.lock().keys().filter(|key| list.contains(key)).cloned().collect();
                 Found::Rows(keys.iter().filter_map(|key| self.get(key)).collect())
@@ -163,12 +163,34 @@ impl Engine for MemEngine {
         Ok(())
     }
 
-    fn begin(&self, _lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(MemTxn(self)))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         Ok(reads.iter().map(|read| self.answer(read)).collect())
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        wait::yield_now();
+        let mut rows = self.0.rows.lock();
+        let conflicts = broken(&rows, commit);
+        if !conflicts.is_empty() {
+            return Err(EngineError::Conflict(conflicts));
+        }
+        if let Some(step) = commit.step {
+            rows.insert(Key::Writer(step.writer, step.lane), Row::Writer(step.writer, step.lane, step.to));
+        }
+        for write in &commit.writes {
+            apply(&mut rows, write);
+        }
+        drop(rows);
+        if let Some(told) = commit.told() {
+            let mut messages = self.0.told.lock();
+            messages.sent += 1;
+            messages.last.push_back(told);
+            if messages.last.len() > MESSAGES {
+                messages.last.pop_front();
+            }
+            self.0.bell.notify_all();
+        }
+        Ok(())
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -204,40 +226,6 @@ impl Engine for MemEngine {
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let seen = self.0.told.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))
-    }
-}
-
-struct MemTxn<'e>(&'e MemEngine);
-
-impl Txn for MemTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        self.0.read(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        wait::yield_now();
-        let mut rows = self.0.0.rows.lock();
-        let conflicts = broken(&rows, commit);
-        if !conflicts.is_empty() {
-            return Err(EngineError::Conflict(conflicts));
-        }
-        if let Some(step) = commit.step {
-            rows.insert(Key::Writer(step.writer, step.lane), Row::Writer(step.writer, step.lane, step.to));
-        }
-        for write in &commit.writes {
-            apply(&mut rows, write);
-        }
-        drop(rows);
-        if let Some(told) = commit.told() {
-            let mut messages = self.0.0.told.lock();
-            messages.sent += 1;
-            messages.last.push_back(told);
-            if messages.last.len() > MESSAGES {
-                messages.last.pop_front();
-            }
-            self.0.0.bell.notify_all();
-        }
-        Ok(())
     }
 }
 

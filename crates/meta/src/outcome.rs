@@ -6,7 +6,7 @@ use sluice_types::Ino;
 
 use crate::{
     engine::{Hold, List, Write},
-    known::Fact,
+    fact::Fact,
     schema::Key,
 };
 

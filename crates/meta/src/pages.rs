@@ -9,7 +9,7 @@ use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
     batch::Interrupt,
-    engine::{Cursor, Page, Scan},
+    engine::{Cursor, Engine, EngineError, Page, Scan},
     meta::Meta,
     schema::Row,
 };
@@ -109,5 +109,19 @@ impl Meta {
                 }
             }
         })
+    }
+}
+
+/// All records of a scan that is known to be short.
+pub(crate) fn scan_all(engine: &dyn Engine, scan: Scan) -> Result<Vec<Row>, EngineError> {
+    let mut rows = Vec::new();
+    let mut from = None;
+    loop {
+        let page = engine.scan(scan, from.as_ref(), PAGE)?.sound()?;
+        rows.extend(page.rows);
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Ok(rows),
+        }
     }
 }

@@ -23,6 +23,7 @@ use sluice_types::{Ino, Time, wait};
 use crate::{
     engine::{Found, Hold, Read, Write},
     schema::{Change, Key, Row},
+    want::Want,
 };
 
 /// Parts, each with a lock of its own. The entries of a directory lie in one.
@@ -215,8 +216,8 @@ impl Recall {
         }
         for (read, found) in reads.iter().zip(found) {
             match (read, found) {
-                (Read::Get(key, _), Found::Row(row)) => self.learn_one(key.clone(), row.clone(), moment),
-                (Read::Follow(dir, name, _), Found::Rows(rows)) => {
+                (Read::Get(key), Found::Row(row)) => self.learn_one(key.clone(), row.clone(), moment),
+                (Read::Follow(dir, name), Found::Rows(rows)) => {
                     for row in rows {
                         self.learn_one(row.key(), Some(row.clone()), moment);
                     }
@@ -323,43 +324,43 @@ impl Recall {
         shard.old.retain(|key, _| keeps(key));
     }
 
-    /// Answers for an operation that only looks, if there are answers to all of `reads` that may be
+    /// Answers for an operation that only looks, if there are answers to all of `wants` that may be
     /// believed.
-    pub(crate) fn believed(&self, reads: &[Read]) -> Option<Vec<Found>> {
+    pub(crate) fn believed(&self, wants: &[Want]) -> Option<Vec<Found>> {
         if self.lasts().as_millis() as u64 >= self.trusted.load(Ordering::Relaxed) {
             return None;
         }
         let age = Duration::from_millis(self.age.load(Ordering::Relaxed));
-        reads.iter().map(|read| self.believed_one(read, age)).collect()
+        wants.iter().map(|want| self.believed_one(want, age)).collect()
     }
 
-    fn believed_one(&self, read: &Read, age: Duration) -> Option<Found> {
-        match read {
-            Read::Get(key @ Key::Node(_), Hold::None) => Some(Found::Row(self.get(key, age)?.row)),
-            Read::Follow(dir, name, Hold::None) => self.follow(*dir, name, age),
+    fn believed_one(&self, want: &Want, age: Duration) -> Option<Found> {
+        match (&want.read, want.hold) {
+            (Read::Get(key @ Key::Node(_)), Hold::None) => Some(Found::Row(self.get(key, age)?.row)),
+            (Read::Follow(dir, name), Hold::None) => self.follow(*dir, name, age),
             _ => None,
         }
     }
 
-    /// Answers for an operation whose commit checks them, if there are answers to all of `reads`.
-    pub(crate) fn answer(&self, reads: &[Read]) -> Option<Vec<Found>> {
-        reads.iter().map(|read| self.answer_one(read)).collect()
+    /// Answers for an operation whose commit checks them, if there are answers to all of `wants`.
+    pub(crate) fn answer(&self, wants: &[Want]) -> Option<Vec<Found>> {
+        wants.iter().map(|want| self.answer_one(want)).collect()
     }
 
-    fn answer_one(&self, read: &Read) -> Option<Found> {
+    fn answer_one(&self, Want { read, hold }: &Want) -> Option<Found> {
         match read {
-            Read::Get(key @ Key::Node(_), hold) if *hold > Hold::None => {
+            Read::Get(key @ Key::Node(_)) if *hold > Hold::None => {
                 self.get(key, FRESH)?.row.map(|row| Found::Row(Some(row)))
             }
-            Read::Get(key @ Key::Xattr(..), hold) if *hold > Hold::None => {
+            Read::Get(key @ Key::Xattr(..)) if *hold > Hold::None => {
                 self.get(key, FRESH).map(|seen| Found::Row(seen.row))
             }
             // An operation that asks for an entry without holding it is about to insert it: the
             // commit sees whether it may.
-            Read::Get(key @ Key::Entry(..), Hold::None) => {
+            Read::Get(key @ Key::Entry(..)) if *hold == Hold::None => {
                 Some(Found::Row(self.get(key, FRESH).and_then(|seen| seen.row)))
             }
-            Read::Follow(dir, name, hold) if *hold > Hold::None => self.follow(*dir, name, FRESH),
+            Read::Follow(dir, name) if *hold > Hold::None => self.follow(*dir, name, FRESH),
             _ => None,
         }
     }
@@ -391,8 +392,8 @@ mod tests {
         Row::Entry(Ino(dir), name(text), Entry { kind: FileType::File, ino: Ino(ino) })
     }
 
-    fn look(dir: u64, text: &str) -> [Read; 1] {
-        [Read::Follow(Ino(dir), name(text), Hold::None)]
+    fn look(dir: u64, text: &str) -> [Want; 1] {
+        [Want::follow(Ino(dir), name(text), Hold::None)]
     }
 
     fn trusting() -> Recall {
@@ -406,16 +407,28 @@ mod tests {
         let recall = trusting();
         let moment = recall.moment();
         recall.hear(&[Change::Node(Ino(5))]);
-        recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o600)])], moment);
+        recall.learn(
+            &[look(1, "a")[0].read.clone()],
+            &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o600)])],
+            moment,
+        );
         assert_eq!(recall.believed(&look(1, "a")), None, "the node may be another by now");
-        recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])], recall.moment());
+        recall.learn(
+            &[look(1, "a")[0].read.clone()],
+            &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])],
+            recall.moment(),
+        );
         assert_eq!(
             recall.believed(&look(1, "a")),
             Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])])
         );
         let moment = recall.moment();
         recall.committed(&[Write::Put(node(5, 0o400))], recall.sent());
-        recall.learn(&look(1, "a"), &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])], moment);
+        recall.learn(
+            &[look(1, "a")[0].read.clone()],
+            &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])],
+            moment,
+        );
         assert_eq!(
             recall.believed(&look(1, "a")),
             Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o400)])])
@@ -425,7 +438,7 @@ mod tests {
     #[test]
     fn a_commit_that_is_answered_late_hides_nothing_that_others_did_since() {
         let recall = trusting();
-        let known = |ino| recall.believed(&[Read::Get(Key::Node(Ino(ino)), Hold::None)]);
+        let known = |ino| recall.believed(&[Want::node(Ino(ino), Hold::None)]);
         let put = |ino| [Write::Put(node(ino, 0o400))];
         let sent = recall.sent();
         recall.committed(&put(6), recall.sent());
@@ -448,7 +461,7 @@ mod tests {
 
     #[test]
     fn commits_whose_answers_come_in_another_order_leave_nothing_stale() {
-        let known = |recall: &Recall| recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]);
+        let known = |recall: &Recall| recall.believed(&[Want::node(Ino(5), Hold::None)]);
         let put = Write::Put(node(5, 0o400));
         let bump = Write::Bump { ino: Ino(5), nlink: 1, time: None };
         for remembered in [false, true] {
@@ -499,18 +512,18 @@ mod tests {
         recall.hear(&[Change::Names(Ino(1))]);
         assert_eq!(recall.believed(&look(1, "a")), None);
         assert_eq!(recall.believed(&look(1, "b")), None);
-        assert!(recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]).is_some());
+        assert!(recall.believed(&[Want::node(Ino(5), Hold::None)]).is_some());
         known();
         recall.hear(&[Change::Any]);
         assert_eq!(recall.believed(&look(1, "b")), None);
-        assert_eq!(recall.believed(&[Read::Get(Key::Node(Ino(5)), Hold::None)]), None);
+        assert_eq!(recall.believed(&[Want::node(Ino(5), Hold::None)]), None);
     }
 
     #[test]
     fn nothing_is_believed_without_trust() {
         let recall = trusting();
         recall.learn_rows(vec![entry(1, "a", 5), node(5, 0)], recall.moment());
-        recall.learn(&look(1, "none"), &[Found::Rows(Vec::new())], recall.moment());
+        recall.learn(&[look(1, "none")[0].read.clone()], &[Found::Rows(Vec::new())], recall.moment());
         assert_eq!(recall.believed(&look(1, "none")), Some(vec![Found::Rows(Vec::new())]));
         recall.trust(Duration::from_hours(1), Duration::ZERO);
         assert_eq!(recall.believed(&look(1, "a")), None, "too old");
@@ -527,10 +540,10 @@ mod tests {
         recall.learn_rows(vec![node(0, 0)], recall.moment());
         for ino in 1..=2 * most {
             recall.learn_rows(vec![node(ino, 0)], recall.moment());
-            assert!(recall.believed(&[Read::Get(Key::Node(Ino(0)), Hold::None)]).is_some(), "{ino}");
+            assert!(recall.believed(&[Want::node(Ino(0), Hold::None)]).is_some(), "{ino}");
         }
-        let kept = (0..=2 * most)
-            .filter(|ino| recall.believed(&[Read::Get(Key::Node(Ino(*ino)), Hold::None)]).is_some());
+        let kept =
+            (0..=2 * most).filter(|ino| recall.believed(&[Want::node(Ino(*ino), Hold::None)]).is_some());
         assert!((most / 4..=most).contains(&(kept.count() as u64)));
     }
 }

@@ -11,31 +11,11 @@ use sluice_types::wait;
 
 use crate::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
-    ledger::Ledger,
-    meta::{Options, register},
+    ledger::{Ledger, Resumed},
+    options::Options,
+    register::register,
     schema::{BURIED, Key, Row, Session, WriterId},
 };
-
-/// A session whose process died, from what it left in its [`Ledger`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resumed {
-    /// Session id.
-    pub sid: WriterId,
-    /// How often that client was taken for dead.
-    pub fences: i64,
-    /// Its lanes.
-    pub lanes: Vec<LanePast>,
-}
-
-/// What a lane of commits had come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LanePast {
-    /// Highest number that a commit may have been sent with, as far as was noted.
-    pub attempted: u64,
-    /// Numbers taken in stead of lost commits: once the second is reached, none behind the first up
-    /// to it happened.
-    pub voids: Vec<(u64, u64)>,
-}
 
 /// What became of a session that was taken up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,19 +109,19 @@ fn take_up(
 
 /// Renews a session; whether it is there.
 fn renew(engine: &dyn Engine, options: &Options, sid: WriterId) -> Result<bool, EngineError> {
-    let found = engine.read(&[Read::Get(Key::Session(sid), Hold::None)])?.pop();
+    let found = engine.read(&[Read::Get(Key::Session(sid))])?.pop();
     let Some(Found::Row(Some(Row::Session(_, session)))) = found else { return Ok(false) };
     if session.expire == BURIED {
         return Ok(false);
     }
     let expire = options.clock.now().sec + options.session_lifetime();
-    let renewed = Session { expire, info: Some(options.info.clone().into()) };
+    let renewed = Session { expire, info: Some(options.info.to_json()) };
     let commit = Commit {
         step: None,
         expects: vec![Expect::Row(Row::Session(sid, session), Hold::Lock)],
         writes: vec![Write::Put(Row::Session(sid, renewed))],
     };
-    engine.begin(0)?.commit(&commit).map(|()| true)
+    engine.commit(&commit).map(|()| true)
 }
 
 /// Takes a number behind all that the dead process gave to a commit, so that none of these happens
@@ -155,7 +135,7 @@ fn fence(
     ledger: Option<&dyn Ledger>,
 ) -> Result<Option<(u64, u64)>, EngineError> {
     loop {
-        let found = engine.read(&[Read::Get(Key::Writer(sid, lane), Hold::None)])?.pop();
+        let found = engine.read(&[Read::Get(Key::Writer(sid, lane))])?.pop();
         let mut commit = Commit::default();
         let Some(Found::Row(Some(Row::Writer(_, _, before)))) = found else {
             if highest > 0 || lane == 0 {
@@ -164,7 +144,7 @@ fn fence(
             // A lane that the dead process did not have.
             commit.expects.push(Expect::Absent(Key::Writer(sid, lane)));
             commit.writes.push(Write::Insert(Row::Writer(sid, lane, 0)));
-            match engine.begin(0)?.commit(&commit) {
+            match engine.commit(&commit) {
                 Err(EngineError::Conflict(_)) => continue,
                 done => return done.map(|()| Some((0, 0))),
             }
@@ -180,7 +160,7 @@ fn fence(
         if let Some(ledger) = ledger {
             ledger.voids(lane, before, to);
         }
-        match engine.begin(0)?.commit(&commit) {
+        match engine.commit(&commit) {
             Ok(()) => return Ok(Some((before, to))),
             Err(EngineError::Conflict(_)) => {}
             Err(EngineError::Indeterminate { .. }) => *tried = Some((before, to)),

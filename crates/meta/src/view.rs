@@ -13,11 +13,13 @@ use sluice_types::{Attr, Ino, Name, Time};
 use crate::{
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
     env::Env,
-    known::{Fact, Known},
+    fact::Fact,
+    known::Known,
     opens::Doomed,
     outcome::Outcome,
     overlay::Overlay,
     schema::{Counter, Entry, Key, QuotaKey, Row},
+    want::Want,
 };
 
 pub use self::stop::Stop;
@@ -76,13 +78,13 @@ impl<'e> Batch<'e> {
     }
 
     /// Takes in the answers of one trip.
-    pub(crate) fn learn(&mut self, reads: Vec<Read>, found: Vec<Found>) {
+    pub(crate) fn learn(&mut self, wants: Vec<Want>, found: Vec<Found>) {
         // Most questions are for an entry and its node.
-        self.rows.reserve(2 * reads.len());
-        for (read, found) in reads.into_iter().zip(found) {
+        self.rows.reserve(2 * wants.len());
+        for (Want { read, hold }, found) in wants.into_iter().zip(found) {
             match (read, found) {
-                (Read::Get(key, hold), Found::Row(row)) => self.learn_row(key, hold, row),
-                (Read::Follow(dir, name, hold), Found::Rows(rows)) => {
+                (Read::Get(key), Found::Row(row)) => self.learn_row(key, hold, row),
+                (Read::Follow(dir, name), Found::Rows(rows)) => {
                     let mut entry = None;
                     for row in rows {
                         match &row {
@@ -104,7 +106,7 @@ impl<'e> Batch<'e> {
                 (Read::Names { dir, limit }, Found::Names(names)) => {
                     drop(self.names.insert(dir, (limit, names)));
                 }
-                (Read::All(list, hold), Found::Rows(rows)) => drop(self.lists.insert(list, (hold, rows))),
+                (Read::All(list), Found::Rows(rows)) => drop(self.lists.insert(list, (hold, rows))),
                 (read, found) => {
                     tracing::error!(?read, ?found, "the engine's answer does not fit the question");
                 }
@@ -116,7 +118,7 @@ impl<'e> Batch<'e> {
     /// are never used again: an entry that is still there after its node was found missing is
     /// damaged.
     pub(crate) fn doubts(&self) -> Vec<Read> {
-        self.doubts.iter().map(|row| Read::Get(row.key(), Hold::None)).collect()
+        self.doubts.iter().map(|row| Read::Get(row.key())).collect()
     }
 
     /// Takes in the answers to the doubts; the keys of those entries that are gone or name
@@ -150,17 +152,17 @@ impl<'e> Batch<'e> {
         self.rows.insert(key, (hold, row));
     }
 
-    /// Whether the answer to `read` is here.
-    fn knows(&self, read: &Read) -> bool {
+    /// Whether the answer is here.
+    fn knows(&self, Want { read, hold }: &Want) -> bool {
         match read {
-            Read::Get(key, hold) => {
+            Read::Get(key) => {
                 self.overlay.get(key).is_some() || self.rows.get(key).is_some_and(|(known, _)| known >= hold)
             }
-            Read::Follow(dir, name, hold) => {
+            Read::Follow(dir, name) => {
                 let key = Key::Entry(*dir, name.clone());
                 match self.overlay.get(&key) {
                     Some(pending) => match pending.row() {
-                        Some(Row::Entry(_, _, to)) => self.knows(&Read::Get(Key::Node(to.ino), *hold)),
+                        Some(Row::Entry(_, _, to)) => self.knows(&Want::node(to.ino, *hold)),
                         _ => true,
                     },
                     None => self.follows.get(&(*dir, name.clone())).is_some_and(|known| known >= hold),
@@ -169,20 +171,20 @@ impl<'e> Batch<'e> {
             Read::Names { dir, limit } => {
                 self.names.get(dir).is_some_and(|(known, names)| known >= limit || names.len() < *known)
             }
-            Read::All(list, hold) => self.lists.get(list).is_some_and(|(known, _)| known >= hold),
+            Read::All(list) => self.lists.get(list).is_some_and(|(known, _)| known >= hold),
         }
     }
 
-    /// How to ask the engine for what `read` wants: of an entry that this very batch makes it knows
+    /// How to ask the engine for it: of an entry that this very batch makes the engine knows
     /// nothing, of the node it may.
-    fn question(&self, read: &Read) -> Read {
-        if let Read::Follow(dir, name, hold) = read
+    fn question(&self, want: &Want) -> Want {
+        if let Read::Follow(dir, name) = &want.read
             && let Some(pending) = self.overlay.get(&Key::Entry(*dir, name.clone()))
             && let Some(Row::Entry(_, _, to)) = pending.row()
         {
-            return Read::Get(Key::Node(to.ino), *hold);
+            return Want::node(to.ino, want.hold);
         }
-        read.clone()
+        want.clone()
     }
 
     /// Whether an operation that relies on it that a record is not there makes it, or holds a
@@ -287,9 +289,9 @@ impl<'a> View<'a> {
     }
 
     /// Asks for several things at once: one trip for all that are not here yet.
-    pub fn want(&self, reads: &[Read]) -> Result<(), Stop> {
-        let missing = reads.iter().filter(|read| !self.batch.knows(read));
-        let missing: Vec<Read> = missing.map(|read| self.batch.question(read)).collect();
+    pub fn want(&self, wants: &[Want]) -> Result<(), Stop> {
+        let missing = wants.iter().filter(|want| !self.batch.knows(want));
+        let missing: Vec<Want> = missing.map(|want| self.batch.question(want)).collect();
         if missing.is_empty() { Ok(()) } else { Err(Stop::More(missing)) }
     }
 
@@ -307,7 +309,7 @@ impl<'a> View<'a> {
                 self.outcome.held.push((key.clone(), hold));
                 Ok(self.with_added(key, row))
             }
-            _ => Err(Stop::More(vec![Read::Get(key.clone(), hold)])),
+            _ => Err(Stop::More(vec![Want::get(key.clone(), hold)])),
         }
     }
 
@@ -402,7 +404,7 @@ impl<'a> View<'a> {
         name: &Name,
         hold: Hold,
     ) -> Result<Option<(Entry, Option<Attr>)>, Stop> {
-        self.want(&[Read::Follow(dir, name.clone(), hold)])?;
+        self.want(&[Want::follow(dir, name.clone(), hold)])?;
         let key = Key::Entry(dir, name.clone());
         let entry = match self.batch.overlay.get(&key) {
             Some(pending) => pending.row(),
@@ -424,7 +426,7 @@ impl<'a> View<'a> {
         let mut rows: Vec<Row> = if overlay.is_cleared(&list) {
             Vec::new()
         } else {
-            self.want(&[Read::All(list, hold)])?;
+            self.want(&[Want::all(list, hold)])?;
             if hold == Hold::Lock {
                 self.outcome.same.push(list);
             }
@@ -465,7 +467,7 @@ impl<'a> View<'a> {
             }
             vanishing += 1;
         }
-        self.want(&[Read::Names { dir, limit: vanishing + 1 }])?;
+        self.want(&[Want::names(dir, vanishing + 1)])?;
         let names = self.batch.names.get(&dir).map_or(&[][..], |(_, names)| names);
         let stays = |name: &Name| self.batch.overlay.get(&Key::Entry(dir, name.clone())).is_none();
         if names.iter().any(stays) {

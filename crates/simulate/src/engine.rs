@@ -7,9 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sluice_meta::{
-    engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Txn, Watch, Write,
-    },
+    engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Watch, Write},
     schema::{Key, Told},
 };
 use sluice_types::wait;
@@ -107,12 +105,12 @@ impl Engine for SimEngine {
         Ok(())
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(SimTxn { engine: self, lane }))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.ask(|| self.world.mem.read(reads))
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.send(commit.step.map_or(0, |step| step.lane), commit)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -131,21 +129,6 @@ impl Engine for SimEngine {
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let inner = self.ask(|| self.world.mem.watch())?;
         Ok(Box::new(SimWatch { engine: self.clone(), inner }))
-    }
-}
-
-struct SimTxn<'e> {
-    engine: &'e SimEngine,
-    lane: u16,
-}
-
-impl Txn for SimTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        self.engine.read(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        self.engine.send(self.lane, commit)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use sluice_meta::{
     Interrupt,
-    engine::{Commit, Engine as _, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine as _, EngineError, Found, Read, Write},
     mem::MemEngine,
     schema::{Key, Row},
 };
@@ -231,7 +231,7 @@ impl World {
             let marks: Vec<u64> = commit.writes.iter().filter_map(Mark::of).collect();
             let mut plain = commit.clone();
             plain.writes.retain(|write| Mark::of(write).is_none());
-            let done = self.mem.begin(lane)?.commit(&plain);
+            let done = self.mem.commit(&plain);
             self.log(|| format!("client {client} lane {lane}: {:?} {marks:?} {done:?}", plain.step));
             self.log(|| format!("  expects {:?}", plain.expects));
             self.log(|| format!("  writes {:?}", plain.writes));
@@ -275,7 +275,7 @@ impl World {
 
     /// Whether a session is on record as alive.
     fn is_alive(&self, sid: u64, now: i64) -> bool {
-        let found = self.mem.read(&[Read::Get(Key::Session(sid), Hold::None)]);
+        let found = self.mem.read(&[Read::Get(Key::Session(sid))]);
         match found.as_deref() {
             Ok([Found::Row(Some(Row::Session(_, session)))]) => session.expire >= now,
             _ => false,
@@ -284,7 +284,7 @@ impl World {
 
     /// A record as it is now.
     pub(crate) fn record(&self, key: Key) -> Option<Row> {
-        self.sched.atomically(|| match self.mem.read(&[Read::Get(key, Hold::None)]).ok()?.pop() {
+        self.sched.atomically(|| match self.mem.read(&[Read::Get(key)]).ok()?.pop() {
             Some(Found::Row(row)) => row,
             _ => None,
         })

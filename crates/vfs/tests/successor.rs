@@ -227,8 +227,7 @@ fn a_commit_that_was_under_way_and_comes_late_is_refused() {
     let volume = Volume::new();
     let (left, commit) = died_in_mkdir(&volume);
     let (second, _) = Process::take_up(&volume, left);
-    let lane = commit.step.unwrap().lane;
-    let late = volume.engine.begin(lane).unwrap().commit(&commit);
+    let late = volume.engine.commit(&commit);
     assert!(matches!(late, Err(EngineError::Conflict(_))), "{late:?}");
     let Client { vfs, caller, .. } = &second.client;
     let made = vfs.make(caller, &again(2), ROOT, b"d", node(FileType::Dir)).unwrap();
@@ -247,8 +246,7 @@ fn a_commit_that_was_under_way_and_comes_late_is_refused() {
 fn a_commit_that_was_under_way_and_arrived_is_known_to_have_happened() {
     let volume = Volume::new();
     let (left, commit) = died_in_mkdir(&volume);
-    let lane = commit.step.unwrap().lane;
-    volume.engine.begin(lane).unwrap().commit(&commit).unwrap();
+    volume.engine.commit(&commit).unwrap();
     let (second, _) = Process::take_up(&volume, left);
     let there = second.client.lookup(ROOT, "d").unwrap().ino;
     let Client { vfs, caller, .. } = &second.client;
@@ -557,7 +555,7 @@ fn mortal(volume: &Volume, progress: &Arc<(Mutex<Progress>, Condvar)>, last: u64
             return if dead { sleep_for_ever() } else { Ok(()) };
         }
         match rng.lock().unwrap().below(3) {
-            0 => engine.begin(0).unwrap().commit(commit).unwrap_or(()),
+            0 => engine.commit(commit).unwrap_or(()),
             1 => state.late.push(commit.clone()),
             _ => {}
         }
@@ -620,7 +618,7 @@ fn whatever_was_under_way_when_a_process_died_is_done_once() {
         let engine = Faulty::new(Arc::clone(&volume.engine) as _, rng.below(u64::MAX), UNRELIABLE);
         let taken = Process::open(&volume, Arc::new(engine), journal, Some(&past));
         for commit in late {
-            let answer = volume.engine.begin(0).unwrap().commit(&commit);
+            let answer = volume.engine.commit(&commit);
             assert!(matches!(answer, Err(EngineError::Conflict(_))), "{answer:?} (seed {seed})");
         }
         left = Some(taken.kill());

@@ -60,7 +60,7 @@ fn every_name_of_a_changed_directory_is_told() {
         Commit { writes: begin, ..Commit::default() },
         Commit { step: Some(step), writes, ..Commit::default() },
     ] {
-        volume.engine.begin(0).and_then(|txn| txn.commit(&commit)).unwrap();
+        volume.engine.commit(&commit).unwrap();
     }
     let all = |told: &[Change]| {
         let wanted = |dir, file| Change::Entry(dir, Name::new(name(file).as_bytes()).unwrap());
@@ -95,7 +95,7 @@ fn only_what_surely_changed_is_told_as_changed() {
         Commit { writes: begin, ..Commit::default() },
         Commit { step: Some(step), writes: vec![Write::Tell(Change::Names(dir))], ..Commit::default() },
     ] {
-        volume.engine.begin(0).and_then(|txn| txn.commit(&commit)).unwrap();
+        volume.engine.commit(&commit).unwrap();
     }
     eventually("the other name", || told.lock().contains(&(entry("f"), Certainty::Suspected)));
     assert!(!told.lock().contains(&(entry("f"), Certainty::Changed)));

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use sluice_meta::{
     Interrupt, Meta,
-    engine::{Engine, Hold, List, Read},
+    engine::{Engine, List, Read},
     engine::{Found, Scan},
     schema::{FlockKind, Row, Session, encode_plocks},
 };
@@ -94,8 +94,7 @@ fn describe(sid: u64, session: &Session) -> Map<String, Value> {
     let mut shown = Map::new();
     shown.insert("Sid".into(), sid.into());
     shown.insert("Expire".into(), crate::rfc3339::rfc3339(Time { sec: session.expire, nsec: 0 }).into());
-    if let Some(Value::Object(info)) = session.info.as_ref().and_then(|info| serde_json::to_value(info).ok())
-    {
+    if let Some(Value::Object(info)) = session.who().and_then(|who| serde_json::to_value(who).ok()) {
         shown.extend(info);
     }
     shown
@@ -106,7 +105,7 @@ fn session_details(engine: &dyn Engine, meta: &Meta, sid: u64) -> Result<Value> 
     let (_, session) =
         found.with_context(|| format!("there is no session {sid}; `sluice status` lists them"))?;
     let mut shown = describe(sid, &session);
-    let reads = [Read::All(List::Sustained(sid), Hold::None), Read::All(List::LocksOf(sid), Hold::None)];
+    let reads = [Read::All(List::Sustained(sid)), Read::All(List::LocksOf(sid))];
     let (mut sustained, mut flocks, mut plocks) = (Vec::new(), Vec::new(), Vec::new());
     for found in engine.read(&reads)? {
         let Found::Rows(rows) = found else { continue };

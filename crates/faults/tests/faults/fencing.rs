@@ -7,7 +7,7 @@ use sluice_faults::{
     volume::{Client, HEARTBEAT, Mount, engine},
 };
 use sluice_meta::{
-    engine::{Found, Hold, Read},
+    engine::{Found, Read},
     schema::{Key, Row},
 };
 use sluice_testkit::server::Behaviour;
@@ -288,7 +288,7 @@ fn a_write_whose_answer_was_lost_before_its_client_was_taken_for_dead_is_not_rep
     // So that there are numbers for the next slice.
     write(0).unwrap();
     let engine = engine(&behind.volume.url);
-    let chunk = [Read::Get(Key::Chunk(ino, 0), Hold::None)];
+    let chunk = [Read::Get(Key::Chunk(ino, 0))];
     let records = || match engine.read(&chunk).unwrap().pop() {
         Some(Found::Row(Some(Row::Chunk(_, _, records)))) => records.len(),
         _ => 0,

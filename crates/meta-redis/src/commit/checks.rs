@@ -5,7 +5,7 @@
 
 use sluice_meta::{
     engine::{Hold, List},
-    schema::{Key, Row, VolumeFormat, encode_attr},
+    schema::{Key, Row, encode_attr},
 };
 
 use super::{Builder, Mark, Phase};
@@ -46,10 +46,7 @@ impl Builder<'_> {
                 Key::DirStat(_) => at == 2,
                 _ => false,
             };
-            // JSON that others wrote says the same in other words.
-            let text = matches!(key, Key::Setting | Key::Session(_)) && !matches!(cell, Cell::Score(..));
-            let stored = self.raw.get(&key).filter(|stored| text && spells(stored, row)).cloned();
-            match stored.or(value) {
+            match value {
                 Some(value) if optional && value == b"0" => self.absent_field(cell, "ka", mark),
                 Some(value) => self.equal(cell, &key, &value, mark),
                 None if at == 0 => self.absent(&key, mark),
@@ -104,14 +101,5 @@ pub(super) fn lenient(key: &Key, ops: [&'static str; 3]) -> &'static str {
         Key::SliceRef(..) => ops[1],
         Key::Parents(..) => ops[2],
         _ => ops[0],
-    }
-}
-
-/// Whether a stored text says what the record says.
-fn spells(stored: &[u8], row: &Row) -> bool {
-    match row {
-        Row::Setting(format) => VolumeFormat::parse(stored).is_ok_and(|parsed| parsed == **format),
-        Row::Session(_, session) => serde_json::from_slice(stored).ok() == session.info,
-        _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! An engine on servers that are up, and single calls to it.
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_redis::RedisEngine;
@@ -18,11 +18,11 @@ pub(crate) fn dir(ino: u64) -> Row {
 }
 
 pub(crate) fn commit(engine: &RedisEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 pub(crate) fn get(engine: &RedisEngine, ino: u64) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(Key::Node(Ino(ino)), Hold::None)])?.pop() {
+    match engine.read(&[Read::Get(Key::Node(Ino(ino)))])?.pop() {
         Some(Found::Row(row)) => Ok(row),
         other => panic!("{other:?}"),
     }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Watch};
 use sluice_meta_redis::RedisEngine;
 use tempfile::TempDir;
 
@@ -121,8 +121,8 @@ impl Engine for Owned {
     fn prepare(&self) -> Result<(), EngineError> {
         self.engine.prepare()
     }
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        self.engine.begin(lane)
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.engine.commit(commit)
     }
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.engine.read(reads)

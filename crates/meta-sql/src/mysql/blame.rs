@@ -43,7 +43,7 @@ pub(super) fn blame(
         answers.clear();
     }
     let found = match plan.answered(options, answers) {
-        Ok(answered) => answered.found,
+        Ok(found) => found,
         Err(damage @ EngineError::Corrupt { .. }) => return damage,
         Err(_) => return EngineError::Conflict(Vec::new()),
     };
@@ -88,7 +88,7 @@ fn doubts(commit: &Commit, refusal: Refusal) -> (Vec<Read>, Vec<Doubt<'_>>) {
         reads.push(read);
         doubts.push(doubt);
     };
-    let get = |key: &Key| Read::Get(key.clone(), Hold::None);
+    let get = |key: &Key| Read::Get(key.clone());
     if refusal == Refusal::NoAppend {
         // Reading what is damaged says so, and what is too long shows.
         for write in &commit.writes {
@@ -108,7 +108,7 @@ fn doubts(commit: &Commit, refusal: Refusal) -> (Vec<Read>, Vec<Doubt<'_>>) {
             Expect::Row(row, _) => get(&row.key()),
             Expect::Absent(key) => get(key),
             Expect::Vacant(dir) => Read::Names { dir: *dir, limit: leaving(commit, expect).len() + 1 },
-            Expect::Same(list, _) => Read::All(*list, Hold::None),
+            Expect::Same(list, _) => Read::All(*list),
         };
         doubt(read, Doubt::Expect(expect));
     }

@@ -19,7 +19,7 @@ mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, List, Step, Write},
     schema::{Counter, DirStat, Key, QuotaKey, Row, encode_slices},
@@ -83,14 +83,13 @@ pub(super) fn packets(
     options: &Options,
     tables: &Tables,
     commit: &Commit,
-    raw: &FxHashMap<Key, Vec<u8>>,
     lease: &Lease<'_>,
 ) -> Result<Vec<Packet>, EngineError> {
     let full = overflowing(commit, |_, _| 0);
     if !full.is_empty() {
         return Err(EngineError::Full(full));
     }
-    let mut builder = Builder { tables, raw, flight: Flight::new(lease.style()) };
+    let mut builder = Builder { tables, flight: Flight::new(lease.style()) };
     let sorted = sort(commit);
     if let Some(step) = commit.step {
         builder.step(step);
@@ -103,7 +102,6 @@ pub(super) fn packets(
 
 struct Builder<'b> {
     tables: &'b Tables,
-    raw: &'b FxHashMap<Key, Vec<u8>>,
     flight: Flight,
 }
 

@@ -55,13 +55,6 @@ enum Ask<'r> {
 /// Collections of one kind: the record, and of chunks from which to which.
 type Members = (Record, u32, u32);
 
-/// What was found.
-pub(super) struct Answered {
-    pub(super) found: Vec<Found>,
-    /// Texts as they are stored, of records that others may spell differently.
-    pub(super) raw: Vec<(Key, Vec<u8>)>,
-}
-
 /// A statement that reads entries and the nodes they name, up to its WHERE.
 pub(super) fn join(tables: &Tables, index: &str) -> String {
     format!(
@@ -86,8 +79,8 @@ impl<'r> Plan<'r> {
         let mut members: BTreeMap<Members, Vec<i64>> = BTreeMap::new();
         for (at, read) in reads.iter().enumerate() {
             match read {
-                Read::Get(key, _) => plan.get(tables, at, key, &mut keys),
-                Read::Follow(dir, name, _) => follows.push((*dir, name)),
+                Read::Get(key) => plan.get(tables, at, key, &mut keys),
+                Read::Follow(dir, name) => follows.push((*dir, name)),
                 Read::Names { dir, limit } => {
                     let text = format!(
                         "SELECT name FROM {} WHERE parent={} LIMIT {limit}",
@@ -95,7 +88,7 @@ impl<'r> Plan<'r> {
                     );
                     plan.statements.push((text, Ask::Names(at)));
                 }
-                Read::All(list, _) => match members_of(*list) {
+                Read::All(list) => match members_of(*list) {
                     Some((kind, ino)) => members.entry(kind).or_default().push(ino.0 as i64),
                     None => plan.list(tables, at, *list),
                 },
@@ -195,7 +188,7 @@ impl<'r> Plan<'r> {
     }
 
     /// Asks, outside any transaction.
-    pub(super) fn run(&self, pool: &Pool) -> Result<Answered, EngineError> {
+    pub(super) fn run(&self, pool: &Pool) -> Result<Vec<Found>, EngineError> {
         if self.statements.is_empty() {
             return self.answered(&pool.options, Answers::new());
         }
@@ -203,23 +196,22 @@ impl<'r> Plan<'r> {
             Ok(answers) => self.answered(&pool.options, answers),
             // The question whether this is a volume has an answer even where there are no tables.
             Err(Failed::Asked(Failure::Server(error, _)))
-                if is_missing_table(&error) && matches!(self.reads, [Read::Get(Key::Setting, _)]) =>
+                if is_missing_table(&error) && matches!(self.reads, [Read::Get(Key::Setting)]) =>
             {
-                Ok(Answered { found: vec![Found::Row(None)], raw: Vec::new() })
+                Ok(vec![Found::Row(None)])
             }
             Err(failed) => Err(pool.options.unanswered(failed)),
         }
     }
 
     /// What the rows of the statements say.
-    pub(super) fn answered(&self, options: &Options, answers: Answers) -> Result<Answered, EngineError> {
+    pub(super) fn answered(&self, options: &Options, answers: Answers) -> Result<Vec<Found>, EngineError> {
         let damaged = |damage| options.damaged(damage);
         let mut rows: FxHashMap<Key, Row> = FxHashMap::default();
         let mut followed: FxHashMap<(Ino, Name), Vec<Row>> = FxHashMap::default();
         let mut parts: FxHashMap<usize, Vec<Row>> = FxHashMap::default();
         let mut names: FxHashMap<usize, Vec<Name>> = FxHashMap::default();
         let mut members: FxHashMap<(Members, Ino), Vec<Row>> = FxHashMap::default();
-        let mut raw = Vec::new();
         if answers.len() != self.statements.len() {
             return Err(options.refused("its answers do not fit the questions"));
         }
@@ -228,7 +220,6 @@ impl<'r> Plan<'r> {
                 match ask {
                     Ask::Rows(record) => {
                         let found = decode(*record, row, 0).map_err(damaged)?;
-                        raw.extend(spelled(&found, row));
                         rows.insert(found.key(), found);
                     }
                     Ask::Xattr(key) => {
@@ -270,18 +261,18 @@ impl<'r> Plan<'r> {
             }
         }
         let found = self.reads.iter().enumerate().map(|(at, read)| match read {
-            Read::Get(Key::Parents(..), _) => Found::Row(parts.remove(&at).and_then(|mut rows| rows.pop())),
-            Read::Get(key, _) => Found::Row(rows.get(key).cloned()),
-            Read::Follow(dir, name, _) => {
+            Read::Get(Key::Parents(..)) => Found::Row(parts.remove(&at).and_then(|mut rows| rows.pop())),
+            Read::Get(key) => Found::Row(rows.get(key).cloned()),
+            Read::Follow(dir, name) => {
                 Found::Rows(followed.get(&(*dir, name.clone())).cloned().unwrap_or_default())
             }
             Read::Names { .. } => Found::Names(names.remove(&at).unwrap_or_default()),
-            Read::All(list, _) => Found::Rows(match members_of(*list) {
+            Read::All(list) => Found::Rows(match members_of(*list) {
                 Some(key) => members.get(&key).cloned().unwrap_or_default(),
                 None => parts.remove(&at).unwrap_or_default(),
             }),
         });
-        Ok(Answered { found: found.collect(), raw })
+        Ok(found.collect())
     }
 }
 
@@ -319,16 +310,6 @@ fn select_by_keys(tables: &Tables, record: Record, keys: &[&Key]) -> String {
     keys.sort_unstable();
     place.among_keys(&mut text, &keys);
     text
-}
-
-/// The text of a record that may be spelled in several ways, as it is stored.
-fn spelled(found: &Row, row: &Columned) -> Option<(Key, Vec<u8>)> {
-    let at = match found {
-        Row::Setting(_) => 1,
-        Row::Session(..) => 2,
-        _ => return None,
-    };
-    Some((found.key(), row.bytes(at).ok()?.to_vec()))
 }
 
 /// Columns of an entry.

@@ -34,11 +34,8 @@ mod gather;
 mod span;
 mod work;
 
-use std::borrow::Cow;
-
-use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, Write, still_holds},
+    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, Write},
     schema::{Key, Row, encode_plocks},
 };
 
@@ -51,8 +48,8 @@ use super::{
     watch::notify,
 };
 use crate::{
-    codec::{Columns, Damage, Record, decode},
-    values::{Value, key_values, quota_columns},
+    codec::{Damage, Record},
+    values::{Value, quota_columns},
 };
 
 use gather::Gathered;
@@ -123,9 +120,8 @@ impl<'c> Plan<'c> {
 impl Store {
     /// Commits.
     pub(super) fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
-        let stored = self.stored_texts(&commit.expects)?;
         let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new(), bumps: Vec::new() };
-        let mut gathered = Gathered::new(commit, &stored)?;
+        let mut gathered = Gathered::new(commit)?;
         let shared = commit.writes.iter().any(|write| matches!(write, Write::Bump { .. }))
             || SHARED.iter().any(|record| gathered.work.contains_key(record));
         for record in ORDER {
@@ -168,43 +164,6 @@ impl Store {
         let mut flight = Flight::default();
         flight.add(self.catalog.get(Do::Harden, Record::Setting), Vec::new());
         self.pool.ask(&flight).map(drop).map_err(|error| error.plain(&self.pool.options))
-    }
-
-    /// Settings and sessions are texts of their own writers: what is expected of them is compared
-    /// here, and at the commit they must still be those texts.
-    fn stored_texts(&self, expects: &[Expect]) -> Result<FxHashMap<Key, Value<'static>>, EngineError> {
-        let mut stored = FxHashMap::default();
-        for expect in expects {
-            let Expect::Row(row @ (Row::Setting(_) | Row::Session(..)), hold) = expect else { continue };
-            if *hold == Hold::None {
-                continue;
-            }
-            let key = row.key();
-            let Some((record, values)) = key_values(&key) else { continue };
-            let column = record.shape().columns.split(',').count() - 1;
-            let mut flight = Flight::default();
-            flight.add(self.catalog.get(Do::Get, record), values.into_iter().map(Arg::One).collect());
-            let answers = self.pool.ask(&flight).map_err(|error| error.plain(&self.pool.options))?;
-            let Some(found) = answers.first().and_then(|answer| answer.rows.first()) else {
-                return Err(EngineError::Conflict(vec![key]));
-            };
-            let damaged = |damage| self.pool.options.damaged(damage);
-            let now = decode(record, found, 0).map_err(damaged)?;
-            if !still_holds(*hold, row, &now) {
-                return Err(EngineError::Conflict(vec![key]));
-            }
-            let text = found
-                .bytes(column)
-                .map_err(|reason| damaged(Damage { record: "an answer".into(), reason }))?
-                .to_vec();
-            let text = if record == Record::Setting {
-                Value::Text(Cow::Owned(text))
-            } else {
-                Value::Bytes(Cow::Owned(text))
-            };
-            stored.insert(key, text);
-        }
-        Ok(stored)
     }
 
     /// Checks of what is counted from other rows, and of lists of locks.
@@ -273,7 +232,7 @@ impl Store {
     /// Which of the records exist; all of them if none is found, for the unique key of some tables
     /// is narrower than ours.
     fn existing(&self, keys: &[Key]) -> Vec<Key> {
-        let reads: Vec<Read> = keys.iter().map(|key| Read::Get(key.clone(), Hold::None)).collect();
+        let reads: Vec<Read> = keys.iter().map(|key| Read::Get(key.clone())).collect();
         let Ok(found) = self.answers(&reads) else { return keys.to_vec() };
         let there = keys.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(Some(_))));
         let there: Vec<Key> = there.map(|(key, _)| key.clone()).collect();

@@ -48,7 +48,7 @@ impl Store {
             Ok(answers) => answers,
             // The question whether this is a volume has an answer in any database.
             Err(super::pool::Failed::Statement(_, error))
-                if error.is_missing_table() && matches!(reads, [Read::Get(Key::Setting, _)]) =>
+                if error.is_missing_table() && matches!(reads, [Read::Get(Key::Setting)]) =>
             {
                 return Ok(vec![Found::Row(None)]);
             }
@@ -72,31 +72,31 @@ impl Store {
         };
         for (at, read) in reads.iter().enumerate() {
             match read {
-                Read::Get(Key::Counter(Counter::AclMaxId), _) => {
+                Read::Get(Key::Counter(Counter::AclMaxId)) => {
                     alone(Take::Last(at), Do::Last, Record::Acl, Vec::new());
                 }
-                Read::Get(Key::Parents(ino, parent), _) => {
+                Read::Get(Key::Parents(ino, parent)) => {
                     let args = vec![Arg::int(ino.0 as i64), Arg::int(parent.0 as i64)];
                     alone(Take::Rows(Record::Parents, at), Do::Get, Record::Parents, args);
                 }
                 // There is none by a name that is no text.
-                Read::Get(Key::Xattr(_, name), _) if std::str::from_utf8(name).is_err() => {}
-                Read::Get(key, _) => {
+                Read::Get(Key::Xattr(_, name)) if std::str::from_utf8(name).is_err() => {}
+                Read::Get(key) => {
                     if let Some((record, values)) = key_values(key) {
                         keys.entry(record).or_default().push((at, values));
                     }
                 }
-                Read::Follow(dir, name, _) => follows.push((at, dir.0 as i64, &name[..])),
+                Read::Follow(dir, name) => follows.push((at, dir.0 as i64, &name[..])),
                 Read::Names { dir, limit } => {
                     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
                     let args = vec![Arg::int(dir.0 as i64), Arg::int(limit)];
                     alone(Take::Names(at), Do::Names, Record::Entry, args);
                 }
-                Read::All(List::Chunks(ino, from, to), _) => {
+                Read::All(List::Chunks(ino, from, to)) => {
                     let args = vec![Arg::int(ino.0 as i64), Arg::int((*from).into()), Arg::int((*to).into())];
                     alone(Take::Rows(Record::Chunk, at), Do::Range, Record::Chunk, args);
                 }
-                Read::All(list, _) => {
+                Read::All(list) => {
                     for (record, of_session, id) in listed(*list) {
                         lists.entry((record, of_session)).or_default().push((at, id));
                     }

@@ -130,8 +130,7 @@ mod tests {
         let engine = PostgresEngine::open(&server.unix_url(&database)).expect("a valid URL");
         engine.prepare().expect("prepare");
         let writes = vec![Write::Insert(Row::Writer(7, 0, 3))];
-        let txn = engine.begin(0).expect("begin");
-        txn.commit(&Commit { writes, ..Commit::default() }).expect("the lane is at 3");
+        engine.commit(&Commit { writes, ..Commit::default() }).expect("the lane is at 3");
         let mut listener = engine.watch().expect("listen");
         let told = |n| Told { writer: 7, lane: 0, n, changes: vec![Change::Node(Ino(n))] };
         for n in [4, 2, 3] {

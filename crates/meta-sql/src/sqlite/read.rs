@@ -78,7 +78,7 @@ impl<'s, 'c> Reader<'s, 'c> {
 
     /// Answers to several reads.
     pub(super) fn answers(self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let xattrs = |read: &Read| matches!(read, Read::All(List::Xattrs(_), _));
+        let xattrs = |read: &Read| matches!(read, Read::All(List::Xattrs(_)));
         let none = self.without_xattrs(reads.iter().filter(|read| xattrs(read)).count())?;
         // Collected, it would grow and move many times.
         let mut found = Vec::with_capacity(reads.len());
@@ -96,10 +96,10 @@ impl<'s, 'c> Reader<'s, 'c> {
 
     pub(super) fn answer(self, read: &Read) -> Result<Found, EngineError> {
         Ok(match read {
-            Read::Get(key, _) => Found::Row(self.get(key)?),
-            Read::Follow(dir, name, _) => Found::Rows(self.follow(*dir, name)?),
+            Read::Get(key) => Found::Row(self.get(key)?),
+            Read::Follow(dir, name) => Found::Rows(self.follow(*dir, name)?),
             Read::Names { dir, limit } => Found::Names(self.names(*dir, *limit)?),
-            Read::All(list, _) => Found::Rows(self.all(*list)?),
+            Read::All(list) => Found::Rows(self.all(*list)?),
         })
     }
 

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_sql::MysqlEngine;
@@ -30,11 +30,11 @@ pub(crate) fn fresh_url() -> String {
 }
 
 pub(crate) fn commit(engine: &MysqlEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 pub(crate) fn get(engine: &MysqlEngine, key: Key) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(key, Hold::None)])?.pop() {
+    match engine.read(&[Read::Get(key)])?.pop() {
         Some(Found::Row(row)) => Ok(row),
         other => panic!("{other:?}"),
     }

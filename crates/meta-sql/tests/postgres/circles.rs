@@ -109,25 +109,25 @@ fn change(engine: &PostgresEngine, rng: &mut Rng, step: Option<Step>) -> Result<
             None => clears.push(write),
         }
     }
-    let mut reads: Vec<Read> = (0..rng.below(4))
+    let mut reads: Vec<(Key, Hold)> = (0..rng.below(4))
         .map(|_| {
             let key = if rng.below(3) == 0 { row(rng).key() } else { Key::Node(Ino(rng.below(NODES))) };
-            Read::Get(key, if rng.below(2) == 0 { Hold::Guard } else { Hold::Lock })
+            (key, if rng.below(2) == 0 { Hold::Guard } else { Hold::Lock })
         })
         .collect();
     if rng.below(3) == 0 {
-        reads.push(Read::Get(Key::Counter(Counter::DirMoves), Hold::Lock));
+        reads.push((Key::Counter(Counter::DirMoves), Hold::Lock));
     }
-    let mut txn = engine.begin(0)?;
-    let found = txn.read(&reads)?;
-    let expects = reads.iter().zip(found).filter_map(|(read, found)| match (read, found) {
-        (Read::Get(_, hold), Found::Row(Some(row))) => Some(Expect::Row(row, *hold)),
-        (Read::Get(key, _), Found::Row(None)) => Some(Expect::Absent(key.clone())),
+    let questions: Vec<Read> = reads.iter().map(|(key, _)| Read::Get(key.clone())).collect();
+    let found = engine.read(&questions)?;
+    let expects = reads.iter().zip(found).filter_map(|((key, hold), found)| match found {
+        Found::Row(Some(row)) => Some(Expect::Row(row, *hold)),
+        Found::Row(None) => Some(Expect::Absent(key.clone())),
         _ => None,
     });
     clears.extend(writes.into_values());
     clears.push(Write::Tell(Change::Any));
-    txn.commit(&Commit { step, expects: expects.collect(), writes: clears })
+    engine.commit(&Commit { step, expects: expects.collect(), writes: clears })
 }
 
 /// What one thread does; how many of its commits succeeded.
@@ -146,10 +146,7 @@ fn run(engine: &PostgresEngine, seed: u64, thread: u64) -> u64 {
                 // Somebody cleared the lane.
                 if keys == [Key::Writer(writer, lane)] {
                     let writes = vec![Write::Put(Row::Writer(writer, lane, from))];
-                    engine
-                        .begin(0)
-                        .and_then(|txn| txn.commit(&Commit { writes, ..Commit::default() }))
-                        .expect("a lane");
+                    engine.commit(&Commit { writes, ..Commit::default() }).expect("a lane");
                 }
             }
             Err(error) => panic!("seed {seed}: {error}"),

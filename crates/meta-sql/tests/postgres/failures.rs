@@ -169,7 +169,7 @@ fn a_commit_in_doubt_is_not_taken_for_safe_before_it_is() {
     let engine = open(&format!("{}&read_timeout=1s", server.unix_url(&database)));
     let format =
         VolumeFormat::parse(br#"{"Name":"x","UUID":"u","Storage":"file","Bucket":"/b/"}"#).expect("valid");
-    commit(&engine, vec![Write::Insert(Row::Setting(format.into()))]).expect("up");
+    commit(&engine, vec![Write::Insert(Row::setting(&format))]).expect("up");
     let standby = |name: &str| {
         let set = format!("ALTER SYSTEM SET synchronous_standby_names='{name}'");
         server.sql_in(&database, &set).expect("set");
@@ -205,9 +205,9 @@ fn a_lost_answer_to_a_commit_is_in_doubt() {
     let step = Step { writer: 4, lane: 0, from: 0, to: 1 };
     let lost = Commit { step: Some(step), writes: vec![Write::Insert(dir(2))], ..Commit::default() };
     proxy.cut_before_next_answer();
-    let outcome = engine.begin(0).expect("begin").commit(&lost);
+    let outcome = engine.commit(&lost);
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
-    let again = engine.begin(0).expect("begin").commit(&lost);
+    let again = engine.commit(&lost);
     assert!(
         matches!(&again, Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(4, 0))),
         "{again:?}"
@@ -216,7 +216,7 @@ fn a_lost_answer_to_a_commit_is_in_doubt() {
     // Answers that never come are not waited for beyond the deadline.
     proxy.set(Behaviour { drop_answers: true, ..Behaviour::default() });
     let step = Step { from: 1, to: 2, ..step };
-    let outcome = engine.begin(0).expect("begin").commit(&Commit { step: Some(step), ..Commit::default() });
+    let outcome = engine.commit(&Commit { step: Some(step), ..Commit::default() });
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
     unavailable(get(&engine, Key::Node(Ino(2))));
     proxy.heal();

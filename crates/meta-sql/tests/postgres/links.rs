@@ -96,7 +96,7 @@ fn a_trip_is_one_message_each_way() {
     let url = server.url_at(proxy.addr(), &server.database().expect("a database"));
     let engine = open(&format!("{url}&max_open_conns=1"));
     let rows = |first: u64| (first..first + 20).map(|ino| Write::Insert(dir(ino))).collect::<Vec<_>>();
-    let reads: Vec<Read> = (0..50).map(|ino| Read::Get(Key::Node(Ino(ino)), Hold::None)).collect();
+    let reads: Vec<Read> = (0..50).map(|ino| Read::Get(Key::Node(Ino(ino)))).collect();
     // The first of each kind finds a connection to be made.
     commit(&engine, rows(0)).expect("up");
     for statements_are_new in [true, false] {
@@ -107,7 +107,7 @@ fn a_trip_is_one_message_each_way() {
         let mut writes = rows(if statements_are_new { 100 } else { 200 });
         writes.push(Write::Bump { ino: Ino(5), nlink: 0, time: None });
         writes.push(Write::Count(Counter::UsedSpace, 1));
-        engine.begin(0).expect("begin").commit(&Commit { step: None, expects, writes }).expect("it holds");
+        engine.commit(&Commit { step: None, expects, writes }).expect("it holds");
         let now = (proxy.requests(), proxy.answers());
         assert_eq!((now.0 - before.0, now.1 - before.1), (3, 3));
     }

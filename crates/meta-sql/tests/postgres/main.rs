@@ -8,7 +8,7 @@ mod operations;
 mod volumes;
 
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, Read, Write},
     schema::{Key, Row},
 };
 use sluice_meta_sql::PostgresEngine;
@@ -32,11 +32,11 @@ fn dir(ino: u64) -> Row {
 }
 
 fn commit(engine: &PostgresEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 fn get(engine: &PostgresEngine, key: Key) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(key, Hold::None)])?.pop() {
+    match engine.read(&[Read::Get(key)])?.pop() {
         Some(Found::Row(row)) => Ok(row),
         other => panic!("{other:?}"),
     }

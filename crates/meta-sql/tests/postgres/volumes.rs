@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use sluice_meta::{
-    engine::{Engine, Found, Hold, List, Page, Read, Scan, Write},
-    schema::{AclRule, Counter, Key, Row},
+    engine::{Engine, Found, List, Page, Read, Scan, Write},
+    schema::{AclRule, Counter, Key, Row, VolumeFormat},
 };
 use sluice_meta_sql::PostgresEngine;
 use sluice_testkit::server::{self, Postgres};
@@ -66,7 +66,8 @@ fn tables_are_those_of_juicefs() {
 fn a_volume_of_juicefs_is_read_as_it_was_written() {
     let server = server::postgres().expect("a server");
     let engine = open(&server.unix_url(&juicefs(server)));
-    let Some(Row::Setting(format)) = get(&engine, Key::Setting).expect("up") else { panic!("no settings") };
+    let Some(Row::Setting(json)) = get(&engine, Key::Setting).expect("up") else { panic!("no settings") };
+    let format = VolumeFormat::parse(&json).expect("settings");
     assert_eq!(format.name, "pgvol");
     let manifest = include_str!("fixtures/juicefs.json");
     let manifest: Vec<serde_json::Value> = serde_json::from_str(manifest).expect("the manifest");
@@ -85,7 +86,7 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
         // Its last entry leads to it.
         let path = hex::decode(file["path_hex"].as_str().unwrap_or_default()).expect("hex");
         let name = path.rsplit(|byte| *byte == b'/').next().expect("a name");
-        let follow = Read::Follow(attr.parent, Name::stored(name), Hold::None);
+        let follow = Read::Follow(attr.parent, Name::stored(name));
         if attr.parent != Ino::NONE && !name.is_empty() {
             let Some(Found::Rows(rows)) = engine.read(&[follow]).expect("up").pop() else {
                 panic!("no rows")
@@ -135,7 +136,7 @@ fn volumes_share_a_database_by_prefix_or_schema() {
     for (engine, value) in engines.iter().zip(1..) {
         let counter = Counter::NextInode;
         assert_eq!(get(engine, Key::Counter(counter)).expect("up"), Some(Row::Counter(counter, value)));
-        let found = engine.read(&[Read::All(List::Xattrs(Ino(1)), Hold::None)]).expect("up");
+        let found = engine.read(&[Read::All(List::Xattrs(Ino(1)))]).expect("up");
         assert_eq!(found, [Found::Rows(Vec::new())]);
     }
     let tables = "SELECT string_agg(schemaname||'.'||tablename,' ' ORDER BY 1) FROM pg_tables WHERE tablename LIKE '%writer'";

@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path};
 
-use sluice_meta::engine::{Commit, Engine, EngineError, Found, Hold, Page, Read, Scan, Write};
+use sluice_meta::engine::{Commit, Engine, EngineError, Found, Page, Read, Scan, Write};
 use sluice_meta::schema::{Key, Row};
 use sluice_meta_sql::SqliteEngine;
 use tempfile::TempDir;
@@ -40,11 +40,11 @@ pub(crate) fn fixture(name: &str) -> (TempDir, SqliteEngine) {
 }
 
 pub(crate) fn commit(engine: &SqliteEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 pub(crate) fn get(engine: &SqliteEngine, key: Key) -> Option<Row> {
-    match engine.read(&[Read::Get(key, Hold::None)]).expect("read").pop() {
+    match engine.read(&[Read::Get(key)]).expect("read").pop() {
         Some(Found::Row(row)) => row,
         other => panic!("not an answer to get: {other:?}"),
     }

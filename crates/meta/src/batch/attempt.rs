@@ -20,12 +20,13 @@ use super::{
 };
 use crate::{
     announce::announce,
-    engine::{EngineError, Hold, Read, Txn, Write},
+    engine::{EngineError, Hold, Moment, Read, Write},
     op::Lane,
     outcome::Outcome,
     recall::Recall,
     schema::{Change, Key},
     view::{Batch, View},
+    want::Want,
 };
 
 /// More trips than any operation needs, be it one that asks for each of the directories above
@@ -59,7 +60,7 @@ impl Batcher {
         recall: Option<&Recall>,
         again: bool,
     ) -> Result<(), Failed> {
-        let mut txn = self.engine.begin(lane)?;
+        let mut moment = Moment::default();
         let mut batch = Batch::new(&self.env);
         batch.again = again;
         let mut touched = Touched::default();
@@ -80,13 +81,13 @@ impl Batcher {
                 open.drain(..).for_each(|at| group[at].fail(error.clone()));
                 break;
             }
-            let seen = if trip == 0 { recall.and_then(|recall| recall.answer(&round.reads)) } else { None };
+            let seen = if trip == 0 { recall.and_then(|recall| recall.answer(&round.wants)) } else { None };
             if let Some(seen) = seen {
                 recalled = true;
-                batch.learn(round.reads, seen);
+                batch.learn(round.wants, seen);
                 continue;
             }
-            self.fetch(txn.as_mut(), &mut batch, round.reads).map_err(|error| touched.blame(error))?;
+            self.fetch(&mut moment, &mut batch, round.wants).map_err(|error| touched.blame(error))?;
         }
         self.env.learn(std::mem::take(&mut batch.learned));
         let step = self.next_step(lane);
@@ -100,7 +101,7 @@ impl Batcher {
         announce(&mut commit, self.news, lost);
         let sent = self.env.recall.as_ref().map(Recall::sent);
         let noted = self.note(step, group);
-        match txn.commit(&commit) {
+        match self.engine.commit_at(&commit, moment) {
             Ok(()) => {
                 self.committed(&commit, step, sent);
                 if lost {
@@ -134,9 +135,10 @@ impl Batcher {
 
     /// Reads what the operations asked for. Fails with a conflict if records changed between two
     /// trips.
-    fn fetch(&self, txn: &mut dyn Txn, batch: &mut Batch<'_>, reads: Vec<Read>) -> Result<(), EngineError> {
+    fn fetch(&self, at: &mut Moment, batch: &mut Batch<'_>, wants: Vec<Want>) -> Result<(), EngineError> {
         let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
-        let found = txn.read(&reads)?;
+        let reads: Vec<Read> = wants.iter().map(|want| want.read.clone()).collect();
+        let found = self.engine.read_at(&reads, at)?;
         if let Some(recall) = &self.env.recall {
             recall.learn(&reads, &found, moment);
         }
@@ -144,10 +146,10 @@ impl Batcher {
         if reads.len() > MANY {
             batch.expect_many(2 * reads.len());
         }
-        batch.learn(reads, found);
+        batch.learn(wants, found);
         let doubts = batch.doubts();
         if !doubts.is_empty() {
-            let changed = batch.dispel(&txn.read(&doubts)?);
+            let changed = batch.dispel(&self.engine.read_at(&doubts, at)?);
             if !changed.is_empty() {
                 return Err(EngineError::Conflict(changed));
             }
@@ -175,7 +177,7 @@ impl Batcher {
 /// How a round of decisions ended.
 struct Round {
     /// What those that have not decided ask for.
-    reads: Vec<Read>,
+    wants: Vec<Want>,
     /// Whether an operation failed.
     failed: bool,
 }
@@ -198,9 +200,9 @@ fn decide(
         let ran = ticket.run(&mut view);
         let outcome = view.into_outcome();
         match ran {
-            Ran::More(reads) => {
-                touched.reads(at, &reads);
-                wanted.extend(reads.into_iter().filter(|read| asked.insert(hash(read))));
+            Ran::More(wants) => {
+                touched.wants(at, &wants);
+                wanted.extend(wants.into_iter().filter(|want| asked.insert(hash(want))));
             }
             // Those that share a lane with one still waiting keep their order.
             _ if ticket.lanes.iter().any(|lane| waiting.contains(lane)) => {}
@@ -218,7 +220,7 @@ fn decide(
         waiting.extend(ticket.lanes.iter().copied());
         true
     });
-    Round { reads: wanted, failed }
+    Round { wants: wanted, failed }
 }
 
 /// Which records each operation of a batch depends on: places in the batch and hashes of keys. Two
@@ -227,11 +229,11 @@ fn decide(
 struct Touched(Vec<(usize, u64)>);
 
 impl Touched {
-    fn reads(&mut self, at: usize, reads: &[Read]) {
-        self.0.extend(reads.iter().filter_map(|read| {
+    fn wants(&mut self, at: usize, wants: &[Want]) {
+        self.0.extend(wants.iter().filter_map(|Want { read, hold }| {
             let key = match read {
-                Read::Get(key, hold) if *hold > Hold::None => hash(key),
-                Read::Follow(dir, name, hold) if *hold > Hold::None => hash(&Key::Entry(*dir, name.clone())),
+                Read::Get(key) if *hold > Hold::None => hash(key),
+                Read::Follow(dir, name) if *hold > Hold::None => hash(&Key::Entry(*dir, name.clone())),
                 Read::Names { dir, .. } => hash(&Key::Node(*dir)),
                 _ => return None,
             };

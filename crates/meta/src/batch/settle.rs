@@ -10,7 +10,7 @@ use sluice_types::wait;
 
 use super::{Batcher, failed::Failed, ticket::AnyTicket};
 use crate::{
-    engine::{Commit, EngineError, Expect, Found, Hold, Read, Step, Write},
+    engine::{Commit, EngineError, Expect, Found, Read, Step, Write},
     schema::{BURIED, Key, Row, Session},
 };
 
@@ -31,7 +31,7 @@ impl Batcher {
         self.note_void(lost, step);
         let again = || Failed::Again { culprits: FxHashSet::default() };
         for tries in 0.. {
-            let taken = self.engine.begin(lost.lane).and_then(|txn| txn.commit(&instead));
+            let taken = self.engine.commit(&instead);
             let error = match taken {
                 Ok(()) => {
                     self.reached(step.lane, step.to);
@@ -74,7 +74,7 @@ impl Batcher {
             _ => None,
         });
         if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
-            let found = insist(group, || self.engine.read(&[Read::Get(key.clone(), Hold::None)]))?;
+            let found = insist(group, || self.engine.read(&[Read::Get(key.clone())]))?;
             if let [Found::Row(Some(_))] = found.as_slice() {
                 return self.found_done(commit, lost, group);
             }
@@ -92,7 +92,7 @@ impl Batcher {
         let step = self.next_step(lost.lane);
         let again = Commit { step: Some(step), ..commit.clone() };
         self.note(step, group);
-        let error = match self.engine.begin(lost.lane).and_then(|txn| txn.commit(&again)) {
+        let error = match self.engine.commit(&again) {
             Ok(()) => {
                 self.committed(commit, step, None);
                 return Ok(());
@@ -107,7 +107,7 @@ impl Batcher {
 
     /// What the engine holds as the number of the last commit of a lane.
     fn stored_step(&self, step: Step) -> Result<Option<u64>, EngineError> {
-        let read = Read::Get(Key::Writer(step.writer, step.lane), Hold::None);
+        let read = Read::Get(Key::Writer(step.writer, step.lane));
         Ok(match self.engine.read(&[read])?.pop() {
             Some(Found::Row(Some(Row::Writer(_, _, n)))) => Some(n),
             _ => None,
@@ -142,7 +142,7 @@ impl Batcher {
         // The session went with the records of all lanes. It comes back with the first of them,
         // which tells the others that it was counted; the next heartbeat completes it.
         let _fence = wait::lock(&self.fence);
-        let session = Read::Get(Key::Session(step.writer), Hold::None);
+        let session = Read::Get(Key::Session(step.writer));
         let found = self.engine.read(&[session])?.pop();
         let there =
             matches!(&found, Some(Found::Row(Some(Row::Session(_, session)))) if session.expire != BURIED);
@@ -157,7 +157,7 @@ impl Batcher {
         }
         self.doubt(step);
         // Nothing else was committed, and what expects that there is no record may be tried again.
-        self.engine.begin(step.lane)?.commit(&commit).map_err(|error| match error {
+        self.engine.commit(&commit).map_err(|error| match error {
             EngineError::Indeterminate { engine, reason } => EngineError::Unavailable { engine, reason },
             error => error,
         })?;

@@ -116,7 +116,7 @@ pub(super) enum Ran {
     /// With an error: nothing to commit.
     Failed,
     /// It needs to see more.
-    More(Vec<crate::engine::Read>),
+    More(Vec<crate::want::Want>),
 }
 
 /// An operation and its answer.
@@ -130,7 +130,7 @@ impl<O: Op> Run for Job<O> {
         let (answer, ran) = match self.op.run(view) {
             Ok(out) => (Ok(out), Ran::Done),
             Err(Stop::Fail(error)) => (Err(error), Ran::Failed),
-            Err(Stop::More(reads)) => return Ran::More(reads),
+            Err(Stop::More(wants)) => return Ran::More(wants),
         };
         self.answer = Some(answer);
         ran

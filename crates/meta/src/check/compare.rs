@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     batch::Interrupt,
-    engine::{Found, Hold, List, Read, Scan},
+    engine::{Found, List, Read, Scan},
     meta::Meta,
     schema::{Counter, Key, Row},
 };
@@ -110,8 +110,7 @@ impl Survey {
             self.nodes.iter().filter(|(_, node)| linked(node)).map(|(ino, _)| *ino).collect();
         let mut stored: FxHashMap<(Ino, Ino), i64> = FxHashMap::default();
         for files in files.chunks(BATCH) {
-            let reads: Vec<Read> =
-                files.iter().map(|ino| Read::All(List::Parents(*ino), Hold::None)).collect();
+            let reads: Vec<Read> = files.iter().map(|ino| Read::All(List::Parents(*ino))).collect();
             for found in meta.patiently(interrupt, || meta.engine.read(&reads))? {
                 let Found::Rows(rows) = found else { continue };
                 stored.extend(rows.iter().filter_map(|row| match row {
@@ -144,8 +143,7 @@ impl Survey {
             .map(|(ino, _)| *ino)
             .collect();
         for links in links.chunks(BATCH) {
-            let reads: Vec<Read> =
-                links.iter().map(|ino| Read::Get(Key::Symlink(*ino), Hold::None)).collect();
+            let reads: Vec<Read> = links.iter().map(|ino| Read::Get(Key::Symlink(*ino))).collect();
             let found = meta.patiently(interrupt, || meta.engine.read(&reads))?;
             for (ino, _) in links.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(None))) {
                 findings.push(Finding::SymlinkWithoutTarget { ino: *ino });
@@ -197,7 +195,7 @@ impl Survey {
         findings: &mut Vec<Finding>,
     ) -> FsResult<()> {
         let counters = [Counter::UsedSpace, Counter::TotalInodes, Counter::NextInode, Counter::NextChunk];
-        let reads = counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None));
+        let reads = counters.map(|counter| Read::Get(Key::Counter(counter)));
         let found = meta.patiently(interrupt, || meta.engine.read(&reads))?;
         let accounted = self
             .nodes

@@ -11,28 +11,19 @@ mod compare;
 mod finding;
 mod place;
 mod repair;
+mod report;
 mod subtree;
 mod survey;
 
 pub use finding::{Counted, Finding, Weight};
 pub use repair::Repair;
+pub use report::Report;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{FsResult, Ino};
 
 use crate::{batch::Interrupt, engine::Scan, meta::Meta, schema::Row, tree::Progress};
 use survey::Survey;
-
-/// What a check found.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// What does not agree.
-    pub findings: Vec<Finding>,
-    /// Every slice that is shown or kept, by id, with its size: its blocks have to exist.
-    pub slices: Vec<(u64, u32)>,
-    /// How many inodes were looked at.
-    pub inodes: u64,
-}
 
 impl Meta {
     /// Checks all metadata. If some of it cannot be read, only that is told. `each_slice_stored`

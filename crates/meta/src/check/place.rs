@@ -7,7 +7,7 @@ use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
     batch::Interrupt,
-    engine::{Found, Hold, List, Read, Scan},
+    engine::{Found, List, Read, Scan},
     meta::Meta,
     ops::getattr::GetAttr,
     schema::Row,
@@ -61,7 +61,7 @@ impl Meta {
     }
 
     fn all_of<const N: usize>(&self, lists: [List; N], interrupt: &Interrupt) -> FsResult<Vec<Row>> {
-        let reads = lists.map(|list| Read::All(list, Hold::None));
+        let reads = lists.map(Read::All);
         let found = self.patiently(interrupt, || self.engine.read(&reads))?;
         let rows = found.into_iter().flat_map(|found| match found {
             Found::Rows(rows) => rows,

@@ -8,11 +8,12 @@ use smallvec::smallvec;
 
 use super::finding::Finding;
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     ops::{compact::release, rules},
     schema::{Entry, Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Puts one finding right, if it still holds. Answers whether it did.
@@ -151,7 +152,7 @@ impl Repair {
             return self.make_dir(view, ino, dir);
         }
         let key = Key::Entry(dir, name.clone());
-        view.want(&[Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(ino), Hold::None)])?;
+        view.want(&[Want::get(key.clone(), Hold::Lock), Want::node(ino, Hold::None)])?;
         let entry = view.entry(dir, name, Hold::Lock)?;
         if view.node(ino, Hold::None)?.is_some() || entry != Some(Entry { kind, ino }) {
             return Ok(false);
@@ -172,7 +173,7 @@ impl Repair {
 
 fn kind_of(view: &mut View<'_>, dir: Ino, name: &Name, ino: Ino, kind: FileType) -> Result<bool, Stop> {
     let key = Key::Entry(dir, name.clone());
-    view.want(&[Read::Get(key, Hold::Lock), Read::Get(Key::Node(ino), Hold::Guard)])?;
+    view.want(&[Want::get(key, Hold::Lock), Want::node(ino, Hold::Guard)])?;
     let entry = view.entry(dir, name, Hold::Lock)?;
     let node = view.node(ino, Hold::Guard)?;
     if entry.is_none_or(|entry| entry.ino != ino) || node.is_none_or(|node| node.kind != kind) {
@@ -186,9 +187,9 @@ fn kind_of(view: &mut View<'_>, dir: Ino, name: &Name, ino: Ino, kind: FileType)
 fn give_name(view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
     let name = Name::new(format!("lost+found.{ino}").as_bytes()).map_err(Stop::Fail)?;
     view.want(&[
-        Read::Get(Key::Node(Ino::ROOT), Hold::Guard),
-        Read::Get(Key::Node(ino), Hold::Lock),
-        Read::Get(Key::Entry(Ino::ROOT, name.clone()), Hold::None),
+        Want::node(Ino::ROOT, Hold::Guard),
+        Want::node(ino, Hold::Lock),
+        Want::get(Key::Entry(Ino::ROOT, name.clone()), Hold::None),
     ])?;
     if view.node(Ino::ROOT, Hold::Guard)?.is_none() {
         return Err(FsError::NotFound.into());
@@ -211,15 +212,15 @@ fn give_name(view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
 /// Drops a chunk that belongs to nobody; the cleaning deletes what only it used.
 fn drop_chunk(view: &mut View<'_>, ino: Ino, index: u32) -> Result<bool, Stop> {
     let key = Key::Chunk(ino, index);
-    view.want(&[Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(ino), Hold::None)])?;
+    view.want(&[Want::get(key.clone(), Hold::Lock), Want::node(ino, Hold::None)])?;
     let records = match view.get(&key, Hold::Lock)? {
         Some(Row::Chunk(_, _, records)) if view.node(ino, Hold::None)?.is_none() => records,
         _ => return Ok(false),
     };
     let slices: Vec<(u64, u32)> =
         records.iter().filter(|record| !record.is_hole()).map(|record| (record.id, record.size)).collect();
-    let reads: Vec<Read> =
-        slices.iter().map(|(id, size)| Read::Get(Key::SliceRef(*id, *size), Hold::Lock)).collect();
+    let reads: Vec<Want> =
+        slices.iter().map(|(id, size)| Want::get(Key::SliceRef(*id, *size), Hold::Lock)).collect();
     view.want(&reads)?;
     view.delete(key);
     release(view, &slices)?;

@@ -3,12 +3,12 @@
 use sluice_types::{Attr, FsError, FsResult, Ino, Name};
 
 use super::{
-    Report,
     finding::{Counted, Finding},
+    report::Report,
 };
 use crate::{
     batch::Interrupt,
-    engine::{Found, Hold, Read, Scan},
+    engine::{Found, Read, Scan},
     meta::Meta,
     ops::{getattr::GetAttr, rules::entry_usage},
     schema::{DirStat, Entry, Key, Row},
@@ -90,7 +90,7 @@ fn check_dir(
         report.findings.push(Finding::Links { ino: dir, links });
     }
     if meta.env().format().dir_stats && dir != Ino::TRASH {
-        let read = [Read::Get(Key::DirStat(dir), Hold::None)];
+        let read = [Read::Get(Key::DirStat(dir))];
         let stored = match meta.patiently(interrupt, || meta.engine.read(&read))?.pop() {
             Some(Found::Row(Some(Row::DirStat(_, stored)))) => Some(stored),
             _ => None,

@@ -4,10 +4,11 @@ use sluice_types::{Ino, Slice};
 
 use super::rules;
 use crate::{
-    engine::{Hold, List, Read},
+    engine::{Hold, List},
     op::{Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Reads the records of one chunk, oldest first. One trip, two for a chunk without records.
@@ -31,7 +32,7 @@ impl Op for ReadChunk {
         // A chunk without records is a hole only as long as there is a file: what was deleted must
         // not read as zeros.
         let chunk = Key::Chunk(self.ino, self.index);
-        view.want(&[Read::Get(chunk.clone(), Hold::None), Read::Get(Key::Node(self.ino), Hold::None)])?;
+        view.want(&[Want::get(chunk.clone(), Hold::None), Want::node(self.ino, Hold::None)])?;
         match view.get(&chunk, Hold::None)? {
             Some(Row::Chunk(_, _, records)) => Ok(records),
             _ => rules::existing(view, self.ino, Hold::None).map(|_| Vec::new()),
@@ -57,7 +58,7 @@ impl Op for FindChunks {
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
         let lists = self.0.iter().map(|(ino, from, to)| List::Chunks(*ino, *from, *to));
-        view.want(&lists.clone().map(|list| Read::All(list, Hold::None)).collect::<Vec<_>>())?;
+        view.want(&lists.clone().map(|list| Want::all(list, Hold::None)).collect::<Vec<_>>())?;
         let chunks_of = |list| {
             let mut chunks: Vec<u32> = view
                 .all(list, Hold::None)?

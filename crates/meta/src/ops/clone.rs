@@ -5,10 +5,11 @@ use smallvec::smallvec;
 
 use super::{create::Made, rules};
 use crate::{
-    engine::{Hold, List, Read, Write},
+    engine::{Hold, List, Write},
     op::{At, Lane, Lanes, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Chunks of a file, 4 GiB, that are asked for without knowing whether they are there.
@@ -52,20 +53,20 @@ impl Op for CloneNode {
         let guessed = self.length.div_ceil(CHUNK_SIZE).min(FEW_CHUNKS) as u32;
         // The records are held: their slices must not lose their last reference before this adds
         // one.
-        let mut reads: Vec<Read> =
-            (0..guessed).map(|index| Read::Get(Key::Chunk(self.source, index), Hold::Lock)).collect();
+        let mut reads: Vec<Want> =
+            (0..guessed).map(|index| Want::get(Key::Chunk(self.source, index), Hold::Lock)).collect();
         // So is the node: its length must be that of the chunks. That they are the same at the
         // commit would not tell: a file that is emptied, filled and emptied shows the same chunks
         // twice, with another length between.
-        reads.push(Read::Get(Key::Node(self.source), Hold::Lock));
-        reads.push(Read::All(List::Xattrs(self.source), Hold::None));
+        reads.push(Want::node(self.source, Hold::Lock));
+        reads.push(Want::all(List::Xattrs(self.source), Hold::None));
         if let (Some(at), true) = (&self.at, self.visible) {
-            reads.push(Read::Get(Key::Node(at.dir), Hold::Guard));
-            reads.push(Read::Get(Key::Entry(at.dir, at.name.clone()), Hold::None));
+            reads.push(Want::node(at.dir, Hold::Guard));
+            reads.push(Want::get(Key::Entry(at.dir, at.name.clone()), Hold::None));
         }
         // A listing may show a name twice, and then the conflict is with the copy made first.
         if let (Some(at), false, true) = (&self.at, self.visible, view.again()) {
-            reads.push(Read::Get(Key::Entry(at.dir, at.name.clone()), Hold::None));
+            reads.push(Want::get(Key::Entry(at.dir, at.name.clone()), Hold::None));
         }
         view.want(&reads)?;
         if let (Some(at), true) = (&self.at, view.again()) {
@@ -106,8 +107,8 @@ impl CloneNode {
             );
         }
         let rest = chunks.iter().filter(|index| **index >= guessed);
-        let rest: Vec<Read> =
-            rest.map(|index| Read::Get(Key::Chunk(self.source, *index), Hold::Lock)).collect();
+        let rest: Vec<Want> =
+            rest.map(|index| Want::get(Key::Chunk(self.source, *index), Hold::Lock)).collect();
         view.want(&rest)?;
         Ok(chunks)
     }
@@ -213,10 +214,10 @@ impl Op for Attach {
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {
         view.want(&[
-            Read::Get(Key::Node(self.at.dir), Hold::Guard),
-            Read::Get(Key::Entry(self.at.dir, self.at.name.clone()), Hold::None),
-            Read::Get(Key::Node(self.ino), Hold::Lock),
-            Read::Get(Key::Detached(self.ino), Hold::Lock),
+            Want::node(self.at.dir, Hold::Guard),
+            Want::get(Key::Entry(self.at.dir, self.at.name.clone()), Hold::None),
+            Want::node(self.ino, Hold::Lock),
+            Want::get(Key::Detached(self.ino), Hold::Lock),
         ])?;
         let mut attr = rules::existing(view, self.ino, Hold::Lock)?;
         rules::require(view.get(&Key::Detached(self.ino), Hold::Lock)?.is_some(), FsError::NotFound)?;

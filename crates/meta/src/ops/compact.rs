@@ -5,10 +5,11 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Replaces the first records of a chunk, if they are still those that were read, by one. Records
@@ -40,10 +41,10 @@ impl Op for Compact {
         let key = Key::Chunk(self.ino, self.index);
         let replaced: Vec<&Slice> = self.old[self.keep..].iter().filter(|slice| !slice.is_hole()).collect();
         let trash = view.known().format().trash_days > 0;
-        let mut reads = vec![Read::Get(key.clone(), Hold::Lock)];
+        let mut reads = vec![Want::get(key.clone(), Hold::Lock)];
         if !trash {
             let refs =
-                replaced.iter().map(|slice| Read::Get(Key::SliceRef(slice.id, slice.size), Hold::Lock));
+                replaced.iter().map(|slice| Want::get(Key::SliceRef(slice.id, slice.size), Hold::Lock));
             reads.extend(refs);
         }
         view.want(&reads)?;
@@ -145,8 +146,8 @@ impl Op for DropChunk {
         let Some(Row::Chunk(_, _, records)) = view.get(&key, Hold::Lock)? else { return Ok(Vec::new()) };
         let shown: Vec<(u64, u32)> =
             records.iter().filter(|slice| !slice.is_hole()).map(|slice| (slice.id, slice.size)).collect();
-        let refs: Vec<Read> =
-            shown.iter().map(|(id, size)| Read::Get(Key::SliceRef(*id, *size), Hold::Lock)).collect();
+        let refs: Vec<Want> =
+            shown.iter().map(|(id, size)| Want::get(Key::SliceRef(*id, *size), Hold::Lock)).collect();
         view.want(&refs)?;
         view.delete(key);
         release(view, &shown)
@@ -198,8 +199,8 @@ impl Op for DropDelayed {
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
         let key = Key::DelSlices(self.id, self.time);
-        let mut reads = vec![Read::Get(key.clone(), Hold::Lock)];
-        reads.extend(self.slices.iter().map(|(id, size)| Read::Get(Key::SliceRef(*id, *size), Hold::Lock)));
+        let mut reads = vec![Want::get(key.clone(), Hold::Lock)];
+        reads.extend(self.slices.iter().map(|(id, size)| Want::get(Key::SliceRef(*id, *size), Hold::Lock)));
         view.want(&reads)?;
         let Some(Row::DelSlices(_, _, slices)) = view.get(&key, Hold::Lock)? else { return Ok(Vec::new()) };
         view.delete(key);

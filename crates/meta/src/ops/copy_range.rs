@@ -8,11 +8,12 @@ use super::{
     truncate::{changed_content, changing_file, resize},
 };
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Copies `length` bytes, as far as the source has them. Both files must have been flushed. Who may
@@ -60,11 +61,10 @@ impl Op for CopyRange {
         rules::require(!overlap, FsError::Invalid)?;
         let first = (self.from_offset / CHUNK_SIZE) as u32;
         let last = (from_end.saturating_sub(1).min(MAX_FILE_SIZE) / CHUNK_SIZE) as u32;
-        let mut reads =
-            vec![Read::Get(Key::Node(self.from), Hold::Lock), Read::Get(Key::Node(self.to), Hold::Lock)];
+        let mut reads = vec![Want::node(self.from, Hold::Lock), Want::node(self.to, Hold::Lock)];
         // The source's records are held: a compaction that replaces them would drop the slices
         // shown here.
-        reads.extend((first..=last).map(|index| Read::Get(Key::Chunk(self.from, index), Hold::Lock)));
+        reads.extend((first..=last).map(|index| Want::get(Key::Chunk(self.from, index), Hold::Lock)));
         view.want(&reads)?;
 
         let source = rules::existing(view, self.from, Hold::Lock)?;

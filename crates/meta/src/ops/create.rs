@@ -6,11 +6,12 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Makes a node and an entry for it. Two trips: the directory is guarded, so it cannot be removed
@@ -58,10 +59,7 @@ impl Op for Create {
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {
         let At { dir, name } = &self.at;
-        view.want(&[
-            Read::Get(Key::Node(*dir), Hold::Guard),
-            Read::Get(Key::Entry(*dir, name.clone()), Hold::None),
-        ])?;
+        view.want(&[Want::node(*dir, Hold::Guard), Want::get(Key::Entry(*dir, name.clone()), Hold::None)])?;
         let mut parent = rules::changing_dir(view, *dir, &self.caller)?;
         if view.entry(*dir, name, Hold::None)?.is_some() {
             return Err(FsError::Exists.into());

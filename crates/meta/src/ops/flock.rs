@@ -5,10 +5,11 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Hold, List, Read, Write},
+    engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
     schema::{Change, FlockKind, Key, LockOwner, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Takes, changes or releases a BSD lock without waiting. Two trips.
@@ -32,8 +33,8 @@ impl Op for Flock {
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
         let list = List::Flocks(self.ino);
-        let node = Read::Get(Key::Node(self.ino), Hold::Lock);
-        view.want(&[node, Read::All(list, Hold::Lock)])?;
+        let node = Want::node(self.ino, Hold::Lock);
+        view.want(&[node, Want::all(list, Hold::Lock)])?;
         if self.kind.is_some() {
             rules::existing(view, self.ino, Hold::Lock)?;
         }

@@ -5,11 +5,12 @@ use smallvec::smallvec;
 
 use super::{create::Made, rules};
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::{Entry, Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Gives a node one more name. Two trips.
@@ -38,9 +39,9 @@ impl Op for Link {
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {
         let At { dir, name } = &self.at;
         view.want(&[
-            Read::Get(Key::Node(*dir), Hold::Guard),
-            Read::Get(Key::Node(self.ino), Hold::Lock),
-            Read::Get(Key::Entry(*dir, name.clone()), Hold::None),
+            Want::node(*dir, Hold::Guard),
+            Want::node(self.ino, Hold::Lock),
+            Want::get(Key::Entry(*dir, name.clone()), Hold::None),
         ])?;
         let mut parent = rules::changing_dir(view, *dir, &self.caller)?;
         let mut attr = rules::existing(view, self.ino, Hold::Lock)?;

@@ -5,10 +5,11 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Hold, List, Read, Write},
+    engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
     schema::{Change, Key, LockOwner, PlockRange, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Takes or releases a record lock without waiting. Two trips.
@@ -35,8 +36,8 @@ impl Op for SetPlock {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let list = List::Plocks(self.ino);
-        let node = Read::Get(Key::Node(self.ino), Hold::Lock);
-        view.want(&[node, Read::All(list, Hold::Lock)])?;
+        let node = Want::node(self.ino, Hold::Lock);
+        view.want(&[node, Want::all(list, Hold::Lock)])?;
         if !self.unlock {
             rules::existing(view, self.ino, Hold::Lock)?;
         }

@@ -7,7 +7,7 @@ use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
 use super::rules;
 use crate::{
     engine::{Hold, List, Write},
-    known::Fact,
+    fact::Fact,
     op::At,
     schema::{Counter, DirStat, Entry, Key, QuotaKey, Row},
     view::{Stop, View},

@@ -9,11 +9,12 @@ use super::{
     unlink::target,
 };
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::{Counter, Entry, Key, QuotaKey, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// What a rename does when the new name exists.
@@ -83,10 +84,10 @@ impl Op for Rename {
     fn run(&self, view: &mut View<'_>) -> Result<Renamed, Stop> {
         let (from, to) = (&self.from, &self.to);
         view.want(&[
-            Read::Get(Key::Node(from.dir), Hold::Guard),
-            Read::Get(Key::Node(to.dir), Hold::Guard),
-            Read::Follow(from.dir, from.name.clone(), Hold::Lock),
-            Read::Follow(to.dir, to.name.clone(), Hold::Lock),
+            Want::node(from.dir, Hold::Guard),
+            Want::node(to.dir, Hold::Guard),
+            Want::follow(from.dir, from.name.clone(), Hold::Lock),
+            Want::follow(to.dir, to.name.clone(), Hold::Lock),
         ])?;
         let (from_dir, to_dir) = self.dirs(view)?;
         let (ino, attr) = target(view, from)?;
@@ -163,10 +164,7 @@ impl Rename {
         if !moved.attr.is_dir() || self.from.dir == self.to.dir {
             return Ok(());
         }
-        view.want(&[
-            Read::Get(Key::Counter(Counter::DirMoves), Hold::Lock),
-            Read::Get(Key::Node(into), Hold::Guard),
-        ])?;
+        view.want(&[Want::get(Key::Counter(Counter::DirMoves), Hold::Lock), Want::node(into, Hold::Guard)])?;
         let moves = rules::counter(view, Counter::DirMoves)?;
         // Guarded: the batch may have read one of them before others moved it, for an operation
         // that failed.

@@ -9,11 +9,12 @@ use super::{
     unlink::{Removed, removing_dir, target},
 };
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     ledger::{Deed, DeedKind},
     op::{At, Lane, Lanes, Op},
     schema::Key,
     view::{Stop, View},
+    want::Want,
 };
 
 /// Removes an empty directory. Two trips if the caller knows its inode, three otherwise.
@@ -43,11 +44,10 @@ impl Op for Rmdir {
 
     fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {
         let At { dir, name } = &self.at;
-        let mut first =
-            vec![Read::Get(Key::Node(*dir), Hold::Guard), Read::Follow(*dir, name.clone(), Hold::Lock)];
+        let mut first = vec![Want::node(*dir, Hold::Guard), Want::follow(*dir, name.clone(), Hold::Lock)];
         if let Some(hint) = self.hint {
-            first.push(Read::Get(Key::Node(hint), Hold::Lock));
-            first.push(Read::Names { dir: hint, limit: 1 });
+            first.push(Want::node(hint, Hold::Lock));
+            first.push(Want::names(hint, 1));
         }
         view.want(&first)?;
         let mut parent = removing_dir(view, *dir, &self.caller)?;

@@ -8,7 +8,7 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FsError, Ino, align4k};
 
 use crate::{
     engine::{Hold, Write},
-    known::Fact,
+    fact::Fact,
     schema::{AclRule, Counter, DirStat, Key, QuotaKey, Row},
     view::{Stop, View},
 };

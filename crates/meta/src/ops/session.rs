@@ -4,10 +4,11 @@ use sluice_types::Ino;
 use smallvec::smallvec;
 
 use crate::{
-    engine::{Hold, List, Read, Write},
+    engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
     schema::{BURIED, Change, Key, Row, Session, SessionInfo},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Renews this client's session at each heartbeat. Two trips.
@@ -35,7 +36,7 @@ impl Op for PutSession {
         let found = view.get(&Key::Session(self.sid), Hold::Lock)?;
         let there = matches!(found, Some(Row::Session(_, session)) if session.expire != BURIED);
         let expire = view.now().sec + self.lifetime;
-        view.put(Row::Session(self.sid, Session { expire, info: Some(self.info.clone().into()) }));
+        view.put(Row::Session(self.sid, Session { expire, info: Some(self.info.to_json()) }));
         Ok(there)
     }
 }
@@ -63,8 +64,8 @@ impl Op for DropLocks {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let session = Key::Session(self.sid);
-        let locks = Read::All(List::LocksOf(self.sid), Hold::None);
-        view.want(&[locks, Read::Get(session.clone(), Hold::Lock)])?;
+        let locks = Want::all(List::LocksOf(self.sid), Hold::None);
+        view.want(&[locks, Want::get(session.clone(), Hold::Lock)])?;
         if let Some(before) = self.dead_before {
             if let Some(Row::Session(sid, session)) = view.get(&session, Hold::Lock)? {
                 if session.expire >= before {
@@ -129,7 +130,7 @@ impl Op for DropSession {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let key = Key::Session(self.sid);
-        view.want(&[Read::Get(key.clone(), Hold::Lock)])?;
+        view.want(&[Want::get(key.clone(), Hold::Lock)])?;
         let alive = match (view.get(&key, Hold::Lock)?, self.dead_before) {
             (Some(Row::Session(_, session)), Some(before)) => session.expire >= before,
             _ => false,

@@ -5,10 +5,11 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     schema::{Key, Row, VolumeFormat},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Replaces the settings, if they are still those that the new ones were made from. A volume that
@@ -34,13 +35,12 @@ impl Op for ChangeSetting {
     /// [`FsError::Again`] if somebody else changed the settings meanwhile.
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
         let trash = Key::Node(Ino::TRASH);
-        view.want(&[Read::Get(Key::Setting, Hold::Lock), Read::Get(trash, Hold::None)])?;
+        view.want(&[Want::get(Key::Setting, Hold::Lock), Want::get(trash, Hold::None)])?;
         let current = view.get(&Key::Setting, Hold::Lock)?;
-        rules::require(
-            matches!(current, Some(Row::Setting(current)) if *current == self.old),
-            FsError::Again,
-        )?;
-        view.put(Row::Setting(self.new.clone().into()));
+        let current =
+            if let Some(Row::Setting(json)) = &current { VolumeFormat::parse(json).ok() } else { None };
+        rules::require(current.as_ref() == Some(&self.old), FsError::Again)?;
+        view.put(Row::setting(&self.new));
         if self.new.trash_days > 0 && view.node(Ino::TRASH, Hold::None)?.is_none() {
             let root = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, view.now());
             view.insert(Row::Node(Ino::TRASH, root));

@@ -5,10 +5,11 @@ use smallvec::smallvec;
 
 use super::removal::destroy;
 use crate::{
-    engine::{Hold, Read},
+    engine::Hold,
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Ends a sustained file after its last close, or after the death of its session. Two trips.
@@ -36,9 +37,9 @@ impl Op for DropSustained {
 
     fn run(&self, view: &mut View<'_>) -> Result<Option<u64>, Stop> {
         let key = Key::Sustained(self.sid, self.ino);
-        let mut wanted = vec![Read::Get(key.clone(), Hold::Lock), Read::Get(Key::Node(self.ino), Hold::Lock)];
+        let mut wanted = vec![Want::get(key.clone(), Hold::Lock), Want::node(self.ino, Hold::Lock)];
         if self.dead_before.is_some() {
-            wanted.push(Read::Get(Key::Session(self.sid), Hold::Guard));
+            wanted.push(Want::get(Key::Session(self.sid), Hold::Guard));
         }
         view.want(&wanted)?;
         if let Some(before) = self.dead_before

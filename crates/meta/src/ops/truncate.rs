@@ -12,11 +12,12 @@ use smallvec::smallvec;
 
 use super::{compact::release, rules, setattr::without_suid};
 use crate::{
-    engine::{Hold, List, Read, Write},
+    engine::{Hold, List, Write},
     ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{DirStat, Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Sets the length of a file. Two trips to grow it, three to shrink it, four if that empties whole
@@ -203,7 +204,7 @@ pub fn changed_content(attr: &mut Attr, mtime: Time, now: Time) {
 fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Result<(), Stop> {
     let (first, last) = ((from / CHUNK_SIZE) as u32, ((to - 1) / CHUNK_SIZE) as u32);
     let list = List::Chunks(ino, first, last + 1);
-    view.want(&[Read::Get(Key::Node(ino), Hold::Lock), Read::All(list, Hold::None)])?;
+    view.want(&[Want::node(ino, Hold::Lock), Want::all(list, Hold::None)])?;
     let mut dropped = Vec::new();
     for row in view.all(list, Hold::None)? {
         let Row::Chunk(_, index, records) = row else { continue };
@@ -223,7 +224,7 @@ fn zero(view: &mut View<'_>, ino: Ino, from: u64, to: u64, file_end: u64) -> Res
 /// deletes their blocks.
 fn drop_chunks(view: &mut View<'_>, ino: Ino, chunks: &[(u32, Vec<Slice>)]) -> Result<(), Stop> {
     let mut reads = refs(chunks.iter().flat_map(|(_, records)| records));
-    reads.extend(chunks.iter().map(|(index, _)| Read::Get(Key::Chunk(ino, *index), Hold::Lock)));
+    reads.extend(chunks.iter().map(|(index, _)| Want::get(Key::Chunk(ino, *index), Hold::Lock)));
     view.want(&reads)?;
     // What counts is what the locked records say: a compaction may have come between the two looks.
     let mut shown = Vec::new();
@@ -242,7 +243,7 @@ fn drop_chunks(view: &mut View<'_>, ino: Ino, chunks: &[(u32, Vec<Slice>)]) -> R
 }
 
 /// The references of the slices that records show.
-fn refs<'s>(records: impl Iterator<Item = &'s Slice>) -> Vec<Read> {
+fn refs<'s>(records: impl Iterator<Item = &'s Slice>) -> Vec<Want> {
     let shown = records.filter(|slice| !slice.is_hole());
-    shown.map(|slice| Read::Get(Key::SliceRef(slice.id, slice.size), Hold::Lock)).collect()
+    shown.map(|slice| Want::get(Key::SliceRef(slice.id, slice.size), Hold::Lock)).collect()
 }

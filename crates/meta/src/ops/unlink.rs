@@ -7,11 +7,12 @@ use super::{
     rules,
 };
 use crate::{
-    engine::{Hold, Read, Write},
+    engine::{Hold, Write},
     ledger::{Deed, DeedKind},
     op::{At, Lanes, Op},
     schema::Key,
     view::{Stop, View},
+    want::Want,
 };
 
 /// Removes a name. Two trips.
@@ -52,7 +53,7 @@ impl Op for Unlink {
 
     fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {
         let At { dir, name } = &self.at;
-        view.want(&[Read::Get(Key::Node(*dir), Hold::Guard), Read::Follow(*dir, name.clone(), Hold::Lock)])?;
+        view.want(&[Want::node(*dir, Hold::Guard), Want::follow(*dir, name.clone(), Hold::Lock)])?;
         let mut parent = removing_dir(view, *dir, &self.caller)?;
         if let Some((entry, None)) = view.follow(*dir, name, Hold::Lock)? {
             return Ok(remove_dangling(view, &self.at, entry.ino, parent));

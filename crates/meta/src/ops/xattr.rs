@@ -6,11 +6,12 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
-    engine::{Hold, List, Read},
+    engine::{Hold, List},
     ledger::{Deed, DeedKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Longest value in bytes.
@@ -104,7 +105,7 @@ impl Op for SetXattr {
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
         rules::require(self.value.len() <= MAX_XATTR, FsError::Range)?;
         let key = Key::Xattr(self.ino, self.name.clone());
-        view.want(&[Read::Get(Key::Node(self.ino), Hold::Lock), Read::Get(key.clone(), Hold::Lock)])?;
+        view.want(&[Want::node(self.ino, Hold::Lock), Want::get(key.clone(), Hold::Lock)])?;
         changing(view, self.ino, &self.name, &self.caller)?;
         let row = Row::Xattr(self.ino, self.name.clone(), self.value.clone());
         match (view.get(&key, Hold::Lock)?.is_some(), self.mode) {
@@ -147,7 +148,7 @@ impl Op for RemoveXattr {
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
         let key = Key::Xattr(self.ino, self.name.clone());
-        view.want(&[Read::Get(Key::Node(self.ino), Hold::Lock), Read::Get(key.clone(), Hold::Lock)])?;
+        view.want(&[Want::node(self.ino, Hold::Lock), Want::get(key.clone(), Hold::Lock)])?;
         changing(view, self.ino, &self.name, &self.caller)?;
         rules::require(view.get(&key, Hold::Lock)?.is_some(), FsError::NoData)?;
         view.delete(key);

@@ -8,7 +8,7 @@ use sluice_types::{Attr, FileType, Ino, Name, Rng, Slice, Time};
 
 use super::Overlay;
 use crate::{
-    engine::{Commit, Engine, Found, Hold, List, Read, Write},
+    engine::{Commit, Engine, Found, List, Read, Write},
     mem::MemEngine,
     schema::{Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row},
 };
@@ -100,14 +100,14 @@ fn write(rng: &mut Rng, engine: &MemEngine) -> Write {
 }
 
 fn get(engine: &MemEngine, key: &Key) -> Option<Row> {
-    match engine.read(&[Read::Get(key.clone(), Hold::None)]).unwrap().remove(0) {
+    match engine.read(&[Read::Get(key.clone())]).unwrap().remove(0) {
         Found::Row(row) => row,
         other => panic!("{other:?}"),
     }
 }
 
 fn commit(engine: &MemEngine, writes: Vec<Write>) -> Result<(), crate::engine::EngineError> {
-    engine.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 /// All records, but for those that say no more than their absence does.

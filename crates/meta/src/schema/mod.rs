@@ -15,6 +15,7 @@ mod node;
 mod session;
 mod told;
 mod usage;
+mod writer;
 
 use bytes::Bytes;
 use sluice_types::{Attr, Ino, Name, Slice};
@@ -30,10 +31,7 @@ pub(crate) use session::BURIED;
 pub use session::{Session, SessionInfo};
 pub use told::{Change, Told, decode_changes, encode_changes};
 pub use usage::{DirStat, Quota, QuotaKey};
-
-/// Identity of a process that commits: its session id. Whoever cleans up after a dead session
-/// removes its writer records too, and thereby fences it.
-pub type WriterId = u64;
+pub use writer::{RING, WriterId};
 
 /// Names one record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,14 +82,12 @@ pub enum Key {
     Changes(WriterId, u16, u16),
 }
 
-/// Commits of a lane whose changes are kept.
-pub const RING: u64 = 1024;
-
 /// A record: its key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is described at the key of the same name")]
 pub enum Row {
-    Setting(Box<VolumeFormat>),
+    /// JSON, as stored; see [`VolumeFormat::parse`].
+    Setting(Bytes),
     Counter(Counter, i64),
     Node(Ino, Attr),
     Entry(Ino, Name, Entry),
@@ -123,6 +119,11 @@ pub enum Row {
 }
 
 impl Row {
+    /// The settings as this version writes them.
+    pub fn setting(format: &VolumeFormat) -> Self {
+        Self::Setting(format.to_json().into())
+    }
+
     /// The key of this record.
     pub fn key(&self) -> Key {
         match self {

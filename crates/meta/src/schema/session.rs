@@ -1,5 +1,6 @@
 //! A mounted client, as other clients see it.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// When the session of a client expires that was taken for dead, and that has files left to clear
@@ -11,8 +12,15 @@ pub(crate) const BURIED: i64 = 0;
 pub struct Session {
     /// Unix seconds after which the session counts as dead and anybody cleans up after it.
     pub expire: i64,
-    /// Who it is; absent if the record is damaged or not written yet.
-    pub info: Option<Box<SessionInfo>>,
+    /// Who it is: JSON, as stored; absent if it is not written yet. See [`SessionInfo::parse`].
+    pub info: Option<Bytes>,
+}
+
+impl Session {
+    /// Who it is; `None` if that is damaged or not written yet.
+    pub fn who(&self) -> Option<SessionInfo> {
+        SessionInfo::parse(self.info.as_ref()?)
+    }
 }
 
 /// Who a session is. JSON members as in the volume format.
@@ -33,4 +41,17 @@ pub struct SessionInfo {
     /// Process id.
     #[serde(rename = "ProcessID")]
     pub process_id: u32,
+}
+
+impl SessionInfo {
+    /// Reads the JSON; `None` if it is damaged.
+    pub fn parse(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    /// The JSON to store.
+    pub fn to_json(&self) -> Bytes {
+        // A struct of strings and numbers always serialises.
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
 }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use sluice_types::{Ino, Name};
 
-use super::WriterId;
+use super::writer::WriterId;
 
 /// One thing that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -2,13 +2,13 @@
 
 use sluice_types::FsError;
 
-use crate::engine::Read;
+use crate::want::Want;
 
 /// Why an operation stopped before its end.
 #[derive(Debug)]
 pub enum Stop {
     /// It needs these first.
-    More(Vec<Read>),
+    More(Vec<Want>),
     /// It fails, and leaves no trace.
     Fail(FsError),
 }

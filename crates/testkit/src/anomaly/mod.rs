@@ -2,10 +2,8 @@
 //! anomaly.
 //!
 //! A script interleaves transactions step by step and says what must never (or always) be the
-//! outcome. Each transaction runs on a thread of its own, so that an engine that takes locks may
-//! hold one up: a step that does not end soon is left to itself, and the next line is run. What
-//! `weak` says is the outcome on an engine that is exactly as weak as the contract; that is how the
-//! anomalies show that operations must expect.
+//! outcome. What `weak` says is the outcome on an engine that is exactly as weak as the contract;
+//! that is how the anomalies show that operations must expect.
 //!
 //! ```text
 //! given node 5 uid=0          a record that exists

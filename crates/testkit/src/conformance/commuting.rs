@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Found, Hold, List, Read, Step, Write},
+    engine::{Commit, EngineError, Expect, Found, Hold, List, Moment, Read, Step, Write},
     schema::{Counter, DirStat, FlockKind, Key, LockOwner, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, Ino, Slice, Time};
@@ -39,7 +39,7 @@ fn crowd(store: &Store, writes: impl Fn(u64, u64) -> Vec<Write> + Send + Sync + 
                 persist(|| {
                     let step = Step { writer: WRITER, lane, from: *from, to: *from + 1 };
                     let commit = Commit { step: Some(step), expects: vec![], writes: writes(thread, round) };
-                    store.commit_in(lane, &commit)
+                    store.engine.commit(&commit)
                 });
                 *from += 1;
             }
@@ -177,7 +177,7 @@ pub fn one_of_many_inserts_wins(factory: &Factory<'_>) {
                         Write::Bump { ino: Ino(2), nlink: 1, time: None },
                         Write::Count(Counter::TotalInodes, 1),
                     ];
-                    match store.commit_in(lane, &Commit { writes, ..Commit::default() }) {
+                    match store.engine.commit(&Commit { writes, ..Commit::default() }) {
                         Ok(()) => wins.lock().push(ino),
                         Err(EngineError::Conflict(_) | EngineError::Unavailable { .. }) => {}
                         Err(error) => panic!("{error}"),
@@ -212,16 +212,17 @@ pub fn locked_counters_lose_no_update(factory: &Factory<'_>) {
                 for _ in 0..ROUNDS {
                     persist(|| {
                         let _alone = lanes[usize::from(lane)].lock();
-                        let mut txn = store.engine.begin(lane)?;
-                        let found = txn.read(&[Read::Get(key.clone(), Hold::Lock)])?;
+                        let mut moment = Moment::default();
+                        let found = store.engine.read_at(&[Read::Get(key.clone())], &mut moment)?;
                         let [Found::Row(Some(was @ Row::Counter(counter, n)))] = &found[..] else {
                             panic!("{found:?}");
                         };
-                        txn.commit(&Commit {
+                        let commit = Commit {
                             step: None,
                             expects: vec![Expect::Row(was.clone(), Hold::Lock)],
                             writes: vec![Write::Put(Row::Counter(*counter, n + 1))],
-                        })
+                        };
+                        store.engine.commit_at(&commit, moment)
                     });
                 }
             });
@@ -249,7 +250,7 @@ pub fn absences_that_are_not_made_exclude_each_other(factory: &Factory<'_>) {
                     let _alone = lanes[usize::from(lane)].lock();
                     let expects = vec![Expect::Absent(Key::Entry(Ino(2), called[1 - side].clone()))];
                     let writes = vec![Write::Insert(entry_row(2, &called[side], 9))];
-                    match store.commit_in(lane, &Commit { step: None, expects, writes }) {
+                    match store.engine.commit(&Commit { step: None, expects, writes }) {
                         Ok(()) => wins.lock().push(side),
                         Err(EngineError::Conflict(_) | EngineError::Unavailable { .. }) => {}
                         Err(error) => panic!("{error}"),
@@ -289,7 +290,7 @@ pub fn one_of_many_lockers_wins(factory: &Factory<'_>) {
                     ];
                     let owner = LockOwner { sid: thread + 1, owner: 7 };
                     let writes = vec![Write::Put(Row::Flock(ino, owner, FlockKind::Write))];
-                    match store.commit_in(lane, &Commit { step: None, expects, writes }) {
+                    match store.engine.commit(&Commit { step: None, expects, writes }) {
                         Ok(()) => *wins.lock() += 1,
                         Err(EngineError::Conflict(_) | EngineError::Unavailable { .. }) => {}
                         Err(error) => panic!("{error}"),

@@ -1,11 +1,10 @@
-//! What a commit may expect of what its transaction read: held records, absent records, vacant
+//! What a commit may expect of what was read before: held records, absent records, vacant
 //! directories.
 //!
-//! Between the reads and the commit a rival changes something. Engines that take locks hold the
-//! rival up, the others let it through and refuse the commit; both are right, and nothing else is.
+//! Between the reads and the commit a rival changes something.
 
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Hold, List, Read, Write},
+    engine::{Commit, Expect, Hold, List, Moment, Read, Write},
     schema::{FlockKind, Key, LockOwner, PlockRange, Row},
 };
 use sluice_types::{Attr, AttrFlags, Ino, Time};
@@ -13,7 +12,7 @@ use sluice_types::{Attr, AttrFlags, Ino, Time};
 use super::{
     Factory,
     sample::{dir_attr, dir_row, entry_row, file_attr, file_row, samples},
-    store::{Store, assert_conflict, name, names, node, rival},
+    store::{Store, assert_conflict, name, names, node},
 };
 
 /// A commit that changes nothing that anybody looks at.
@@ -25,43 +24,22 @@ fn commit(expects: Vec<Expect>, writes: Vec<Write>) -> Commit {
     Commit { step: None, expects, writes }
 }
 
-/// Reads, lets the rival try, commits. The rival's change and the commit must not both go through.
-fn excluded(store: &Store, reads: &[Read], ours: &Commit, theirs: (Vec<Read>, Commit), key: &Key) {
+/// Reads, lets the rival commit, commits: refused, and nothing is changed.
+fn excluded(store: &Store, reads: &[Read], ours: &Commit, theirs: &Commit, key: &Key) {
     store.assert_row(&node(777), None);
-    let mut txn = store.engine.begin(store.lane(0)).expect("begin");
-    txn.read(reads).expect("read");
-    let other = rival(store, theirs.0, theirs.1);
-    match other.soon() {
-        Some(answer) => {
-            answer.expect("a rival that is not held up goes through");
-            assert_conflict(&txn.commit(ours), key);
-            store.assert_row(&node(777), None);
-        }
-        None => match txn.commit(ours) {
-            Ok(()) => drop(other.finally()),
-            Err(EngineError::Conflict(_)) => {
-                other.finally().expect("one of the two goes through");
-                store.assert_row(&node(777), None);
-            }
-            Err(error) => panic!("{error}"),
-        },
-    }
+    let mut moment = Moment::default();
+    store.engine.read_at(reads, &mut moment).expect("read");
+    store.engine.commit(theirs).expect("a read holds nobody up");
+    assert_conflict(&store.engine.commit_at(ours, moment), key);
+    store.assert_row(&node(777), None);
 }
 
-/// Reads, lets the rival try, commits. Both must go through.
-fn compatible(store: &Store, reads: &[Read], ours: &Commit, theirs: (Vec<Read>, Commit), waits: bool) {
-    let mut txn = store.engine.begin(store.lane(0)).expect("begin");
-    txn.read(reads).expect("read");
-    let other = rival(store, theirs.0, theirs.1);
-    let soon = other.soon();
-    assert!(waits || soon.is_some() || store.engine.limits().lanes == 1, "the rival must not be held up");
-    if let Some(answer) = &soon {
-        answer.as_ref().expect("the rival goes through");
-    }
-    txn.commit(ours).expect("what changed is not what was held");
-    if soon.is_none() {
-        other.finally().expect("the rival goes through");
-    }
+/// Reads, lets the rival commit, commits: what changed is not what was held.
+fn compatible(store: &Store, reads: &[Read], ours: &Commit, theirs: &Commit) {
+    let mut moment = Moment::default();
+    store.engine.read_at(reads, &mut moment).expect("read");
+    store.engine.commit(theirs).expect("a read holds nobody up");
+    store.engine.commit_at(ours, moment).expect("what changed is not what was held");
 }
 
 /// Every kind under every hold, unchanged.
@@ -69,7 +47,7 @@ pub fn what_was_held_and_did_not_change_holds(factory: &Factory<'_>) {
     let store = Store::with(factory, samples().into_iter().map(|sample| sample.first).collect());
     for hold in [Hold::None, Hold::Guard, Hold::Lock] {
         let rows: Vec<Row> = samples().into_iter().map(|sample| sample.first).collect();
-        let reads: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), hold)).collect();
+        let reads: Vec<Read> = rows.iter().map(|row| Read::Get(row.key())).collect();
         let expects = rows.into_iter().map(|row| Expect::Row(row, hold)).collect();
         store.read_and_commit(&reads, expects, mark()).unwrap_or_else(|error| panic!("{hold:?}: {error}"));
         store.write(vec![Write::Delete(node(777))]);
@@ -80,7 +58,7 @@ pub fn what_was_held_and_did_not_change_holds(factory: &Factory<'_>) {
 pub fn a_lock_notices_every_change(factory: &Factory<'_>) {
     for sample in samples() {
         let key = sample.first.key();
-        let lock = Read::Get(key.clone(), Hold::Lock);
+        let lock = Read::Get(key.clone());
         let was = Expect::Row(sample.first.clone(), Hold::Lock);
         let mut changes = vec![Write::Delete(key.clone())];
         if sample.first != sample.then {
@@ -88,8 +66,8 @@ pub fn a_lock_notices_every_change(factory: &Factory<'_>) {
         }
         for change in changes {
             let store = Store::with(factory, vec![sample.first.clone()]);
-            let theirs = (vec![lock.clone()], commit(vec![was.clone()], vec![change]));
-            excluded(&store, std::slice::from_ref(&lock), &commit(vec![was.clone()], mark()), theirs, &key);
+            let theirs = commit(vec![was.clone()], vec![change]);
+            excluded(&store, std::slice::from_ref(&lock), &commit(vec![was.clone()], mark()), &theirs, &key);
         }
     }
 }
@@ -112,16 +90,14 @@ fn guarded_changes() -> Vec<(&'static str, Attr)> {
 /// A guard notices type, mode, owner, group, flags, parent, ACLs and tier.
 pub fn a_guard_notices_what_it_names(factory: &Factory<'_>) {
     let was = Row::Node(Ino(2), dir_attr());
-    let guard = [Read::Get(node(2), Hold::Guard)];
+    let guard = [Read::Get(node(2))];
     for (what, attr) in guarded_changes() {
         eprintln!("a guard and a change of {what}");
         let store = Store::with(factory, vec![was.clone()]);
-        let theirs = (
-            vec![Read::Get(node(2), Hold::Lock)],
-            commit(vec![Expect::Row(was.clone(), Hold::Lock)], vec![Write::Put(Row::Node(Ino(2), attr))]),
-        );
+        let theirs =
+            commit(vec![Expect::Row(was.clone(), Hold::Lock)], vec![Write::Put(Row::Node(Ino(2), attr))]);
         let ours = commit(vec![Expect::Row(was.clone(), Hold::Guard)], mark());
-        excluded(&store, &guard, &ours, theirs, &node(2));
+        excluded(&store, &guard, &ours, &theirs, &node(2));
     }
 }
 
@@ -139,12 +115,10 @@ pub fn a_guard_ignores_the_rest(factory: &Factory<'_>) {
     ] {
         eprintln!("a guard and a change of {what}");
         let store = Store::with(factory, vec![file_row(2)]);
-        let theirs = (
-            vec![Read::Get(node(2), Hold::Lock)],
-            commit(vec![Expect::Row(file_row(2), Hold::Lock)], vec![Write::Put(Row::Node(Ino(2), attr))]),
-        );
+        let theirs =
+            commit(vec![Expect::Row(file_row(2), Hold::Lock)], vec![Write::Put(Row::Node(Ino(2), attr))]);
         let ours = commit(vec![Expect::Row(file_row(2), Hold::Guard)], mark());
-        compatible(&store, &[Read::Get(node(2), Hold::Guard)], &ours, theirs, true);
+        compatible(&store, &[Read::Get(node(2))], &ours, &theirs);
         store.assert_row(&node(2), Some(&Row::Node(Ino(2), attr)));
     }
 }
@@ -152,32 +126,29 @@ pub fn a_guard_ignores_the_rest(factory: &Factory<'_>) {
 /// A guard notices that the node is gone.
 pub fn a_guard_notices_a_removed_node(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2)]);
-    let theirs = (
-        vec![Read::Get(node(2), Hold::Lock)],
-        commit(vec![Expect::Row(dir_row(2), Hold::Lock)], vec![Write::Delete(node(2))]),
-    );
+    let theirs = commit(vec![Expect::Row(dir_row(2), Hold::Lock)], vec![Write::Delete(node(2))]);
     let ours = commit(vec![Expect::Row(dir_row(2), Hold::Guard)], mark());
-    excluded(&store, &[Read::Get(node(2), Hold::Guard)], &ours, theirs, &node(2));
+    excluded(&store, &[Read::Get(node(2))], &ours, &theirs, &node(2));
 }
 
 /// Two guards on one record do not meet.
 pub fn many_guard_one_record(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2)]);
-    let guard = vec![Read::Get(node(2), Hold::Guard)];
+    let guard = vec![Read::Get(node(2))];
     let was = vec![Expect::Row(dir_row(2), Hold::Guard)];
-    let theirs = (guard.clone(), commit(was.clone(), vec![Write::Put(file_row(778))]));
-    compatible(&store, &guard, &commit(was, mark()), theirs, false);
+    let theirs = commit(was.clone(), vec![Write::Put(file_row(778))]);
+    compatible(&store, &guard, &commit(was, mark()), &theirs);
 }
 
 /// Creates in one directory guard and bump it: none waits for the other and none fails.
 pub fn bumps_pass_a_guard(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2)]);
-    let guard = vec![Read::Get(node(2), Hold::Guard)];
+    let guard = vec![Read::Get(node(2))];
     let was = vec![Expect::Row(dir_row(2), Hold::Guard)];
     let time = Time { sec: 1_800_000_000, nsec: 3 };
     let bump = |row| vec![Write::Put(row), Write::Bump { ino: Ino(2), nlink: 1, time: Some(time) }];
-    let theirs = (guard.clone(), commit(was.clone(), bump(file_row(778))));
-    compatible(&store, &guard, &commit(was, bump(file_row(777))), theirs, false);
+    let theirs = commit(was.clone(), bump(file_row(778)));
+    compatible(&store, &guard, &commit(was, bump(file_row(777))), &theirs);
     let now = Attr { nlink: 4, mtime: time, ctime: time, ..dir_attr() };
     store.assert_row(&node(2), Some(&Row::Node(Ino(2), now)));
 }
@@ -186,21 +157,19 @@ pub fn bumps_pass_a_guard(factory: &Factory<'_>) {
 pub fn absent_records_are_expected(factory: &Factory<'_>) {
     let row = entry_row(2, &name("new"), 9);
     let key = row.key();
-    for hold in [Hold::Guard, Hold::Lock] {
-        let read = [Read::Get(key.clone(), hold)];
-        let absent = vec![Expect::Absent(key.clone())];
-        for insert in [true, false] {
-            let mut writes = mark();
-            writes.extend(insert.then(|| Write::Insert(row.clone())));
-            let ours = commit(absent.clone(), writes);
-            let store = Store::with(factory, vec![dir_row(2)]);
-            let theirs = (vec![], commit(vec![], vec![Write::Insert(entry_row(2, &name("new"), 10))]));
-            excluded(&store, &read, &ours, theirs, &key);
+    let read = [Read::Get(key.clone())];
+    let absent = vec![Expect::Absent(key.clone())];
+    for insert in [true, false] {
+        let mut writes = mark();
+        writes.extend(insert.then(|| Write::Insert(row.clone())));
+        let ours = commit(absent.clone(), writes);
+        let store = Store::with(factory, vec![dir_row(2)]);
+        let theirs = commit(vec![], vec![Write::Insert(entry_row(2, &name("new"), 10))]);
+        excluded(&store, &read, &ours, &theirs, &key);
 
-            let store = Store::with(factory, vec![dir_row(2)]);
-            store.read_and_commit(&read, ours.expects, ours.writes).expect("nobody made it");
-            store.assert_row(&key, insert.then_some(&row));
-        }
+        let store = Store::with(factory, vec![dir_row(2)]);
+        store.read_and_commit(&read, ours.expects, ours.writes).expect("nobody made it");
+        store.assert_row(&key, insert.then_some(&row));
     }
 }
 
@@ -216,14 +185,13 @@ pub fn a_followed_entry_is_held(factory: &Factory<'_>) {
         (vec![Write::Delete(key.clone()), Write::Delete(node(5))], node(5)),
     ];
     for hold in [Hold::Guard, Hold::Lock] {
-        let follow = [Read::Follow(Ino(2), called.clone(), hold)];
+        let follow = [Read::Follow(Ino(2), called.clone())];
         let expects = vec![Expect::Row(entry.clone(), hold), Expect::Row(file_row(5), hold)];
         let ours = commit(expects.clone(), mark());
         for (change, touched) in &changes {
             let store = Store::with(factory, vec![dir_row(2), file_row(5), file_row(6), entry.clone()]);
-            let lock = vec![Read::Follow(Ino(2), called.clone(), Hold::Lock)];
-            let theirs = (lock, commit(vec![], change.clone()));
-            excluded(&store, &follow, &ours, theirs, touched);
+            let theirs = commit(vec![], change.clone());
+            excluded(&store, &follow, &ours, &theirs, touched);
         }
         let store = Store::with(factory, vec![dir_row(2), file_row(5), entry.clone()]);
         store.read_and_commit(&follow, ours.expects, ours.writes).expect("nobody changed it");
@@ -238,7 +206,7 @@ pub fn vacant_spares_what_the_commit_deletes(factory: &Factory<'_>) {
         rows.extend(called.iter().map(|name| entry_row(2, name, 99)));
         rows
     };
-    let reads = [Read::Get(node(2), Hold::Lock), Read::Names { dir: Ino(2), limit: 4 }];
+    let reads = [Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 4 }];
     let expects = || vec![Expect::Row(dir_row(2), Hold::Lock), Expect::Vacant(Ino(2))];
     let deletes = |count: usize| {
         let mut writes: Vec<Write> =
@@ -262,7 +230,7 @@ pub fn vacant_spares_what_the_commit_deletes(factory: &Factory<'_>) {
 /// rmdir against create: never both.
 pub fn vacant_and_a_guarded_create_exclude_each_other(factory: &Factory<'_>) {
     let create = || {
-        let guard = vec![Read::Get(node(2), Hold::Guard)];
+        let guard = vec![Read::Get(node(2))];
         let writes = vec![
             Write::Insert(entry_row(2, &name("new"), 9)),
             Write::Bump { ino: Ino(2), nlink: 0, time: Some(Time { sec: 1_800_000_000, nsec: 0 }) },
@@ -270,18 +238,16 @@ pub fn vacant_and_a_guarded_create_exclude_each_other(factory: &Factory<'_>) {
         (guard, commit(vec![Expect::Row(dir_row(2), Hold::Guard)], writes))
     };
     let rmdir = || {
-        let reads = vec![Read::Get(node(2), Hold::Lock), Read::Names { dir: Ino(2), limit: 1 }];
+        let reads = vec![Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 1 }];
         let expects = vec![Expect::Row(dir_row(2), Hold::Lock), Expect::Vacant(Ino(2))];
         (reads, commit(expects, vec![Write::Delete(node(2))]))
     };
     for (ours, theirs) in [(rmdir(), create()), (create(), rmdir())] {
         let store = Store::with(factory, vec![dir_row(2)]);
-        let mut txn = store.engine.begin(store.lane(0)).expect("begin");
-        txn.read(&ours.0).expect("read");
-        let other = rival(&store, theirs.0, theirs.1);
-        let soon = other.soon();
-        let mine = txn.commit(&ours.1);
-        let other = soon.unwrap_or_else(|| other.finally());
+        let mut moment = Moment::default();
+        store.engine.read_at(&ours.0, &mut moment).expect("read");
+        let other = store.engine.commit(&theirs.1);
+        let mine = store.engine.commit_at(&ours.1, moment);
         assert!(mine.is_ok() != other.is_ok(), "one of the two: ours {mine:?}, theirs {other:?}");
         let entry = store.get(&Key::Entry(Ino(2), name("new")));
         assert_eq!(store.get(&node(2)).is_some(), entry.is_some(), "an entry without its directory");
@@ -304,13 +270,13 @@ pub fn a_list_of_locks_is_held(factory: &Factory<'_>) {
         (List::Plocks(Ino(5)), plock(1, 5), plock(1, 6), plock(2, 5)),
     ];
     for (list, held, changed, another) in cases {
-        let reads = vec![Read::Get(node(5), Hold::Lock), Read::All(list, Hold::Lock)];
+        let reads = vec![Read::Get(node(5)), Read::All(list)];
         let expects = vec![Expect::Row(file_row(5), Hold::Lock), Expect::Same(list, vec![held.clone()])];
         let ours = commit(expects.clone(), mark());
         for change in [Write::Put(changed), Write::Insert(another.clone()), Write::Delete(held.key())] {
             let store = Store::with(factory, vec![file_row(5), held.clone()]);
-            let theirs = (reads.clone(), commit(expects.clone(), vec![change]));
-            excluded(&store, &reads, &ours, theirs, &node(5));
+            let theirs = commit(expects.clone(), vec![change]);
+            excluded(&store, &reads, &ours, &theirs, &node(5));
         }
         let store = Store::with(factory, vec![file_row(5), held.clone(), another.clone()]);
         for rows in [vec![held.clone(), another.clone()], vec![another.clone(), held.clone()]] {
@@ -324,23 +290,21 @@ pub fn a_list_of_locks_is_held(factory: &Factory<'_>) {
     }
 }
 
-/// What an abandoned transaction held is free again.
-pub fn a_dropped_transaction_holds_nothing(factory: &Factory<'_>) {
+/// What was read and never committed holds nothing.
+pub fn a_read_holds_nothing(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2), entry_row(2, &name("a"), 9)]);
+    let mut moments = Vec::new();
     for _ in 0..3 {
-        let mut txn = store.engine.begin(store.lane(0)).expect("begin");
-        txn.read(&[Read::Get(node(2), Hold::Lock), Read::Follow(Ino(2), name("a"), Hold::Lock)])
-            .expect("read");
-        drop(txn);
-        let theirs =
-            rival(&store, vec![Read::Get(node(2), Hold::Lock)], commit(vec![], vec![Write::Put(dir_row(2))]));
-        theirs.finally().expect("nothing holds it");
+        let mut moment = Moment::default();
+        let reads = [Read::Get(node(2)), Read::Follow(Ino(2), name("a"))];
+        store.engine.read_at(&reads, &mut moment).expect("read");
+        store.write(vec![Write::Put(dir_row(2))]);
+        moments.push(moment);
     }
-    drop(store.engine.begin(store.lane(0)).expect("begin"));
     store.write(vec![Write::Delete(node(2))]);
 }
 
-/// What was never read in the transaction is compared too.
+/// What was never read is compared too.
 pub fn what_was_not_read_is_compared_too(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2), entry_row(2, &name("a"), 9)]);
     let stale = Row::Node(Ino(2), Attr { mode: 0o700, ..dir_attr() });
@@ -364,7 +328,7 @@ pub fn what_was_not_read_is_compared_too(factory: &Factory<'_>) {
     for (expect, holds) in cases {
         let shown = format!("{expect:?}");
         let key = expect.key();
-        let answer = store.commit_in(0, &commit(vec![expect], mark()));
+        let answer = store.engine.commit(&commit(vec![expect], mark()));
         if holds {
             answer.unwrap_or_else(|error| panic!("{shown}: {error}"));
             store.write(vec![Write::Delete(node(777))]);
@@ -378,18 +342,18 @@ pub fn what_was_not_read_is_compared_too(factory: &Factory<'_>) {
             continue;
         }
         let store = Store::with(factory, vec![sample.first.clone()]);
-        let answer = store.commit_in(0, &commit(vec![Expect::Row(sample.then.clone(), Hold::Lock)], mark()));
+        let answer = store.engine.commit(&commit(vec![Expect::Row(sample.then.clone(), Hold::Lock)], mark()));
         assert_conflict(&answer, &sample.first.key());
-        store.commit_in(0, &commit(vec![Expect::Row(sample.first, Hold::Lock)], mark())).expect("unchanged");
+        store.engine.commit(&commit(vec![Expect::Row(sample.first, Hold::Lock)], mark())).expect("unchanged");
     }
 }
 
 /// A commit may do nothing but check.
 pub fn expectations_without_writes_are_checked(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2)]);
-    let lock = [Read::Get(node(2), Hold::Lock)];
+    let lock = [Read::Get(node(2))];
     store.read_and_commit(&lock, vec![Expect::Row(dir_row(2), Hold::Lock)], vec![]).expect("it holds");
-    let reads = [Read::Get(node(2), Hold::Lock), Read::Names { dir: Ino(2), limit: 1 }];
+    let reads = [Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 1 }];
     store.write(vec![Write::Insert(entry_row(2, &name("a"), 9))]);
     let answer = store.read_and_commit(&reads, vec![Expect::Vacant(Ino(2))], vec![]);
     assert_conflict(&answer, &node(2));

@@ -42,8 +42,7 @@ pub fn names_of_all_bytes(factory: &Factory<'_>) {
     };
     all.sort();
     assert_eq!(all, called);
-    let follows: Vec<Read> =
-        called.iter().map(|name| Read::Follow(Ino(2), name.clone(), Hold::None)).collect();
+    let follows: Vec<Read> = called.iter().map(|name| Read::Follow(Ino(2), name.clone())).collect();
     for (found, (row, ino)) in store.read(&follows).into_iter().zip(rows.iter().zip(1000..)) {
         assert_eq!(found, Found::Rows(vec![row.clone(), file_row(ino)]));
     }
@@ -78,7 +77,7 @@ pub fn large_values(factory: &Factory<'_>) {
     for row in &rows {
         store.assert_row(&row.key(), Some(row));
     }
-    let held: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), Hold::Lock)).collect();
+    let held: Vec<Read> = rows.iter().map(|row| Read::Get(row.key())).collect();
     let expects = rows.iter().map(|row| Expect::Row(row.clone(), Hold::Lock)).collect();
     store.read_and_commit(&held, expects, vec![]).expect("unchanged");
     let twice = Row::Chunk(Ino(7), 0, [slices.clone(), slices.clone()].concat());
@@ -138,7 +137,7 @@ pub fn inode_numbers_beyond_doubles(factory: &Factory<'_>) {
         let chunk = Row::Chunk(Ino(*ino), 1, vec![Slice::whole(0, *ino, 4), Slice::whole(0, *ino, 5)]);
         store.assert_row(&chunk.key(), Some(&chunk));
         store.assert_row(&Key::SliceRef(*ino, 4), Some(&Row::SliceRef(*ino, 4, 2 + nlink)));
-        let follow = store.read(&[Read::Follow(Ino(9), name(&ino.to_string()), Hold::None)]).remove(0);
+        let follow = store.read(&[Read::Follow(Ino(9), name(&ino.to_string()))]).remove(0);
         let entry = entry_row(9, &name(&ino.to_string()), *ino);
         assert_eq!(follow, Found::Rows(vec![entry, Row::Node(Ino(*ino), dir)]));
         let scan = Scan::Entries { dir: Ino(*ino), nodes: false };
@@ -180,7 +179,7 @@ pub fn times_and_owners_at_their_limits(factory: &Factory<'_>) {
     for row in &rows {
         store.assert_row(&row.key(), Some(row));
     }
-    let held: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), Hold::Lock)).collect();
+    let held: Vec<Read> = rows.iter().map(|row| Read::Get(row.key())).collect();
     let expects = rows.iter().map(|row| Expect::Row(row.clone(), Hold::Lock)).collect();
     store.read_and_commit(&held, expects, vec![]).expect("nothing changed");
     // Raising by one nanosecond, over the edges of micro- and whole seconds.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sluice_meta::{
-    engine::{Commit, Expect, Found, Hold, List, News, Read, Step, Write},
+    engine::{Commit, Expect, Found, Hold, List, Moment, News, Read, Step, Write},
     schema::{Change, Key, Row, Told},
 };
 use sluice_types::{Attr, Ino, Name};
@@ -23,41 +23,26 @@ pub fn answers_come_in_order(factory: &Factory<'_>) {
     let mut wanted = Vec::new();
     for round in 0..8 {
         for sample in samples() {
-            reads.push(Read::Get(sample.first.key(), Hold::None));
+            reads.push(Read::Get(sample.first.key()));
             wanted.push(Found::Row(Some(sample.first)));
-            reads.push(Read::Get(node(90_000 + round), Hold::None));
+            reads.push(Read::Get(node(90_000 + round)));
             wanted.push(Found::Row(None));
         }
-        reads.push(Read::Follow(Ino(2), name("a"), Hold::None));
+        reads.push(Read::Follow(Ino(2), name("a")));
         wanted.push(Found::Rows(vec![entry.clone(), file_row(500)]));
-        reads.push(Read::Follow(Ino(2), name("b"), Hold::None));
+        reads.push(Read::Follow(Ino(2), name("b")));
         wanted.push(Found::Rows(vec![]));
         reads.push(Read::Names { dir: Ino(2), limit: 5 });
         wanted.push(Found::Names(vec![name("a")]));
-        reads.push(Read::All(List::Xattrs(Ino(2)), Hold::None));
+        reads.push(Read::All(List::Xattrs(Ino(2))));
         wanted.push(Found::Rows(vec![]));
         reads.push(Read::Names { dir: Ino(3), limit: 5 });
         wanted.push(Found::Names(vec![]));
     }
-    assert_eq!(store.read(&reads), wanted, "outside a transaction");
+    assert_eq!(store.read(&reads), wanted, "by itself");
     assert_eq!(store.read(&[]), []);
-    let mut txn = store.engine.begin(0).expect("begin");
-    assert_eq!(txn.read(&reads).expect("read"), wanted, "in a transaction");
-    drop(txn);
-    for hold in [Hold::Guard, Hold::Lock] {
-        let held: Vec<Read> = reads
-            .iter()
-            .map(|read| match read {
-                Read::Get(key, _) => Read::Get(key.clone(), hold),
-                Read::Follow(dir, name, _) => Read::Follow(*dir, name.clone(), hold),
-                other => other.clone(),
-            })
-            .collect();
-        let mut txn = store.engine.begin(0).expect("begin");
-        assert_eq!(txn.read(&held).expect("read"), wanted, "{hold:?}");
-        drop(txn);
-        assert_eq!(store.read(&held), wanted, "holds are ignored outside a transaction");
-    }
+    let found = store.engine.read_at(&reads, &mut Moment::default()).expect("read");
+    assert_eq!(found, wanted, "for a commit");
 }
 
 /// Nothing, the entry alone, or both, in this order.
@@ -67,16 +52,12 @@ pub fn follow_answers_the_entry_and_its_node(factory: &Factory<'_>) {
     let mut rows = vec![dir_row(2), dir_row(3), file_row(5), dangling.clone()];
     rows.extend(linked.clone());
     let store = Store::with(factory, rows);
-    for hold in [Hold::None, Hold::Guard, Hold::Lock] {
-        let ask = |dir, called: &str| Read::Follow(Ino(dir), name(called), hold);
-        let mut txn = store.engine.begin(0).expect("begin");
-        let found = txn
-            .read(&[ask(2, "one"), ask(3, "two"), ask(2, "two"), ask(2, "dangling"), ask(404, "one")])
-            .expect("read");
-        let [one, two] = linked.clone();
-        let wanted = [vec![one, file_row(5)], vec![two, file_row(5)], vec![], vec![dangling.clone()], vec![]];
-        assert_eq!(found, wanted.map(Found::Rows), "{hold:?}");
-    }
+    let ask = |dir, called: &str| Read::Follow(Ino(dir), name(called));
+    let found =
+        store.read(&[ask(2, "one"), ask(3, "two"), ask(2, "two"), ask(2, "dangling"), ask(404, "one")]);
+    let [one, two] = linked.clone();
+    let wanted = [vec![one, file_row(5)], vec![two, file_row(5)], vec![], vec![dangling], vec![]];
+    assert_eq!(found, wanted.map(Found::Rows));
 }
 
 /// All names if they are fewer, else as many as asked for.
@@ -99,18 +80,17 @@ pub fn names_keep_their_limit(factory: &Factory<'_>) {
     }
 }
 
-/// What the first reads show decides the next ones, and a firmer hold may follow a weaker one.
-pub fn a_transaction_reads_several_times(factory: &Factory<'_>) {
+/// What the first reads show decides the next ones.
+pub fn a_moment_reads_several_times(factory: &Factory<'_>) {
     let entry = entry_row(2, &name("a"), 5);
     let store = Store::with(factory, vec![dir_row(2), entry.clone(), file_row(5)]);
-    let mut txn = store.engine.begin(0).expect("begin");
-    let first =
-        txn.read(&[Read::Get(node(2), Hold::Guard), Read::Get(entry.key(), Hold::None)]).expect("read");
+    let mut moment = Moment::default();
+    let mut read = |reads: &[Read]| store.engine.read_at(reads, &mut moment).expect("read");
+    let first = read(&[Read::Get(node(2)), Read::Get(entry.key())]);
     assert_eq!(first, [Found::Row(Some(dir_row(2))), Found::Row(Some(entry.clone()))]);
-    let second = txn.read(&[Read::Follow(Ino(2), name("a"), Hold::Lock)]).expect("read");
+    let second = read(&[Read::Follow(Ino(2), name("a"))]);
     assert_eq!(second, [Found::Rows(vec![entry.clone(), file_row(5)])]);
-    let third =
-        txn.read(&[Read::Get(node(2), Hold::Lock), Read::Names { dir: Ino(2), limit: 2 }]).expect("read");
+    let third = read(&[Read::Get(node(2)), Read::Names { dir: Ino(2), limit: 2 }]);
     assert_eq!(third, [Found::Row(Some(dir_row(2))), Found::Names(vec![name("a")])]);
     let changed = Row::Node(Ino(2), Attr { mode: 0o711, ..dir_attr() });
     let commit = Commit {
@@ -127,7 +107,7 @@ pub fn a_transaction_reads_several_times(factory: &Factory<'_>) {
             Write::Delete(node(5)),
         ],
     };
-    txn.commit(&commit).expect("nothing changed");
+    store.engine.commit_at(&commit, moment).expect("nothing changed");
     store.assert_row(&node(2), Some(&changed));
     store.assert_row(&entry.key(), None);
 }
@@ -173,8 +153,8 @@ pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
         let mut writes = vec![Write::Put(file_row(100 + told.n))];
         writes.extend(told.changes.iter().cloned().map(Write::Tell));
         let commit = |from| Commit { step: step(from), expects: vec![], writes: writes.clone() };
-        store.engine.begin(1).expect("begin").commit(&commit(told.n + 3)).expect_err("the wrong number");
-        store.engine.begin(1).expect("begin").commit(&commit(told.n - 1)).expect("commit");
+        store.engine.commit(&commit(told.n + 3)).expect_err("the wrong number");
+        store.engine.commit(&commit(told.n - 1)).expect("commit");
     }
     let (mut heard, until) = (Vec::new(), Instant::now() + PATIENCE);
     while heard.len() < sent.len() && Instant::now() < until {

@@ -33,14 +33,9 @@ pub fn every_kind_is_inserted_read_replaced_and_deleted(factory: &Factory<'_>) {
         store.assert_row(&key, None);
         store.write(vec![Write::Insert(sample.first.clone())]);
         store.assert_row(&key, Some(&sample.first));
-        for hold in [Hold::None, Hold::Guard, Hold::Lock] {
-            let mut txn = store.engine.begin(0).expect("begin");
-            let found = txn.read(&[Read::Get(key.clone(), hold)]).expect("read");
-            assert_eq!(found, [Found::Row(Some(sample.first.clone()))], "{key:?} with {hold:?}");
-        }
         store
             .read_and_commit(
-                &[Read::Get(key.clone(), Hold::Lock)],
+                &[Read::Get(key.clone())],
                 vec![Expect::Row(sample.first.clone(), Hold::Lock)],
                 vec![Write::Put(sample.then.clone())],
             )
@@ -48,7 +43,7 @@ pub fn every_kind_is_inserted_read_replaced_and_deleted(factory: &Factory<'_>) {
         store.assert_row(&key, Some(&sample.then));
         store
             .read_and_commit(
-                &[Read::Get(key.clone(), Hold::Lock)],
+                &[Read::Get(key.clone())],
                 vec![Expect::Row(sample.then.clone(), Hold::Lock)],
                 vec![Write::Delete(key.clone())],
             )
@@ -76,8 +71,7 @@ pub fn kinds_do_not_mix(factory: &Factory<'_>) {
     let all = samples();
     for (at, gone) in all.iter().enumerate() {
         store.write(vec![Write::Delete(gone.first.key())]);
-        let rest: Vec<Read> =
-            all[at..].iter().map(|sample| Read::Get(sample.first.key(), Hold::None)).collect();
+        let rest: Vec<Read> = all[at..].iter().map(|sample| Read::Get(sample.first.key())).collect();
         let found = store.read(&rest);
         assert_eq!(found[0], Found::Row(None), "{:?} was deleted", gone.first.key());
         for (sample, found) in all[at + 1..].iter().zip(&found[1..]) {

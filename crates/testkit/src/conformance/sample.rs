@@ -207,10 +207,10 @@ fn bookkeeping() -> Vec<Sample> {
     };
     let session = |expire, info| Row::Session(40, Session { expire, info });
     let mut all = vec![
-        pair(Row::Setting(setting("one").into()), Row::Setting(setting("other").into())),
+        pair(Row::setting(&setting("one")), Row::setting(&setting("other"))),
         pair(Row::Acl(1, rule.clone()), Row::Acl(1, plain)),
         pair(Row::DirStat(Ino(330), stat(5)), Row::DirStat(Ino(330), stat(0))),
-        pair(session(1_700_000_060, Some(info.clone().into())), session(1_700_000_120, Some(info.into()))),
+        pair(session(1_700_000_060, Some(info.to_json())), session(1_700_000_120, Some(info.to_json()))),
         pair(Row::Sustained(40, Ino(341)), Row::Sustained(40, Ino(341))),
         pair(Row::Detached(Ino(350), 1_700_000_000), Row::Detached(Ino(350), 1_700_000_009)),
         pair(Row::Writer(40, 3, 0), Row::Writer(40, 3, u64::from(u32::MAX) + 7)),

@@ -1,7 +1,7 @@
 //! The identity of a commit: what makes a lost answer harmless.
 
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Hold, Read, Step, Write},
+    engine::{Commit, EngineError, Expect, Moment, Read, Step, Write},
     schema::{Key, Row},
 };
 
@@ -37,27 +37,27 @@ fn number(store: &Store, lane: u16) -> Option<u64> {
 pub fn numbers_follow_each_other(factory: &Factory<'_>) {
     let store = registered(factory, 1);
     for n in 0..5 {
-        store.commit_in(0, &put(step(0, n, n + 1), 100 + n)).expect("in order");
+        store.engine.commit(&put(step(0, n, n + 1), 100 + n)).expect("in order");
         assert_eq!(number(&store, 0), Some(n + 1));
         store.assert_row(&node(100 + n), Some(&file_row(100 + n)));
     }
     let alone = Commit { step: Some(step(0, 5, 7)), ..Commit::default() };
-    store.commit_in(0, &alone).expect("a step without writes");
+    store.engine.commit(&alone).expect("a step without writes");
     assert_eq!(number(&store, 0), Some(7));
     let far = (1 << 53) + 1;
-    store.commit_in(0, &put(step(0, 7, far), 200)).expect("far");
-    store.commit_in(0, &put(step(0, far, far + 1), 201)).expect("farther");
+    store.engine.commit(&put(step(0, 7, far), 200)).expect("far");
+    store.engine.commit(&put(step(0, far, far + 1), 201)).expect("farther");
     assert_eq!(number(&store, 0), Some(far + 1));
 }
 
 /// The same commit again, an older one and one from the future: refused, and nothing happens.
 pub fn a_replay_is_refused(factory: &Factory<'_>) {
     let store = registered(factory, 1);
-    store.commit_in(0, &put(step(0, 0, 1), 100)).expect("first");
-    store.commit_in(0, &put(step(0, 1, 2), 101)).expect("second");
+    store.engine.commit(&put(step(0, 0, 1), 100)).expect("first");
+    store.engine.commit(&put(step(0, 1, 2), 101)).expect("second");
     store.write(vec![Write::Delete(node(100)), Write::Delete(node(101))]);
     for (from, to, ino) in [(0, 1, 100), (1, 2, 101), (3, 4, 102), (0, 9, 103)] {
-        assert_conflict(&store.commit_in(0, &put(step(0, from, to), ino)), &Key::Writer(ME, 0));
+        assert_conflict(&store.engine.commit(&put(step(0, from, to), ino)), &Key::Writer(ME, 0));
         store.assert_row(&node(ino), None);
         assert_eq!(number(&store, 0), Some(2));
     }
@@ -66,21 +66,21 @@ pub fn a_replay_is_refused(factory: &Factory<'_>) {
 /// No record: somebody took this process for dead.
 pub fn a_missing_writer_record_fences(factory: &Factory<'_>) {
     let store = registered(factory, 2);
-    store.commit_in(0, &put(step(0, 0, 1), 100)).expect("alive");
+    store.engine.commit(&put(step(0, 0, 1), 100)).expect("alive");
     store.write(vec![Write::Delete(Key::Writer(ME, 0))]);
-    assert_conflict(&store.commit_in(0, &put(step(0, 1, 2), 101)), &Key::Writer(ME, 0));
+    assert_conflict(&store.engine.commit(&put(step(0, 1, 2), 101)), &Key::Writer(ME, 0));
     assert_eq!(number(&store, 0), None, "a fenced commit must not make the record");
     store.assert_row(&node(101), None);
-    store.commit_in(0, &put(step(1, 0, 1), 102)).expect("the other lane");
+    store.engine.commit(&put(step(1, 0, 1), 102)).expect("the other lane");
     let stranger = Step { writer: 99, lane: 0, from: 0, to: 1 };
-    assert_conflict(&store.commit_in(0, &put(stranger, 103)), &Key::Writer(99, 0));
+    assert_conflict(&store.engine.commit(&put(stranger, 103)), &Key::Writer(99, 0));
     let again = Commit {
         step: None,
         expects: vec![Expect::Absent(Key::Writer(ME, 0))],
         writes: vec![Write::Insert(Row::Writer(ME, 0, 2))],
     };
-    store.commit_in(0, &again).expect("registered again");
-    store.commit_in(0, &put(step(0, 2, 3), 104)).expect("goes on");
+    store.engine.commit(&again).expect("registered again");
+    store.engine.commit(&put(step(0, 2, 3), 104)).expect("goes on");
 }
 
 /// A commit that fails for another reason leaves the number, and one that fails in its step leaves
@@ -90,12 +90,12 @@ pub fn a_step_is_undone_with_its_commit(factory: &Factory<'_>) {
     store.insert(vec![dir_row(2)]);
     let mut failing = put(step(0, 0, 1), 100);
     failing.writes.push(Write::Insert(dir_row(2)));
-    assert_conflict(&store.commit_in(0, &failing), &node(2));
+    assert_conflict(&store.engine.commit(&failing), &node(2));
     assert_eq!(number(&store, 0), Some(0));
     let mut both = put(step(0, 7, 8), 100);
     both.writes.push(Write::Insert(dir_row(2)));
-    assert!(matches!(store.commit_in(0, &both), Err(EngineError::Conflict(_))));
-    store.commit_in(0, &put(step(0, 0, 1), 100)).expect("the same number again");
+    assert!(matches!(store.engine.commit(&both), Err(EngineError::Conflict(_))));
+    store.engine.commit(&put(step(0, 0, 1), 100)).expect("the same number again");
     assert_eq!(number(&store, 0), Some(1));
 }
 
@@ -105,7 +105,7 @@ pub fn lanes_count_apart(factory: &Factory<'_>) {
     for (lane, count) in [(0, 1), (1, 4), (2, 2)] {
         for n in 0..count {
             let commit = put(step(lane, n, n + 1), 100 * u64::from(lane + 1) + n);
-            store.commit_in(store.lane(usize::from(lane)), &commit).expect("its own number");
+            store.engine.commit(&commit).expect("its own number");
         }
     }
     assert_eq!([0, 1, 2].map(|lane| number(&store, lane)), [Some(1), Some(4), Some(2)]);
@@ -115,12 +115,12 @@ pub fn lanes_count_apart(factory: &Factory<'_>) {
 pub fn a_late_original_loses_against_its_successor(factory: &Factory<'_>) {
     let store = registered(factory, 1);
     let original = put(step(0, 0, 1), 100);
-    store.commit_in(0, &Commit { step: Some(step(0, 0, 2)), ..Commit::default() }).expect("in its stead");
-    assert_conflict(&store.commit_in(0, &original), &Key::Writer(ME, 0));
+    store.engine.commit(&Commit { step: Some(step(0, 0, 2)), ..Commit::default() }).expect("in its stead");
+    assert_conflict(&store.engine.commit(&original), &Key::Writer(ME, 0));
     store.assert_row(&node(100), None);
-    // With reads in the transaction it is the same.
-    let mut txn = store.engine.begin(0).expect("begin");
-    txn.read(&[Read::Get(node(100), Hold::Lock)]).expect("read");
-    assert_conflict(&txn.commit(&original), &Key::Writer(ME, 0));
+    // After reads it is the same.
+    let mut moment = Moment::default();
+    store.engine.read_at(&[Read::Get(node(100))], &mut moment).expect("read");
+    assert_conflict(&store.engine.commit_at(&original, moment), &Key::Writer(ME, 0));
     store.assert_row(&node(100), None);
 }

@@ -1,17 +1,13 @@
-//! A fresh store and the few gestures that all cases are made of.
-//!
-//! Every transaction of a case runs in a lane of its own, or, where the engine has one lane, waits
-//! for it.
+//! A fresh store and the few steps that all cases are made of.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, mpsc},
-    thread,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Hold, List, Read, Scan, Write},
+    engine::{Commit, Cursor, Engine, EngineError, Expect, Found, List, Moment, Read, Scan, Write},
     schema::{Key, Row},
 };
 use sluice_types::{Ino, Name};
@@ -20,13 +16,6 @@ use super::Factory;
 
 /// How long something that must happen may take.
 pub const PATIENCE: Duration = Duration::from_mins(1);
-
-/// After this long without an answer a rival counts as held up. Only engines that take locks ever
-/// wait so long.
-const HELD_UP: Duration = Duration::from_millis(400);
-
-/// The same on an engine with one lane, where a rival is held up for certain.
-const HELD_UP_AT_ONCE: Duration = Duration::from_millis(10);
 
 /// A fresh store.
 #[derive(Clone)]
@@ -69,29 +58,24 @@ impl Store {
 
     /// Commits writes without expectations.
     pub fn commit(&self, writes: Vec<Write>) -> Result<(), EngineError> {
-        self.commit_in(0, &Commit { writes, ..Commit::default() })
+        self.engine.commit(&Commit { writes, ..Commit::default() })
     }
 
-    /// Commits in a transaction that has read nothing.
-    pub fn commit_in(&self, lane: u16, commit: &Commit) -> Result<(), EngineError> {
-        self.engine.begin(lane)?.commit(commit)
-    }
-
-    /// Reads, then commits, in one transaction.
+    /// Reads, then commits at that moment.
     pub fn read_and_commit(
         &self,
         reads: &[Read],
         expects: Vec<Expect>,
         writes: Vec<Write>,
     ) -> Result<(), EngineError> {
-        let mut txn = self.engine.begin(0)?;
-        txn.read(reads)?;
-        txn.commit(&Commit { step: None, expects, writes })
+        let mut moment = Moment::default();
+        self.engine.read_at(reads, &mut moment)?;
+        self.engine.commit_at(&Commit { step: None, expects, writes }, moment)
     }
 
     /// A record as committed.
     pub fn get(&self, key: &Key) -> Option<Row> {
-        match self.read(&[Read::Get(key.clone(), Hold::None)]).remove(0) {
+        match self.read(&[Read::Get(key.clone())]).remove(0) {
             Found::Row(row) => row,
             other => panic!("a Get was answered by {other:?}"),
         }
@@ -99,7 +83,7 @@ impl Store {
 
     /// A collection as committed, sorted by key.
     pub fn all(&self, list: List) -> Vec<Row> {
-        match self.read(&[Read::All(list, Hold::None)]).remove(0) {
+        match self.read(&[Read::All(list)]).remove(0) {
             Found::Rows(rows) => sorted(rows),
             other => panic!("an All was answered by {other:?}"),
         }
@@ -167,43 +151,6 @@ pub fn assert_conflict(result: &Result<(), EngineError>, key: &Key) {
     match result {
         Err(EngineError::Conflict(keys)) if keys.contains(key) => {}
         other => panic!("wanted a conflict on {key:?}, got {other:?}"),
-    }
-}
-
-/// A transaction of somebody else, on a thread of its own.
-pub struct Rival {
-    answer: mpsc::Receiver<Result<(), EngineError>>,
-    held_up: Duration,
-}
-
-/// Lets somebody else read and then commit.
-pub fn rival(store: &Store, reads: Vec<Read>, commit: Commit) -> Rival {
-    let (outbox, answer) = mpsc::channel();
-    let held_up = if store.engine.limits().lanes == 1 { HELD_UP_AT_ONCE } else { HELD_UP };
-    let store = store.clone();
-    thread::spawn(move || {
-        let lane = store.lane(1);
-        let run = || {
-            let mut txn = store.engine.begin(lane)?;
-            if !reads.is_empty() {
-                txn.read(&reads)?;
-            }
-            txn.commit(&commit)
-        };
-        drop(outbox.send(run()));
-    });
-    Rival { answer, held_up }
-}
-
-impl Rival {
-    /// Its answer if it has one by now, or after a moment.
-    pub fn soon(&self) -> Option<Result<(), EngineError>> {
-        self.answer.recv_timeout(self.held_up).ok()
-    }
-
-    /// Its answer, which must come now that nothing holds it up.
-    pub fn finally(&self) -> Result<(), EngineError> {
-        self.answer.recv_timeout(PATIENCE).expect("the other transaction hangs although nothing holds it up")
     }
 }
 

@@ -45,7 +45,7 @@ impl Tree {
         }
         let writes = vec![Change::Insert(Row::Quota(QuotaKey::Dir(Ino(LIMITED)), quota))];
         let commit = Commit { writes, ..Commit::default() };
-        store.open().begin(0).expect("begin").commit(&commit).expect("commit");
+        store.open().commit(&commit).expect("commit");
         meta.beat().expect("beat").expect("the volume is there");
         Self { store, meta }
     }

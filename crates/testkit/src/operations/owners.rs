@@ -194,7 +194,7 @@ pub fn a_limit_holds_at_once(factory: &Factory<'_>) {
     ];
     let writes = limits.map(|(key, quota)| sluice_meta::engine::Write::Insert(Row::Quota(key, quota)));
     let commit = sluice_meta::engine::Commit { writes: writes.into(), ..Default::default() };
-    checked.store.open().begin(0).expect("begin").commit(&commit).expect("commit");
+    checked.store.open().commit(&commit).expect("commit");
     let other = checked.store.client();
     checked.meta.beat().expect("beat").expect("the volume is there");
     let meta = &checked.meta;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_meta::{
-    engine::{Engine, Found, Hold, List, Read, Scan},
-    schema::{Counter, DirStat, Key, Quota, QuotaKey, Row},
+    engine::{Engine, Found, List, Read, Scan},
+    schema::{Counter, DirStat, Key, Quota, QuotaKey, Row, VolumeFormat},
 };
 use sluice_types::{Attr, Ino, align4k};
 
@@ -41,12 +41,11 @@ impl State {
                 }
             }
         }
-        let mut reads: Vec<Read> = [Counter::UsedSpace, Counter::TotalInodes]
-            .map(|counter| Read::Get(Key::Counter(counter), Hold::None))
-            .into();
-        reads.push(Read::Get(Key::Setting, Hold::None));
+        let mut reads: Vec<Read> =
+            [Counter::UsedSpace, Counter::TotalInodes].map(|counter| Read::Get(Key::Counter(counter))).into();
+        reads.push(Read::Get(Key::Setting));
         for (ino, _) in state.nodes() {
-            reads.extend([List::Parents(ino), List::Xattrs(ino)].map(|list| Read::All(list, Hold::None)));
+            reads.extend([List::Parents(ino), List::Xattrs(ino)].map(Read::All));
         }
         for reads in reads.chunks(200) {
             for found in engine.read(reads).expect("read") {
@@ -96,8 +95,8 @@ impl State {
     /// Users and groups are on record with what they own, on a volume that keeps that, and else not
     /// at all.
     pub fn assert_owners(&self, story: &str) {
-        let kept =
-            matches!(self.rows.get(&Key::Setting), Some(Row::Setting(format)) if format.user_group_quota);
+        let kept = matches!(self.rows.get(&Key::Setting), Some(Row::Setting(json))
+                if VolumeFormat::parse(json).expect("settings").user_group_quota);
         let mut owned: BTreeMap<QuotaKey, (i64, i64)> = BTreeMap::new();
         for (ino, attr) in self.nodes() {
             // The root and the root of the trash belong to the volume.

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, thread};
 use parking_lot::Mutex;
 use sluice_meta::{
     Asked, Deed, Interrupt, LanePast, Ledger, Meta, Noted, Options, Resumed,
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Step},
+    engine::{Commit, Engine, EngineError, Found, Read, Step},
     ops::{
         flock::Flock,
         session::{DropLocks, DropSession},
@@ -72,7 +72,7 @@ fn lock(meta: &Meta, sid: u64) -> FsResult<()> {
 
 /// What lanes of a session have reached.
 fn reached(engine: &dyn Engine, sid: u64, lanes: usize) -> Vec<u64> {
-    let reads: Vec<_> = (0..lanes as u16).map(|lane| Read::Get(Key::Writer(sid, lane), Hold::None)).collect();
+    let reads: Vec<_> = (0..lanes as u16).map(|lane| Read::Get(Key::Writer(sid, lane))).collect();
     let found = engine.read(&reads).expect("read").into_iter();
     let number = |found| match found {
         Found::Row(Some(Row::Writer(_, _, n))) => n,
@@ -120,7 +120,7 @@ pub fn a_session_goes_on_in_another_process(fresh: &Factory<'_>) {
         let lane = lane as u16;
         assert_eq!(taken.happened(lane, from + 1), Some(false));
         let step = Some(Step { writer: sid, lane, from, to: from + 1 });
-        let late = engine.begin(lane).and_then(|txn| txn.commit(&Commit { step, ..Commit::default() }));
+        let late = engine.commit(&Commit { step, ..Commit::default() });
         assert!(matches!(late, Err(EngineError::Conflict(_))), "lane {lane}: {late:?}");
     }
     assert_eq!(lock(&other, other.sid()), Err(FsError::Again), "the lock is held");

@@ -9,13 +9,13 @@ use std::{
     },
 };
 
-use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta::engine::{
+    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
+};
 
 /// Numbers of calls since the engine was made, or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
-    /// Transactions begun; no trip.
-    pub begins: u64,
     /// Reads, in a transaction or not.
     pub reads: u64,
     /// Questions in those reads.
@@ -46,7 +46,6 @@ impl Sub for Trips {
 
     fn sub(self, before: Self) -> Self {
         Self {
-            begins: self.begins - before.begins,
             reads: self.reads - before.reads,
             questions: self.questions - before.questions,
             follows: self.follows - before.follows,
@@ -67,7 +66,6 @@ impl fmt::Display for Trips {
 
 #[derive(Default)]
 struct Counters {
-    begins: AtomicU64,
     reads: AtomicU64,
     questions: AtomicU64,
     follows: AtomicU64,
@@ -108,7 +106,6 @@ impl Counting {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
         Trips {
-            begins: get(&c.begins),
             reads: get(&c.reads),
             questions: get(&c.questions),
             follows: get(&c.follows),
@@ -149,14 +146,28 @@ impl Engine for Counting {
         self.inner.prepare()
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        add(&self.counters.begins, 1);
-        Ok(Box::new(CountingTxn { inner: self.inner.begin(lane)?, counters: &self.counters }))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.counters.asked(reads);
         self.inner.read(reads)
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.commit_at(commit, Moment::default())
+    }
+
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+        self.counters.asked(reads);
+        self.inner.read_at(reads, moment)
+    }
+
+    fn commit_at(&self, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
+        add(&self.counters.commits, 1);
+        add(&self.counters.writes, commit.writes.len());
+        let answer = self.inner.commit_at(commit, moment);
+        if matches!(answer, Err(EngineError::Conflict(_))) {
+            add(&self.counters.conflicts, 1);
+        }
+        answer
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -175,27 +186,5 @@ impl Engine for Counting {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
-    }
-}
-
-struct CountingTxn<'e> {
-    inner: Box<dyn Txn + 'e>,
-    counters: &'e Counters,
-}
-
-impl Txn for CountingTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        self.counters.asked(reads);
-        self.inner.read(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        add(&self.counters.commits, 1);
-        add(&self.counters.writes, commit.writes.len());
-        let answer = self.inner.commit(commit);
-        if matches!(answer, Err(EngineError::Conflict(_))) {
-            add(&self.counters.conflicts, 1);
-        }
-        answer
     }
 }

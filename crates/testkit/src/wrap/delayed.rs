@@ -3,7 +3,9 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
-use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta::engine::{
+    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
+};
 
 /// How long calls take besides what the engine needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,13 +67,25 @@ impl Engine for Delayed {
         self.inner.prepare()
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(DelayedTxn { inner: self.inner.begin(lane)?, engine: self }))
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.read_at(reads, &mut Moment::default())
     }
 
-    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.commit_at(commit, Moment::default())
+    }
+
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
         wait(self.delays().read);
-        self.inner.read(reads)
+        self.inner.read_at(reads, moment)
+    }
+
+    fn commit_at(&self, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
+        let delays = self.delays();
+        wait(delays.commit);
+        let answer = self.inner.commit_at(commit, moment);
+        wait(delays.answer);
+        answer
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -89,25 +103,5 @@ impl Engine for Delayed {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
-    }
-}
-
-struct DelayedTxn<'e> {
-    inner: Box<dyn Txn + 'e>,
-    engine: &'e Delayed,
-}
-
-impl Txn for DelayedTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        wait(self.engine.delays().read);
-        self.inner.read(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        let delays = self.engine.delays();
-        wait(delays.commit);
-        let answer = self.inner.commit(commit);
-        wait(delays.answer);
-        answer
     }
 }

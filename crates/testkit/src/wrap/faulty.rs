@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Txn, Watch, Write,
+        Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Moment, Page, Read, Scan, Watch, Write,
     },
     schema::Key,
 };
@@ -162,7 +162,7 @@ impl Faulty {
             mine.into_iter().map(|(_, commit): (u16, Commit)| commit).collect()
         };
         for commit in late {
-            let answer = self.inner.begin(lane).and_then(|txn| txn.commit(&commit));
+            let answer = self.inner.commit(&commit);
             let injected = &mut self.state.lock().injected;
             match answer {
                 Ok(()) => injected.late_applied += 1,
@@ -197,17 +197,45 @@ impl Engine for Faulty {
         self.inner.prepare()
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        self.readable()?;
-        if self.roll(500) {
-            self.deliver(lane);
-        }
-        Ok(Box::new(FaultyTxn { inner: self.inner.begin(lane)?, engine: self, lane }))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.readable()?;
         self.inner.read(reads)
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.commit_at(commit, Moment::default())
+    }
+
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+        self.readable()?;
+        self.inner.read_at(reads, moment)
+    }
+
+    fn commit_at(&self, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
+        let lane = commit.step.map_or(0, |step| step.lane);
+        if self.roll(500) {
+            self.deliver(lane);
+        }
+        let silence = |reason: &str| EngineError::Indeterminate {
+            engine: self.inner.name().into(),
+            reason: reason.into(),
+        };
+        let answer = match self.fate(commit) {
+            Fate::Good => self.inner.commit_at(commit, moment),
+            Fate::Unavailable => Err(self.unavailable("a commit was broken on purpose")),
+            Fate::Conflict(keys) => Err(EngineError::Conflict(keys)),
+            // A commit that is refused tells so, or is lost too.
+            Fate::LostApplied => self.inner.commit_at(commit, moment).and(Err(silence("it happened"))),
+            Fate::Lost => Err(silence("it did not happen")),
+            Fate::Late => {
+                self.state.lock().late.push((lane, commit.clone()));
+                return Err(silence("it will arrive later"));
+            }
+        };
+        if self.roll(500) {
+            self.deliver(lane);
+        }
+        answer
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -225,52 +253,5 @@ impl Engine for Faulty {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
-    }
-}
-
-struct FaultyTxn<'e> {
-    inner: Box<dyn Txn + 'e>,
-    engine: &'e Faulty,
-    lane: u16,
-}
-
-impl Txn for FaultyTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        self.engine.readable()?;
-        self.inner.read(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        let Self { inner, engine, lane } = *self;
-        let silence = |reason: &str| EngineError::Indeterminate {
-            engine: engine.inner.name().into(),
-            reason: reason.into(),
-        };
-        let answer = match engine.fate(commit) {
-            Fate::Good => inner.commit(commit),
-            Fate::Unavailable => {
-                drop(inner);
-                Err(engine.unavailable("a commit was broken on purpose"))
-            }
-            Fate::Conflict(keys) => {
-                drop(inner);
-                Err(EngineError::Conflict(keys))
-            }
-            // A commit that is refused tells so, or is lost too.
-            Fate::LostApplied => inner.commit(commit).and(Err(silence("it happened"))),
-            Fate::Lost => {
-                drop(inner);
-                Err(silence("it did not happen"))
-            }
-            Fate::Late => {
-                drop(inner);
-                engine.state.lock().late.push((lane, commit.clone()));
-                return Err(silence("it will arrive later"));
-            }
-        };
-        if engine.roll(500) {
-            engine.deliver(lane);
-        }
-        answer
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch};
+use sluice_meta::engine::{
+    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
+};
 
 /// What the test says to a commit: go on, or fail like this. It may block.
 type Hook = dyn Fn(&Commit) -> Result<(), EngineError> + Send + Sync;
@@ -75,13 +77,23 @@ impl Engine for Hooked {
         self.inner.prepare()
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        Ok(Box::new(HookedTxn { inner: self.inner.begin(lane)?, hook: &*self.hook, look: &*self.look }))
-    }
-
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         (self.ask)(reads)?;
         self.inner.read(reads)
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.commit_at(commit, Moment::default())
+    }
+
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+        (self.look)(reads);
+        self.inner.read_at(reads, moment)
+    }
+
+    fn commit_at(&self, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
+        (self.hook)(commit)?;
+        self.inner.commit_at(commit, moment)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -98,23 +110,5 @@ impl Engine for Hooked {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
-    }
-}
-
-struct HookedTxn<'e> {
-    inner: Box<dyn Txn + 'e>,
-    hook: &'e Hook,
-    look: &'e Look,
-}
-
-impl Txn for HookedTxn<'_> {
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        (self.look)(reads);
-        self.inner.read(reads)
-    }
-
-    fn commit(self: Box<Self>, commit: &Commit) -> Result<(), EngineError> {
-        (self.hook)(commit)?;
-        self.inner.commit(commit)
     }
 }

@@ -92,7 +92,7 @@ fn exactly_once(seed: u64, chances: Chances) -> Injected {
     let attr = node(&engine, 2).unwrap();
     let fixed = sluice_types::Attr { nlink: attr.nlink - increments, ..attr };
     let writes = vec![Write::Put(Row::Node(Ino(2), fixed))];
-    engine.begin(0).unwrap().commit(&Commit { writes, ..Default::default() }).unwrap();
+    engine.commit(&Commit { writes, ..Default::default() }).unwrap();
     assert_consistent(&engine, &story);
     faulty.injected()
 }
@@ -280,7 +280,7 @@ fn a_fenced_client_notices_and_goes_on() {
     assert_eq!(batcher.submit(create(100), &Interrupt::never()), Ok(100));
     let lanes = (0..16).map(|lane| Write::Discard(Key::Writer(crate::fixture::WRITER, lane)));
     let commit = Commit { writes: lanes.collect(), ..Default::default() };
-    engine.begin(0).unwrap().commit(&commit).unwrap();
+    engine.commit(&commit).unwrap();
     for ino in 101..110 {
         assert_eq!(batcher.submit(create(ino), &Interrupt::never()), Ok(ino));
     }
@@ -319,7 +319,7 @@ fn a_number_tells_of_one_commit_only() {
     let create = |ino: u64| Create { dir: 1, name: format!("f{ino}"), ino };
     assert_eq!(batcher.submit(create(100), &interrupt), Err(FsError::Interrupted));
     let late = late.lock().take().unwrap();
-    engine.begin(0).unwrap().commit(&late).unwrap();
+    engine.commit(&late).unwrap();
     assert_eq!(batcher.submit(create(101), &Interrupt::never()), Ok(101));
     assert_eq!(log(&engine), [100, 101], "what arrived late is not taken for what came after it");
     assert_consistent(&engine, "after both");
@@ -333,9 +333,9 @@ fn a_fenced_client_asks_until_it_knows_what_became_of_a_commit() {
         let (engine, broken) = (engine.clone(), broken.clone());
         move |commit: &Commit| match commits.fetch_add(1, Ordering::Relaxed) {
             0 => {
-                engine.begin(0).unwrap().commit(commit).unwrap();
+                engine.commit(commit).unwrap();
                 let fence = vec![Write::Discard(Key::Writer(crate::fixture::WRITER, 0))];
-                engine.begin(0).unwrap().commit(&Commit { writes: fence, ..Commit::default() }).unwrap();
+                engine.commit(&Commit { writes: fence, ..Commit::default() }).unwrap();
                 Err(lost("it happened"))
             }
             // The first is what asks for its fate, the second gives the client its numbers again.
@@ -370,13 +370,13 @@ fn doing_and_fencing(engine: &MemEngine) -> Hooked {
         if commits.fetch_add(1, Ordering::Relaxed) > 0 {
             return Ok(());
         }
-        inner.begin(0).unwrap().commit(commit).unwrap();
+        inner.commit(commit).unwrap();
         let mut writes = vec![Write::Discard(Key::Writer(crate::fixture::WRITER, 0))];
         writes.extend(commit.writes.iter().filter_map(|write| match write {
             Write::Insert(row @ Row::SliceRef(_, _, 1)) => Some(Write::Discard(row.key())),
             _ => None,
         }));
-        inner.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+        inner.commit(&Commit { writes, ..Commit::default() }).unwrap();
         Err(lost("it happened"))
     };
     Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)
@@ -391,7 +391,7 @@ fn a_slice_without_a_record_does_not_say_that_a_commit_did_not_happen() {
         let engine = store();
         let rows = [Row::Node(Ino(50), file), Row::Chunk(Ino(50), 0, old.to_vec())];
         let writes = rows.map(Write::Insert).to_vec();
-        engine.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+        engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
         engine
     };
     let never = Interrupt::never();
@@ -416,13 +416,13 @@ fn a_fenced_client_whose_return_is_not_answered_comes_back_again() {
         let engine = store();
         let lanes = (0..16).map(|lane| Write::Discard(Key::Writer(crate::fixture::WRITER, lane)));
         let fence = Commit { writes: lanes.collect(), ..Default::default() };
-        engine.begin(0).unwrap().commit(&fence).unwrap();
+        engine.commit(&fence).unwrap();
         let (inner, returns, commits) = (engine.clone(), AtomicUsize::new(0), AtomicUsize::new(0));
         let hook = move |commit: &Commit| {
             let number = if commit.step.is_some() { &commits } else { &returns };
             match (commit.step, number.fetch_add(1, Ordering::Relaxed)) {
                 (None, 0) if happens => {
-                    inner.begin(0).unwrap().commit(commit).unwrap();
+                    inner.commit(commit).unwrap();
                     Err(lost("it happened"))
                 }
                 // The number that the client came back with does not speak for the commit behind
@@ -454,7 +454,7 @@ fn a_panic_fails_its_batch_and_nobody_waits_for_ever() {
                 opened.lock().recv().unwrap();
             } else if panics.fetch_add(1, Ordering::Relaxed) == 0 {
                 if happens {
-                    inner.begin(0).unwrap().commit(commit).unwrap();
+                    inner.commit(commit).unwrap();
                 }
                 panic!("on purpose");
             }

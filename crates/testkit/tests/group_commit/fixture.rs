@@ -28,7 +28,7 @@ pub(crate) fn store() -> MemEngine {
     let dir = Attr::new(FileType::Dir, 0o755, 0, 0, Ino::ROOT, Time::default());
     let mut writes: Vec<Write> = (1..=DIRS).map(|ino| Write::Insert(Row::Node(Ino(ino), dir))).collect();
     writes.extend((0..16).map(|lane| Write::Insert(Row::Writer(WRITER, lane, 0))));
-    engine.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
     engine
 }
 

@@ -34,7 +34,7 @@ fn each_quota_above_is_asked() {
     let bottom = dig(&meta, 200);
     let quota = Quota { max_inodes: 1, ..Quota::default() };
     let writes = vec![Write::Insert(Row::Quota(QuotaKey::Dir(Ino(TOP)), quota))];
-    store.open().begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    store.open().commit(&Commit { writes, ..Commit::default() }).unwrap();
     meta.beat().unwrap().unwrap();
     meta.run(create(bottom, "f", 20_000, FileType::File), &never).unwrap();
     assert_eq!(meta.run(create(bottom, "g", 20_001, FileType::File), &never).map(drop), Err(FsError::Quota));

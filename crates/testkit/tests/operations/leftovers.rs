@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sluice_meta::{
     BlockSink, Interrupt, Meta, Options,
     check::{Finding, Repair},
-    engine::{Commit, Found, Hold, Read, Scan, Write},
+    engine::{Commit, Found, Read, Scan, Write},
     ops::{
         acl::{AclKind, SetAcl},
         link::Link,
@@ -89,7 +89,7 @@ fn a_total_that_two_repair_is_repaired_once() {
         Write::Put(Row::Counter(Counter::TotalInodes, 50)),
         Write::Put(Row::Counter(Counter::NextInode, 2)),
     ];
-    engine.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
     let findings = one.check(false, &never, &|_| {}).unwrap().findings;
     let counts = |finding: &&Finding| matches!(finding, Finding::Total { .. } | Finding::NextNumber { .. });
     let found: Vec<&Finding> = findings.iter().filter(counts).collect();
@@ -100,7 +100,7 @@ fn a_total_that_two_repair_is_repaired_once() {
             assert_eq!(meta.run(repair, &never), Ok(done));
         }
     }
-    let stored = engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter), Hold::None))).unwrap();
+    let stored = engine.read(&counters.map(|counter| Read::Get(Key::Counter(counter)))).unwrap();
     let is = |counter, value| Found::Row(Some(Row::Counter(counter, value)));
     assert_eq!(stored, [is(Counter::TotalInodes, 1), is(Counter::NextInode, 11)]);
 }

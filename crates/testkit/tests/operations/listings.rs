@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_meta::{
     Interrupt,
-    engine::{Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Txn, Watch},
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Watch},
     mem::MemEngine,
     tree::CloneTree,
 };
@@ -28,8 +28,8 @@ impl Engine for Twice {
         self.0.prepare()
     }
 
-    fn begin(&self, lane: u16) -> Result<Box<dyn Txn + '_>, EngineError> {
-        self.0.begin(lane)
+    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+        self.0.commit(commit)
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {

@@ -10,7 +10,7 @@ use std::{
 
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, Read, Write},
     ops::{
         getattr::GetAttr,
         session::{DropLocks, ListSustained},
@@ -35,7 +35,7 @@ fn options(clock: &ManualClock) -> Options {
 
 /// When a session expires, if there is one.
 fn expire(engine: &dyn Engine, sid: u64) -> Option<i64> {
-    match engine.read(&[Read::Get(Key::Session(sid), Hold::None)]).unwrap().pop() {
+    match engine.read(&[Read::Get(Key::Session(sid))]).unwrap().pop() {
         Some(Found::Row(Some(Row::Session(_, session)))) => Some(session.expire),
         _ => None,
     }

@@ -34,7 +34,7 @@ fn what_a_failed_operation_read_builds_no_cycle() {
     let armed = Arc::new(AtomicBool::new(false));
     let trap = Arc::clone(&armed);
     let engine = Hooked::new(store.open()).before_read(move |reads| {
-        let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves), _));
+        let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves)));
         if reads.iter().any(moves) && trap.swap(false, Ordering::SeqCst) {
             let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
             other.run(away, &Interrupt::never()).unwrap();

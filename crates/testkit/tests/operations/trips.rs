@@ -7,7 +7,7 @@ use std::{
 
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::{self, Commit, Engine as _, Hold, Read, Scan},
+    engine::{self, Commit, Engine as _, Read, Scan},
     mem::MemEngine,
     ops::{
         chunks::ReadChunk,
@@ -222,7 +222,7 @@ fn the_directories_above_are_not_asked_for_each_time() {
     }
     let quota = Quota { max_inodes: 1000, ..Quota::default() };
     let writes = vec![engine::Write::Insert(Row::Quota(QuotaKey::Dir(Ino(100)), quota))];
-    counting.begin(0).unwrap().commit(&Commit { writes, ..Commit::default() }).unwrap();
+    counting.commit(&Commit { writes, ..Commit::default() }).unwrap();
     meta.beat().unwrap().unwrap();
     let bottom = 99 + levels;
     let mut files = 0;
@@ -247,7 +247,7 @@ fn the_directories_above_are_not_asked_for_each_time() {
         caller: Caller::client(),
     };
     meta.run(rename, &never).unwrap();
-    let charged = || match counting.read(&[Read::Get(Key::Quota(QuotaKey::Dir(Ino(100))), Hold::None)]) {
+    let charged = || match counting.read(&[Read::Get(Key::Quota(QuotaKey::Dir(Ino(100))))]) {
         Ok(found) => found,
         Err(error) => panic!("{error}"),
     };

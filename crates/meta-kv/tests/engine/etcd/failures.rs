@@ -40,7 +40,7 @@ fn one_of_three_members_may_go() {
     let mut go_on = || {
         for _ in 0..10 {
             // As the batcher does it: the number tells whether a commit in doubt happened.
-            persist(|| match engine.begin(0)?.commit(&step(n, 10 + n)) {
+            persist(|| match engine.commit(&step(n, 10 + n)) {
                 Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(4, 0)) => Ok(()),
                 outcome => outcome,
             });
@@ -73,11 +73,11 @@ fn servers_that_died_are_waited_for_and_have_lost_nothing() {
     server.kill(0);
     let outcome = get(&engine, Key::Node(Ino(1)));
     assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
-    let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
+    let outcome = engine.commit(&step(0, 2));
     assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "nothing was sent: {outcome:?}");
     server.restart(0).expect("it starts again");
     assert_eq!(persist(|| get(&engine, Key::Node(Ino(1)))), Some(dir(1)));
-    persist(|| engine.begin(0)?.commit(&step(0, 2)));
+    persist(|| engine.commit(&step(0, 2)));
     assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 1))));
 }
 
@@ -93,7 +93,7 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_and_happened_once() {
     for n in 0..10 {
         // What was expected is known, so that the commit itself is what is cut sooner or later.
         proxy.cut_after_every(1 + n % 3);
-        let outcome = engine.begin(0).expect("begin").commit(&step(n, 10 + n));
+        let outcome = engine.commit(&step(n, 10 + n));
         proxy.cut_after_every(0);
         let there = get(&beside, Key::Writer(4, 0)) == Ok(Some(Row::Writer(4, 0, n + 1)));
         match outcome {
@@ -103,9 +103,9 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_and_happened_once() {
             Err(error) => panic!("{error}"),
         }
         if !there {
-            persist(|| engine.begin(0)?.commit(&step(n, 10 + n)));
+            persist(|| engine.commit(&step(n, 10 + n)));
         }
-        let again = persist(|| match engine.begin(0)?.commit(&step(n, 10 + n)) {
+        let again = persist(|| match engine.commit(&step(n, 10 + n)) {
             Err(EngineError::Conflict(keys)) => Ok(keys),
             other => other.map(|()| Vec::new()),
         });
@@ -116,7 +116,7 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_and_happened_once() {
     // A server that nothing is heard of: the call ends all the same.
     let start = Instant::now();
     proxy.set(Behaviour { partition: true, ..Behaviour::default() });
-    let outcome = engine.begin(0).expect("begin").commit(&step(10, 30));
+    let outcome = engine.commit(&step(10, 30));
     assert!(
         matches!(outcome, Err(EngineError::Unavailable { .. } | EngineError::Indeterminate { .. })),
         "{outcome:?}"

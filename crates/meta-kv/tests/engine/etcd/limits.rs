@@ -7,7 +7,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Engine, EngineError, Found, Hold, List, Read, Write},
+    engine::{Engine, EngineError, Found, List, Read, Write},
     schema::{Entry, Key, Row, Told},
 };
 use sluice_meta_kv::EtcdEngine;
@@ -97,7 +97,7 @@ fn chunks_of_a_large_file_go_and_come_at_once() {
         commit(&engine, chunks(from, from + 2000)).expect("nothing is compared");
     }
     let all = List::Chunks(Ino(5), 0, u32::MAX);
-    let count = || match engine.read(&[Read::All(all, Hold::None)]).expect("read").pop() {
+    let count = || match engine.read(&[Read::All(all)]).expect("read").pop() {
         Some(Found::Rows(rows)) => rows.len(),
         other => panic!("{other:?}"),
     };
@@ -125,7 +125,7 @@ fn a_full_database_says_what_to_do() {
     for what in ["database space exceeded", "--quota-backend-bytes", "compact", "defrag", "alarm disarm"] {
         assert!(refused.contains(what), "{what}: {refused}");
     }
-    reason(engine.begin(0).expect("begin").commit(&step(0, 2)));
+    reason(engine.commit(&step(0, 2)));
     assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 0))), "it did not happen");
     compact(&server);
     server.ask(0, "maintenance/defragment", "{}").expect("it answers");
@@ -133,7 +133,7 @@ fn a_full_database_says_what_to_do() {
     let member = alarm["alarms"][0]["memberID"].as_str().expect("an alarm");
     let disarm = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
     server.ask(0, "maintenance/alarm", &disarm).expect("it answers");
-    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("there is room again");
+    engine.commit(&step(0, 2)).expect("there is room again");
     assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 1))));
 }
 
@@ -192,12 +192,12 @@ fn a_listener_that_was_cut_off_misses_nothing() {
         }
         false
     };
-    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("up");
+    engine.commit(&step(0, 2)).expect("up");
     assert!(hear(|told| (told.writer, told.lane, told.n) == (4, 0, 1)));
     for (n, given_up) in [(1, false), (2, true)] {
         proxy.set(Behaviour { refuse: true, ..Behaviour::default() });
         proxy.reset();
-        engine.begin(0).expect("begin").commit(&step(n, 10 + n)).expect("up");
+        engine.commit(&step(n, 10 + n)).expect("up");
         if given_up {
             commit(&engine, vec![Write::Put(dir(1))]).expect("up");
             compact(&server);
@@ -205,7 +205,7 @@ fn a_listener_that_was_cut_off_misses_nothing() {
         proxy.heal();
         assert!(if given_up { hear(|told| *told == Told::anything()) } else { hear(|told| told.n == 2) });
     }
-    engine.begin(0).expect("begin").commit(&step(3, 20)).expect("up");
+    engine.commit(&step(3, 20)).expect("up");
     assert!(hear(|told| told.n == 4));
 }
 
@@ -225,7 +225,7 @@ fn users_show_who_they_are() {
     commit(&engine, vec![Write::Put(dir(1))]).expect("known");
     let mut listener = engine.watch().expect("known");
     commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("known");
-    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("known");
+    engine.commit(&step(0, 2)).expect("known");
     assert!(!listener.next(Duration::from_secs(30)).expect("it listens").is_empty());
     for (user, words) in [("root:wrong@", "authentication failed"), ("", "user name is empty")] {
         let engine = EtcdEngine::open(&url(user)).expect("a valid URL");

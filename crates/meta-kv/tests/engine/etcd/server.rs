@@ -7,7 +7,7 @@ use std::sync::{
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sluice_meta::{
-    engine::{Commit, Engine, EngineError, Found, Hold, Read, Step, Write},
+    engine::{Commit, Engine, EngineError, Found, Read, Step, Write},
     schema::{Key, Row},
 };
 use sluice_meta_kv::EtcdEngine;
@@ -58,11 +58,11 @@ pub(super) fn dir(ino: u64) -> Row {
 }
 
 pub(super) fn commit(engine: &EtcdEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 pub(super) fn get(engine: &EtcdEngine, key: Key) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(key, Hold::None)])?.pop() {
+    match engine.read(&[Read::Get(key)])?.pop() {
         Some(Found::Row(row)) => Ok(row),
         other => panic!("{other:?}"),
     }

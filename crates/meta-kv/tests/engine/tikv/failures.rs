@@ -23,11 +23,11 @@ fn dir(ino: u64) -> Row {
 }
 
 fn commit(engine: &TikvEngine, writes: Vec<Write>) -> Result<(), EngineError> {
-    engine.begin(0)?.commit(&Commit { writes, ..Commit::default() })
+    engine.commit(&Commit { writes, ..Commit::default() })
 }
 
 fn get(engine: &TikvEngine, key: Key) -> Result<Option<Row>, EngineError> {
-    match engine.read(&[Read::Get(key, Hold::None)])?.pop() {
+    match engine.read(&[Read::Get(key)])?.pop() {
         Some(Found::Row(row)) => Ok(row),
         other => panic!("{other:?}"),
     }
@@ -67,14 +67,14 @@ fn a_store_that_died_is_waited_for_and_has_lost_nothing() {
     server.kill(TikvPart::Kv);
     let outcome = get(&engine, Key::Node(Ino(1)));
     assert!(matches!(outcome, Err(EngineError::Unavailable { .. })), "{outcome:?}");
-    let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
+    let outcome = engine.commit(&step(0, 2));
     let doubtful =
         matches!(outcome, Err(EngineError::Unavailable { .. } | EngineError::Indeterminate { .. }));
     assert!(doubtful, "{outcome:?}");
     server.restart(TikvPart::Kv).expect("it starts again");
     assert_eq!(persist(|| get(&engine, Key::Node(Ino(1)))), Some(dir(1)));
     // Whatever became of the first try, one of the two took the number.
-    let again = engine.begin(0).expect("begin").commit(&step(0, 2));
+    let again = engine.commit(&step(0, 2));
     assert!(again.is_ok() || matches!(again, Err(EngineError::Conflict(_))), "{again:?}");
     assert_eq!(persist(|| get(&engine, Key::Writer(4, 0))), Some(Row::Writer(4, 0, 1)));
     assert_eq!(persist(|| get(&engine, Key::Node(Ino(2)))), Some(dir(2)));
@@ -100,13 +100,13 @@ fn a_frozen_store_leaves_a_commit_in_doubt() {
     commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("up");
     server.fault("KvPrewrite", b"", "delay", 1, "60s").expect("up");
     let start = Instant::now();
-    let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
+    let outcome = engine.commit(&step(0, 2));
     assert!(
         matches!(outcome, Err(EngineError::Unavailable { .. } | EngineError::Indeterminate { .. }) | Ok(())),
         "{outcome:?}"
     );
     server.freeze(TikvPart::Kv);
-    let outcome = engine.begin(0).expect("begin").commit(&step(1, 3));
+    let outcome = engine.commit(&step(1, 3));
     assert!(
         matches!(outcome, Err(EngineError::Unavailable { .. } | EngineError::Indeterminate { .. })),
         "{outcome:?}"
@@ -123,7 +123,7 @@ fn a_lost_answer_is_asked_for_again() {
     commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("up");
     for (from, method) in (0..).zip(["KvPrewrite", "KvCommit", "KvBatchGet"]) {
         server.fault(method, b"", "drop-after", 1, "").expect("up");
-        engine.begin(0).expect("begin").commit(&step(from, 10 + from)).expect(method);
+        engine.commit(&step(from, 10 + from)).expect(method);
         assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, from + 1))));
         assert_eq!(get(&engine, Key::Node(Ino(10 + from))), Ok(Some(dir(10 + from))));
     }
@@ -135,12 +135,12 @@ fn a_commit_whose_answers_are_all_lost_is_in_doubt_and_happened_once() {
     let engine = server::open(&server.url("v"));
     commit(&engine, vec![Write::Insert(Row::Writer(4, 0, 0))]).expect("up");
     server.fault("KvCommit", b"", "drop-after", -1, "").expect("up");
-    let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
+    let outcome = engine.commit(&step(0, 2));
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
     server.clear_faults().expect("up");
     assert_eq!(persist(|| get(&engine, Key::Writer(4, 0))), Some(Row::Writer(4, 0, 1)));
     assert_eq!(get(&engine, Key::Node(Ino(2))), Ok(Some(dir(2))));
-    let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
+    let outcome = engine.commit(&step(0, 2));
     assert!(
         matches!(&outcome, Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(4, 0))),
         "{outcome:?}"
@@ -159,7 +159,7 @@ fn what_never_reached_the_store_is_in_doubt_and_leaves_nothing() {
         ("KvPrewrite", "busy"),
     ] {
         server.fault(method, b"", action, -1, "").expect("up");
-        let outcome = engine.begin(0).expect("begin").commit(&step(0, 2));
+        let outcome = engine.commit(&step(0, 2));
         // Nobody but the first key of the transaction knows, and it cannot be asked: to undo the
         // others might tear it.
         assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{method} {action}: {outcome:?}");
@@ -167,7 +167,7 @@ fn what_never_reached_the_store_is_in_doubt_and_leaves_nothing() {
         assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, 0))), "{method} {action}");
         assert_eq!(get(&engine, Key::Node(Ino(2))), Ok(None), "{method} {action}");
     }
-    engine.begin(0).expect("begin").commit(&step(0, 2)).expect("nothing is left of the others");
+    engine.commit(&step(0, 2)).expect("nothing is left of the others");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn regions_that_move_and_servers_that_are_busy_for_a_moment_are_not_noticed() {
     for action in ["notleader", "epoch"] {
         for method in ["KvBatchGet", "KvPrewrite", "KvCommit"] {
             server.fault(method, b"", action, 2, "").expect("up");
-            let done = engine.begin(0).expect("begin").commit(&step(from, 100 + from));
+            let done = engine.commit(&step(from, 100 + from));
             done.unwrap_or_else(|error| panic!("{method} {action}: {error}"));
             from += 1;
             assert_eq!(get(&engine, Key::Writer(4, 0)), Ok(Some(Row::Writer(4, 0, from))));
@@ -187,8 +187,7 @@ fn regions_that_move_and_servers_that_are_busy_for_a_moment_are_not_noticed() {
     }
     server.fault("KvBatchGet", b"", "busy", 3, "").expect("up");
     server.fault("KvScan", b"", "busy", 3, "").expect("up");
-    let found =
-        engine.read(&[Read::Get(Key::Node(Ino(100)), Hold::None), Read::Names { dir: Ino(1), limit: 5 }]);
+    let found = engine.read(&[Read::Get(Key::Node(Ino(100))), Read::Names { dir: Ino(1), limit: 5 }]);
     assert_eq!(found, Ok(vec![Found::Row(Some(dir(100))), Found::Names(Vec::new())]));
 }
 
@@ -214,7 +213,7 @@ fn locks_of_a_dead_client_go() {
     assert!(matches!(outcome, Err(EngineError::Indeterminate { .. })), "{outcome:?}");
     drop(dead);
     server.clear_faults().expect("up");
-    let keys: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), Hold::None)).collect();
+    let keys: Vec<Read> = rows.iter().map(|row| Read::Get(row.key())).collect();
     let found = persist(|| engine.read(&keys));
     assert!(found.iter().zip(&rows).all(|(found, row)| *found == Found::Row(Some(row.clone()))));
     persist(|| commit(&engine, vec![Write::Put(row(139)), Write::Put(row(100))]));
@@ -246,15 +245,13 @@ fn commits_and_reads_of_three_thousand_records() {
     let engine = server::open(&server::fresh_url());
     let rows: Vec<Row> = (10..3010).map(dir).collect();
     commit(&engine, rows.iter().cloned().map(Write::Insert).collect()).expect("split");
-    let reads: Vec<Read> = rows.iter().map(|row| Read::Get(row.key(), Hold::Lock)).collect();
+    let reads: Vec<Read> = rows.iter().map(|row| Read::Get(row.key())).collect();
     let found = engine.read(&reads).expect("split");
     assert!(found.iter().zip(&rows).all(|(found, row)| *found == Found::Row(Some(row.clone()))));
     let expects = rows.iter().map(|row| Expect::Row(row.clone(), Hold::Lock)).collect();
     let writes = rows.iter().map(|row| Write::Delete(row.key())).collect();
     let all = Commit { expects, writes, step: None };
-    engine.begin(0).expect("begin").commit(&all).expect("split");
-    let Err(EngineError::Conflict(keys)) = engine.begin(0).expect("begin").commit(&all) else {
-        panic!("gone")
-    };
+    engine.commit(&all).expect("split");
+    let Err(EngineError::Conflict(keys)) = engine.commit(&all) else { panic!("gone") };
     assert!(keys.len() >= rows.len());
 }

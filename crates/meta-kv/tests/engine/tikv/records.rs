@@ -7,7 +7,7 @@ use std::{
 
 use flate2::read::GzDecoder;
 use sluice_meta::{
-    engine::{Commit, Engine, Found, Hold, List, Read, Scan, Step, Write},
+    engine::{Commit, Engine, Found, List, Read, Scan, Step, Write},
     schema::{
         Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row, Session,
         SessionInfo,
@@ -52,21 +52,21 @@ fn scan(engine: &TikvEngine, scan: Scan, limit: usize) -> Vec<Row> {
 }
 
 fn get(engine: &TikvEngine, key: Key) -> Option<Row> {
-    match engine.read(&[Read::Get(key, Hold::None)]).expect("read").pop() {
+    match engine.read(&[Read::Get(key)]).expect("read").pop() {
         Some(Found::Row(row)) => row,
         other => panic!("{other:?}"),
     }
 }
 
 fn all(engine: &TikvEngine, list: List) -> Vec<Row> {
-    match engine.read(&[Read::All(list, Hold::None)]).expect("read").pop() {
+    match engine.read(&[Read::All(list)]).expect("read").pop() {
         Some(Found::Rows(rows)) => rows,
         other => panic!("{other:?}"),
     }
 }
 
 fn write(engine: &TikvEngine, writes: Vec<Write>) {
-    engine.begin(0).expect("begin").commit(&Commit { writes, ..Commit::default() }).expect("commit");
+    engine.commit(&Commit { writes, ..Commit::default() }).expect("commit");
 }
 
 /// Every path below the root with its node, found by listing directories.
@@ -196,7 +196,7 @@ fn keys_and_values_are_those_of_the_format() {
         Row::DelSlices(0x0102, 3, vec![(4, 5)]),
         Row::DirStat(Ino(0x0102), DirStat { length: 1, space: 2, inodes: 3 }),
         Row::Quota(QuotaKey::User(7), quota),
-        Row::Session(9, Session { expire: 5, info: Some(info.into()) }),
+        Row::Session(9, Session { expire: 5, info: Some(info.to_json()) }),
         Row::Sustained(9, Ino(0x0102)),
         Row::Flock(Ino(0x0102), owner(1), FlockKind::Write),
         Row::Flock(Ino(0x0102), owner(2), FlockKind::Read),
@@ -250,7 +250,7 @@ fn totals_ride_with_the_writer_until_they_are_folded() {
         let step = Step { writer: 7, lane, from: 0, to: 1 };
         let writes = vec![Write::Count(Counter::UsedSpace, 10), Write::Count(Counter::TotalInodes, -1)];
         let commit = Commit { step: Some(step), writes, ..Commit::default() };
-        engine.begin(lane).expect("begin").commit(&commit).expect("commit");
+        engine.commit(&commit).expect("commit");
     }
     assert_eq!(used(), Some(Row::Counter(Counter::UsedSpace, 1030)));
     assert_eq!(stored(), Some(1000_i64.to_le_bytes().into()), "no commit met another there");

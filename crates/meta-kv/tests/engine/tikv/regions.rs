@@ -24,11 +24,7 @@ fn regions_have_no_gaps_whatever_is_split() {
         let rows = small.chain([(large.to_owned(), 60_000)]).map(|(name, length)| {
             Write::Insert(Row::Xattr(Ino(5), Name::stored(name.as_bytes()), vec![7; length].into()))
         });
-        engine
-            .begin(0)
-            .expect("begin")
-            .commit(&Commit { writes: rows.collect(), ..Commit::default() })
-            .expect("commit");
+        engine.commit(&Commit { writes: rows.collect(), ..Commit::default() }).expect("commit");
         let until = Instant::now() + Duration::from_mins(1);
         let mut found = regions(&server);
         while splits(&found) == before || !is_whole(&found) {

@@ -3,7 +3,7 @@
 //! What must stay true: rows are found by the index that their key leads, so that no others are
 //! locked, and in the order of their keys.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::fmt::Write as _;
 
 use sluice_meta::{
     engine::{Hold, List},
@@ -83,7 +83,7 @@ impl Builder<'_> {
         rows: impl Iterator<Item = &'r Row>,
     ) -> Option<String> {
         let place = self.tables.of(record);
-        let rows: Vec<Vec<Value<'_>>> = rows.filter_map(|row| self.as_stored(row)).collect();
+        let rows: Vec<Vec<Value<'_>>> = rows.filter_map(row_values).map(|(_, values)| values).collect();
         let (first, others) = rows.split_first()?;
         let (alike, apart): (Vec<usize>, Vec<usize>) =
             columns.iter().partition(|at| others.iter().all(|row| row[**at] == first[**at]));
@@ -105,21 +105,6 @@ impl Builder<'_> {
         }
         condition.push_str(if apart.is_empty() { ")" } else { "))" });
         Some(condition)
-    }
-
-    /// The values of a row as they are stored: JSON that others wrote says the same in other words.
-    fn as_stored<'r>(&'r self, row: &'r Row) -> Option<Vec<Value<'r>>> {
-        let (_, mut values) = row_values(row)?;
-        if let Some(raw) = self.raw.get(&row.key())
-            && spells(raw, row)
-            && let Some(last) = values.last_mut()
-        {
-            *last = match last {
-                Value::Text(_) => Value::Text(Cow::Borrowed(raw)),
-                _ => Value::Bytes(Cow::Borrowed(raw)),
-            };
-        }
-        Some(values)
     }
 
     /// A record that is counted from others.
@@ -187,15 +172,4 @@ impl Builder<'_> {
 
 fn values_of(key: &Key) -> Option<Vec<Value<'_>>> {
     key_values(key).map(|(_, values)| values)
-}
-
-/// Whether a stored text says what the record says.
-fn spells(stored: &[u8], row: &Row) -> bool {
-    match row {
-        Row::Setting(format) => {
-            sluice_meta::schema::VolumeFormat::parse(stored).is_ok_and(|parsed| parsed == **format)
-        }
-        Row::Session(_, session) => serde_json::from_slice(stored).ok() == session.info,
-        _ => false,
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, List, Step, Write},
     schema::{Counter, Key, Row, encode_slices},
@@ -33,11 +33,8 @@ pub(super) struct Gathered<'c> {
 }
 
 impl<'c> Gathered<'c> {
-    /// Sorts a commit. `stored` are the texts of expected rows that nobody else spells as they are.
-    pub(super) fn new(
-        commit: &'c Commit,
-        stored: &'c FxHashMap<Key, Value<'static>>,
-    ) -> Result<Self, EngineError> {
+    /// Sorts a commit.
+    pub(super) fn new(commit: &'c Commit) -> Result<Self, EngineError> {
         let absent = commit
             .expects
             .iter()
@@ -65,7 +62,7 @@ impl<'c> Gathered<'c> {
             match expect {
                 Expect::Absent(key) if gathered.made.contains(key) => {}
                 Expect::Absent(key) => gathered.expect_absent(key),
-                Expect::Row(row, hold) if *hold > Hold::None => gathered.expect_row(row, *hold, stored)?,
+                Expect::Row(row, hold) if *hold > Hold::None => gathered.expect_row(row, *hold)?,
                 _ => {}
             }
         }
@@ -204,17 +201,9 @@ impl<'c> Gathered<'c> {
         }
     }
 
-    fn expect_row(
-        &mut self,
-        row: &'c Row,
-        hold: Hold,
-        stored: &'c FxHashMap<Key, Value<'static>>,
-    ) -> Result<(), EngineError> {
-        let Some((record, mut values)) = row_values(row) else { return Ok(()) };
+    fn expect_row(&mut self, row: &'c Row, hold: Hold) -> Result<(), EngineError> {
+        let Some((record, values)) = row_values(row) else { return Ok(()) };
         let key = row.key();
-        if let (Some(text), Some(last)) = (stored.get(&key), values.last_mut()) {
-            *last = text.clone();
-        }
         let (same, lock) = match (record, hold) {
             (Record::Node, Hold::Guard) => (Same::Guarded, Lock::Key),
             (Record::Node, _) => (Same::All, Lock::Update),

@@ -32,13 +32,13 @@ impl Writing<'_, '_> {
     /// Inserts a row, or replaces it if `put`.
     pub(super) fn store(&self, row: &Row, put: bool) -> Result<(), EngineError> {
         match row {
-            Row::Setting(format) => store!(
+            Row::Setting(json) => store!(
                 self,
                 put,
                 row,
                 "jfs_setting(name,value) VALUES('format',?1)",
                 "(name) DO UPDATE SET value=excluded.value",
-                [format.to_json()]
+                [String::from_utf8_lossy(json)]
             ),
             // The table of the rules numbers itself, and parents are counted from the entries.
             Row::Counter(Counter::AclMaxId, _) | Row::Parents(..) => Ok(()),
@@ -154,17 +154,14 @@ impl Writing<'_, '_> {
                 [id(*ino), stat.length, stat.space, stat.inodes]
             ),
             Row::Quota(key, quota) => self.store_quota(row, *key, quota, put),
-            Row::Session(sid, session) => {
-                let info = session.info.as_ref().and_then(|info| serde_json::to_vec(info).ok());
-                store!(
-                    self,
-                    put,
-                    row,
-                    "jfs_session2(sid,expire,info) VALUES(?1,?2,?3)",
-                    "(sid) DO UPDATE SET expire=excluded.expire,info=excluded.info",
-                    params![*sid as i64, session.expire, info]
-                )
-            }
+            Row::Session(sid, session) => store!(
+                self,
+                put,
+                row,
+                "jfs_session2(sid,expire,info) VALUES(?1,?2,?3)",
+                "(sid) DO UPDATE SET expire=excluded.expire,info=excluded.info",
+                params![*sid as i64, session.expire, session.info.as_deref()]
+            ),
             Row::Sustained(sid, ino) => store!(
                 self,
                 put,

@@ -1,0 +1,90 @@
+//! A commit: one transaction that holds the database's write lock.
+//!
+//! What must stay true: every expectation is checked under the lock and before the first write.
+//! Whatever fails, nothing is committed.
+
+use rusqlite::Connection;
+use rustc_hash::FxHashSet;
+use sluice_meta::{
+    engine::{Commit, EngineError, Expect, Hold, Write, still_holds},
+    schema::Key,
+};
+
+use super::{
+    connect::{Db, Writer},
+    read::Reader,
+    statements::Statements,
+    write::Writing,
+};
+
+/// Commits. One trip.
+pub(super) fn commit(db: &Db, commit: &Commit) -> Result<(), EngineError> {
+    let transaction = Transaction::begin(db)?;
+    let statements = Statements::new(&transaction.0, &db.options);
+    let reader = Reader::new(&statements);
+    let mut broken = Vec::new();
+    for expect in &commit.expects {
+        if !holds(reader, expect, commit)? {
+            broken.push(expect.key());
+        }
+    }
+    if !broken.is_empty() {
+        return Err(EngineError::Conflict(broken));
+    }
+    let writing = Writing::new(reader);
+    if let Some(step) = commit.step {
+        writing.step(step)?;
+    }
+    writing.apply_all(&commit.writes)?;
+    run(&transaction.0, "COMMIT").map_err(|error| db.options.commit_failed(&error))
+}
+
+/// The connection with the write lock held. Dropped before its end it undoes everything.
+struct Transaction<'d>(Writer<'d>);
+
+impl<'d> Transaction<'d> {
+    fn begin(db: &'d Db) -> Result<Self, EngineError> {
+        let writer = db.writer()?;
+        run(&writer, "BEGIN IMMEDIATE").map_err(|error| db.options.failed(&error))?;
+        Ok(Self(writer))
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit()
+            && let Err(error) = run(&self.0, "ROLLBACK")
+        {
+            tracing::error!(%error, "SQLite could not undo a transaction");
+        }
+    }
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// Whether an expectation holds.
+fn holds(reader: Reader<'_, '_>, expect: &Expect, commit: &Commit) -> Result<bool, EngineError> {
+    Ok(match expect {
+        Expect::Row(_, Hold::None) => true,
+        Expect::Row(then, hold) => reader.get(&then.key())?.is_some_and(|now| still_holds(*hold, then, &now)),
+        Expect::Absent(key) => reader.get(key)?.is_none(),
+        Expect::Vacant(dir) => {
+            let leaving: FxHashSet<&[u8]> = commit
+                .writes
+                .iter()
+                .filter_map(|write| match write {
+                    Write::Delete(Key::Entry(of, name)) if of == dir => Some(&name[..]),
+                    _ => None,
+                })
+                .collect();
+            let names = reader.names(*dir, leaving.len() + 1)?;
+            names.iter().all(|name| leaving.contains(&name[..]))
+        }
+        Expect::Same(list, then) => {
+            let now = reader.all(*list)?;
+            now.len() == then.len() && now.iter().all(|row| then.contains(row))
+        }
+    })
+}

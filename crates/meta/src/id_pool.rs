@@ -1,0 +1,102 @@
+//! Numbers taken from the engine in batches, so that making a node costs no trip for its number.
+//!
+//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true:
+//! who waits for the numbers that another thread fetches can be interrupted, and waits no longer
+//! than that thread does.
+
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use sluice_types::{FsError, FsResult, wait};
+
+use crate::{batch::Interrupt, schema::Counter};
+
+/// How often who waits for another thread looks whether it was interrupted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Hands out numbers for good.
+pub(crate) trait Allocates {
+    /// The first of `count` numbers of a counter that nobody else gets. One trip.
+    fn allocate(&self, counter: Counter, count: u64, interrupt: &Interrupt) -> FsResult<u64>;
+}
+
+/// A stock of numbers from one counter.
+pub(crate) struct IdPool {
+    counter: Counter,
+    batch: u64,
+    stock: Mutex<Range<u64>>,
+    /// Held by who fetches; when and why that failed the last time.
+    fetching: Mutex<Option<(Instant, FsError)>>,
+}
+
+impl IdPool {
+    pub(crate) fn new(counter: Counter, batch: u64) -> Self {
+        Self { counter, batch, stock: Mutex::new(0..0), fetching: Mutex::default() }
+    }
+
+    /// The next number. Who finds the stock empty fetches for all.
+    pub(crate) fn next(&self, engine: &dyn Allocates, interrupt: &Interrupt) -> FsResult<u64> {
+        // Nearly always there is one, and not even the clock is asked.
+        let stocked = self.stock.lock().next();
+        match stocked {
+            Some(id) => Ok(id),
+            None => self.fetch(engine, interrupt),
+        }
+    }
+
+    /// So many numbers; those that the stock lacks in one trip, if they are more than it takes at
+    /// once.
+    pub(crate) fn several(
+        &self,
+        count: usize,
+        engine: &dyn Allocates,
+        interrupt: &Interrupt,
+    ) -> FsResult<Vec<u64>> {
+        let mut ids: Vec<u64> = self.stock.lock().by_ref().take(count).collect();
+        let missing = (count - ids.len()) as u64;
+        if missing > self.batch {
+            let first = engine.allocate(self.counter, missing, interrupt)?;
+            ids.extend(first..first + missing);
+        }
+        while ids.len() < count {
+            ids.push(self.next(engine, interrupt)?);
+        }
+        Ok(ids)
+    }
+
+    #[cold]
+    fn fetch(&self, engine: &dyn Allocates, interrupt: &Interrupt) -> FsResult<u64> {
+        let since = wait::now();
+        loop {
+            if let Some(id) = self.stock.lock().next() {
+                return Ok(id);
+            }
+            let Some(mut failed) = wait::try_lock_for(&self.fetching, LOOK) else {
+                if interrupt.is_set() {
+                    return Err(FsError::Interrupted);
+                }
+                continue;
+            };
+            if let Some(id) = self.stock.lock().next() {
+                return Ok(id);
+            }
+            // Else those who wait would wait one after the other.
+            if let Some((at, error)) = &*failed
+                && *at >= since
+            {
+                return Err(error.clone());
+            }
+            match engine.allocate(self.counter, self.batch, interrupt) {
+                Ok(first) => *self.stock.lock() = first..first + self.batch,
+                Err(FsError::Interrupted) => return Err(FsError::Interrupted),
+                Err(error) => {
+                    *failed = Some((wait::now(), error.clone()));
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

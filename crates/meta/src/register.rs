@@ -1,0 +1,44 @@
+//! A new session.
+
+use crate::{
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, Moment, Read, Write},
+    options::Options,
+    schema::{Counter, Key, Row, Session},
+};
+
+/// Registers a new session with its writer records, and answers its id.
+pub(crate) fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> {
+    let lanes = engine.limits().lanes.max(1) as u16;
+    let mut tries = 0;
+    loop {
+        let mut moment = Moment::default();
+        let counters = [Counter::NextSession, Counter::DirMoves];
+        let mut found = engine
+            .read_at(&counters.map(|counter| Read::Get(Key::Counter(counter))), &mut moment)?
+            .into_iter()
+            .map(|found| if let Found::Row(row) = found { row } else { None });
+        let (before, moves) = (found.next().flatten(), found.next().flatten());
+        let last = if let Some(Row::Counter(_, last)) = before { last } else { 0 };
+        let sid = last as u64 + 1;
+        let expire = options.clock.now().sec + options.session_lifetime();
+        let session = Session { expire, info: Some(options.info.to_json()) };
+        let mut commit = Commit::default();
+        commit.expects.push(match before {
+            Some(row) => Expect::Row(row, Hold::Lock),
+            None => Expect::Absent(Key::Counter(Counter::NextSession)),
+        });
+        commit.writes.push(Write::Put(Row::Counter(Counter::NextSession, last + 1)));
+        // JuiceFS does not make it, and a record that is not there cannot be locked.
+        if moves.is_none() {
+            commit.writes.push(Write::Insert(Row::Counter(Counter::DirMoves, 0)));
+        }
+        commit.writes.push(Write::Put(Row::Session(sid, session)));
+        commit.writes.extend((0..lanes).map(|lane| Write::Insert(Row::Writer(sid, lane, 0))));
+        match engine.commit_at(&commit, moment) {
+            Ok(()) => return Ok(sid),
+            // A lost answer costs a session id, and leaves a session that nobody refreshes.
+            Err(EngineError::Conflict(_) | EngineError::Indeterminate { .. }) if tries < 50 => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -16,7 +16,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Resource, Rlimit};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -28,17 +27,15 @@ use sluice_object::{ObjectStore, StoreConfig};
 use sluice_vfs::{Journal, MetaIndex, Past, Vfs, VfsConfig};
 
 use crate::{
+    fixed::Fixed,
     flags::FuseFlags,
-    guardian::{Fixed, Ward, Word},
+    guardian::{Ward, Word},
+    server_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     volume,
 };
 
 /// How long what still uses a mount may do so after it was told to end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Exit code when the volume is gone, as `JuiceFS` has it.
-pub(crate) const VOLUME_GONE: u8 = 11;
-/// Exit code when another server goes on.
-pub(crate) const HANDED_OVER: u8 = 12;
 
 /// Why a mount shall end.
 enum End {
@@ -340,20 +337,4 @@ fn within(deadline: Instant, work: impl FnOnce() -> Result<()> + Send + 'static)
         Ok(done) => done.context("not everything can be stored"),
         Err(_) => bail!("not everything could be stored in time"),
     }
-}
-
-/// Whatever makes a process that others rest on steadier, as far as it is permitted: descriptors,
-/// and not to be the first that goes when memory is short.
-pub(crate) fn steady() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
-    if env::var_os("JFS_NO_OOM_ADJUST").is_none() {
-        let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    }
-}
-
-/// A server's priority, as far as it is permitted.
-fn raise_priority() {
-    let _ = rustix::process::setpriority_process(None, -19);
 }

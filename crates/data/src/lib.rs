@@ -18,6 +18,7 @@ mod layout;
 mod pace;
 mod pool;
 mod read;
+mod staged_upload;
 mod staging;
 mod stats;
 mod store;

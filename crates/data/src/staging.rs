@@ -5,8 +5,6 @@
 //! and after [`Staging::sync`] a power cut takes none of them. One that is lost all the same is
 //! told of.
 
-mod upload;
-
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::{self, File},
@@ -37,9 +35,9 @@ use crate::{
 };
 
 /// How long a block that could not be uploaded rests before the next try.
-const REST: Duration = Duration::from_secs(5);
+pub(crate) const REST: Duration = Duration::from_secs(5);
 /// Ending of a staged file that cannot be right.
-const DAMAGED: &str = ".damaged";
+pub(crate) const DAMAGED: &str = ".damaged";
 
 /// The staged blocks of one volume.
 #[derive(Debug)]
@@ -51,41 +49,41 @@ pub(crate) struct Staging {
     config: WritebackConfig,
     free_ratio: f64,
     mode: u32,
-    parallel: usize,
-    disk: Option<Arc<DiskCache>>,
-    state: Mutex<State>,
+    pub(crate) parallel: usize,
+    pub(crate) disk: Option<Arc<DiskCache>>,
+    pub(crate) state: Mutex<State>,
     emptied: Condvar,
-    queued: Notify,
+    pub(crate) queued: Notify,
     /// Held while files are being synced, so that whoever comes second waits for the first.
     syncing: Mutex<()>,
     /// Blocks that this process staged and that are nowhere any more.
     lost: AtomicU64,
     /// How many of them somebody was told of.
     told: AtomicU64,
-    stats: Arc<Stats>,
+    pub(crate) stats: Arc<Stats>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    staged: FxHashMap<BlockKey, Staged>,
-    queue: VecDeque<(Instant, BlockKey)>,
+pub(crate) struct State {
+    pub(crate) staged: FxHashMap<BlockKey, Staged>,
+    pub(crate) queue: VecDeque<(Instant, BlockKey)>,
     /// Those of them that no sync has covered.
     unsynced: FxHashSet<BlockKey>,
     /// Those of which a sync failed. The kernel tells of that once, and takes the pages for clean
     /// from then on.
     doubtful: FxHashSet<BlockKey>,
     /// Those on their way to the store, and whether it has them.
-    uploading: FxHashMap<BlockKey, bool>,
+    pub(crate) uploading: FxHashMap<BlockKey, bool>,
     full: Option<Instant>,
-    hurry: bool,
-    stopped: bool,
+    pub(crate) hurry: bool,
+    pub(crate) stopped: bool,
 }
 
 /// A staged block.
 #[derive(Clone, Copy, Debug)]
-struct Staged {
+pub(crate) struct Staged {
     /// Where it is, as an index into the roots.
-    number: usize,
+    pub(crate) number: usize,
     /// Whether this process staged it: what an earlier one left nobody was promised here.
     own: bool,
 }
@@ -338,7 +336,7 @@ impl Staging {
         state.staged.contains_key(&key) && state.uploading.get(&key) != Some(&true)
     }
 
-    fn load(&self, number: usize, key: BlockKey, range: &Range<u32>) -> Result<Bytes, Damaged> {
+    pub(crate) fn load(&self, number: usize, key: BlockKey, range: &Range<u32>) -> Result<Bytes, Damaged> {
         BlockFile::open(&self.path(number, key), key.size, Verify::Extend)?.read(range, Verify::Extend)
     }
 
@@ -350,7 +348,7 @@ impl Staging {
         }
     }
 
-    fn leave(&self, state: &mut State, key: BlockKey) -> Option<Staged> {
+    pub(crate) fn leave(&self, state: &mut State, key: BlockKey) -> Option<Staged> {
         let staged = state.staged.remove(&key)?;
         state.unsynced.remove(&key);
         state.doubtful.remove(&key);
@@ -382,7 +380,7 @@ impl Staging {
             .is_ok_and(|stat| enough(stat.f_bavail, stat.f_blocks) && enough(stat.f_favail, stat.f_files))
     }
 
-    fn path(&self, number: usize, key: BlockKey) -> PathBuf {
+    pub(crate) fn path(&self, number: usize, key: BlockKey) -> PathBuf {
         self.roots[number].join(self.layout.name(key))
     }
 }

@@ -10,7 +10,7 @@ use sluice_types::{FsError, FsResult, Ino};
 use crate::{
     batch::Interrupt,
     deletion::BlockSink,
-    engine::{Engine, EngineError, Found, Read, Scan},
+    engine::{EngineError, Found, Read, Scan},
     meta::Meta,
     ops::{
         allocate::TakeTurn,

@@ -7,7 +7,7 @@
 use std::{panic::resume_unwind, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
-use sluice_types::{Clock, FsError, FsResult, Ino, wait};
+use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::{
     batch::{Batcher, Interrupt},
@@ -16,7 +16,6 @@ use crate::{
     env::Env,
     grace::Grace,
     id_pool::IdPool,
-    ledger::Ledger,
     op::Op,
     options::{OpenError, Options},
     recall::Recall,

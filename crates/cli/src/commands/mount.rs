@@ -19,8 +19,9 @@ use sluice_vfs::Journal;
 
 use crate::{
     background, engines,
+    fixed::Fixed,
     flags::{Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
-    guardian::{self, Fixed, Ward, Word},
+    guardian::{self, Ward, Word},
     serve::{self, Serving, Taken},
     tree, volume,
 };

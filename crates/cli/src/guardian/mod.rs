@@ -6,7 +6,6 @@
 
 mod deaths;
 mod event;
-mod fixed;
 mod program;
 mod server;
 mod upgrade;
@@ -42,12 +41,15 @@ use self::{
     upgrade::Caller,
 };
 pub(crate) use self::{
-    fixed::Fixed,
     upgrade::ask,
     ward::{Ward, failed, ward},
     wire::Word,
 };
-use crate::{background, serve};
+use crate::{
+    background,
+    fixed::Fixed,
+    server_process::{HANDED_OVER, VOLUME_GONE, steady},
+};
 
 /// How long a server may take to store what is dirty before another goes on.
 const HAND_OVER: Duration = Duration::from_mins(1);
@@ -114,7 +116,7 @@ struct Guardian<'a> {
 
 /// Has `mountpoint` served as this process' command line says, until it is unmounted.
 pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
-    serve::steady();
+    steady();
     let (tell, told) = mpsc::channel();
     listen(tell.clone())?;
     let executable = own_executable().context("cannot open the file of this program")?;
@@ -373,7 +375,7 @@ impl Guardian<'_> {
             return Ok(Some(ExitCode::from(code.unwrap_or(1))));
         };
         let gone = !held.is_mounted();
-        if gone || server.serves && matches!(code, Some(0 | serve::VOLUME_GONE)) {
+        if gone || server.serves && matches!(code, Some(0 | VOLUME_GONE)) {
             if let Some((told, _)) = &server.told {
                 pass_on(told);
             } else if code.is_none() {
@@ -382,7 +384,7 @@ impl Guardian<'_> {
             self.give_up_upgrade("the mount has ended");
             return Ok(Some(ExitCode::from(code.unwrap_or(1))));
         }
-        let handed_over = server.serves && code == Some(serve::HANDED_OVER);
+        let handed_over = server.serves && code == Some(HANDED_OVER);
         if let Some(upgrade) = self.upgrade.take_if(|upgrade| upgrade.prepared) {
             if !handed_over {
                 tracing::error!("the server died while it handed over ({how}): what was not stored is lost");

@@ -16,10 +16,8 @@ use rustix::{
 };
 use sluice_fuse::Connection;
 
-use super::{
-    fixed::Fixed,
-    wire::{self, Word},
-};
+use super::wire::{self, Word};
+use crate::fixed::Fixed;
 
 /// Set for a server. Its standard input is the way to its guardian.
 const SERVER: &str = "SLUICE_SERVER";

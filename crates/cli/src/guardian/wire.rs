@@ -19,7 +19,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use sluice_fuse::Connection;
 
-use super::fixed::Fixed;
+use crate::fixed::Fixed;
 
 /// Bytes of the longest word.
 const LONGEST: usize = 1 << 16;

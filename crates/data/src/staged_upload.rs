@@ -8,8 +8,12 @@ use std::{
 
 use tokio::sync::Semaphore;
 
-use super::{DAMAGED, REST, Staging};
-use crate::{blocks::BlockStore, cache::file::Damaged, layout::BlockKey};
+use crate::{
+    blocks::BlockStore,
+    cache::file::Damaged,
+    layout::BlockKey,
+    staging::{DAMAGED, REST, Staging},
+};
 
 impl Staging {
     /// Starts to upload in the background.

@@ -1,0 +1,26 @@
+//! What the processes of a mount are to the system: their exit codes, limits and priority.
+
+use std::env;
+
+use rustix::process::{Resource, Rlimit};
+
+/// Exit code when the volume is gone, as `JuiceFS` has it.
+pub(crate) const VOLUME_GONE: u8 = 11;
+/// Exit code when another server goes on.
+pub(crate) const HANDED_OVER: u8 = 12;
+
+/// Whatever makes a process that others rest on steadier, as far as it is permitted: descriptors,
+/// and not to be the first that goes when memory is short.
+pub(crate) fn steady() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+    if env::var_os("JFS_NO_OOM_ADJUST").is_none() {
+        let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    }
+}
+
+/// A server's priority, as far as it is permitted.
+pub(crate) fn raise_priority() {
+    let _ = rustix::process::setpriority_process(None, -19);
+}

@@ -377,7 +377,7 @@ impl Ledger for Journal {
         self.put(About::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
     }
 
-    fn settled(&self, lane: u16, to: u64) {
+    fn resolved(&self, lane: u16, to: u64) {
         self.remove(About::Void(lane, to));
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     config::AtimeMode,
     handles::{FileHandle, Handle},
     journal::Found,
-    known::File,
+    meta_cache::OpenFile,
     vfs::Vfs,
 };
 
@@ -80,7 +80,7 @@ impl Vfs {
         let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
         self.locks_hold(&handle)?;
         let file = &handle.file;
-        self.give_up_lost(file)?;
+        self.discard_under_lost_locks(file)?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
         self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
         if kill_suid {
@@ -94,7 +94,7 @@ impl Vfs {
                 None => {}
             }
         };
-        // Once more: what was lost before is given up with nobody behind the gate.
+        // Once more: what was written under a lost lock is discarded with nobody behind the gate.
         self.locks_hold(&handle)?;
         let now = self.now();
         file.wrote(now);
@@ -104,11 +104,11 @@ impl Vfs {
     }
 
     /// Takes setuid and setgid from a file that somebody changes who may not keep them.
-    fn kill_suid(&self, interrupt: &Interrupt, file: &File) -> FsResult<()> {
+    fn kill_suid(&self, interrupt: &Interrupt, file: &OpenFile) -> FsResult<()> {
         if file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
             let changes = Changes { kill_suid: true, ..Changes::default() };
             let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
-            self.known().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+            self.cache().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Vfs {
     }
 
     /// Fails if the volume is full, before data is taken that could not be stored.
-    fn admit(&self, file: &File, end: u64) -> FsResult<()> {
+    fn admit(&self, file: &OpenFile, end: u64) -> FsResult<()> {
         let capacity = self.meta.env().format().capacity;
         if capacity == 0 {
             return Ok(());
@@ -168,7 +168,7 @@ impl Vfs {
 
     /// Fails if so much cannot be promised, be it that the volume has no limit: nobody gets more
     /// than `df` shows.
-    fn has_room(&self, file: &File, end: u64) -> FsResult<()> {
+    fn has_room(&self, file: &OpenFile, end: u64) -> FsResult<()> {
         let used = self.meta.env().used();
         let size = self.size_at(used);
         let more = (end / 4096)
@@ -197,10 +197,10 @@ impl Vfs {
             self.locks_hold(handle)?;
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
-        let file = self.known().file(ino);
+        let file = self.cache().file(ino);
         let gate = file.as_ref().map(|file| file.gate.write());
         self.store_before_cut(ino)?;
-        let moment = self.known().moment();
+        let moment = self.cache().moment();
         let attr = self.run_cut(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
         drop(gate);
         Ok(self.shown(ino, attr, moment))
@@ -230,13 +230,13 @@ impl Vfs {
         }
         let _gate = file.gate.write();
         self.flush_ino(ino)?;
-        let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.held.since() };
+        let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         let run = || {
             let done = self.meta.run(op, interrupt);
-            self.known().records.forget(ino);
+            self.cache().content_changed(ino);
             done
         };
-        self.known().change(ino, run, |attr| *attr)?;
+        self.cache().change(ino, run, |attr| *attr)?;
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Vfs {
         let source = self.handles.file(from.fh)?;
         self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;
-        let fences = target.held.since();
+        let fences = target.locks.since();
         let (source, target) = (&source.file, &target.file);
         if !caller.is_privileged() {
             self.kill_suid(interrupt, target)?;
@@ -277,10 +277,10 @@ impl Vfs {
         let op = UnderLocks { op, fences };
         let run = || {
             let copied = self.meta.run(op, interrupt);
-            self.known().records.forget(target.ino);
+            self.cache().content_changed(target.ino);
             copied
         };
-        let copied = self.known().change(target.ino, run, |copied| copied.attr)?;
+        let copied = self.cache().change(target.ino, run, |copied| copied.attr)?;
         drop((one, two, other));
         Ok(copied.length)
     }
@@ -329,11 +329,11 @@ impl Vfs {
     }
 
     /// Sets the access time after a read, if the mount keeps it.
-    fn touch(&self, file: &File) {
+    fn touch(&self, file: &OpenFile) {
         if file.attr().is_some_and(|attr| self.access_is_due(&attr)) {
             let op = Touch { ino: file.ino, atime: self.now() };
             let touch = || self.meta.run(op, &Interrupt::never());
-            if let Err(error) = self.known().change(file.ino, touch, |attr| *attr) {
+            if let Err(error) = self.cache().change(file.ino, touch, |attr| *attr) {
                 tracing::debug!(ino = %file.ino, %error, "the access time could not be kept");
             }
         }

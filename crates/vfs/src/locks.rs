@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_types::{FsError, FsResult, Ino};
 
-use crate::{handles::FileHandle, held::Lock, known::File, vfs::Vfs};
+use crate::{handle_locks::Lock, handles::FileHandle, meta_cache::OpenFile, vfs::Vfs};
 
 /// A range that reaches to the end of any file.
 const EVERYTHING: PlockRange = PlockRange { write: true, pid: 0, start: 0, end: i64::MAX as u64 };
@@ -154,12 +154,12 @@ impl Vfs {
             match done? {
                 holds if self.fences() != fences && holds => {}
                 true => {
-                    handle.file.locked_through(&handle.held);
-                    self.took(handle, lock, fences);
+                    handle.file.locked_through(&handle.locks);
+                    self.note_lock(handle, lock, fences);
                     return Ok(());
                 }
                 false => {
-                    self.gave(handle, lock);
+                    self.note_unlock(handle, lock);
                     return Ok(());
                 }
             }
@@ -168,22 +168,22 @@ impl Vfs {
 
     /// Fails if a lock that was taken through `handle` was lost.
     pub(crate) fn locks_hold(&self, handle: &FileHandle) -> FsResult<()> {
-        handle.held.check(|| self.fences())
+        handle.locks.check(|| self.fences())
     }
 
-    /// Gives up what was written to a file under locks that were lost, before others write more:
+    /// Discards what was written to a file under locks that were lost, before others write more:
     /// what is written together goes to the file together, or not.
     ///
     /// # Errors
     /// Some of it could not even be sent on its way.
-    pub(crate) fn give_up_lost(&self, file: &File) -> FsResult<()> {
+    pub(crate) fn discard_under_lost_locks(&self, file: &OpenFile) -> FsResult<()> {
         let fences = self.fences();
         if file.locked_since().is_none_or(|since| since >= fences) {
             return Ok(());
         }
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
-        file.gave_up(fences);
+        file.discarded(fences);
         Ok(())
     }
 
@@ -229,11 +229,11 @@ impl Vfs {
     }
 
     /// Releases the POSIX locks of `owner`: it closed a descriptor of the file.
-    pub(crate) fn release_plocks(&self, file: &File, owner: u64) {
+    pub(crate) fn release_plocks(&self, file: &OpenFile, owner: u64) {
         let handles = file.plocks.lock().remove(&owner);
         if let Some(handles) = handles {
             for handle in handles.into_iter().filter_map(|fh| self.handles.file(fh).ok()) {
-                self.gave(&handle, Lock::Plocks(owner));
+                self.note_unlock(&handle, Lock::Plocks(owner));
             }
             let op = SetPlock { ino: file.ino, owner: self.owner(owner), range: EVERYTHING, unlock: true };
             if let Err(error) = self.meta.run(op, &Interrupt::never()) {
@@ -243,7 +243,7 @@ impl Vfs {
     }
 
     /// Releases the POSIX locks that were taken through `fh`, whose close nobody told.
-    pub(crate) fn release_plocks_of(&self, file: &File, fh: u64) {
+    pub(crate) fn release_plocks_of(&self, file: &OpenFile, fh: u64) {
         let plocks = file.plocks.lock();
         let owners: Vec<u64> =
             plocks.iter().filter(|(_, by)| by.contains(&fh)).map(|(owner, _)| *owner).collect();

@@ -23,7 +23,7 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult,
 use crate::{
     entry::Entry,
     handles::{FileHandle, Handle},
-    known::File,
+    meta_cache::OpenFile,
     names::NewNode,
     vfs::Vfs,
 };
@@ -50,7 +50,7 @@ pub struct Opened {
 /// A file on its way to being open. Dropped, it is not open.
 struct Opening<'v> {
     vfs: &'v Vfs,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     done: bool,
 }
 
@@ -93,10 +93,10 @@ impl Vfs {
         }
         let ino = self.new_ino(interrupt)?;
         let opening = self.opening(ino);
-        let moment = self.known().moment();
+        let moment = self.cache().moment();
         match self.make_as(caller, interrupt, dir, name, (ino, node), None) {
             Ok(entry) => {
-                self.known().learn(ino, entry.attr, moment);
+                self.cache().learn(ino, entry.attr, moment);
                 Ok((entry, self.opened(opening, &entry.attr, flags, interrupt)))
             }
             Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
@@ -115,7 +115,7 @@ impl Vfs {
         at: &At,
         flags: i32,
     ) -> FsResult<(Entry, Opened)> {
-        let asked = self.given.moment();
+        let asked = self.cache().moment();
         let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
         match attr.kind {
             FileType::File => {}
@@ -134,11 +134,11 @@ impl Vfs {
                 return Err(error);
             }
         };
-        Ok((self.given.entry(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
+        Ok((self.cache().looked_up(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
     }
 
     fn opening(&self, ino: Ino) -> Opening<'_> {
-        let file = self.known().enter(ino);
+        let file = self.cache().opened(ino);
         self.meta.register_open(ino);
         Opening { vfs: self, file, done: false }
     }
@@ -148,7 +148,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        file: &File,
+        file: &OpenFile,
         flags: i32,
     ) -> FsResult<Attr> {
         let mode = flags & libc::O_ACCMODE;
@@ -212,7 +212,8 @@ impl Vfs {
     }
 
     /// Stores what was written to a file before it is cut, also what lies behind the cut: that may
-    /// yet be refused. An error is told by the next fsync or close of whoever wrote.
+    /// yet be refused. The next fsync or close of whoever wrote
+    /// reports an error.
     ///
     /// # Errors
     /// Some of it could not even be sent on its way: stored later, it would come back after the
@@ -225,7 +226,7 @@ impl Vfs {
 
     /// Empties a file that is being opened: what was written is stored first, and nobody writes
     /// meanwhile.
-    fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
+    fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
         let _gate = file.gate.write();
         self.store_before_cut(file.ino)?;
         let attr = self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
@@ -243,13 +244,13 @@ impl Vfs {
         (opened, kill_suid): (bool, bool),
     ) -> FsResult<Attr> {
         let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
-        let op = UnderLocks { op, fences: handle.and_then(|handle| handle.held.since()) };
+        let op = UnderLocks { op, fences: handle.and_then(|handle| handle.locks.since()) };
         let cut = || {
             let cut = self.meta.run(op, interrupt);
-            self.known().records.forget(ino);
+            self.cache().content_changed(ino);
             cut
         };
-        self.known().change(ino, cut, |attr| *attr)
+        self.cache().change(ino, cut, |attr| *attr)
     }
 
     fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32, interrupt: &Interrupt) -> Opened {
@@ -257,7 +258,7 @@ impl Vfs {
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
         // What is read from the kernel's pages touches nothing.
-        let keep_cache = self.known().opened_as(ino, attr) && !self.access_is_due(attr);
+        let keep_cache = self.cache().same_as_at_last_open(ino, attr) && !self.access_is_due(attr);
         let fh = self.new_handle();
         self.insert_file(fh, file, flags);
         if let Some(journal) = &self.config.journal {
@@ -274,13 +275,13 @@ impl Vfs {
     }
 
     /// Opens a file that was entered, under a number.
-    pub(crate) fn insert_file(&self, fh: u64, file: Arc<File>, flags: i32) -> Arc<FileHandle> {
+    pub(crate) fn insert_file(&self, fh: u64, file: Arc<OpenFile>, flags: i32) -> Arc<FileHandle> {
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let writer = writes.then(|| self.data.open_writer(file.ino));
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
-        let (reader, held, lost) = (self.data.reader(file.ino), Arc::default(), AtomicU8::new(0));
-        let handle = Arc::new(FileHandle { fh, file, reader, writer, held, runs, lost });
+        let (reader, locks, unreported) = (self.data.reader(file.ino), Arc::default(), AtomicU8::new(0));
+        let handle = Arc::new(FileHandle { fh, file, reader, writer, locks, runs, unreported });
         self.handles.insert(fh, Handle::File(Arc::clone(&handle)));
         handle
     }
@@ -294,7 +295,7 @@ impl Vfs {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
         self.release_plocks(&handle.file, owner);
-        flushed.and_then(|()| self.tell_lost(&handle, true))
+        flushed.and_then(|()| self.report_lost(&handle, true))
     }
 
     /// What was written to the file survives a crash once this answers. If a lock on it was lost,
@@ -314,7 +315,7 @@ impl Vfs {
                 }
                 self.meta.sync()?;
                 if heard() {
-                    self.tell_lost(&handle, false)?;
+                    self.report_lost(&handle, false)?;
                 }
                 self.locks_hold(&handle)
             }
@@ -356,7 +357,7 @@ impl Vfs {
     /// compared with this.
     pub fn take_back(&self, fh: u64) -> FsResult<()> {
         if let Ok(Handle::File(handle)) = self.handles.get(fh) {
-            self.known().forget_open(handle.file.ino);
+            self.cache().forget_last_open(handle.file.ino);
         }
         self.release(fh, None)
     }
@@ -365,7 +366,7 @@ impl Vfs {
     pub(crate) fn leave(&self, ino: Ino) {
         // First, so that whoever finds it left here may let it go.
         self.meta.unregister_open(ino);
-        let left = self.known().leave(ino);
+        let left = self.cache().closed(ino);
         if left.last && left.unlinked {
             self.drop_sustained(ino);
         }

@@ -11,7 +11,7 @@ use sluice_meta::Interrupt;
 use sluice_types::{FsResult, Ino};
 
 use crate::{
-    held::Lock,
+    handle_locks::Lock,
     journal::Past,
     replay::{BY_CLOSE, BY_SYNC},
     vfs::Vfs,
@@ -43,17 +43,17 @@ impl Vfs {
                 self.insert_internal(file.fh, file.ino)?;
                 continue;
             }
-            let known = self.known().enter(file.ino);
+            let open = self.cache().opened(file.ino);
             self.meta.register_open(file.ino);
-            let handle = self.insert_file(file.fh, known, file.flags);
+            let handle = self.insert_file(file.fh, open, file.flags);
             let mut lost = past.lost.get(&file.fh).copied().unwrap_or(0);
             if past.dirty.contains(&file.ino) && handle.writer.is_some() {
                 lost = BY_CLOSE | BY_SYNC;
                 if let Some(journal) = &self.config.journal {
-                    journal.to_be_told(file.fh, lost);
+                    journal.unreported(file.fh, lost);
                 }
             }
-            handle.lost.store(lost, Ordering::Relaxed);
+            handle.unreported.store(lost, Ordering::Relaxed);
             if lost != 0 {
                 restored.lost.push(file.ino);
             }
@@ -67,8 +67,8 @@ impl Vfs {
         restored.open.dedup();
         for (fh, lock, fences) in &past.locks {
             let Ok(handle) = self.handles.file(*fh) else { continue };
-            handle.file.locked_through(&handle.held);
-            handle.held.took(*lock, *fences);
+            handle.file.locked_through(&handle.locks);
+            handle.locks.acquired(*lock, *fences);
             if let Lock::Plocks(owner) = lock {
                 handle.file.plocks.lock().entry(*owner).or_default().push(*fh);
             }
@@ -100,7 +100,7 @@ impl Vfs {
     /// go.
     fn restore_nameless(&self) -> FsResult<()> {
         for ino in self.meta.sustained(&Interrupt::never())? {
-            self.known().unlinked(ino);
+            self.cache().unlinked(ino);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::{
     error::JournalError,
     slot::{EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, Slot, TABLE, VERSION},
 };
-use crate::held::Lock;
+use crate::handle_locks::Lock;
 
 /// What a process that died had open and under way.
 #[derive(Debug, Default)]

@@ -38,8 +38,8 @@ pub struct VolumeSize {
 }
 
 impl Vfs {
-    /// Looks a name up. One trip, none for internal files and for what is remembered and may be
-    /// believed.
+    /// Looks a name up. One trip, none for internal files and for names whose directory was read
+    /// as one page.
     pub fn lookup(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<Entry> {
         if let Some(entry) = self.lookup_internal(dir, name, interrupt)? {
             return Ok(entry);
@@ -71,7 +71,7 @@ impl Vfs {
         self.cache().attr_ttl(ino, self.config.attr_ttl)
     }
 
-    /// Attributes, and how long they may be believed. At most one trip.
+    /// Attributes, and how long they may be cached. At most one trip.
     pub fn getattr(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<(Attr, Duration)> {
         if ino.is_internal() {
             return Ok((self.internal_attr(ino)?, self.config.attr_ttl));

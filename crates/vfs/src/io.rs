@@ -1,7 +1,7 @@
 //! Reading, writing, and everything else that touches the content of an open file.
 //!
-//! What must stay true: who changes the content by the metadata alone (cut, punch, copy) does it
-//! while nobody writes, after all that was written is committed.
+//! What must stay true: who changes the content by the metadata alone (truncate, punch, copy) does
+//! it while nobody writes, after all that was written is committed.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -86,15 +86,16 @@ impl Vfs {
         if kill_suid {
             self.kill_suid(interrupt, file)?;
         }
-        // Whoever cuts the file holds it for as long as the store is away.
-        let _gate = loop {
-            match file.gate.try_read_for(LOOK) {
-                Some(gate) => break gate,
+        // Whoever truncates the file holds it for as long as the store is away.
+        let _content = loop {
+            match file.content_lock.try_read_for(LOOK) {
+                Some(content) => break content,
                 None if interrupt.is_set() => return Err(FsError::Interrupted),
                 None => {}
             }
         };
-        // Once more: what was written under a lost lock is discarded with nobody behind the gate.
+        // Once more: what was written under a lost lock is discarded with nobody else at the
+        // content.
         self.locks_hold(&handle)?;
         let now = self.now();
         file.wrote(now);
@@ -114,8 +115,8 @@ impl Vfs {
     }
 
     /// Where what an application appends belongs: at the end of the file as it is known here. The
-    /// kernel may not have taken in yet what another client appended or cut before the file was
-    /// opened. `at_end` says that it believes `offset` to be the end; otherwise that may be a place
+    /// kernel may not have taken in yet what another client appended or truncated before the file
+    /// was opened. `at_end` says that it takes `offset` for the end; otherwise that may be a place
     /// behind other parts of one call, and nothing goes before it. At most one trip.
     ///
     /// # Errors
@@ -177,7 +178,7 @@ impl Vfs {
         if more > size.total - size.used { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
-    /// Cuts or grows a file to `length`; through `fh` if it is open. Two trips.
+    /// Truncates or extends a file to `length`; through `fh` if it is open. Two trips.
     pub fn truncate(
         &self,
         caller: &Caller,
@@ -198,11 +199,12 @@ impl Vfs {
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.cache().file(ino);
-        let gate = file.as_ref().map(|file| file.gate.write());
-        self.store_before_cut(ino)?;
+        let content = file.as_ref().map(|file| file.content_lock.write());
+        self.flush_before_truncate(ino)?;
         let moment = self.cache().moment();
-        let attr = self.run_cut(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
-        drop(gate);
+        let attr =
+            self.run_truncate(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
+        drop(content);
         Ok(self.shown(ino, attr, moment))
     }
 
@@ -228,7 +230,7 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _gate = file.gate.write();
+        let _content = file.content_lock.write();
         self.flush_ino(ino)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         let run = || {
@@ -261,10 +263,12 @@ impl Vfs {
             self.kill_suid(interrupt, target)?;
         }
         let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
-        // Who holds two gates takes that of the lower inode first.
-        let one = (source.ino == target.ino).then(|| target.gate.write());
-        let two = (source.ino < target.ino).then(|| (source.gate.read(), target.gate.write()));
-        let other = (source.ino > target.ino).then(|| (target.gate.write(), source.gate.read()));
+        // Who holds two of these locks takes that of the lower inode first.
+        let one = (source.ino == target.ino).then(|| target.content_lock.write());
+        let two =
+            (source.ino < target.ino).then(|| (source.content_lock.read(), target.content_lock.write()));
+        let other =
+            (source.ino > target.ino).then(|| (target.content_lock.write(), source.content_lock.read()));
         self.flush_ino(source.ino)?;
         self.flush_ino(target.ino)?;
         let op = CopyRange {

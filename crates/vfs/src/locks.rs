@@ -181,8 +181,8 @@ impl Vfs {
         if file.locked_since().is_none_or(|since| since >= fences) {
             return Ok(());
         }
-        let _gate = file.gate.write();
-        self.store_before_cut(file.ino)?;
+        let _content = file.content_lock.write();
+        self.flush_before_truncate(file.ino)?;
         file.discarded(fences);
         Ok(())
     }

@@ -2,8 +2,8 @@
 //! cached of it.
 //!
 //! What must stay true: nothing that was asked for before a change is shown after it. Therefore
-//! each event is one method of [`MetaCache`], and all parts forget within that method. The parts are
-//! private to this module, and nobody else calls them. This is what each event does to them:
+//! each event is one method of [`MetaCache`], and all parts forget within that method. The parts
+//! are private to this module, and nobody else calls them. This is what each event does to them:
 //!
 //! ```text
 //!                      last      open file's  chunk    directory's  lookup     kernel

@@ -143,7 +143,7 @@ impl Vfs {
         Opening { vfs: self, file, done: false }
     }
 
-    /// Attributes of a file that may be opened so; cut already if that was asked for.
+    /// Attributes of a file that may be opened so; truncated already if that was asked for.
     fn attr_to_open(
         &self,
         caller: &Caller,
@@ -152,13 +152,13 @@ impl Vfs {
         flags: i32,
     ) -> FsResult<Attr> {
         let mode = flags & libc::O_ACCMODE;
-        let cuts = flags & libc::O_TRUNC != 0;
-        if mode != libc::O_RDONLY || cuts {
+        let truncates = flags & libc::O_TRUNC != 0;
+        if mode != libc::O_RDONLY || truncates {
             self.writable()?;
         }
-        if cuts && mode == libc::O_WRONLY {
+        if truncates && mode == libc::O_WRONLY {
             // The operation checks all there is to check.
-            return self.cut(caller, interrupt, file);
+            return self.truncate_on_open(caller, interrupt, file);
         }
         let attr = match file.recent(self.config.open_ttl) {
             Some((attr, _)) => attr,
@@ -173,18 +173,18 @@ impl Vfs {
             let append_only = attr.flags.has(AttrFlags::APPEND);
             if attr.flags.has(AttrFlags::IMMUTABLE)
                 || attr.parent.is_trash_hour()
-                || append_only && (flags & libc::O_APPEND == 0 || cuts)
+                || append_only && (flags & libc::O_APPEND == 0 || truncates)
             {
                 return Err(FsError::Perm);
             }
         }
         self.check_open(caller, interrupt, file.ino, &attr, flags)?;
         // The kernel refuses writers of a running program by itself, but looks at this combination
-        // only after the cut.
-        if cuts && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
+        // only after the truncation.
+        if truncates && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
             return Err(FsError::TextBusy);
         }
-        if cuts { self.cut(caller, interrupt, file) } else { Ok(attr) }
+        if truncates { self.truncate_on_open(caller, interrupt, file) } else { Ok(attr) }
     }
 
     fn check_open(
@@ -211,31 +211,32 @@ impl Vfs {
         caller.check_mode(attr, wanted)
     }
 
-    /// Stores what was written to a file before it is cut, also what lies behind the cut: that may
-    /// yet be refused. The next fsync or close of whoever wrote
-    /// reports an error.
+    /// Stores what was written to a file before it is truncated, also what lies behind its new end:
+    /// the truncation may yet be refused. The next fsync or close of whoever wrote reports an
+    /// error.
     ///
     /// # Errors
-    /// Some of it could not even be sent on its way: stored later, it would come back after the
-    /// cut.
-    pub(crate) fn store_before_cut(&self, ino: Ino) -> FsResult<()> {
+    /// Some of it could not even be sent on its way: stored later, it would come back
+    /// after the truncation.
+    pub(crate) fn flush_before_truncate(&self, ino: Ino) -> FsResult<()> {
         let Err(error) = self.data.flush(ino) else { return Ok(()) };
-        tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is cut");
+        tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is truncated");
         if self.data.dirty_end(ino) > 0 { Err(error) } else { Ok(()) }
     }
 
     /// Empties a file that is being opened: what was written is stored first, and nobody writes
     /// meanwhile.
-    fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
-        let _gate = file.gate.write();
-        self.store_before_cut(file.ino)?;
-        let attr = self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
+    fn truncate_on_open(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
+        let _content = file.content_lock.write();
+        self.flush_before_truncate(file.ino)?;
+        let attr =
+            self.run_truncate(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
         self.drop_capability(interrupt, file.ino)?;
         Ok(attr)
     }
 
-    /// Cuts a file; not if a lock was lost of the handle through which that is asked, if any.
-    pub(crate) fn run_cut(
+    /// Truncates a file; not if a lock was lost of the handle through which that is asked, if any.
+    pub(crate) fn run_truncate(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
@@ -245,12 +246,12 @@ impl Vfs {
     ) -> FsResult<Attr> {
         let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
         let op = UnderLocks { op, fences: handle.and_then(|handle| handle.locks.since()) };
-        let cut = || {
-            let cut = self.meta.run(op, interrupt);
+        let run = || {
+            let truncated = self.meta.run(op, interrupt);
             self.cache().content_changed(ino);
-            cut
+            truncated
         };
-        self.cache().change(ino, cut, |attr| *attr)
+        self.cache().change(ino, run, |attr| *attr)
     }
 
     fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32, interrupt: &Interrupt) -> Opened {

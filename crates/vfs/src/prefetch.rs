@@ -54,6 +54,6 @@ impl Vfs {
             }
             Page { nodes, at, moment }
         });
-        self.cache().prefetch(dir, whole);
+        self.cache().keep_prefetched(dir, whole);
     }
 }

@@ -1,6 +1,6 @@
 //! A volume whose process died, taken up by another: handles come back under their numbers, with
-//! their locks, with how far listings had come, and with what they are to be told of data that was
-//! lost.
+//! their locks, with how far listings had come, and with what they have still to report of data
+//! that was lost.
 //!
 //! What must stay true: it needs nobody's help, and may be begun again after another death in the
 //! middle of it.
@@ -46,15 +46,15 @@ impl Vfs {
             let open = self.cache().opened(file.ino);
             self.meta.register_open(file.ino);
             let handle = self.insert_file(file.fh, open, file.flags);
-            let mut lost = past.lost.get(&file.fh).copied().unwrap_or(0);
+            let mut unreported = past.unreported.get(&file.fh).copied().unwrap_or(0);
             if past.dirty.contains(&file.ino) && handle.writer.is_some() {
-                lost = BY_CLOSE | BY_SYNC;
+                unreported = BY_CLOSE | BY_SYNC;
                 if let Some(journal) = &self.config.journal {
-                    journal.unreported(file.fh, lost);
+                    journal.unreported(file.fh, unreported);
                 }
             }
-            handle.unreported.store(lost, Ordering::Relaxed);
-            if lost != 0 {
+            handle.unreported.store(unreported, Ordering::Relaxed);
+            if unreported != 0 {
                 restored.lost.push(file.ino);
             }
             restored.open.push(file.ino);
@@ -79,7 +79,7 @@ impl Vfs {
         restored.underway.clone_from(&past.underway);
         self.restore_nameless()?;
         if let Some(journal) = &self.config.journal {
-            // Whoever is to be told of it is known by now.
+            // Which handles have to report it is known by now.
             for ino in &restored.lost {
                 journal.dirty(*ino, false);
             }

@@ -1,5 +1,5 @@
-//! What the kernel has cached is invalidated when others change it, by name, however it came to know
-//! of it.
+//! What the kernel has cached is invalidated when others change it, by name, however it came to
+//! know of it.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
 

@@ -134,7 +134,7 @@ impl MetaCache {
 
     /// Keeps what was read of a directory in which names are being looked up; `None` if it is too
     /// large.
-    pub(crate) fn prefetch(&self, dir: Ino, page: Option<Page>) {
+    pub(crate) fn keep_prefetched(&self, dir: Ino, page: Option<Page>) {
         self.prefetch.keep(dir, page);
     }
 }

@@ -38,11 +38,12 @@ struct Slot {
 /// A file that this client has open, with any number of handles.
 pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
-    /// Shared by who writes, exclusive to who cuts or fills what was written.
-    pub(crate) gate: RwLock<()>,
+    /// Shared by who writes, exclusive to who changes the content by the
+    /// metadata alone.
+    pub(crate) content_lock: RwLock<()>,
     /// Held while an operation changes the attributes, so that answers are learned in the order of
     /// the changes.
-    order: Mutex<()>,
+    change_lock: Mutex<()>,
     state: Mutex<State>,
     /// Owners of POSIX locks, each with the handles through which it locked.
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
@@ -147,8 +148,8 @@ impl OpenFile {
         let state = State { attr: None, since, changed_elsewhere: 0, written: Time::default() };
         Arc::new(Self {
             ino,
-            gate: RwLock::default(),
-            order: Mutex::default(),
+            content_lock: RwLock::default(),
+            change_lock: Mutex::default(),
             state: Mutex::new(state),
             plocks: Mutex::default(),
             locked: Mutex::default(),
@@ -163,7 +164,7 @@ impl OpenFile {
 
     /// To be held while an operation changes the attributes.
     pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
-        self.order.lock()
+        self.change_lock.lock()
     }
 
     /// An operation here that was begun at `begun` and was done at `now` left these attributes.

@@ -114,7 +114,7 @@ impl Filled {
         cache.count_lookup(DIR);
         let before = cache.moment();
         let nodes = [(name(), (OTHER, attr(1)))].into_iter().collect();
-        cache.prefetch(DIR, Some(Page { nodes, at: std::time::Instant::now(), moment: before }));
+        cache.keep_prefetched(DIR, Some(Page { nodes, at: std::time::Instant::now(), moment: before }));
         Self { cache, file, before }
     }
 
@@ -125,7 +125,7 @@ impl Filled {
             file: file.attr().is_some(),
             chunks: (0..2).filter(|index| cache.chunk(INO, *index).is_some()).count(),
             dir: cache.dir_attr(DIR, TTL).is_some(),
-            prefetched: cache.prefetched(DIR, &name(), TTL).is_some(),
+            prefetched: cache.prefetch.find(DIR, &name(), TTL, |_| true).is_some(),
             names: cache.names_changed_since(DIR, before),
         }
     }
@@ -194,6 +194,20 @@ fn each_event_makes_the_cache_forget_what_the_table_says() {
     let filled = Filled::new();
     filled.cache.changed_elsewhere(&Change::Any);
     assert_eq!(filled.left(), Left { names: true, ..nothing });
+}
+
+#[test]
+fn a_prefetched_name_is_not_answered_if_its_node_changed_or_is_open() {
+    let answered = |event: fn(&MetaCache)| {
+        let Filled { cache, .. } = Filled::new();
+        event(&cache);
+        cache.prefetched(DIR, &name(), TTL).is_some()
+    };
+    assert!(answered(|_| {}));
+    assert!(!answered(|cache| cache.answered(OTHER)));
+    assert!(!answered(|cache| cache.changed(OTHER)));
+    assert!(!answered(|cache| drop(cache.opened(OTHER))));
+    assert!(!answered(|cache| drop(cache.kernel.changed_elsewhere(&Change::Names(DIR)))));
 }
 
 #[test]

@@ -60,8 +60,8 @@ impl Vfs {
     pub fn absent_ttl(&self, dir: Ino, name: &[u8]) -> Duration {
         match self.config.negative_ttl {
             Duration::ZERO => Duration::ZERO,
-            // Whatever is heard from here on, the kernel is notified of the name, and waits for the
-            // answer first.
+            // Whatever is announced from here on, the kernel is notified of the name, and waits for
+            // the answer first.
             ttl => self.cache().absent_ttl(dir, &Name::stored(name), ttl),
         }
     }

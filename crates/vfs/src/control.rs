@@ -5,7 +5,7 @@
 //! thread of its own, and ends early if the file is closed; and what all open `.control` keep in
 //! memory, and how many threads work for them, has a bound.
 
-mod asked;
+mod dispatch;
 mod requests;
 mod tree;
 mod walks;
@@ -198,7 +198,7 @@ impl ControlHandle {
         };
         let mut stream = self.stream.lock();
         if !self.keep(&mut stream, &bytes) {
-            // Whoever waits is told at least that.
+            // Whoever waits gets at least the error.
             tracing::warn!("an answer of .control is too long to be kept");
             stream.bytes.push(FsError::TooBig.errno() as u8);
             self.all.kept.fetch_add(1, Ordering::Relaxed);

@@ -35,7 +35,7 @@ struct Locks {
 }
 
 impl HandleLocks {
-    /// Fails if a lock was lost. `fences` tells how often this client was taken for dead.
+    /// Fails if a lock was lost. `fences` answers how often this client was taken for dead.
     pub(crate) fn check(&self, fences: impl FnOnce() -> i64) -> FsResult<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());

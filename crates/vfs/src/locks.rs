@@ -103,7 +103,7 @@ impl Vfs {
     /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped:
     /// for who waits without a thread. It must wake somebody and do no more. To be called before
     /// the try that decides to wait; who waits looks every [`LOOK`] besides, since clients of
-    /// JuiceFS tell nothing.
+    /// JuiceFS announce nothing.
     pub fn on_lock_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         self.meta.waiters().on_release(ino, call)
     }
@@ -111,7 +111,7 @@ impl Vfs {
     /// Asks how the open file `fh` is now that a lock of it was granted: others may have written
     /// while they had it. Whether it is another than was known here, so that the kernel's pages of
     /// it are not right. One trip.
-    pub fn look_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
+    pub fn revalidate_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
         let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
         let as_it_was = handle.file.attr();
         let attr = self.fetch(handle.file.ino, interrupt)?;
@@ -120,8 +120,8 @@ impl Vfs {
         }))
     }
 
-    /// The next one to hold the lock must see what was written under it. An error is told by the
-    /// next fsync or close: the lock goes all the same.
+    /// The next one to hold the lock must see what was written under it. An error is reported by
+    /// the next fsync or close: the lock goes all the same.
     fn store_before_unlock(&self, handle: Option<&FileHandle>) {
         if let Some(handle) = handle
             && let Err(error) = self.data.flush(handle.file.ino)
@@ -130,7 +130,7 @@ impl Vfs {
         }
     }
 
-    /// Takes note of what `handle` holds after `attempt`, which tells whether that is anything.
+    /// Takes note of what `handle` holds after `attempt`, which answers whether that is anything.
     /// What it took when others took this client for dead in the middle of it is taken again, to be
     /// sure; or, if the handle lost another lock then, let go by `release`.
     fn holding(
@@ -242,7 +242,7 @@ impl Vfs {
         }
     }
 
-    /// Releases the POSIX locks that were taken through `fh`, whose close nobody told.
+    /// Releases the POSIX locks that were taken through `fh`, whose close was not announced.
     pub(crate) fn release_plocks_of(&self, file: &OpenFile, fh: u64) {
         let plocks = file.plocks.lock();
         let owners: Vec<u64> =

@@ -30,7 +30,7 @@
 //!   answered           marked    -            -        -            -          -
 //! ```
 //!
-//! 1. Forgotten instead, if another client's change was heard of since it was begun.
+//! 1. Forgotten instead, if another client's change was announced since it was begun.
 //! 2. The last attributes of a node that is no file go to the removed nodes.
 //! 3. What a change that is under way answers is forgotten, too: which of both came last is
 //!    unknown.

@@ -136,7 +136,7 @@ impl Vfs {
         let begun = self.cache().moment();
         let removed = self.meta.run(unlink, interrupt)?;
         self.cache().entry_changed(dir, &removed.dir, begun);
-        self.after(removed.ino, removed.fate);
+        self.name_removed(removed.ino, removed.fate);
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Vfs {
         let begun = self.cache().moment();
         let removed = self.meta.run(rmdir, interrupt)?;
         self.cache().entry_changed(dir, &removed.dir, begun);
-        self.after(removed.ino, removed.fate);
+        self.name_removed(removed.ino, removed.fate);
         Ok(())
     }
 
@@ -188,13 +188,13 @@ impl Vfs {
             self.cache().renamed(ino, &attr);
         }
         if let Some((ino, fate)) = renamed.replaced {
-            self.after(ino, fate);
+            self.name_removed(ino, fate);
         }
         Ok(())
     }
 
     /// What is left to do after a node lost a name.
-    pub(crate) fn after(&self, ino: Ino, fate: Fate) {
+    pub(crate) fn name_removed(&self, ino: Ino, fate: Fate) {
         match fate {
             Fate::Lives(attr) => self.cache().renamed(ino, &attr),
             Fate::Sustained(attr) => {

@@ -32,7 +32,7 @@ use crate::{
 const FMODE_EXEC: i32 = 0x20;
 
 /// An open file or directory.
-#[allow(clippy::struct_excessive_bools, reason = "each says one thing that the kernel is told")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// Its number.
@@ -130,7 +130,7 @@ impl Vfs {
             Ok((attr, _)) => attr,
             Err(error) => {
                 // The kernel hears of no handle.
-                self.take_back(opened.fh)?;
+                self.cancel_open(opened.fh)?;
                 return Err(error);
             }
         };
@@ -290,7 +290,7 @@ impl Vfs {
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync, which tells it again: this may
+    /// What went wrong with any data written since the last fsync, which reports it again: this may
     /// be the descriptor of a child that nobody asks.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
@@ -300,22 +300,22 @@ impl Vfs {
     }
 
     /// What was written to the file survives a crash once this answers. If a lock on it was lost,
-    /// it is told, and what was not stored before is not.
+    /// that is reported, and what was not stored before is not stored any more.
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
-                // Who gave up, or was given up, does not hear of a failure.
-                let heard = || !interrupt.is_set();
+                // A caller that was interrupted gets no report of a failure.
+                let reported = || !interrupt.is_set();
                 if let Some(writer) = &handle.writer {
-                    writer.fsync(heard)?;
+                    writer.fsync(reported)?;
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
-                    writer.fsync(heard)?;
+                    writer.fsync(reported)?;
                 } else {
                     // What was written and closed before may wait for its upload.
                     self.data.harden()?;
                 }
                 self.meta.sync()?;
-                if heard() {
+                if reported() {
                     self.report_lost(&handle, false)?;
                 }
                 self.locks_hold(&handle)
@@ -354,9 +354,9 @@ impl Vfs {
         flushed
     }
 
-    /// As [`Self::release`], of an open that the kernel is told did not happen: its next one is not
+    /// As [`Self::release`], of an open that failed as far as the kernel knows: its next one is not
     /// compared with this.
-    pub fn take_back(&self, fh: u64) -> FsResult<()> {
+    pub fn cancel_open(&self, fh: u64) -> FsResult<()> {
         if let Ok(Handle::File(handle)) = self.handles.get(fh) {
             self.cache().forget_last_open(handle.file.ino);
         }

@@ -35,7 +35,7 @@ impl Vfs {
     fn prefetch(&self, interrupt: &Interrupt, dir: Ino) {
         let (moment, at) = (self.cache().moment(), Instant::now());
         let scan = Scan::Entries { dir, nodes: true };
-        // Whoever asks for one name is told what is wrong with it.
+        // Whoever asks for one name gets the error.
         let Ok(page) = self.meta.scan_readable(scan, None, MOST_PREFETCHED, interrupt) else { return };
         let whole = page.next.is_none().then(|| {
             let (mut nodes, mut entry) = (FxHashMap::default(), None);

@@ -101,8 +101,8 @@ impl Vfs {
     /// A node lost a name without the mount having been asked. Files that are gone wait on record.
     fn after_removal(&self, ino: Ino, fate: Fate) {
         match fate {
-            Fate::Gone { attr, .. } => self.after(ino, Fate::Gone { file_length: None, attr }),
-            fate => self.after(ino, fate),
+            Fate::Gone { attr, .. } => self.name_removed(ino, Fate::Gone { file_length: None, attr }),
+            fate => self.name_removed(ino, fate),
         }
     }
 

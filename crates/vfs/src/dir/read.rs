@@ -149,7 +149,7 @@ impl Vfs {
         let mut rows = Vec::new();
         loop {
             let page = self.meta.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
-            // A damaged node hides no name: whoever asks for its attributes is told.
+            // A damaged node hides no name: whoever asks for its attributes gets the error.
             for damage in &page.damaged {
                 tracing::error!("in a directory: {damage}");
             }

@@ -23,7 +23,7 @@ impl MetaCache {
         self.changes.since(ino, moment.own)
     }
 
-    /// Whether another client's change of the names of `dir` was heard of since.
+    /// Whether another client's change of the names of `dir` was announced since.
     pub(crate) fn names_changed_since(&self, dir: Ino, moment: Moment) -> bool {
         self.kernel.names_changed_since(dir, moment.others)
     }

@@ -31,7 +31,7 @@ struct Changed {
     attr: Option<Attr>,
     ctime: Time,
     at: Instant,
-    /// The changes of others that had been heard of when the change was begun.
+    /// The changes of others that had been announced when the change was begun.
     others: u64,
 }
 
@@ -61,7 +61,7 @@ impl DirAttributes {
     }
 
     /// Attributes no older than `ttl`, and how long they still hold. `good` says whether no change
-    /// of another client was heard of since.
+    /// of another client was announced since.
     pub(super) fn get(
         &self,
         dir: Ino,

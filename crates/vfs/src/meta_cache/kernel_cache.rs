@@ -4,7 +4,7 @@
 //! The kernel is notified of others' changes by name. When only a directory is known to have
 //! changed, or that anything may have, these are the names to invalidate. What must stay true: a
 //! name that the kernel may cache for longer than a moment is here; and an answer that was asked
-//! for before such a change was heard of is cached for no time at all, since the names were
+//! for before such a change was announced is cached for no time at all, since the names were
 //! invalidated before it was among them. A single name may be invalidated at any time: the kernel
 //! lets the question about it end first. So may an inode, if the kernel knows it; one that it is
 //! about to know is invalidated by its name.
@@ -139,7 +139,7 @@ impl KernelCache {
         self.longest.get().copied()
     }
 
-    /// How many changes of others were heard of: to be taken before the engine is asked.
+    /// How many changes of others were announced: to be taken before the engine is asked.
     pub(super) fn now(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
@@ -148,12 +148,12 @@ impl KernelCache {
         &self.shards[ino.0 as usize % SHARDS]
     }
 
-    /// Whether a change of the names of `dir` was heard of since `asked`.
+    /// Whether a change of the names of `dir` was announced since `asked`.
     pub(super) fn names_changed_since(&self, dir: Ino, asked: u64) -> bool {
         self.longest().is_some() && self.shard(dir).lock().last(dir).name > asked
     }
 
-    /// Whether a change of the attributes of `ino` was heard of since `asked`.
+    /// Whether a change of the attributes of `ino` was announced since `asked`.
     pub(super) fn attr_changed_since(&self, ino: Ino, asked: u64) -> bool {
         self.longest().is_some() && self.shard(ino).lock().last(ino).attr > asked
     }

@@ -61,7 +61,7 @@ struct State {
     /// The number of the last change here, or of when the attributes were asked for if that was
     /// later.
     since: u64,
-    /// When another client's change was heard of last.
+    /// When another client's change was announced last.
     changed_elsewhere: u64,
     /// When the application wrote last.
     written: Time,

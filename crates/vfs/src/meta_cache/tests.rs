@@ -31,7 +31,7 @@ fn another_clients_change_waits_for_none_that_is_under_way() {
             during.changed_elsewhere(&Change::Node(INO));
             send.send(())
         });
-        // The commit lasts until the other change was heard of.
+        // The commit lasts until the other change was announced.
         receive.recv_timeout(Duration::from_mins(1))
     };
     cache.change(INO, commit, |()| attr(0)).unwrap();
@@ -91,7 +91,7 @@ struct Left {
     chunks: usize,
     dir: bool,
     prefetched: bool,
-    /// Another client's change of the names of the directory was heard of.
+    /// Another client's change of the names of the directory was announced.
     names: bool,
 }
 

@@ -21,7 +21,8 @@ setup:
 build: setup
 	cargo build --locked --release -p sluice-cli
 
-demo: build
+demo: setup
+	cargo build --locked --profile demo -p sluice-cli
 	@scripts/demo
 
 test: setup

@@ -3,6 +3,7 @@
 
 mod circles;
 mod directions;
+mod identifiers;
 mod paths;
 mod prose;
 mod sources;
@@ -11,6 +12,7 @@ mod words;
 
 pub use circles::circles;
 pub use directions::{directions, members};
+pub use identifiers::identifiers;
 pub use prose::widths;
 pub use sources::{Source, workspace};
 pub use style::{engines_know_records, names, openings, panics, seams, sizes, sleeps, unsafety};

@@ -26,6 +26,7 @@ rules! {
     files_are_short: sizes,
     files_say_what_they_are: openings,
     names_say_something: names,
+    names_are_words_of_the_field: identifiers,
     prose_is_narrow: widths,
     unsafe_code_is_kept_to_the_kernel: unsafety,
     nothing_that_ships_panics: panics,

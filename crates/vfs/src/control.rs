@@ -5,9 +5,7 @@
 //! thread of its own, and ends early if the file is closed; and what all open `.control` keep in
 //! memory, and how many threads work for them, has a bound.
 
-mod dispatch;
-mod requests;
-mod tree;
+pub(crate) mod requests;
 mod walks;
 
 use std::{
@@ -53,16 +51,16 @@ pub(crate) struct ControlUse {
 #[derive(Default)]
 pub(crate) struct ControlHandle {
     stream: Mutex<Stream>,
-    interrupt: Interrupt,
-    all: Arc<ControlUse>,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) all: Arc<ControlUse>,
 }
 
 /// A request that is worked on.
-struct Running(Arc<ControlUse>);
+pub(crate) struct Running(Arc<ControlUse>);
 
 impl Running {
     /// `None` if there are too many.
-    fn begin(all: &Arc<ControlUse>) -> Option<Self> {
+    pub(crate) fn begin(all: &Arc<ControlUse>) -> Option<Self> {
         let running = Self(Arc::clone(all));
         (all.requests.fetch_add(1, Ordering::Relaxed) < MOST_REQUESTS).then_some(running)
     }
@@ -92,7 +90,7 @@ enum State {
 }
 
 /// What a request answers in the end.
-enum Answer {
+pub(crate) enum Answer {
     /// Nothing more than that it is done.
     Done,
     /// A text, in the form of the older `info`.
@@ -144,7 +142,7 @@ impl ControlHandle {
     }
 
     /// Takes a piece of a request. Answers it once it is whole.
-    fn take(&self, offset: u64, data: &[u8]) -> Option<FsResult<Request>> {
+    pub(crate) fn take(&self, offset: u64, data: &[u8]) -> Option<FsResult<Request>> {
         let mut stream = self.stream.lock();
         match stream.state {
             State::Running => return None,
@@ -180,7 +178,7 @@ impl ControlHandle {
         self.keep(&mut self.stream.lock(), bytes);
     }
 
-    fn finish(&self, answer: FsResult<Answer>) {
+    pub(crate) fn finish(&self, answer: FsResult<Answer>) {
         let bytes = match answer {
             Ok(Answer::Done) => vec![0],
             Ok(Answer::Text(text)) => [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat(),
@@ -212,7 +210,7 @@ impl ControlHandle {
 }
 
 impl<'a> Progress<'a> {
-    fn new(control: &'a ControlHandle) -> Self {
+    pub(crate) fn new(control: &'a ControlHandle) -> Self {
         Self { control, numbers: Default::default(), last: Mutex::new(Instant::now()) }
     }
 
@@ -243,7 +241,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Reports the last numbers, if there are any.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.numbers.iter().any(|number| number.load(Ordering::Relaxed) > 0) {
             self.report();
         }

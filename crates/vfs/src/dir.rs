@@ -14,8 +14,6 @@
 //! and of its page and the next one where they begin ([`Listing::starts`]); without that, all pages
 //! before are read again, and end elsewhere if names came or went.
 
-mod read;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
@@ -30,13 +28,13 @@ use sluice_types::{Attr, FileType, Ino};
 use crate::{entry::Entry, meta_cache::Moment};
 
 /// Entries asked for at once.
-const PAGE: usize = 2048;
+pub(crate) const PAGE: usize = 2048;
 /// Pages kept of an open directory.
 const MOST_PAGES: usize = 2;
 /// Offsets of `.` and `..` come first.
-const DOTS: u64 = 2;
+pub(crate) const DOTS: u64 = 2;
 /// Bits of an offset that are the hash of a name.
-const KEY_BITS: u32 = 31;
+pub(crate) const KEY_BITS: u32 = 31;
 /// Names of which it is remembered that they were shown, of an engine that does not sort.
 const MOST_SEEN: usize = 1 << 20;
 /// After so many names in ascending order the engine sorts: it shows none twice.
@@ -44,9 +42,9 @@ const SORTED: usize = 4096;
 
 /// An open directory.
 pub(crate) struct DirHandle {
-    fh: u64,
-    ino: Ino,
-    listing: Mutex<Listing>,
+    pub(crate) fh: u64,
+    pub(crate) ino: Ino,
+    pub(crate) listing: Mutex<Listing>,
 }
 
 /// One name of a listing.
@@ -66,32 +64,32 @@ pub struct DirItem<'a> {
 
 /// What is known of a directory's pages.
 #[derive(Default)]
-struct Listing {
+pub(crate) struct Listing {
     /// The newest pages, one behind the other.
-    pages: VecDeque<Page>,
+    pub(crate) pages: VecDeque<Page>,
     /// Where pages begin, but for the first.
-    starts: BTreeMap<u64, Start>,
+    pub(crate) starts: BTreeMap<u64, Start>,
     /// The last page, once it was read.
-    last: Option<u64>,
+    pub(crate) last: Option<u64>,
     seen: Seen,
     /// Where pages begin up to this one is kept for a successor.
-    kept: u64,
+    pub(crate) kept: u64,
 }
 
 /// Where a page begins: the engine's cursor, and the last name before it.
 #[derive(Clone)]
-struct Start {
+pub(crate) struct Start {
     cursor: Cursor,
     before: Vec<u8>,
 }
 
 impl Start {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let length = self.cursor.0.len() as u32;
         [&length.to_le_bytes()[..], &self.cursor.0, &self.before].concat()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let (cursor, before) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         Some(Self { cursor: Cursor(cursor.to_vec()), before: before.to_vec() })
@@ -109,36 +107,36 @@ struct Seen {
 }
 
 /// Names read at once, kept in one piece of memory.
-struct Page {
-    number: u64,
-    names: Vec<u8>,
+pub(crate) struct Page {
+    pub(crate) number: u64,
+    pub(crate) names: Vec<u8>,
     /// By their keys.
-    items: Vec<Item>,
+    pub(crate) items: Vec<Item>,
     /// Of each item, of the newest page only.
-    attrs: Vec<Option<Attr>>,
+    pub(crate) attrs: Vec<Option<Attr>>,
     /// When it was asked for.
-    moment: Moment,
-    at: Instant,
+    pub(crate) moment: Moment,
+    pub(crate) at: Instant,
 }
 
 #[derive(Clone, Copy)]
-struct Item {
-    ino: Ino,
+pub(crate) struct Item {
+    pub(crate) ino: Ino,
     at: u32,
     len: u8,
-    kind: FileType,
-    key: u32,
+    pub(crate) kind: FileType,
+    pub(crate) key: u32,
 }
 
 impl Listing {
     /// The last page up to `number` of which it is known where it begins.
-    fn nearest(&self, number: u64) -> (u64, Option<Cursor>) {
+    pub(crate) fn nearest(&self, number: u64) -> (u64, Option<Cursor>) {
         let known = self.starts.range(..=number).next_back();
         known.map_or((0, None), |(number, start)| (*number, Some(start.cursor.clone())))
     }
 
     /// The last name of a page that was read before, if the engine sorts.
-    fn end(&self, number: u64) -> Option<Vec<u8>> {
+    pub(crate) fn end(&self, number: u64) -> Option<Vec<u8>> {
         let next = self.starts.get(&(number + 1)).filter(|_| !self.seen.unsorted);
         next.map(|next| next.before.clone())
     }
@@ -146,7 +144,7 @@ impl Listing {
     /// Takes what was read into the `empty` page, and names of the mount's own; forgets the oldest
     /// page if there are too many. A page that has its old `end` leaves those behind it where they
     /// are.
-    fn take(
+    pub(crate) fn take(
         &mut self,
         empty: Page,
         (rows, next): (Vec<Row>, Option<Cursor>),
@@ -184,7 +182,7 @@ impl Listing {
 }
 
 impl Page {
-    fn name(&self, index: usize) -> &[u8] {
+    pub(crate) fn name(&self, index: usize) -> &[u8] {
         let item = &self.items[index];
         &self.names[item.at as usize..][..usize::from(item.len)]
     }

@@ -4,8 +4,6 @@
 //! What must stay true: none of them ever reaches an engine, and no name of theirs can be made or
 //! removed.
 
-mod files;
-
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -17,10 +15,10 @@ use crate::{
     control::{ControlHandle, ControlUse},
 };
 
-const LOG: Ino = Ino(Ino::INTERNAL.0 + 1);
-const CONTROL: Ino = Ino(Ino::INTERNAL.0 + 2);
-const STATS: Ino = Ino(Ino::INTERNAL.0 + 3);
-const CONFIG: Ino = Ino(Ino::INTERNAL.0 + 4);
+pub(crate) const LOG: Ino = Ino(Ino::INTERNAL.0 + 1);
+pub(crate) const CONTROL: Ino = Ino(Ino::INTERNAL.0 + 2);
+pub(crate) const STATS: Ino = Ino(Ino::INTERNAL.0 + 3);
+pub(crate) const CONFIG: Ino = Ino(Ino::INTERNAL.0 + 4);
 
 /// Name, inode and permissions of each. The first is in every directory, the others in the root.
 const FILES: [(&str, Ino, u16); 4] = [
@@ -42,12 +40,12 @@ pub fn is_reserved(name: &str) -> bool {
 
 /// What the internal files are called here.
 pub(crate) struct Internals {
-    names: Vec<(String, Ino, u16)>,
+    pub(crate) names: Vec<(String, Ino, u16)>,
     trash: String,
     hidden: bool,
-    since: Time,
+    pub(crate) since: Time,
     /// Who serves the mount may read what the others may not.
-    owner: (u32, u32),
+    pub(crate) owner: (u32, u32),
     /// What those who have `.control` open use.
     pub(crate) control: Arc<ControlUse>,
 }
@@ -76,7 +74,7 @@ impl Internals {
         }
     }
 
-    fn find(&self, root: Ino, dir: Ino, name: &[u8]) -> Option<Ino> {
+    pub(crate) fn find(&self, root: Ino, dir: Ino, name: &[u8]) -> Option<Ino> {
         if name.first() != Some(&b'.') {
             return None;
         }
@@ -84,7 +82,7 @@ impl Internals {
         (*ino == CONTROL || dir == root).then_some(*ino)
     }
 
-    fn is_trash(&self, root: Ino, dir: Ino, name: &[u8]) -> bool {
+    pub(crate) fn is_trash(&self, root: Ino, dir: Ino, name: &[u8]) -> bool {
         dir == Ino::ROOT && root == Ino::ROOT && name == self.trash.as_bytes()
     }
 

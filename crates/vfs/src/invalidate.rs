@@ -5,8 +5,6 @@
 //! kernel's next question would be answered with what is stale. Nothing here runs on a thread that
 //! a request needs.
 
-mod notify;
-
 use sluice_meta::schema::Change;
 
 /// How sure it is that something changed.

@@ -4,8 +4,6 @@
 //! What must stay true: observing an operation takes two looks at a clock and two additions, no
 //! lock.
 
-mod run;
-
 use std::{
     fmt::Write as _,
     sync::atomic::{AtomicU64, Ordering},
@@ -23,7 +21,7 @@ macro_rules! ops {
         #[allow(missing_docs, reason = "each is named after its request")]
         pub enum OpKind { $($name),* }
 
-        const NAMES: &[&str] = &[$($text),*];
+        pub(crate) const NAMES: &[&str] = &[$($text),*];
     };
 }
 
@@ -39,16 +37,16 @@ ops! {
 
 /// Counts of all operations.
 pub(crate) struct Observed {
-    ops: [Counts; NAMES.len()],
+    pub(crate) ops: [Counts; NAMES.len()],
     pub(crate) read_bytes: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
 }
 
 #[derive(Default)]
-struct Counts {
-    count: AtomicU64,
-    errors: AtomicU64,
-    nanos: AtomicU64,
+pub(crate) struct Counts {
+    pub(crate) count: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) nanos: AtomicU64,
 }
 
 /// Totals of one operation.

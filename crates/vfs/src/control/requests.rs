@@ -6,7 +6,7 @@ use sluice_types::{FsError, FsResult, Ino};
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Remove a tree.
     Remove { parent: Ino, name: Vec<u8>, skip_trash: bool },
     /// Tell about an inode; as text for older programs.

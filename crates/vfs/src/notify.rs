@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_meta::schema::Change;
 
-use super::Certainty;
+use crate::invalidate::Certainty;
 use crate::vfs::Vfs;
 
 impl Vfs {

@@ -10,7 +10,7 @@ use sluice_meta::{
 };
 use sluice_types::{FileType, FsResult, Ino};
 
-use super::{DOTS, DirHandle, DirItem, KEY_BITS, Listing, PAGE, Page, Start};
+use crate::dir::{DOTS, DirHandle, DirItem, KEY_BITS, Listing, PAGE, Page, Start};
 use crate::{entry::Entry, handles::Handle, vfs::Vfs};
 
 impl Vfs {

@@ -7,7 +7,7 @@ use std::{
 
 use sluice_types::{Caller, FsResult};
 
-use super::{NAMES, OpKind};
+use crate::observe::{NAMES, OpKind};
 use crate::vfs::Vfs;
 
 impl Vfs {

@@ -16,7 +16,7 @@ use sluice_meta::{
 };
 use sluice_types::{Access, CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, Slice};
 
-use super::{Answer, Progress, requests::Request};
+use crate::control::{Answer, Progress, requests::Request};
 use crate::vfs::Vfs;
 
 /// Most levels and entries of each directory that a summary shows.

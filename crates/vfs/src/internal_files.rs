@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sluice_meta::{Interrupt, ops::getattr::GetAttr};
 use sluice_types::{Access, Attr, Caller, FileType, FsError, FsResult, Ino};
 
-use super::{CONFIG, CONTROL, InternalHandle, LOG, STATS};
+use crate::internal::{CONFIG, CONTROL, InternalHandle, LOG, STATS};
 use crate::{control::ControlHandle, entry::Entry, handles::Handle, open::Opened, vfs::Vfs};
 
 impl Vfs {

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use sluice_types::{Caller, FsError};
 
-use super::{Progress, Running};
+use crate::control::{Progress, Running};
 use crate::{internal::InternalHandle, vfs::Vfs};
 
 impl Vfs {

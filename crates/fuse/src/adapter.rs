@@ -73,7 +73,7 @@ impl VolumeFs {
         let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
         let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
-        self.vfs.on_stale(move |change, certainty| {
+        self.vfs.on_invalidate(move |change, certainty| {
             let sure = certainty == Certainty::Changed;
             let told = match change {
                 Change::Entry(dir, name) => {

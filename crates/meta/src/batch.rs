@@ -2,16 +2,16 @@
 //!
 //! A caller that finds a lane of the engine free runs the batch itself, on its own thread, with
 //! whatever else waits; a caller that finds none waits, and is woken either with its answer or to
-//! run the next batch, for which those that were answered with it may come back first (`herd`).
-//! There are no timers and no threads of our own. An operation that fails leaves no trace and fails
-//! alone.
+//! run the next batch, for which those that were answered with it may come back first
+//! (`commit_delay`). There are no timers and no threads of our own. An operation that fails leaves
+//! no trace and fails alone.
 
 mod attempt;
+mod commit_delay;
 mod failed;
-mod herd;
 mod notes;
+mod resolve;
 mod sched;
-mod settle;
 mod steps;
 mod ticket;
 
@@ -29,8 +29,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use sluice_types::{FsError, FsResult, wait};
 
+use commit_delay::CommitDelay;
 use failed::Failed;
-use herd::Herd;
 use sched::Sched;
 pub use sluice_types::Interrupt;
 use ticket::{AnyTicket, Job, Ticket, Turn};
@@ -59,7 +59,7 @@ pub struct Batcher {
     /// Held while a lane finds out that this client was taken for dead, so that all lanes count it
     /// once.
     fence: Mutex<()>,
-    herd: Herd,
+    commit_delay: CommitDelay,
     batches: AtomicU64,
     ops: AtomicU64,
     wakes: Arc<AtomicU64>,
@@ -104,7 +104,7 @@ impl Batcher {
             patience,
             sched: Mutex::new(Sched::new(lanes)),
             fence: Mutex::default(),
-            herd: Herd::default(),
+            commit_delay: CommitDelay::default(),
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
             wakes: Arc::default(),
@@ -190,13 +190,13 @@ impl Batcher {
 
     /// Runs one batch in `lane`, then hands the lane on.
     fn lead(&self, lane: u16, own: &Arc<Turn>) {
-        self.herd.wait(|| self.sched.lock().company());
+        self.commit_delay.wait(|| self.sched.lock().company());
         let Some(gathered) = self.sched.lock().gather(lane, own, self.batch) else { return };
         let begun = wait::now();
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.ops.fetch_add(gathered.tickets.len() as u64, Ordering::Relaxed);
         let left = self.run(lane, &gathered.tickets, own);
-        self.herd.answered(&gathered.tickets, begun.elapsed());
+        self.commit_delay.answered(&gathered.tickets, begun.elapsed());
         self.sched.lock().release(lane, own, &gathered.lanes, &left);
         for ticket in gathered.tickets.iter().filter(|ticket| !is_among(ticket, &left)) {
             ticket.finish();

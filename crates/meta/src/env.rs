@@ -17,7 +17,7 @@ use crate::{
     fact::Fact,
     ledger::Ledger,
     opens::Opens,
-    recall::Recall,
+    record_cache::RecordCache,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
     used::Used,
 };
@@ -42,12 +42,12 @@ pub struct Env {
     /// The hour directory of the trash in use: its name and inode.
     trash_hour: Mutex<Option<(String, Ino)>>,
     /// Records as last seen.
-    pub(crate) recall: Option<Recall>,
+    pub(crate) record_cache: Option<RecordCache>,
     /// Where is noted what outlives the process.
     pub(crate) ledger: Option<Arc<dyn Ledger>>,
     /// Whether changes may start from them: the engine can tell at the commit whether they are
     /// still so.
-    pub(crate) starts_from_recall: bool,
+    pub(crate) starts_from_cache: bool,
 }
 
 impl Env {
@@ -64,9 +64,9 @@ impl Env {
             fences: AtomicI64::new(0),
             acls: RwLock::default(),
             trash_hour: Mutex::default(),
-            recall: None,
+            record_cache: None,
             ledger: None,
-            starts_from_recall: false,
+            starts_from_cache: false,
         }
     }
 

@@ -48,14 +48,14 @@ pub type OnChange = Box<dyn Fn(&[Change]) + Send + Sync>;
 impl Meta {
     /// Whether [`Self::follow`] follows anybody.
     pub fn follows_others(&self) -> bool {
-        self.options.client_cache.is_some() && self.env.recall.is_some()
+        self.options.client_cache.is_some() && self.env.record_cache.is_some()
     }
 
     /// Begins to follow other clients, if the volume was opened with a [`ClientCache`]: lookups and
     /// attributes are then answered from what is remembered. `told` is called with each change,
     /// from a thread that no request needs.
     pub fn follow(self: &Arc<Self>, told: OnChange) {
-        let (Some(cache), Some(_)) = (self.options.client_cache, &self.env.recall) else { return };
+        let (Some(cache), Some(_)) = (self.options.client_cache, &self.env.record_cache) else { return };
         let meta = Arc::downgrade(self);
         let begun = wait::spawn("changes", move || follow(&meta, cache, &told));
         if let Err(error) = begun {
@@ -67,7 +67,7 @@ impl Meta {
 /// Follows as long as the volume is open, which this does not keep open.
 fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
     let Some(env) = meta.upgrade().map(|meta| meta.env.clone()) else { return };
-    let Some(recall) = &env.recall else { return };
+    let Some(record_cache) = &env.record_cache else { return };
     let mut follower: Option<Follower> = None;
     let mut complained = false;
     while meta.strong_count() > 0 {
@@ -89,11 +89,11 @@ fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
             Ok(changes) => {
                 complained = false;
                 if !changes.is_empty() {
-                    recall.hear(&changes);
+                    record_cache.hear(&changes);
                     told(&changes);
                 }
                 if let Some(age) = follower.as_mut().and_then(Follower::compared) {
-                    recall.trust(TRUST, age);
+                    record_cache.trust(TRUST, age);
                 }
                 if begun
                     && cache.preload > 0
@@ -103,7 +103,7 @@ fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
                 }
             }
             Err(error) => {
-                recall.distrust();
+                record_cache.distrust();
                 follower = None;
                 if !std::mem::replace(&mut complained, true) {
                     tracing::warn!(%error, "cannot follow other clients; the client cache is off until it can");

@@ -57,7 +57,7 @@ impl Meta {
             return Ok(Err(Ended::TooNew));
         }
         self.env.set_format(format);
-        let settled = self.sid() != 0 && self.renew()?;
+        let resolved = self.sid() != 0 && self.renew()?;
         // Others expire against the time at which this client had shown that it lives, not against
         // a later one: whatever follows may wait for the engine, and they with it.
         let now = self.env.clock.now().sec;
@@ -75,7 +75,7 @@ impl Meta {
             }
         }
         let due = now - self.options.heartbeat_seconds() * 9 / 10;
-        if settled && self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
+        if resolved && self.run(TakeTurn { job: Counter::LastCleanupSessions, due, now }, &never)? {
             self.clean_sessions(now)?;
         }
         Ok(Ok(()))

@@ -86,7 +86,7 @@ pub trait Ledger: Debug + Send + Sync {
     fn voids(&self, lane: u16, from: u64, to: u64);
 
     /// What became of the commits that [`Self::voids`] is about is known, and noted.
-    fn settled(&self, lane: u16, to: u64);
+    fn resolved(&self, lane: u16, to: u64);
 }
 
 /// A session whose process died, from what it left in its [`Ledger`].

@@ -30,7 +30,7 @@ mod options;
 mod outcome;
 mod overlay;
 mod pages;
-mod recall;
+mod record_cache;
 mod register;
 mod resume;
 pub mod schema;

@@ -18,8 +18,8 @@ use crate::{
     id_pool::IdPool,
     op::Op,
     options::{OpenError, Options},
-    recall::Recall,
-    resume::{Start, TakenUp, insist},
+    record_cache::RecordCache,
+    resume::{Start, TakenUp, retry},
     schema::{Counter, Key, Row},
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -48,7 +48,7 @@ impl Meta {
         // Whoever waits for a session to go on waits for the engine, too; who mounts anew is told.
         let patience = if options.resume.is_some() { options.patience } else { Duration::ZERO };
         let until = wait::now() + patience;
-        let format = insist(until, || Self::load_format(engine.as_ref()))?
+        let format = retry(until, || Self::load_format(engine.as_ref()))?
             .ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
         let mut read_only = options.read_only;
@@ -63,7 +63,7 @@ impl Meta {
         let ledger = options.ledger.clone().filter(|_| !read_only);
         let mut start = Start::default();
         if !read_only {
-            insist(until, || engine.prepare())?;
+            retry(until, || engine.prepare())?;
             start = Start::of(engine.as_ref(), &options)?;
         }
         let sid = start.sid;
@@ -74,8 +74,8 @@ impl Meta {
         env.set_fences(start.fences);
         env.ledger = ledger;
         let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
-        env.recall = (options.recall || records > 0).then(|| Recall::new(records));
-        env.starts_from_recall = options.recall;
+        env.record_cache = (options.record_cache || records > 0).then(|| RecordCache::new(records));
+        env.starts_from_cache = options.record_cache;
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         batcher.go_on(&start.numbers);
@@ -94,7 +94,7 @@ impl Meta {
             read_only,
             taken_up: start.taken_up,
         };
-        insist(until, || meta.reload_usage())?;
+        retry(until, || meta.reload_usage())?;
         Ok(Arc::new(meta))
     }
 
@@ -134,7 +134,7 @@ impl Meta {
     /// Runs an operation that only looks, on what is remembered if that may be believed: for
     /// whoever asks the same again and again. Opening a file is not such a case.
     pub fn look<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.ask_or(op, interrupt, |wants| self.env.recall.as_ref()?.believed(wants))
+        self.ask_or(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants))
     }
 
     /// Runs an operation that only looks. It needs no lane and no commit.
@@ -169,16 +169,16 @@ impl Meta {
                 continue;
             }
             let reads: Vec<Read> = wants.iter().map(|want| want.read.clone()).collect();
-            let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
+            let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
             let found = self.patiently(interrupt, || self.engine.read(&reads))?;
-            if let Some(recall) = &self.env.recall {
-                recall.learn(&reads, &found, moment);
+            if let Some(record_cache) = &self.env.record_cache {
+                record_cache.learn(&reads, &found, moment);
             }
             batch.learn(wants, found);
-            let doubts = batch.doubts();
-            if !doubts.is_empty() {
-                let found = self.patiently(interrupt, || self.engine.read(&doubts))?;
-                if !batch.dispel(&found).is_empty() {
+            let dangling = batch.dangling();
+            if !dangling.is_empty() {
+                let found = self.patiently(interrupt, || self.engine.read(&dangling))?;
+                if !batch.recheck_dangling(&found).is_empty() {
                     batch = Batch::new(&self.env);
                 }
             }

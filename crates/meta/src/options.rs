@@ -44,7 +44,7 @@ pub struct Options {
     pub patience: Duration,
     /// Whether changes may start from what this client saw last, and so save a trip. Only engines
     /// that compare at the commit make use of it.
-    pub recall: bool,
+    pub record_cache: bool,
     /// Whether lookups and attributes are answered from what is remembered, while [`Meta::follow`]
     /// hears what others change.
     pub client_cache: Option<ClientCache>,
@@ -63,7 +63,7 @@ impl Default for Options {
             info: SessionInfo::default(),
             heartbeat: Duration::from_secs(12),
             patience: PATIENCE,
-            recall: true,
+            record_cache: true,
             client_cache: None,
             ledger: None,
             resume: None,

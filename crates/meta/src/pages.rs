@@ -31,11 +31,11 @@ impl Meta {
 
     /// Remembers up to `most` entries of the root.
     pub(crate) fn preload(&self, most: usize) {
-        let Some(recall) = &self.env.recall else { return };
-        let moment = recall.moment();
+        let Some(record_cache) = &self.env.record_cache else { return };
+        let moment = record_cache.moment();
         let scan = Scan::Entries { dir: Ino::ROOT, nodes: true };
         match self.engine.scan(scan, None, most) {
-            Ok(page) => recall.learn_rows(page.rows, moment),
+            Ok(page) => record_cache.learn_rows(page.rows, moment),
             Err(error) => tracing::warn!(%error, "the root was not read in advance"),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     ledger::{Ledger, Resumed},
     options::Options,
     register::register,
-    schema::{BURIED, Key, Row, Session, WriterId},
+    schema::{EXPIRED, Key, Row, Session, WriterId},
 };
 
 /// What became of a session that was taken up.
@@ -89,7 +89,7 @@ fn take_up(
 ) -> Result<Option<Taken>, EngineError> {
     let until = wait::now() + options.patience;
     // Whoever found it expired would bury it between the lanes.
-    if !insist(until, || renew(engine, options, past.sid))? {
+    if !retry(until, || renew(engine, options, past.sid))? {
         return Ok(None);
     }
     let lanes = (engine.limits().lanes.max(1)).max(past.lanes.len());
@@ -98,7 +98,7 @@ fn take_up(
         let known = past.lanes.get(usize::from(lane)).cloned().unwrap_or_default();
         let highest = known.voids.iter().map(|(_, to)| *to).fold(known.attempted, u64::max);
         let mut tried = None;
-        let fenced = insist(until, || fence(engine, (past.sid, lane), highest, &mut tried, ledger))?;
+        let fenced = retry(until, || fence(engine, (past.sid, lane), highest, &mut tried, ledger))?;
         let Some((before, now)) = fenced else { return Ok(None) };
         taken.numbers.push(now);
         taken.outcome.reached.push(before);
@@ -111,7 +111,7 @@ fn take_up(
 fn renew(engine: &dyn Engine, options: &Options, sid: WriterId) -> Result<bool, EngineError> {
     let found = engine.read(&[Read::Get(Key::Session(sid))])?.pop();
     let Some(Found::Row(Some(Row::Session(_, session)))) = found else { return Ok(false) };
-    if session.expire == BURIED {
+    if session.expire == EXPIRED {
         return Ok(false);
     }
     let expire = options.clock.now().sec + options.session_lifetime();
@@ -170,7 +170,7 @@ fn fence(
 }
 
 /// Asks until the engine answers, or patience ends.
-pub(crate) fn insist<T>(
+pub(crate) fn retry<T>(
     until: Instant,
     mut ask: impl FnMut() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {

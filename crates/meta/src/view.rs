@@ -41,10 +41,10 @@ pub(crate) struct Batch<'e> {
     vacant: Vec<Ino>,
     same: FxHashSet<List>,
     /// Records that changed between two trips although a finished operation relied on them.
-    pub(crate) torn: Vec<Key>,
+    pub(crate) unrepeatable: Vec<Key>,
     /// Entries that were found without the nodes they name: damage, or both records went between
     /// two looks.
-    doubts: Vec<Row>,
+    dangling: Vec<Row>,
     /// Files that it destroys. Taken out before the commit, to be dropped after it.
     pub(crate) doomed: Doomed<'e>,
 }
@@ -64,8 +64,8 @@ impl<'e> Batch<'e> {
             held: FxHashMap::default(),
             vacant: Vec::new(),
             same: FxHashSet::default(),
-            torn: Vec::new(),
-            doubts: Vec::new(),
+            unrepeatable: Vec::new(),
+            dangling: Vec::new(),
             doomed: Doomed::new(&env.opens),
         }
     }
@@ -96,7 +96,7 @@ impl<'e> Batch<'e> {
                         // An entry whose node is missing: remember that it was looked for.
                         let node = Key::Node(to.ino);
                         if self.rows.get(&node).is_none_or(|(known, _)| *known < hold) {
-                            self.doubts.extend(entry.clone());
+                            self.dangling.extend(entry.clone());
                             self.learn_row(node, hold, None);
                         }
                     }
@@ -117,16 +117,16 @@ impl<'e> Batch<'e> {
     /// What to read once more before anybody believes that an entry has no node. Numbers of nodes
     /// are never used again: an entry that is still there after its node was found missing is
     /// damaged.
-    pub(crate) fn doubts(&self) -> Vec<Read> {
-        self.doubts.iter().map(|row| Read::Get(row.key())).collect()
+    pub(crate) fn dangling(&self) -> Vec<Read> {
+        self.dangling.iter().map(|row| Read::Get(row.key())).collect()
     }
 
-    /// Takes in the answers to the doubts; the keys of those entries that are gone or name
+    /// Takes in the answers to [`Self::dangling`]; the keys of those entries that are gone or name
     /// something else by now.
-    pub(crate) fn dispel(&mut self, found: &[Found]) -> Vec<Key> {
-        let doubts = std::mem::take(&mut self.doubts);
+    pub(crate) fn recheck_dangling(&mut self, found: &[Found]) -> Vec<Key> {
+        let dangling = std::mem::take(&mut self.dangling);
         let changed = |(row, found): &(Row, &Found)| !matches!(found, Found::Row(Some(now)) if now == row);
-        doubts.into_iter().zip(found).filter(changed).map(|(row, _)| row.key()).collect()
+        dangling.into_iter().zip(found).filter(changed).map(|(row, _)| row.key()).collect()
     }
 
     fn learn_row(&mut self, key: Key, hold: Hold, row: Option<Row>) {
@@ -146,7 +146,7 @@ impl<'e> Batch<'e> {
                 _ => *relied == Hold::None,
             };
             if !same {
-                self.torn.push(key.clone());
+                self.unrepeatable.push(key.clone());
             }
         }
         self.rows.insert(key, (hold, row));
@@ -274,7 +274,7 @@ impl<'a> View<'a> {
 
     /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before
     /// the batch has ended.
-    pub(crate) fn dooms(&self, ino: Ino) -> bool {
+    pub(crate) fn destroys(&self, ino: Ino) -> bool {
         self.batch.doomed.add(ino)
     }
 

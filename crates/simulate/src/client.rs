@@ -55,7 +55,7 @@ impl Client {
     pub(crate) fn open(world: &Arc<World>, at: usize) -> Result<Arc<Self>, OpenError> {
         let plan = world.plan.clients[at];
         let options = Options {
-            recall: plan.recall,
+            record_cache: plan.record_cache,
             client_cache: plan.cache.then(ClientCache::default),
             clock: Arc::new(WorldClock(Arc::clone(world))),
             ..Options::default()

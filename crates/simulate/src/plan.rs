@@ -41,7 +41,7 @@ pub struct ClientPlan {
     /// Lanes of its engine.
     pub lanes: usize,
     /// Whether changes start from what it saw last.
-    pub recall: bool,
+    pub record_cache: bool,
     /// Whether it believes what it saw last.
     pub cache: bool,
     /// How often in a round it shows that it lives; one that never does is taken for dead when the
@@ -112,7 +112,7 @@ impl ClientPlan {
         Self {
             threads: 2 + rng.below(3) as usize,
             lanes: 1 + rng.below(3) as usize,
-            recall: rng.below(3) > 0,
+            record_cache: rng.below(3) > 0,
             cache: match theme {
                 Theme::Attributes => rng.below(4) > 0,
                 Theme::Moves => rng.below(4) == 0,

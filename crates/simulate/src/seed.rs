@@ -104,7 +104,7 @@ fn begin(world: &Arc<World>) {
 /// A client beside the simulation.
 fn observer(world: &Arc<World>, read_only: bool) -> Arc<Meta> {
     let clock = Arc::new(WorldClock(Arc::clone(world)));
-    let options = Options { read_only, recall: false, clock, ..Options::default() };
+    let options = Options { read_only, record_cache: false, clock, ..Options::default() };
     match Meta::open(Arc::new(world.mem.clone()), options) {
         Ok(meta) => meta,
         Err(error) => panic!("the volume cannot be opened: {error}"),

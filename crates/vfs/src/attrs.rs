@@ -17,7 +17,7 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Name};
 
-use crate::{entry::Entry, soon::PATIENCE, vfs::Vfs};
+use crate::{entry::Entry, timed_query::PATIENCE, vfs::Vfs};
 
 /// Bytes of a volume without a limit.
 const UNLIMITED_BYTES: u64 = 1 << 50;
@@ -38,50 +38,46 @@ pub struct VolumeSize {
 }
 
 impl Vfs {
-    /// Looks a name up. One trip, none for internal files and for what is remembered and may be
-    /// believed.
+    /// Looks a name up. One trip, none for internal files and for names whose directory was read
+    /// as one page.
     pub fn lookup(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<Entry> {
         if let Some(entry) = self.lookup_internal(dir, name, interrupt)? {
             return Ok(entry);
         }
         let at = At::new(dir, Name::new(name)?);
         let _ = caller;
-        if let Some(entry) = self.lookup_ahead(interrupt, dir, &at.name) {
+        if let Some(entry) = self.lookup_prefetched(interrupt, dir, &at.name) {
             return Ok(entry);
         }
-        let (moment, asked) = (self.known().moment(), self.given.moment());
+        let moment = self.cache().moment();
         let (ino, attr) = self.meta.look(&Lookup(at.clone()), interrupt)?;
-        if attr.is_dir() {
-            self.hints.put(dir, &at.name, ino);
-        }
         let shown = self.shown(ino, attr, moment);
-        self.known().note(ino);
-        Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, shown)))
+        self.cache().answered(ino);
+        Ok(self.cache().looked_up(dir, &at.name, moment, self.entry(ino, shown)))
     }
 
-    /// How long the kernel may believe that a name is absent, if a lookup that begins now says so.
+    /// How long the kernel may cache that a name is absent, if a lookup that begins now says so.
     pub fn absent_ttl(&self, dir: Ino, name: &[u8]) -> Duration {
         match self.config.negative_ttl {
             Duration::ZERO => Duration::ZERO,
-            // Whatever is heard from here on, the kernel is told of the name, and waits for the
-            // answer first.
-            ttl => self.given.name(dir, &Name::stored(name), self.given.moment(), ttl),
+            // Whatever is announced from here on, the kernel is notified of the name, and waits for
+            // the answer first.
+            ttl => self.cache().absent_ttl(dir, &Name::stored(name), ttl),
         }
     }
 
-    /// How long the kernel may believe attributes that it is about to be given.
+    /// How long the kernel may cache attributes that it is about to be given.
     pub fn attr_ttl(&self, ino: Ino) -> Duration {
-        self.given.node(ino, self.config.attr_ttl)
+        self.cache().attr_ttl(ino, self.config.attr_ttl)
     }
 
-    /// Attributes, and how long they may be believed. At most one trip.
+    /// Attributes, and how long they may be cached. At most one trip.
     pub fn getattr(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<(Attr, Duration)> {
         if ino.is_internal() {
             return Ok((self.internal_attr(ino)?, self.config.attr_ttl));
         }
         let ttl = self.attr_ttl(ino);
-        let good = |asked| self.given.same_attr_since(ino, asked);
-        let recent = self.dirs.get(ino, ttl, good).or_else(|| self.recent_of_open(ino, ttl));
+        let recent = self.cache().dir_attr(ino, ttl).or_else(|| self.recent_of_open(ino, ttl));
         if let Some(recent) = recent {
             return Ok(recent);
         }
@@ -90,14 +86,16 @@ impl Vfs {
         {
             return Ok(attr);
         }
-        let moment = self.known().moment();
+        let moment = self.cache().moment();
         match self.meta.look(&GetAttr(ino), interrupt) {
             Ok(attr) => {
                 let shown = self.shown(ino, attr, moment);
-                self.known().note(ino);
+                self.cache().answered(ino);
                 Ok((shown, ttl))
             }
-            Err(FsError::NotFound) => self.gone.get(ino).map(|attr| (attr, ttl)).ok_or(FsError::NotFound),
+            Err(FsError::NotFound) => {
+                self.cache().removed_attr(ino).map(|attr| (attr, ttl)).ok_or(FsError::NotFound)
+            }
             Err(error) => Err(error),
         }
     }
@@ -116,16 +114,16 @@ impl Vfs {
             return Some((answer?, ttl));
         }
         let last = self.root_attr.last()??;
-        let left = self.root_left.lock().filter(|left| left.ctime > last.ctime);
+        let left = self.cache().root_attr().filter(|left| left.ctime > last.ctime);
         Some((left.unwrap_or(last), Duration::ZERO))
     }
 
     /// Attributes as the engine has them now, learned for an open file.
     pub(crate) fn fetch(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Attr> {
-        let moment = self.known().moment();
+        let moment = self.cache().moment();
         let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
-        let learned = self.known().learn(ino, attr, moment);
-        self.known().note(ino);
+        let learned = self.cache().learn(ino, attr, moment);
+        self.cache().answered(ino);
         Ok(learned)
     }
 
@@ -148,12 +146,8 @@ impl Vfs {
             self.flush_ino(ino)?;
         }
         let op = SetAttr { ino, changes, caller: caller.clone() };
-        let moment = self.known().moment();
-        let asked = self.given.moment();
-        let attr = self.known().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
-        if attr.is_dir() {
-            self.left_dir(ino, &attr, asked);
-        }
+        let moment = self.cache().moment();
+        let attr = self.cache().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         Ok(self.shown(ino, attr, moment))
     }
 

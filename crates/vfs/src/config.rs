@@ -41,13 +41,13 @@ pub type OnEnded = Arc<dyn Fn(Ended) + Send + Sync>;
 pub struct VfsConfig {
     /// Directory that is shown as the root (`--subdir`).
     pub root: Ino,
-    /// How long attributes may be believed.
+    /// How long the kernel may cache attributes.
     pub attr_ttl: Duration,
-    /// How long a name of a file stands for it.
+    /// How long the kernel may cache the name of a file.
     pub entry_ttl: Duration,
-    /// How long a name of a directory stands for it.
+    /// How long the kernel may cache the name of a directory.
     pub dir_entry_ttl: Duration,
-    /// How long an absent name stays absent; zero for not at all.
+    /// How long the kernel may cache that a name is absent; zero for not at all.
     pub negative_ttl: Duration,
     /// For how long an open of a file need not ask the engine again; zero keeps close-to-open.
     pub open_ttl: Duration,
@@ -81,7 +81,7 @@ pub struct VfsConfig {
 }
 
 impl VfsConfig {
-    /// The longest that the kernel is allowed to believe anything.
+    /// The longest that the kernel is allowed to cache anything.
     pub(crate) fn longest_ttl(&self) -> Duration {
         self.attr_ttl.max(self.entry_ttl).max(self.dir_entry_ttl).max(self.negative_ttl)
     }

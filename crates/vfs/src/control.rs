@@ -5,7 +5,7 @@
 //! thread of its own, and ends early if the file is closed; and what all open `.control` keep in
 //! memory, and how many threads work for them, has a bound.
 
-mod asked;
+mod dispatch;
 mod requests;
 mod tree;
 mod walks;
@@ -101,8 +101,8 @@ enum Answer {
     Json(serde_json::Value),
 }
 
-/// How far a request has come: two numbers that mean something else for each, told every now and
-/// then.
+/// How far a request has come: two numbers that mean something else for each, reported every now
+/// and then.
 pub(crate) struct Progress<'a> {
     control: &'a ControlHandle,
     numbers: [AtomicU64; 2],
@@ -190,15 +190,15 @@ impl ControlHandle {
             }
             Err(error) => {
                 // There is only room for the number.
-                if let FsError::Io(story) = &error {
-                    tracing::error!("{story}");
+                if let FsError::Io(reason) = &error {
+                    tracing::error!("{reason}");
                 }
                 vec![error.errno() as u8]
             }
         };
         let mut stream = self.stream.lock();
         if !self.keep(&mut stream, &bytes) {
-            // Whoever waits is told at least that.
+            // Whoever waits gets at least the error.
             tracing::warn!("an answer of .control is too long to be kept");
             stream.bytes.push(FsError::TooBig.errno() as u8);
             self.all.kept.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl<'a> Progress<'a> {
         if last.elapsed() >= TICK {
             *last = Instant::now();
             drop(last);
-            self.tell();
+            self.report();
         }
     }
 
@@ -234,7 +234,7 @@ impl<'a> Progress<'a> {
         self.numbers[1].store(second, Ordering::Relaxed);
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let mut item = vec![PROGRESS];
         for number in &self.numbers {
             item.extend_from_slice(&number.load(Ordering::Relaxed).to_be_bytes());
@@ -242,10 +242,10 @@ impl<'a> Progress<'a> {
         self.control.append(&item);
     }
 
-    /// Tells the last numbers, if there are any.
+    /// Reports the last numbers, if there are any.
     fn end(&self) {
         if self.numbers.iter().any(|number| number.load(Ordering::Relaxed) > 0) {
-            self.tell();
+            self.report();
         }
     }
 }

@@ -27,7 +27,7 @@ use rustc_hash::FxHashSet;
 use sluice_meta::{engine::Cursor, schema::Row};
 use sluice_types::{Attr, FileType, Ino};
 
-use crate::entry::Entry;
+use crate::{entry::Entry, meta_cache::Moment};
 
 /// Entries asked for at once.
 const PAGE: usize = 2048;
@@ -116,9 +116,8 @@ struct Page {
     items: Vec<Item>,
     /// Of each item, of the newest page only.
     attrs: Vec<Option<Attr>>,
-    moment: u64,
-    /// When it was asked for, by [`crate::given::Given::moment`].
-    asked: u64,
+    /// When it was asked for.
+    moment: Moment,
     at: Instant,
 }
 
@@ -272,7 +271,7 @@ mod tests {
 
     fn page(number: u64) -> Page {
         let (names, items, attrs) = (Vec::new(), Vec::new(), Vec::new());
-        Page { number, names, items, attrs, moment: 0, asked: 0, at: Instant::now() }
+        Page { number, names, items, attrs, moment: Moment::default(), at: Instant::now() }
     }
 
     fn rows(names: impl Iterator<Item = String>) -> Vec<Row> {

@@ -11,8 +11,8 @@ pub struct Entry {
     pub ino: Ino,
     /// Its attributes, unflushed writes of this client included.
     pub attr: Attr,
-    /// How long the attributes may be believed.
+    /// How long the attributes may be cached.
     pub attr_ttl: Duration,
-    /// How long the name stands for the inode.
+    /// How long the name may be cached.
     pub entry_ttl: Duration,
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use sluice_data::{FileReader, OpenWriter};
 use sluice_types::{FsError, FsResult};
 
-use crate::{dir::DirHandle, held::Held, internal::InternalHandle, known::File};
+use crate::{dir::DirHandle, handle_locks::HandleLocks, internal::InternalHandle, meta_cache::OpenFile};
 
 /// What a number stands for.
 #[derive(Clone)]
@@ -25,16 +25,16 @@ pub(crate) enum Handle {
 /// An open file.
 pub(crate) struct FileHandle {
     pub(crate) fh: u64,
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<OpenFile>,
     pub(crate) reader: FileReader,
     /// Only if it is open for writing.
     pub(crate) writer: Option<OpenWriter>,
     /// Locks taken through it.
-    pub(crate) held: Arc<Held>,
+    pub(crate) locks: Arc<HandleLocks>,
     /// Whether `execve(2)` opened it: it is closed when the program ends.
     pub(crate) runs: bool,
-    /// Which calls are still to be told that data was lost with the process that took it.
-    pub(crate) lost: AtomicU8,
+    /// Which calls have still to report that data was lost with the process that took it.
+    pub(crate) unreported: AtomicU8,
 }
 
 /// All handles of a mount.

@@ -15,7 +15,7 @@ use sluice_meta::{
 };
 use sluice_types::{FsError, FsResult, Ino, Slice, Time};
 
-use crate::{journal::Journal, known::Known};
+use crate::{journal::Journal, meta_cache::MetaCache};
 
 /// Commits to a chunk after which its records are counted again: others may write to it too.
 const RECOUNT: u32 = 64;
@@ -31,7 +31,7 @@ type Unused = Box<dyn Fn(Vec<(u64, u32)>) + Send + Sync>;
 /// make a [`Vfs`](crate::Vfs).
 pub struct MetaIndex {
     pub(crate) meta: Arc<Meta>,
-    pub(crate) known: Known,
+    pub(crate) cache: MetaCache,
     counts: Mutex<Counts>,
     unused: OnceLock<Unused>,
     /// Where is kept which files have data that is not stored.
@@ -80,9 +80,9 @@ impl Counts {
 impl MetaIndex {
     /// An index over `meta`.
     pub fn new(meta: Arc<Meta>) -> Arc<Self> {
-        let (known, counts) = (Known::default(), Mutex::default());
+        let (cache, counts) = (MetaCache::default(), Mutex::default());
         let (unused, journal) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { meta, known, counts, unused, journal })
+        Arc::new(Self { meta, cache, counts, unused, journal })
     }
 
     /// Says what becomes of slices without references; until then they stay on record for the
@@ -98,10 +98,10 @@ impl MetaIndex {
     }
 
     fn ask(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
-        let asked = self.known.records.asking(ino);
+        let asked = self.cache.asking_chunk(ino);
         let list = self.meta.ask(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
         self.counts.lock().set((ino, index), list.len() as u32);
-        Ok(self.known.records.keep(ino, index, asked, list))
+        Ok(self.cache.keep_chunk(ino, index, asked, list))
     }
 }
 
@@ -112,14 +112,14 @@ fn stale(error: FsError) -> FsError {
 
 impl ChunkIndex for MetaIndex {
     fn slices(&self, ino: Ino, index: u32, fresh: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
-        match self.known.records.get(ino, index) {
+        match self.cache.chunk(ino, index) {
             Some(list) if !fresh => Ok(list),
             _ => self.ask(ino, index, interrupt),
         }
     }
 
     fn known_slices(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
-        self.known.records.get(ino, index)
+        self.cache.chunk(ino, index)
     }
 
     fn new_slice_id(&self, interrupt: &Interrupt) -> FsResult<u64> {
@@ -134,15 +134,15 @@ impl ChunkIndex for MetaIndex {
 
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32> {
         let op = Write { ino, index, slices: records.to_vec(), mtime };
-        let fences = self.known.file(ino).and_then(|file| file.locked_since());
+        let fences = self.cache.file(ino).and_then(|file| file.locked_since());
         let write = UnderLocks { op, fences };
         let commit = || {
             let committed = self.meta.run(write, &Interrupt::never());
             // Even after an error: it may have been committed all the same.
-            self.known.records.changed(ino, index);
+            self.cache.chunk_changed(ino, index);
             committed
         };
-        self.known.change(ino, commit, |attr| *attr).map_err(stale)?;
+        self.cache.change(ino, commit, |attr| *attr).map_err(stale)?;
         let count = self.counts.lock().add((ino, index), records.len() as u32);
         match count {
             Some(count) => Ok(count),
@@ -154,7 +154,7 @@ impl ChunkIndex for MetaIndex {
     fn replace(&self, ino: Ino, index: u32, old: &[Slice], keep: usize, new: Slice) -> FsResult<bool> {
         let compact = Compact { ino, index, old: old.to_vec(), keep, new };
         let replaced = self.meta.run(compact, &Interrupt::never());
-        self.known.records.changed(ino, index);
+        self.cache.chunk_changed(ino, index);
         self.counts.lock().doubt((ino, index));
         match replaced {
             Ok(unused) => {

@@ -1,7 +1,7 @@
 //! Reading, writing, and everything else that touches the content of an open file.
 //!
-//! What must stay true: who changes the content by the metadata alone (cut, punch, copy) does it
-//! while nobody writes, after all that was written is committed.
+//! What must stay true: who changes the content by the metadata alone (truncate, punch, copy) does
+//! it while nobody writes, after all that was written is committed.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -27,7 +27,7 @@ use crate::{
     config::AtimeMode,
     handles::{FileHandle, Handle},
     journal::Found,
-    known::File,
+    meta_cache::OpenFile,
     vfs::Vfs,
 };
 
@@ -80,21 +80,22 @@ impl Vfs {
         let writer = handle.writer.as_ref().ok_or(FsError::BadFd)?;
         self.locks_hold(&handle)?;
         let file = &handle.file;
-        self.give_up_lost(file)?;
+        self.discard_under_lost_locks(file)?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
         self.admit(file, end.ok_or(FsError::FileTooBig)?)?;
         if kill_suid {
             self.kill_suid(interrupt, file)?;
         }
-        // Whoever cuts the file holds it for as long as the store is away.
-        let _gate = loop {
-            match file.gate.try_read_for(LOOK) {
-                Some(gate) => break gate,
+        // Whoever truncates the file holds it for as long as the store is away.
+        let _content = loop {
+            match file.content_lock.try_read_for(LOOK) {
+                Some(content) => break content,
                 None if interrupt.is_set() => return Err(FsError::Interrupted),
                 None => {}
             }
         };
-        // Once more: what was lost before is given up with nobody behind the gate.
+        // Once more: what was written under a lost lock is discarded with nobody else at the
+        // content.
         self.locks_hold(&handle)?;
         let now = self.now();
         file.wrote(now);
@@ -104,18 +105,18 @@ impl Vfs {
     }
 
     /// Takes setuid and setgid from a file that somebody changes who may not keep them.
-    fn kill_suid(&self, interrupt: &Interrupt, file: &File) -> FsResult<()> {
+    fn kill_suid(&self, interrupt: &Interrupt, file: &OpenFile) -> FsResult<()> {
         if file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
             let changes = Changes { kill_suid: true, ..Changes::default() };
             let op = SetAttr { ino: file.ino, changes, caller: Caller::client() };
-            self.known().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
+            self.cache().change(file.ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         }
         Ok(())
     }
 
     /// Where what an application appends belongs: at the end of the file as it is known here. The
-    /// kernel may not have taken in yet what another client appended or cut before the file was
-    /// opened. `at_end` says that it believes `offset` to be the end; otherwise that may be a place
+    /// kernel may not have taken in yet what another client appended or truncated before the file
+    /// was opened. `at_end` says that it takes `offset` for the end; otherwise that may be a place
     /// behind other parts of one call, and nothing goes before it. At most one trip.
     ///
     /// # Errors
@@ -154,7 +155,7 @@ impl Vfs {
     }
 
     /// Fails if the volume is full, before data is taken that could not be stored.
-    fn admit(&self, file: &File, end: u64) -> FsResult<()> {
+    fn admit(&self, file: &OpenFile, end: u64) -> FsResult<()> {
         let capacity = self.meta.env().format().capacity;
         if capacity == 0 {
             return Ok(());
@@ -168,7 +169,7 @@ impl Vfs {
 
     /// Fails if so much cannot be promised, be it that the volume has no limit: nobody gets more
     /// than `df` shows.
-    fn has_room(&self, file: &File, end: u64) -> FsResult<()> {
+    fn has_room(&self, file: &OpenFile, end: u64) -> FsResult<()> {
         let used = self.meta.env().used();
         let size = self.size_at(used);
         let more = (end / 4096)
@@ -177,7 +178,7 @@ impl Vfs {
         if more > size.total - size.used { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
-    /// Cuts or grows a file to `length`; through `fh` if it is open. Two trips.
+    /// Truncates or extends a file to `length`; through `fh` if it is open. Two trips.
     pub fn truncate(
         &self,
         caller: &Caller,
@@ -197,12 +198,13 @@ impl Vfs {
             self.locks_hold(handle)?;
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
-        let file = self.known().file(ino);
-        let gate = file.as_ref().map(|file| file.gate.write());
-        self.store_before_cut(ino)?;
-        let moment = self.known().moment();
-        let attr = self.run_cut(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
-        drop(gate);
+        let file = self.cache().file(ino);
+        let content = file.as_ref().map(|file| file.content_lock.write());
+        self.flush_before_truncate(ino)?;
+        let moment = self.cache().moment();
+        let attr =
+            self.run_truncate(caller, interrupt, (ino, handle.as_deref()), length, (opened, kill_suid))?;
+        drop(content);
         Ok(self.shown(ino, attr, moment))
     }
 
@@ -228,15 +230,15 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _gate = file.gate.write();
+        let _content = file.content_lock.write();
         self.flush_ino(ino)?;
-        let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.held.since() };
+        let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         let run = || {
             let done = self.meta.run(op, interrupt);
-            self.known().records.forget(ino);
+            self.cache().content_changed(ino);
             done
         };
-        self.known().change(ino, run, |attr| *attr)?;
+        self.cache().change(ino, run, |attr| *attr)?;
         Ok(())
     }
 
@@ -255,16 +257,18 @@ impl Vfs {
         let source = self.handles.file(from.fh)?;
         self.locks_hold(&source)?;
         let target = self.writable_handle(to.fh)?;
-        let fences = target.held.since();
+        let fences = target.locks.since();
         let (source, target) = (&source.file, &target.file);
         if !caller.is_privileged() {
             self.kill_suid(interrupt, target)?;
         }
         let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
-        // Who holds two gates takes that of the lower inode first.
-        let one = (source.ino == target.ino).then(|| target.gate.write());
-        let two = (source.ino < target.ino).then(|| (source.gate.read(), target.gate.write()));
-        let other = (source.ino > target.ino).then(|| (target.gate.write(), source.gate.read()));
+        // Who holds two of these locks takes that of the lower inode first.
+        let one = (source.ino == target.ino).then(|| target.content_lock.write());
+        let two =
+            (source.ino < target.ino).then(|| (source.content_lock.read(), target.content_lock.write()));
+        let other =
+            (source.ino > target.ino).then(|| (target.content_lock.write(), source.content_lock.read()));
         self.flush_ino(source.ino)?;
         self.flush_ino(target.ino)?;
         let op = CopyRange {
@@ -277,10 +281,10 @@ impl Vfs {
         let op = UnderLocks { op, fences };
         let run = || {
             let copied = self.meta.run(op, interrupt);
-            self.known().records.forget(target.ino);
+            self.cache().content_changed(target.ino);
             copied
         };
-        let copied = self.known().change(target.ino, run, |copied| copied.attr)?;
+        let copied = self.cache().change(target.ino, run, |copied| copied.attr)?;
         drop((one, two, other));
         Ok(copied.length)
     }
@@ -329,11 +333,11 @@ impl Vfs {
     }
 
     /// Sets the access time after a read, if the mount keeps it.
-    fn touch(&self, file: &File) {
+    fn touch(&self, file: &OpenFile) {
         if file.attr().is_some_and(|attr| self.access_is_due(&attr)) {
             let op = Touch { ino: file.ino, atime: self.now() };
             let touch = || self.meta.run(op, &Interrupt::never());
-            if let Err(error) = self.known().change(file.ino, touch, |attr| *attr) {
+            if let Err(error) = self.cache().change(file.ino, touch, |attr| *attr) {
                 tracing::debug!(ino = %file.ino, %error, "the access time could not be kept");
             }
         }

@@ -28,7 +28,7 @@ use self::slot::{
     BYTES, EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, STEP, Slot, TABLE, VERSION,
 };
 pub use self::{error::JournalError, past::Past};
-use crate::held::Lock;
+use crate::handle_locks::Lock;
 
 /// Handle numbers that are noted at once.
 const NUMBERS_AT_ONCE: u64 = 4096;
@@ -235,8 +235,8 @@ impl Journal {
         }
     }
 
-    /// By which calls a handle is still to be told of lost data; 0 for none.
-    pub(crate) fn to_be_told(&self, fh: u64, calls: u8) {
+    /// Which calls on a handle have still to report lost data; 0 for none.
+    pub(crate) fn unreported(&self, fh: u64, calls: u8) {
         if calls == 0 {
             self.remove(About::Lost(fh));
         } else {
@@ -377,7 +377,7 @@ impl Ledger for Journal {
         self.put(About::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
     }
 
-    fn settled(&self, lane: u16, to: u64) {
+    fn resolved(&self, lane: u16, to: u64) {
         self.remove(About::Void(lane, to));
     }
 }

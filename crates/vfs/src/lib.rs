@@ -8,32 +8,29 @@
 //! What must stay true: an open of a file sees all that was flushed before it, by any client.
 
 mod accesslog;
-mod ahead;
 mod attrs;
 mod config;
 mod control;
 mod dir;
 mod entry;
-mod given;
+mod handle_locks;
 mod handles;
-mod held;
 mod index;
 mod internal;
+mod invalidate;
 mod io;
 mod jobs;
 mod journal;
-mod known;
 mod locks;
+mod meta_cache;
 mod names;
 mod observe;
 mod open;
-mod recent;
-mod records;
+mod prefetch;
 mod replay;
 mod restore;
-mod soon;
-mod stale;
 mod stats;
+mod timed_query;
 mod vfs;
 mod xattr;
 
@@ -43,6 +40,7 @@ pub use dir::DirItem;
 pub use entry::Entry;
 pub use index::MetaIndex;
 pub use internal::is_reserved;
+pub use invalidate::Certainty;
 pub use io::Place;
 pub use journal::{Journal, JournalError, Past};
 pub use locks::Plock;
@@ -62,5 +60,4 @@ pub use sluice_meta::{
     },
     schema::{FlockKind, PlockRange},
 };
-pub use stale::Certainty;
 pub use vfs::Vfs;

@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_types::{FsError, FsResult, Ino};
 
-use crate::{handles::FileHandle, held::Lock, known::File, vfs::Vfs};
+use crate::{handle_locks::Lock, handles::FileHandle, meta_cache::OpenFile, vfs::Vfs};
 
 /// A range that reaches to the end of any file.
 const EVERYTHING: PlockRange = PlockRange { write: true, pid: 0, start: 0, end: i64::MAX as u64 };
@@ -103,7 +103,7 @@ impl Vfs {
     /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped:
     /// for who waits without a thread. It must wake somebody and do no more. To be called before
     /// the try that decides to wait; who waits looks every [`LOOK`] besides, since clients of
-    /// JuiceFS tell nothing.
+    /// JuiceFS announce nothing.
     pub fn on_lock_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         self.meta.waiters().on_release(ino, call)
     }
@@ -111,7 +111,7 @@ impl Vfs {
     /// Asks how the open file `fh` is now that a lock of it was granted: others may have written
     /// while they had it. Whether it is another than was known here, so that the kernel's pages of
     /// it are not right. One trip.
-    pub fn look_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
+    pub fn revalidate_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
         let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
         let as_it_was = handle.file.attr();
         let attr = self.fetch(handle.file.ino, interrupt)?;
@@ -120,8 +120,8 @@ impl Vfs {
         }))
     }
 
-    /// The next one to hold the lock must see what was written under it. An error is told by the
-    /// next fsync or close: the lock goes all the same.
+    /// The next one to hold the lock must see what was written under it. An error is reported by
+    /// the next fsync or close: the lock goes all the same.
     fn store_before_unlock(&self, handle: Option<&FileHandle>) {
         if let Some(handle) = handle
             && let Err(error) = self.data.flush(handle.file.ino)
@@ -130,7 +130,7 @@ impl Vfs {
         }
     }
 
-    /// Takes note of what `handle` holds after `attempt`, which tells whether that is anything.
+    /// Takes note of what `handle` holds after `attempt`, which answers whether that is anything.
     /// What it took when others took this client for dead in the middle of it is taken again, to be
     /// sure; or, if the handle lost another lock then, let go by `release`.
     fn holding(
@@ -154,12 +154,12 @@ impl Vfs {
             match done? {
                 holds if self.fences() != fences && holds => {}
                 true => {
-                    handle.file.locked_through(&handle.held);
-                    self.took(handle, lock, fences);
+                    handle.file.locked_through(&handle.locks);
+                    self.note_lock(handle, lock, fences);
                     return Ok(());
                 }
                 false => {
-                    self.gave(handle, lock);
+                    self.note_unlock(handle, lock);
                     return Ok(());
                 }
             }
@@ -168,22 +168,22 @@ impl Vfs {
 
     /// Fails if a lock that was taken through `handle` was lost.
     pub(crate) fn locks_hold(&self, handle: &FileHandle) -> FsResult<()> {
-        handle.held.check(|| self.fences())
+        handle.locks.check(|| self.fences())
     }
 
-    /// Gives up what was written to a file under locks that were lost, before others write more:
+    /// Discards what was written to a file under locks that were lost, before others write more:
     /// what is written together goes to the file together, or not.
     ///
     /// # Errors
     /// Some of it could not even be sent on its way.
-    pub(crate) fn give_up_lost(&self, file: &File) -> FsResult<()> {
+    pub(crate) fn discard_under_lost_locks(&self, file: &OpenFile) -> FsResult<()> {
         let fences = self.fences();
         if file.locked_since().is_none_or(|since| since >= fences) {
             return Ok(());
         }
-        let _gate = file.gate.write();
-        self.store_before_cut(file.ino)?;
-        file.gave_up(fences);
+        let _content = file.content_lock.write();
+        self.flush_before_truncate(file.ino)?;
+        file.discarded(fences);
         Ok(())
     }
 
@@ -229,11 +229,11 @@ impl Vfs {
     }
 
     /// Releases the POSIX locks of `owner`: it closed a descriptor of the file.
-    pub(crate) fn release_plocks(&self, file: &File, owner: u64) {
+    pub(crate) fn release_plocks(&self, file: &OpenFile, owner: u64) {
         let handles = file.plocks.lock().remove(&owner);
         if let Some(handles) = handles {
             for handle in handles.into_iter().filter_map(|fh| self.handles.file(fh).ok()) {
-                self.gave(&handle, Lock::Plocks(owner));
+                self.note_unlock(&handle, Lock::Plocks(owner));
             }
             let op = SetPlock { ino: file.ino, owner: self.owner(owner), range: EVERYTHING, unlock: true };
             if let Err(error) = self.meta.run(op, &Interrupt::never()) {
@@ -242,8 +242,8 @@ impl Vfs {
         }
     }
 
-    /// Releases the POSIX locks that were taken through `fh`, whose close nobody told.
-    pub(crate) fn release_plocks_of(&self, file: &File, fh: u64) {
+    /// Releases the POSIX locks that were taken through `fh`, whose close was not announced.
+    pub(crate) fn release_plocks_of(&self, file: &OpenFile, fh: u64) {
         let plocks = file.plocks.lock();
         let owners: Vec<u64> =
             plocks.iter().filter(|(_, by)| by.contains(&fh)).map(|(owner, _)| *owner).collect();

@@ -18,7 +18,7 @@ use sluice_meta::{
         unlink::Unlink,
     },
 };
-use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino, Name};
+use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Name};
 
 use crate::{entry::Entry, vfs::Vfs};
 
@@ -96,13 +96,10 @@ impl Vfs {
         let NewNode { kind, mode, umask, rdev } = node;
         let umask = self.umask(umask);
         let create = Create { at: at.clone(), ino, kind, mode, umask, rdev, target, caller: caller.clone() };
-        let asked = self.given.moment();
+        let begun = self.cache().moment();
         let Made { attr, dir: parent } = self.meta.run(create, interrupt)?;
-        self.changed(dir, &parent, asked);
-        if attr.is_dir() {
-            self.hints.put(dir, &at.name, ino);
-        }
-        Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, attr)))
+        self.cache().entry_changed(dir, &parent, begun);
+        Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, attr)))
     }
 
     /// Gives a node one more name. Two trips.
@@ -121,13 +118,12 @@ impl Vfs {
             return Ok(entry);
         }
         let at = At::new(dir, self.new_name(dir, name)?);
-        let asked = self.given.moment();
+        let begun = self.cache().moment();
         let link = Link { ino, at: at.clone(), caller: caller.clone() };
         let Made { attr, dir: parent } = self.meta.run(link, interrupt)?;
-        let moment = self.known().moment();
-        self.known().renamed(ino, &attr);
-        self.changed(dir, &parent, asked);
-        Ok(self.given.entry(dir, &at.name, asked, self.entry(ino, self.shown(ino, attr, moment))))
+        self.cache().renamed(ino, &attr);
+        self.cache().entry_changed(dir, &parent, begun);
+        Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, self.shown(ino, attr, begun))))
     }
 
     /// Removes a name of anything but a directory. Two trips.
@@ -137,10 +133,10 @@ impl Vfs {
         }
         let at = At::new(dir, self.old_name(dir, name)?);
         let unlink = Unlink { at, skip_trash: false, caller: caller.clone() };
-        let asked = self.given.moment();
+        let begun = self.cache().moment();
         let removed = self.meta.run(unlink, interrupt)?;
-        self.changed(dir, &removed.dir, asked);
-        self.after(removed.ino, removed.fate);
+        self.cache().entry_changed(dir, &removed.dir, begun);
+        self.name_removed(removed.ino, removed.fate);
         Ok(())
     }
 
@@ -150,13 +146,12 @@ impl Vfs {
             return Ok(());
         }
         let at = At::new(dir, self.old_name(dir, name)?);
-        let hint = self.hints.child(dir, &at.name);
+        let hint = self.cache().child_hint(dir, &at.name);
         let rmdir = Rmdir { at, hint, skip_trash: false, caller: caller.clone() };
-        let asked = self.given.moment();
+        let begun = self.cache().moment();
         let removed = self.meta.run(rmdir, interrupt)?;
-        self.changed(dir, &removed.dir, asked);
-        self.dirs.drop(removed.ino);
-        self.after(removed.ino, removed.fate);
+        self.cache().entry_changed(dir, &removed.dir, begun);
+        self.name_removed(removed.ino, removed.fate);
         Ok(())
     }
 
@@ -176,60 +171,41 @@ impl Vfs {
         let from = At::new(from.0, self.old_name(from.0, from.1)?);
         let to = At::new(to.0, self.new_name(to.0, to.1)?);
         let (from_dir, to_dir) = (from.dir, to.dir);
-        self.given.moves_to(to_dir, &to.name);
+        self.cache().rename_to(to_dir, &to.name);
         if let RenameMode::Exchange = mode {
-            self.given.moves_to(from_dir, &from.name);
+            self.cache().rename_to(from_dir, &from.name);
         }
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
-        let asked = self.given.moment();
+        let begun = self.cache().moment();
         let renamed = self.meta.run(rename, interrupt)?;
-        self.changed(from_dir, &renamed.from_dir, asked);
-        self.changed(to_dir, &renamed.to_dir, asked);
-        self.moved(renamed.ino, &renamed.attr);
+        self.cache().entry_changed(from_dir, &renamed.from_dir, begun);
+        self.cache().entry_changed(to_dir, &renamed.to_dir, begun);
+        self.cache().renamed(renamed.ino, &renamed.attr);
         if renamed.attr.is_dir() {
-            self.hints.put(to_dir, &to.name, renamed.ino);
+            self.cache().hint(to_dir, &to.name, renamed.ino);
         }
         if let Some((ino, attr)) = renamed.exchanged {
-            self.moved(ino, &attr);
+            self.cache().renamed(ino, &attr);
         }
         if let Some((ino, fate)) = renamed.replaced {
-            self.dirs.drop(ino);
-            self.after(ino, fate);
+            self.name_removed(ino, fate);
         }
         Ok(())
     }
 
-    /// A directory has other entries, and these attributes, by a change that was begun at `asked`.
-    fn changed(&self, dir: Ino, attr: &Attr, asked: u64) {
-        self.known().note(dir);
-        self.left_dir(dir, attr, asked);
-    }
-
-    /// A node has another place.
-    fn moved(&self, ino: Ino, attr: &Attr) {
-        self.known().renamed(ino, attr);
-        if attr.is_dir() {
-            self.dirs.drop(ino);
-        }
-    }
-
     /// What is left to do after a node lost a name.
-    pub(crate) fn after(&self, ino: Ino, fate: Fate) {
+    pub(crate) fn name_removed(&self, ino: Ino, fate: Fate) {
         match fate {
-            Fate::Lives(attr) => self.known().renamed(ino, &attr),
+            Fate::Lives(attr) => self.cache().renamed(ino, &attr),
             Fate::Sustained(attr) => {
-                self.known().renamed(ino, &attr);
+                self.cache().renamed(ino, &attr);
                 // The last handle may have been closed while the commit was under way.
-                if !self.known().unlinked(ino) {
+                if !self.cache().unlinked(ino) {
                     self.drop_sustained(ino);
                 }
             }
             Fate::Gone { file_length, attr } => {
-                if let Some(attr) = attr.filter(|attr| !attr.is_file()) {
-                    self.gone.put(ino, attr);
-                }
-                self.known().note(ino);
-                self.known().records.forget(ino);
+                self.cache().removed(ino, attr);
                 if let Some(length) = file_length {
                     self.jobs.queue().file(ino, length);
                 }
@@ -242,7 +218,7 @@ impl Vfs {
         let drop = DropSustained { sid: self.meta.sid(), ino, dead_before: None };
         match self.meta.run(drop, &Interrupt::never()) {
             Ok(Some(length)) => {
-                self.known().records.forget(ino);
+                self.cache().content_changed(ino);
                 self.jobs.queue().file(ino, length);
             }
             // Opened again, it is let go by a heartbeat after it was closed.

@@ -23,7 +23,7 @@ use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult,
 use crate::{
     entry::Entry,
     handles::{FileHandle, Handle},
-    known::File,
+    meta_cache::OpenFile,
     names::NewNode,
     vfs::Vfs,
 };
@@ -32,7 +32,7 @@ use crate::{
 const FMODE_EXEC: i32 = 0x20;
 
 /// An open file or directory.
-#[allow(clippy::struct_excessive_bools, reason = "each says one thing that the kernel is told")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// Its number.
@@ -50,7 +50,7 @@ pub struct Opened {
 /// A file on its way to being open. Dropped, it is not open.
 struct Opening<'v> {
     vfs: &'v Vfs,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     done: bool,
 }
 
@@ -93,10 +93,10 @@ impl Vfs {
         }
         let ino = self.new_ino(interrupt)?;
         let opening = self.opening(ino);
-        let moment = self.known().moment();
+        let moment = self.cache().moment();
         match self.make_as(caller, interrupt, dir, name, (ino, node), None) {
             Ok(entry) => {
-                self.known().learn(ino, entry.attr, moment);
+                self.cache().learn(ino, entry.attr, moment);
                 Ok((entry, self.opened(opening, &entry.attr, flags, interrupt)))
             }
             Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
@@ -115,7 +115,7 @@ impl Vfs {
         at: &At,
         flags: i32,
     ) -> FsResult<(Entry, Opened)> {
-        let asked = self.given.moment();
+        let asked = self.cache().moment();
         let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
         match attr.kind {
             FileType::File => {}
@@ -130,35 +130,35 @@ impl Vfs {
             Ok((attr, _)) => attr,
             Err(error) => {
                 // The kernel hears of no handle.
-                self.take_back(opened.fh)?;
+                self.cancel_open(opened.fh)?;
                 return Err(error);
             }
         };
-        Ok((self.given.entry(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
+        Ok((self.cache().looked_up(at.dir, &at.name, asked, self.entry(ino, attr)), opened))
     }
 
     fn opening(&self, ino: Ino) -> Opening<'_> {
-        let file = self.known().enter(ino);
+        let file = self.cache().opened(ino);
         self.meta.register_open(ino);
         Opening { vfs: self, file, done: false }
     }
 
-    /// Attributes of a file that may be opened so; cut already if that was asked for.
+    /// Attributes of a file that may be opened so; truncated already if that was asked for.
     fn attr_to_open(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
-        file: &File,
+        file: &OpenFile,
         flags: i32,
     ) -> FsResult<Attr> {
         let mode = flags & libc::O_ACCMODE;
-        let cuts = flags & libc::O_TRUNC != 0;
-        if mode != libc::O_RDONLY || cuts {
+        let truncates = flags & libc::O_TRUNC != 0;
+        if mode != libc::O_RDONLY || truncates {
             self.writable()?;
         }
-        if cuts && mode == libc::O_WRONLY {
+        if truncates && mode == libc::O_WRONLY {
             // The operation checks all there is to check.
-            return self.cut(caller, interrupt, file);
+            return self.truncate_on_open(caller, interrupt, file);
         }
         let attr = match file.recent(self.config.open_ttl) {
             Some((attr, _)) => attr,
@@ -173,18 +173,18 @@ impl Vfs {
             let append_only = attr.flags.has(AttrFlags::APPEND);
             if attr.flags.has(AttrFlags::IMMUTABLE)
                 || attr.parent.is_trash_hour()
-                || append_only && (flags & libc::O_APPEND == 0 || cuts)
+                || append_only && (flags & libc::O_APPEND == 0 || truncates)
             {
                 return Err(FsError::Perm);
             }
         }
         self.check_open(caller, interrupt, file.ino, &attr, flags)?;
         // The kernel refuses writers of a running program by itself, but looks at this combination
-        // only after the cut.
-        if cuts && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
+        // only after the truncation.
+        if truncates && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
             return Err(FsError::TextBusy);
         }
-        if cuts { self.cut(caller, interrupt, file) } else { Ok(attr) }
+        if truncates { self.truncate_on_open(caller, interrupt, file) } else { Ok(attr) }
     }
 
     fn check_open(
@@ -211,30 +211,32 @@ impl Vfs {
         caller.check_mode(attr, wanted)
     }
 
-    /// Stores what was written to a file before it is cut, also what lies behind the cut: that may
-    /// yet be refused. An error is told by the next fsync or close of whoever wrote.
+    /// Stores what was written to a file before it is truncated, also what lies behind its new end:
+    /// the truncation may yet be refused. The next fsync or close of whoever wrote reports an
+    /// error.
     ///
     /// # Errors
-    /// Some of it could not even be sent on its way: stored later, it would come back after the
-    /// cut.
-    pub(crate) fn store_before_cut(&self, ino: Ino) -> FsResult<()> {
+    /// Some of it could not even be sent on its way: stored later, it would come back
+    /// after the truncation.
+    pub(crate) fn flush_before_truncate(&self, ino: Ino) -> FsResult<()> {
         let Err(error) = self.data.flush(ino) else { return Ok(()) };
-        tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is cut");
+        tracing::warn!(%ino, %error, "what was written to a file could not be stored before it is truncated");
         if self.data.dirty_end(ino) > 0 { Err(error) } else { Ok(()) }
     }
 
     /// Empties a file that is being opened: what was written is stored first, and nobody writes
     /// meanwhile.
-    fn cut(&self, caller: &Caller, interrupt: &Interrupt, file: &File) -> FsResult<Attr> {
-        let _gate = file.gate.write();
-        self.store_before_cut(file.ino)?;
-        let attr = self.run_cut(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
+    fn truncate_on_open(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
+        let _content = file.content_lock.write();
+        self.flush_before_truncate(file.ino)?;
+        let attr =
+            self.run_truncate(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
         self.drop_capability(interrupt, file.ino)?;
         Ok(attr)
     }
 
-    /// Cuts a file; not if a lock was lost of the handle through which that is asked, if any.
-    pub(crate) fn run_cut(
+    /// Truncates a file; not if a lock was lost of the handle through which that is asked, if any.
+    pub(crate) fn run_truncate(
         &self,
         caller: &Caller,
         interrupt: &Interrupt,
@@ -243,13 +245,13 @@ impl Vfs {
         (opened, kill_suid): (bool, bool),
     ) -> FsResult<Attr> {
         let op = Truncate { ino, length, opened, kill_suid, caller: caller.clone() };
-        let op = UnderLocks { op, fences: handle.and_then(|handle| handle.held.since()) };
-        let cut = || {
-            let cut = self.meta.run(op, interrupt);
-            self.known().records.forget(ino);
-            cut
+        let op = UnderLocks { op, fences: handle.and_then(|handle| handle.locks.since()) };
+        let run = || {
+            let truncated = self.meta.run(op, interrupt);
+            self.cache().content_changed(ino);
+            truncated
         };
-        self.known().change(ino, cut, |attr| *attr)
+        self.cache().change(ino, run, |attr| *attr)
     }
 
     fn opened(&self, mut opening: Opening<'_>, attr: &Attr, flags: i32, interrupt: &Interrupt) -> Opened {
@@ -257,7 +259,7 @@ impl Vfs {
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
         // What is read from the kernel's pages touches nothing.
-        let keep_cache = self.known().opened_as(ino, attr) && !self.access_is_due(attr);
+        let keep_cache = self.cache().same_as_at_last_open(ino, attr) && !self.access_is_due(attr);
         let fh = self.new_handle();
         self.insert_file(fh, file, flags);
         if let Some(journal) = &self.config.journal {
@@ -274,13 +276,13 @@ impl Vfs {
     }
 
     /// Opens a file that was entered, under a number.
-    pub(crate) fn insert_file(&self, fh: u64, file: Arc<File>, flags: i32) -> Arc<FileHandle> {
+    pub(crate) fn insert_file(&self, fh: u64, file: Arc<OpenFile>, flags: i32) -> Arc<FileHandle> {
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let writer = writes.then(|| self.data.open_writer(file.ino));
         let runs = flags & FMODE_EXEC != 0;
         file.running.fetch_add(u32::from(runs), Ordering::Relaxed);
-        let (reader, held, lost) = (self.data.reader(file.ino), Arc::default(), AtomicU8::new(0));
-        let handle = Arc::new(FileHandle { fh, file, reader, writer, held, runs, lost });
+        let (reader, locks, unreported) = (self.data.reader(file.ino), Arc::default(), AtomicU8::new(0));
+        let handle = Arc::new(FileHandle { fh, file, reader, writer, locks, runs, unreported });
         self.handles.insert(fh, Handle::File(Arc::clone(&handle)));
         handle
     }
@@ -288,33 +290,33 @@ impl Vfs {
     /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync, which tells it again: this may
+    /// What went wrong with any data written since the last fsync, which reports it again: this may
     /// be the descriptor of a child that nobody asks.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
         self.release_plocks(&handle.file, owner);
-        flushed.and_then(|()| self.tell_lost(&handle, true))
+        flushed.and_then(|()| self.report_lost(&handle, true))
     }
 
     /// What was written to the file survives a crash once this answers. If a lock on it was lost,
-    /// it is told, and what was not stored before is not.
+    /// that is reported, and what was not stored before is not stored any more.
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
-                // Who gave up, or was given up, does not hear of a failure.
-                let heard = || !interrupt.is_set();
+                // A caller that was interrupted gets no report of a failure.
+                let reported = || !interrupt.is_set();
                 if let Some(writer) = &handle.writer {
-                    writer.fsync(heard)?;
+                    writer.fsync(reported)?;
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
-                    writer.fsync(heard)?;
+                    writer.fsync(reported)?;
                 } else {
                     // What was written and closed before may wait for its upload.
                     self.data.harden()?;
                 }
                 self.meta.sync()?;
-                if heard() {
-                    self.tell_lost(&handle, false)?;
+                if reported() {
+                    self.report_lost(&handle, false)?;
                 }
                 self.locks_hold(&handle)
             }
@@ -352,11 +354,11 @@ impl Vfs {
         flushed
     }
 
-    /// As [`Self::release`], of an open that the kernel is told did not happen: its next one is not
+    /// As [`Self::release`], of an open that failed as far as the kernel knows: its next one is not
     /// compared with this.
-    pub fn take_back(&self, fh: u64) -> FsResult<()> {
+    pub fn cancel_open(&self, fh: u64) -> FsResult<()> {
         if let Ok(Handle::File(handle)) = self.handles.get(fh) {
-            self.known().forget_open(handle.file.ino);
+            self.cache().forget_last_open(handle.file.ino);
         }
         self.release(fh, None)
     }
@@ -365,7 +367,7 @@ impl Vfs {
     pub(crate) fn leave(&self, ino: Ino) {
         // First, so that whoever finds it left here may let it go.
         self.meta.unregister_open(ino);
-        let left = self.known().leave(ino);
+        let left = self.cache().closed(ino);
         if left.last && left.unlinked {
             self.drop_sustained(ino);
         }

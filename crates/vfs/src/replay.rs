@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use sluice_meta::{Asked, DeedKind, Interrupt};
 use sluice_types::{FileType, FsError, FsResult, Ino};
 
-use crate::{entry::Entry, handles::FileHandle, held::Lock, journal::Found, open::Opened, vfs::Vfs};
+use crate::{entry::Entry, handle_locks::Lock, handles::FileHandle, journal::Found, open::Opened, vfs::Vfs};
 
-/// Calls that tell of lost data.
+/// Calls that report lost data.
 pub(crate) const BY_CLOSE: u8 = 1;
 pub(crate) const BY_SYNC: u8 = 2;
 
@@ -85,19 +85,19 @@ impl Vfs {
     pub(crate) fn closed(&self, fh: u64, file: Option<&FileHandle>) {
         let Some(journal) = &self.config.journal else { return };
         if let Some(file) = file {
-            for lock in file.held.all() {
+            for lock in file.locks.all() {
                 journal.unlocked(fh, lock);
             }
-            if file.lost.load(Ordering::Relaxed) != 0 {
-                journal.to_be_told(fh, 0);
+            if file.unreported.load(Ordering::Relaxed) != 0 {
+                journal.unreported(fh, 0);
             }
         }
         journal.closed(fh);
     }
 
     /// A lock is held through a handle.
-    pub(crate) fn took(&self, handle: &FileHandle, lock: Lock, fences: i64) {
-        if handle.held.took(lock, fences)
+    pub(crate) fn note_lock(&self, handle: &FileHandle, lock: Lock, fences: i64) {
+        if handle.locks.acquired(lock, fences)
             && let Some(journal) = &self.config.journal
         {
             journal.locked(handle.fh, lock, fences);
@@ -105,23 +105,23 @@ impl Vfs {
     }
 
     /// It is held no more.
-    pub(crate) fn gave(&self, handle: &FileHandle, lock: Lock) {
-        handle.held.gave(lock);
+    pub(crate) fn note_unlock(&self, handle: &FileHandle, lock: Lock) {
+        handle.locks.released(lock);
         if let Some(journal) = &self.config.journal {
             journal.unlocked(handle.fh, lock);
         }
     }
 
-    /// Tells once that data was lost which was written through a handle: by an fsync, or before one
-    /// by a close, which may be that of a child that nobody asks.
-    pub(crate) fn tell_lost(&self, handle: &FileHandle, closes: bool) -> FsResult<()> {
-        if handle.lost.load(Ordering::Relaxed) == 0 {
+    /// Reports once that data was lost which was written through a handle: by an fsync, or before
+    /// one by a close, which may be that of a child that nobody asks.
+    pub(crate) fn report_lost(&self, handle: &FileHandle, closes: bool) -> FsResult<()> {
+        if handle.unreported.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         let (call, others) = if closes { (BY_CLOSE, BY_SYNC) } else { (BY_SYNC, 0) };
-        let before = handle.lost.fetch_and(others, Ordering::Relaxed);
+        let before = handle.unreported.fetch_and(others, Ordering::Relaxed);
         if let Some(journal) = &self.config.journal {
-            journal.to_be_told(handle.fh, before & others);
+            journal.unreported(handle.fh, before & others);
         }
         if before & call == 0 {
             return Ok(());

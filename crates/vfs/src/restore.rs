@@ -1,6 +1,6 @@
 //! A volume whose process died, taken up by another: handles come back under their numbers, with
-//! their locks, with how far listings had come, and with what they are to be told of data that was
-//! lost.
+//! their locks, with how far listings had come, and with what they have still to report of data
+//! that was lost.
 //!
 //! What must stay true: it needs nobody's help, and may be begun again after another death in the
 //! middle of it.
@@ -11,7 +11,7 @@ use sluice_meta::Interrupt;
 use sluice_types::{FsResult, Ino};
 
 use crate::{
-    held::Lock,
+    handle_locks::Lock,
     journal::Past,
     replay::{BY_CLOSE, BY_SYNC},
     vfs::Vfs,
@@ -43,18 +43,18 @@ impl Vfs {
                 self.insert_internal(file.fh, file.ino)?;
                 continue;
             }
-            let known = self.known().enter(file.ino);
+            let open = self.cache().opened(file.ino);
             self.meta.register_open(file.ino);
-            let handle = self.insert_file(file.fh, known, file.flags);
-            let mut lost = past.lost.get(&file.fh).copied().unwrap_or(0);
+            let handle = self.insert_file(file.fh, open, file.flags);
+            let mut unreported = past.unreported.get(&file.fh).copied().unwrap_or(0);
             if past.dirty.contains(&file.ino) && handle.writer.is_some() {
-                lost = BY_CLOSE | BY_SYNC;
+                unreported = BY_CLOSE | BY_SYNC;
                 if let Some(journal) = &self.config.journal {
-                    journal.to_be_told(file.fh, lost);
+                    journal.unreported(file.fh, unreported);
                 }
             }
-            handle.lost.store(lost, Ordering::Relaxed);
-            if lost != 0 {
+            handle.unreported.store(unreported, Ordering::Relaxed);
+            if unreported != 0 {
                 restored.lost.push(file.ino);
             }
             restored.open.push(file.ino);
@@ -67,8 +67,8 @@ impl Vfs {
         restored.open.dedup();
         for (fh, lock, fences) in &past.locks {
             let Ok(handle) = self.handles.file(*fh) else { continue };
-            handle.file.locked_through(&handle.held);
-            handle.held.took(*lock, *fences);
+            handle.file.locked_through(&handle.locks);
+            handle.locks.acquired(*lock, *fences);
             if let Lock::Plocks(owner) = lock {
                 handle.file.plocks.lock().entry(*owner).or_default().push(*fh);
             }
@@ -79,7 +79,7 @@ impl Vfs {
         restored.underway.clone_from(&past.underway);
         self.restore_nameless()?;
         if let Some(journal) = &self.config.journal {
-            // Whoever is to be told of it is known by now.
+            // Which handles have to report it is known by now.
             for ino in &restored.lost {
                 journal.dirty(*ino, false);
             }
@@ -100,7 +100,7 @@ impl Vfs {
     /// go.
     fn restore_nameless(&self) -> FsResult<()> {
         for ino in self.meta.sustained(&Interrupt::never())? {
-            self.known().unlinked(ino);
+            self.cache().unlinked(ino);
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Vfs {
         lines.put("fuse_read_size_bytes_sum", self.observed.read_bytes.load(Ordering::Relaxed));
         lines.put("fuse_written_size_bytes_sum", self.observed.written_bytes.load(Ordering::Relaxed));
         lines.put("fuse_open_handlers", self.handles.len());
-        lines.put("open_files", self.known().open_files());
+        lines.put("open_files", self.cache().open_files());
         lines.put("bgjob_deletions_waiting", self.jobs.queue().len());
     }
 

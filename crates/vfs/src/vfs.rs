@@ -9,27 +9,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
 use sluice_data::DataStore;
 use sluice_meta::{Interrupt, Meta};
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Time};
 
 use crate::{
     accesslog::AccessLog,
-    ahead::Ahead,
     config::VfsConfig,
     entry::Entry,
-    given::Given,
     handles::Handles,
     index::MetaIndex,
     internal::Internals,
+    invalidate::OnInvalidate,
     jobs::Jobs,
     journal::Past,
-    known::{File, Known},
+    meta_cache::{MetaCache, Moment, OpenFile},
     observe::Observed,
-    recent::{Gone, Hints, RecentDirs},
-    soon::Soon,
-    stale::OnStale,
+    timed_query::TimedQuery,
 };
 
 /// A mounted volume.
@@ -39,24 +35,16 @@ pub struct Vfs {
     pub(crate) data: Arc<DataStore>,
     pub(crate) config: VfsConfig,
     pub(crate) handles: Handles,
-    pub(crate) dirs: RecentDirs,
-    pub(crate) gone: Gone,
-    pub(crate) hints: Hints,
-    pub(crate) ahead: Ahead,
     pub(crate) internals: Internals,
     pub(crate) log: Arc<AccessLog>,
     pub(crate) jobs: Jobs,
     pub(crate) observed: Observed,
     pub(crate) since: Instant,
-    pub(crate) stale: OnceLock<OnStale>,
+    pub(crate) on_invalidate: OnceLock<OnInvalidate>,
     /// How much is in use: bytes and inodes.
-    pub(crate) used: Soon<(i64, i64)>,
+    pub(crate) used: TimedQuery<(i64, i64)>,
     /// Attributes of the root, if it is there.
-    pub(crate) root_attr: Soon<Option<Attr>>,
-    /// Those that the last change here left.
-    pub(crate) root_left: Mutex<Option<Attr>>,
-    /// What the kernel believes.
-    pub(crate) given: Given,
+    pub(crate) root_attr: TimedQuery<Option<Attr>>,
     /// What the process did whose place this one took.
     pub(crate) past: OnceLock<Past>,
 }
@@ -73,15 +61,11 @@ impl Vfs {
         let jobs = Jobs::start(&meta, &data, &config);
         let queue = jobs.queue();
         index.on_unused(move |slices| queue.slices(slices));
+        index.cache.serve(config.root, meta.follows_others().then(|| config.longest_ttl()));
         Arc::new(Self {
             internals: Internals::new(&config),
             log: Arc::default(),
             handles: Handles::default(),
-            dirs: RecentDirs::default(),
-            gone: Gone::default(),
-            hints: Hints::new(),
-            ahead: Ahead::default(),
-            given: Given::new(meta.follows_others().then(|| config.longest_ttl())),
             meta,
             index,
             data,
@@ -89,11 +73,10 @@ impl Vfs {
             jobs,
             observed: Observed::default(),
             since: Instant::now(),
-            stale: OnceLock::new(),
+            on_invalidate: OnceLock::new(),
             past: OnceLock::new(),
-            used: Soon::default(),
-            root_attr: Soon::default(),
-            root_left: Mutex::default(),
+            used: TimedQuery::default(),
+            root_attr: TimedQuery::default(),
         })
     }
 
@@ -148,21 +131,12 @@ impl Vfs {
         flushed.and(closed)
     }
 
-    pub(crate) fn known(&self) -> &Known {
-        &self.index.known
+    pub(crate) fn cache(&self) -> &MetaCache {
+        &self.index.cache
     }
 
     pub(crate) fn now(&self) -> Time {
         self.config.clock.now()
-    }
-
-    /// A change that was begun at `asked` left a directory with these attributes.
-    pub(crate) fn left_dir(&self, dir: Ino, attr: &Attr, asked: u64) {
-        self.dirs.put(dir, attr, asked);
-        if dir == self.root() {
-            let mut left = self.root_left.lock();
-            *left = Some(left.filter(|left| left.ctime > attr.ctime).unwrap_or(*attr));
-        }
     }
 
     /// The umask that counts.
@@ -177,21 +151,21 @@ impl Vfs {
 
     /// Attributes that the engine gave at `moment`, as they are to be shown: with what this client
     /// changed since, and with what it has not flushed yet.
-    pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: u64) -> Attr {
+    pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: Moment) -> Attr {
         if !attr.is_file() {
             return attr;
         }
         // The end of what is not flushed is read first: once it is committed, what `learn` answers
         // covers it.
         let end = self.data.dirty_end(ino);
-        let attr = self.known().learn(ino, attr, moment);
+        let attr = self.cache().learn(ino, attr, moment);
         self.with_dirty(ino, attr, end)
     }
 
     /// Attributes with what is not flushed up to `end`.
     fn with_dirty(&self, ino: Ino, mut attr: Attr, end: u64) -> Attr {
         if end > 0
-            && let Some(file) = self.known().file(ino)
+            && let Some(file) = self.cache().file(ino)
         {
             attr.length = attr.length.max(end);
             attr.mtime = attr.mtime.max(file.written());
@@ -202,14 +176,14 @@ impl Vfs {
 
     /// Attributes of an open file that this client learned within `ttl`.
     pub(crate) fn recent_of_open(&self, ino: Ino, ttl: Duration) -> Option<(Attr, Duration)> {
-        let file = self.known().file(ino)?;
+        let file = self.cache().file(ino)?;
         let end = self.data.dirty_end(ino);
         let (attr, left) = file.recent(ttl)?;
         Some((self.with_dirty(ino, attr, end), left))
     }
 
     /// Length of an open file, what is not flushed included.
-    pub(crate) fn length(&self, file: &File, interrupt: &Interrupt) -> FsResult<u64> {
+    pub(crate) fn length(&self, file: &OpenFile, interrupt: &Interrupt) -> FsResult<u64> {
         let end = self.data.dirty_end(file.ino);
         let attr = match file.attr() {
             Some(attr) => attr,

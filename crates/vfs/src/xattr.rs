@@ -71,7 +71,7 @@ impl Vfs {
         }
         let value = Bytes::copy_from_slice(value);
         self.meta.run(SetXattr { ino, name, value, mode, caller: caller.clone() }, interrupt)?;
-        self.forget_times(ino);
+        self.cache().changed(ino);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl Vfs {
         // Whoever writes to a program takes them from it, and the kernel lets nobody else do so.
         let caller = if *name == *CAPABILITY { Caller::client() } else { caller.clone() };
         self.meta.run(RemoveXattr { ino, name, caller }, interrupt)?;
-        self.forget_times(ino);
+        self.cache().changed(ino);
         Ok(())
     }
 
@@ -123,18 +123,8 @@ impl Vfs {
             return Err(FsError::NotSupported);
         }
         let op = SetAcl { ino, kind, rule, caller: caller.clone() };
-        let asked = self.given.moment();
-        let attr = self.known().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
-        if attr.is_dir() {
-            self.left_dir(ino, &attr, asked);
-        }
+        self.cache().change(ino, || self.meta.run(op, interrupt), |attr| *attr)?;
         Ok(())
-    }
-
-    /// The change time is another one now.
-    fn forget_times(&self, ino: Ino) {
-        self.known().note(ino);
-        self.dirs.drop(ino);
     }
 
     /// Attributes of the kernel's own, which it asks for on every occasion.
@@ -156,7 +146,7 @@ impl Vfs {
         found?;
         match self.meta.run(RemoveXattr { ino, name, caller: Caller::client() }, interrupt) {
             Ok(()) | Err(FsError::NoData) => {
-                self.forget_times(ino);
+                self.cache().changed(ino);
                 Ok(())
             }
             Err(error) => Err(error),

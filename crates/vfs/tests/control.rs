@@ -59,21 +59,21 @@ fn what_a_user_may_not_list_is_left_out_and_said() {
 }
 
 #[test]
-fn a_clone_is_told_to_the_kernel_and_takes_no_name_of_the_mount() {
+fn a_clone_is_invalidated_in_the_kernel_and_takes_no_name_of_the_mount() {
     let volume = Volume::with(|format| format.trash_days = 1);
     let client = volume.mount_with(VfsConfig::default());
     let dir = client.mkdir(ROOT, "d").unwrap().ino;
     client.put(dir, "a", b"12345");
-    let told: Arc<Mutex<Vec<Change>>> = Arc::default();
-    let heard = Arc::clone(&told);
-    client.vfs.on_stale(move |change, _| {
-        heard.lock().push(change.clone());
+    let invalidated: Arc<Mutex<Vec<Change>>> = Arc::default();
+    let notified = Arc::clone(&invalidated);
+    client.vfs.on_invalidate(move |change, _| {
+        notified.lock().push(change.clone());
         true
     });
     assert_eq!(control(&client, 1006, &clone(dir, ROOT, "copy")).last(), Some(&0));
     let name = Change::Entry(ROOT, Name::new(b"copy").unwrap());
     for change in [name, Change::Node(ROOT)] {
-        assert!(told.lock().contains(&change), "{change:?} of {:?}", told.lock());
+        assert!(invalidated.lock().contains(&change), "{change:?} of {:?}", invalidated.lock());
     }
     for name in [".trash", ".config", ".stats", ".accesslog", ".control"] {
         assert_eq!(control(&client, 1006, &clone(dir, ROOT, name)), [libc::EEXIST as u8], "{name}");

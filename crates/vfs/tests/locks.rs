@@ -261,15 +261,15 @@ fn whoever_gets_a_lock_sees_what_others_appended() {
     lock(&two, there, None);
 
     lock(&one, here, Some(FlockKind::Write));
-    assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(true), "stored before the lock went");
+    assert_eq!(one.vfs.revalidate_under_lock(&one.never, here), Ok(true), "stored before the lock went");
     assert_eq!(
         one.vfs.append_at(&one.never, Place { fh: here, offset: 5 }, true),
         Ok(12),
         "where the kernel believes the end to be"
     );
     assert_eq!(one.read(here, 0, 100).unwrap(), b"first second");
-    assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(false), "nobody wrote meanwhile");
+    assert_eq!(one.vfs.revalidate_under_lock(&one.never, here), Ok(false), "nobody wrote meanwhile");
     assert_eq!(one.write(here, 12, b" third"), Ok(6));
     one.vfs.fsync(&one.never, here).unwrap();
-    assert_eq!(one.vfs.look_under_lock(&one.never, here), Ok(false), "but this mount itself");
+    assert_eq!(one.vfs.revalidate_under_lock(&one.never, here), Ok(false), "but this mount itself");
 }

@@ -67,7 +67,7 @@ fn a_rewrite_that_sets_the_time_back_is_seen_by_the_next_open() {
     one.write(written.fh, 0, b"third").unwrap();
     one.close(written.fh).unwrap();
     one.vfs.setattr(&one.caller, &one.never, ino, back).unwrap();
-    assert_eq!(other.vfs.look_under_lock(&other.never, opened.fh), Ok(true), "nor does a lock hide it");
+    assert_eq!(other.vfs.revalidate_under_lock(&other.never, opened.fh), Ok(true), "nor does a lock hide it");
 }
 
 #[test]

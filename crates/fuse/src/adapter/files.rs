@@ -99,7 +99,7 @@ impl VolumeFs {
         let opened = self.vfs.open(caller, interrupt, self.ino(ino), flags);
         match opened {
             Ok(opened) if opened.trashed && !self.told.knows_trashed(ino, caller.pid) => {
-                self.vfs.take_back(opened.fh)?;
+                self.vfs.cancel_open(opened.fh)?;
                 Err(FsError::Stale)
             }
             Err(FsError::Perm) => {

@@ -147,7 +147,7 @@ fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs) -> FsRe
     if lock.lock.kind == LockKind::Unlock {
         return Ok(false);
     }
-    vfs.look_under_lock(interrupt, lock.fh).inspect_err(|_| release(vfs, ino, lock))
+    vfs.revalidate_under_lock(interrupt, lock.fh).inspect_err(|_| release(vfs, ino, lock))
 }
 
 /// Takes back a lock that nobody knows of.

@@ -23,7 +23,7 @@ use crate::{
     engine::{EngineError, Hold, Moment, Read, Write},
     op::Lane,
     outcome::Outcome,
-    recall::Recall,
+    record_cache::RecordCache,
     schema::{Change, Key},
     view::{Batch, View},
     want::Want,
@@ -40,11 +40,11 @@ impl Batcher {
     /// Brings a batch through, if it can from what was seen last, else from what the engine says;
     /// `again` if it met a conflict before.
     pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>], again: bool) -> Result<(), Failed> {
-        if let Some(recall) = &self.env.recall
-            && self.env.starts_from_recall
+        if let Some(record_cache) = &self.env.record_cache
+            && self.env.starts_from_cache
             && !again
         {
-            match self.attempt_on(lane, group, Some(recall), again) {
+            match self.attempt_on(lane, group, Some(record_cache), again) {
                 Err(Failed::Again { .. }) => {}
                 ended => return ended,
             }
@@ -52,12 +52,13 @@ impl Batcher {
         self.attempt_on(lane, group, None, again)
     }
 
-    /// One attempt. With `recall` the first trip is saved if everything asked for was seen before.
+    /// One attempt. With `record_cache` the first trip is saved if everything asked for was seen
+    /// before.
     fn attempt_on(
         &self,
         lane: u16,
         group: &[Arc<AnyTicket>],
-        recall: Option<&Recall>,
+        record_cache: Option<&RecordCache>,
         again: bool,
     ) -> Result<(), Failed> {
         let mut moment = Moment::default();
@@ -65,10 +66,10 @@ impl Batcher {
         batch.again = again;
         let mut touched = Touched::default();
         let mut open: Vec<usize> = (0..group.len()).filter(|&at| !self.comes_too_late(&group[at])).collect();
-        let mut recalled = false;
+        let mut cached = false;
         for trip in 0.. {
             let round = decide(group, &mut batch, &mut open, &mut touched);
-            if recalled && round.failed {
+            if cached && round.failed {
                 // Only what the engine says may be a reason to fail.
                 return Err(Failed::Again { culprits: FxHashSet::default() });
             }
@@ -81,9 +82,13 @@ impl Batcher {
                 open.drain(..).for_each(|at| group[at].fail(error.clone()));
                 break;
             }
-            let seen = if trip == 0 { recall.and_then(|recall| recall.answer(&round.wants)) } else { None };
+            let seen = if trip == 0 {
+                record_cache.and_then(|record_cache| record_cache.answer(&round.wants))
+            } else {
+                None
+            };
             if let Some(seen) = seen {
-                recalled = true;
+                cached = true;
                 batch.learn(round.wants, seen);
                 continue;
             }
@@ -95,11 +100,11 @@ impl Batcher {
         let _doomed = batch.doomed.take();
         let Some(mut commit) = batch.into_commit(step) else {
             // Without a commit nothing would check what was recalled.
-            return if recalled { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
+            return if cached { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
         let lost = self.numbers[usize::from(lane)].lost.load(Ordering::Relaxed);
         announce(&mut commit, self.news, lost);
-        let sent = self.env.recall.as_ref().map(Recall::sent);
+        let sent = self.env.record_cache.as_ref().map(RecordCache::sent);
         let noted = self.note(step, group);
         match self.engine.commit_at(&commit, moment) {
             Ok(()) => {
@@ -110,12 +115,12 @@ impl Batcher {
             }
             Err(EngineError::Indeterminate { reason, .. }) => {
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
-                if let Some(recall) = &self.env.recall {
-                    forget(recall, &commit);
+                if let Some(record_cache) = &self.env.record_cache {
+                    forget(record_cache, &commit);
                 }
-                let settled = self.settle(&commit, step, group);
-                self.note_settled(step, noted, &settled);
-                return settled;
+                let resolved = self.resolve_commit(&commit, step, group);
+                self.note_resolved(step, noted, &resolved);
+                return resolved;
             }
             Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
                 self.withdraw_note(noted);
@@ -124,8 +129,8 @@ impl Batcher {
             }
             Err(error) => {
                 self.withdraw_note(noted);
-                if let (Some(recall), EngineError::Conflict(keys)) = (&self.env.recall, &error) {
-                    recall.forget(keys);
+                if let (Some(record_cache), EngineError::Conflict(keys)) = (&self.env.record_cache, &error) {
+                    record_cache.forget(keys);
                 }
                 return Err(touched.blame(error));
             }
@@ -136,28 +141,28 @@ impl Batcher {
     /// Reads what the operations asked for. Fails with a conflict if records changed between two
     /// trips.
     fn fetch(&self, at: &mut Moment, batch: &mut Batch<'_>, wants: Vec<Want>) -> Result<(), EngineError> {
-        let moment = self.env.recall.as_ref().map_or(0, Recall::moment);
+        let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
         let reads: Vec<Read> = wants.iter().map(|want| want.read.clone()).collect();
         let found = self.engine.read_at(&reads, at)?;
-        if let Some(recall) = &self.env.recall {
-            recall.learn(&reads, &found, moment);
+        if let Some(record_cache) = &self.env.record_cache {
+            record_cache.learn(&reads, &found, moment);
         }
         // Small batches take what they need.
         if reads.len() > MANY {
             batch.expect_many(2 * reads.len());
         }
         batch.learn(wants, found);
-        let doubts = batch.doubts();
-        if !doubts.is_empty() {
-            let changed = batch.dispel(&self.engine.read_at(&doubts, at)?);
+        let dangling = batch.dangling();
+        if !dangling.is_empty() {
+            let changed = batch.recheck_dangling(&self.engine.read_at(&dangling, at)?);
             if !changed.is_empty() {
                 return Err(EngineError::Conflict(changed));
             }
         }
-        if batch.torn.is_empty() {
+        if batch.unrepeatable.is_empty() {
             Ok(())
         } else {
-            Err(EngineError::Conflict(std::mem::take(&mut batch.torn)))
+            Err(EngineError::Conflict(std::mem::take(&mut batch.unrepeatable)))
         }
     }
 
@@ -166,8 +171,8 @@ impl Batcher {
     pub(super) fn panicked(&self, lane: u16) -> Failed {
         tracing::error!(lane, "a panic in the middle of a batch; please report this as a fault of sluice");
         self.doubt(self.next_step(lane));
-        if let Some(recall) = &self.env.recall {
-            recall.hear(&[Change::Any]);
+        if let Some(record_cache) = &self.env.record_cache {
+            record_cache.hear(&[Change::Any]);
         }
         let reason = "sluice broke off in the middle of it (see what it printed); please report this".into();
         Failed::Unknown(EngineError::Indeterminate { engine: self.engine.name().into(), reason })

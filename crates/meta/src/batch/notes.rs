@@ -31,14 +31,14 @@ impl Batcher {
     }
 
     /// What became of a lost commit, if that is known.
-    pub(super) fn note_settled(&self, lost: Step, noted: Noted, settled: &Result<(), Failed>) {
+    pub(super) fn note_resolved(&self, lost: Step, noted: Noted, resolved: &Result<(), Failed>) {
         let Some(ledger) = &self.env.ledger else { return };
-        match settled {
+        match resolved {
             // It says so until the lane goes on.
             Err(Failed::Unknown(_)) => return,
             Err(_) => self.withdraw_note(noted),
             Ok(()) => {}
         }
-        ledger.settled(lost.lane, lost.to + 1);
+        ledger.resolved(lost.lane, lost.to + 1);
     }
 }

@@ -7,7 +7,7 @@ use sluice_types::FsError;
 use super::{Batcher, ticket::AnyTicket};
 use crate::{
     engine::{Commit, Step, Write},
-    recall::{Recall, Sent},
+    record_cache::{RecordCache, Sent},
     schema::{Counter, Key, Row},
 };
 
@@ -25,9 +25,9 @@ impl Batcher {
     /// Takes note of a commit, and when it was sent if that is known.
     pub(super) fn committed(&self, commit: &Commit, step: Step, sent: Option<Sent>) {
         self.reached(step.lane, step.to);
-        match (&self.env.recall, sent) {
-            (Some(recall), Some(sent)) => recall.committed(&commit.writes, sent),
-            (Some(recall), None) => forget(recall, commit),
+        match (&self.env.record_cache, sent) {
+            (Some(record_cache), Some(sent)) => record_cache.committed(&commit.writes, sent),
+            (Some(record_cache), None) => forget(record_cache, commit),
             (None, _) => {}
         }
         for write in &commit.writes {
@@ -64,6 +64,6 @@ impl Batcher {
 }
 
 /// Forgets what a commit changed, or may have.
-pub(super) fn forget(recall: &Recall, commit: &Commit) {
-    recall.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
+pub(super) fn forget(record_cache: &RecordCache, commit: &Commit) {
+    record_cache.forget(&commit.writes.iter().filter_map(Write::key).collect::<Vec<_>>());
 }

@@ -112,7 +112,7 @@ impl Removal {
             return Fate::Lives(attr);
         }
         let sid = view.known().sid();
-        if attr.is_file() && sid != 0 && !view.dooms(self.ino) {
+        if attr.is_file() && sid != 0 && !view.destroys(self.ino) {
             view.put(Row::Node(self.ino, attr));
             view.put(Row::Sustained(sid, self.ino));
             if attr.parent == Ino::NONE {

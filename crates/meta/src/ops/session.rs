@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use crate::{
     engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
-    schema::{BURIED, Change, Key, Row, Session, SessionInfo},
+    schema::{Change, EXPIRED, Key, Row, Session, SessionInfo},
     view::{Stop, View},
     want::Want,
 };
@@ -34,7 +34,7 @@ impl Op for PutSession {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let found = view.get(&Key::Session(self.sid), Hold::Lock)?;
-        let there = matches!(found, Some(Row::Session(_, session)) if session.expire != BURIED);
+        let there = matches!(found, Some(Row::Session(_, session)) if session.expire != EXPIRED);
         let expire = view.now().sec + self.lifetime;
         view.put(Row::Session(self.sid, Session { expire, info: Some(self.info.to_json()) }));
         Ok(there)
@@ -71,7 +71,7 @@ impl Op for DropLocks {
                 if session.expire >= before {
                     return Ok(false);
                 }
-                view.put(Row::Session(sid, Session { expire: BURIED, ..session }));
+                view.put(Row::Session(sid, Session { expire: EXPIRED, ..session }));
             }
             view.write(Write::Clear(List::Lanes(self.sid)));
             view.write(Write::Clear(List::Changes(self.sid)));

@@ -51,7 +51,7 @@ impl Op for DropSustained {
         if view.get(&key, Hold::Lock)?.is_none() {
             return Ok(None);
         }
-        if self.dead_before.is_none() && !view.dooms(self.ino) {
+        if self.dead_before.is_none() && !view.destroys(self.ino) {
             return Err(FsError::Busy.into());
         }
         view.delete(key);

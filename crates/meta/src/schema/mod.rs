@@ -27,7 +27,7 @@ pub use entry::Entry;
 pub use format::{FormatError, Tier, TrashDays, VolumeFormat};
 pub use lock::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
 pub use node::{decode_attr, encode_attr};
-pub(crate) use session::BURIED;
+pub(crate) use session::EXPIRED;
 pub use session::{Session, SessionInfo};
 pub use told::{Change, Told, decode_changes, encode_changes};
 pub use usage::{DirStat, Quota, QuotaKey};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// When the session of a client expires that was taken for dead, and that has files left to clear
 /// away.
-pub(crate) const BURIED: i64 = 0;
+pub(crate) const EXPIRED: i64 = 0;
 
 /// A mounted client.
 #[derive(Clone, Debug, PartialEq, Eq)]

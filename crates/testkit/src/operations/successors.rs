@@ -60,7 +60,7 @@ impl Ledger for Kept {
         self.0.lock().resumed.lanes[usize::from(lane)].voids.push((from, to));
     }
 
-    fn settled(&self, lane: u16, to: u64) {
+    fn resolved(&self, lane: u16, to: u64) {
         self.0.lock().resumed.lanes[usize::from(lane)].voids.retain(|void| void.1 != to);
     }
 }

@@ -39,7 +39,7 @@ fn volume(counting: &Counting) -> Arc<Meta> {
     let engine = counting.clone();
     let store = SharedStore::new(move || Arc::new(engine.clone()));
     store.format_with_owners(0);
-    Meta::open(store.open(), Options { recall: false, ..Options::default() }).expect("open")
+    Meta::open(store.open(), Options { record_cache: false, ..Options::default() }).expect("open")
 }
 
 fn setup() -> (Counting, Arc<Meta>) {
@@ -190,8 +190,8 @@ fn changes_of_what_was_just_seen_take_one_trip() {
     counting.assert_trips("unlink", 0, 1, || meta.run(unlink, &never).unwrap());
     // Another client changes what this one remembers: the commit notices, and the change is made on
     // what is.
-    let other =
-        Meta::open(Arc::new(counting.clone()), Options { recall: false, ..Options::default() }).unwrap();
+    let other = Meta::open(Arc::new(counting.clone()), Options { record_cache: false, ..Options::default() })
+        .unwrap();
     other.run(create(10, "g", 30, FileType::File), &never).unwrap();
     let taken = meta.run(create(10, "g", 21, FileType::File), &never);
     assert_eq!(taken.unwrap_err(), FsError::Exists);

@@ -1,8 +1,8 @@
 //! The work behind `.control`: whole trees, by the functions that the tools use too.
 //!
 //! What must stay true: whatever is made or removed here is treated as if that had happened through
-//! the mount, and is told to the kernel; and nobody is shown what lies in directories that he may
-//! not list.
+//! the mount, and is invalidated in the kernel; and nobody is shown what lies in directories that
+//! he may not list.
 
 use serde_json::{Value, json};
 use sluice_data::visible;
@@ -53,9 +53,9 @@ impl Vfs {
                     interrupt,
                     (&|count| progress.add(count, 0), &|ino, fate| self.after_removal(ino, fate)),
                 );
-                self.known().forget_names();
+                self.cache().everything_changed();
                 self.jobs.queue().recorded();
-                self.tell_name(at);
+                self.invalidate_name(at);
                 removed.map(|()| Answer::Done)
             }
             Request::Info { ino, recursive, raw, text } => {
@@ -72,7 +72,7 @@ impl Vfs {
                 let done = |count| progress.add(count, count);
                 let stored = |ino| self.data.flush_untold(ino);
                 let cloned = self.meta.clone_tree_of(&clone, interrupt, &done, &stored);
-                self.tell_name(at);
+                self.invalidate_name(at);
                 cloned.map(|_| Answer::Done)
             }
             Request::Summary { ino, depth, top } => {
@@ -100,21 +100,18 @@ impl Vfs {
 
     /// A node lost a name without the mount having been asked. Files that are gone wait on record.
     fn after_removal(&self, ino: Ino, fate: Fate) {
-        self.dirs.drop(ino);
         match fate {
-            Fate::Gone { attr, .. } => self.after(ino, Fate::Gone { file_length: None, attr }),
-            fate => self.after(ino, fate),
+            Fate::Gone { attr, .. } => self.name_removed(ino, Fate::Gone { file_length: None, attr }),
+            fate => self.name_removed(ino, fate),
         }
     }
 
     /// What a name stands for changed without the mount having been asked, and with it its
     /// directory.
-    fn tell_name(&self, at: At) {
-        self.known().note(at.dir);
-        self.dirs.drop(at.dir);
-        self.ahead.forget(at.dir);
-        self.tell_stale(&Change::Node(at.dir));
-        self.tell_stale(&Change::Entry(at.dir, at.name));
+    fn invalidate_name(&self, at: At) {
+        self.cache().names_changed(at.dir);
+        self.invalidate(&Change::Node(at.dir));
+        self.invalidate(&Change::Entry(at.dir, at.name));
     }
 
     fn sum_up(&self, asker: Asker<'_>, ino: Ino, shown: (usize, usize)) -> FsResult<(SummaryNode, Denied)> {

@@ -125,7 +125,7 @@ impl Vfs {
             }
             let (next, from) = listing.nearest(number);
             let end = listing.end(next);
-            let (moment, asked) = (self.known().moment(), self.given.moment());
+            let moment = self.cache().moment();
             let read = self.read_page(Scan::Entries { dir, nodes }, (from, end.as_deref()), interrupt)?;
             let mut own = Vec::new();
             if read.1.is_none() && end.is_none() {
@@ -133,7 +133,7 @@ impl Vfs {
                 own = self.internals.listed(self.root(), dir, has_trash);
             }
             let (names, items, attrs) = (Vec::new(), Vec::new(), Vec::new());
-            let empty = Page { number: next, names, items, attrs, moment, asked, at: Instant::now() };
+            let empty = Page { number: next, names, items, attrs, moment, at: Instant::now() };
             listing.take(empty, read, &own, end.is_some());
         };
         Ok(listing.pages.get(kept))
@@ -149,7 +149,7 @@ impl Vfs {
         let mut rows = Vec::new();
         loop {
             let page = self.meta.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
-            // A damaged node hides no name: whoever asks for its attributes is told.
+            // A damaged node hides no name: whoever asks for its attributes gets the error.
             for damage in &page.damaged {
                 tracing::error!("in a directory: {damage}");
             }
@@ -174,22 +174,22 @@ impl Vfs {
         let attr = (*page.attrs.get(index)?)?;
         let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at.elapsed())?;
         let ino = page.items[index].ino;
-        if self.known().changed_since(ino, page.moment) {
+        if self.cache().changed_since(ino, page.moment) {
             return None;
         }
         let attr = self.shown(ino, attr, page.moment);
-        if !self.given.same_since(dir, page.asked) {
+        if self.cache().names_changed_since(dir, page.moment) {
             return None;
         }
         let entry = Entry { ino, attr, attr_ttl: ttl, entry_ttl: ttl };
-        Some(self.given.entry(dir, page.name(index), page.asked, entry))
+        Some(self.cache().listed(dir, page.name(index), page.moment, entry))
     }
 
     fn parent(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Ino> {
         if ino == self.root() || ino == Ino::TRASH {
             return Ok(self.root());
         }
-        match self.hints.parent(ino) {
+        match self.cache().parent_hint(ino) {
             Some(parent) => Ok(parent),
             None => Ok(self.getattr(interrupt, ino)?.0.parent),
         }

@@ -10,7 +10,7 @@ use super::{
     error::JournalError,
     slot::{EXTENT, Kind, MAGIC, NUMBERS, RING, RING_SLOTS, SESSION, SLOT, Slot, TABLE, VERSION},
 };
-use crate::held::Lock;
+use crate::handle_locks::Lock;
 
 /// What a process that died had open and under way.
 #[derive(Debug, Default)]
@@ -18,13 +18,13 @@ pub struct Past {
     pub(super) session: Option<Resumed>,
     /// No handle had a higher number.
     pub(crate) last: u64,
-    pub(crate) files: Vec<OpenFile>,
-    pub(crate) dirs: Vec<OpenDir>,
+    pub(crate) files: Vec<RecordedFile>,
+    pub(crate) dirs: Vec<RecordedDir>,
     pub(crate) locks: Vec<(u64, Lock, i64)>,
     /// Files with data that was not stored.
     pub(crate) dirty: FxHashSet<Ino>,
-    /// Handles that were still to be told of data lost before.
-    pub(crate) lost: FxHashMap<u64, u8>,
+    /// Handles that had still to report data lost before, and by which calls.
+    pub(crate) unreported: FxHashMap<u64, u8>,
     pub(super) deeds: FxHashMap<u64, Vec<Known>>,
     /// Requests under way, noted only if the kernel cannot ask again.
     pub(crate) underway: Vec<u64>,
@@ -39,7 +39,7 @@ pub struct Past {
 
 /// An open file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenFile {
+pub(crate) struct RecordedFile {
     pub(crate) fh: u64,
     pub(crate) ino: Ino,
     pub(crate) flags: i32,
@@ -49,7 +49,7 @@ pub(crate) struct OpenFile {
 
 /// An open directory, and where pages of its listing begin.
 #[derive(Clone, Debug)]
-pub(crate) struct OpenDir {
+pub(crate) struct RecordedDir {
     pub(crate) fh: u64,
     pub(crate) ino: Ino,
     pub(crate) by: u64,
@@ -77,7 +77,7 @@ impl Past {
 
     /// What is needed once it was restored: what requests did and opened.
     pub(crate) fn restored(self) -> Self {
-        let dirs = self.dirs.into_iter().map(|dir| OpenDir { pages: Vec::new(), ..dir }).collect();
+        let dirs = self.dirs.into_iter().map(|dir| RecordedDir { pages: Vec::new(), ..dir }).collect();
         Self { files: self.files, dirs, deeds: self.deeds, ..Self::default() }
     }
 
@@ -134,16 +134,16 @@ impl Past {
             self.table.push((place as u32, slot));
             let [one, two, three, four] = slot.words;
             if slot.is(Kind::File) {
-                self.files.push(OpenFile { fh: one, ino: Ino(two), by: three, flags: slot.flags });
+                self.files.push(RecordedFile { fh: one, ino: Ino(two), by: three, flags: slot.flags });
             } else if slot.is(Kind::Dir) {
-                self.dirs.push(OpenDir { fh: one, ino: Ino(two), by: three, pages: Vec::new() });
+                self.dirs.push(RecordedDir { fh: one, ino: Ino(two), by: three, pages: Vec::new() });
             } else if slot.is(Kind::Lock) {
                 let lock = if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) };
                 self.locks.push((one, lock, three as i64));
             } else if slot.is(Kind::Dirty) {
                 self.dirty.insert(Ino(one));
             } else if slot.is(Kind::Lost) {
-                self.lost.insert(one, slot.sub);
+                self.unreported.insert(one, slot.sub);
             } else if slot.is(Kind::Names) {
                 names.entry(one).or_default().push((two, three, four));
                 self.bytes = self.bytes.max(three + four);

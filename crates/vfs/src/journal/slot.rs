@@ -55,8 +55,7 @@ pub(super) enum Kind {
     Done = 11,
     /// A request is under way.
     Underway = 12,
-    /// A handle that was told nothing yet of data that was lost; sub tells by which calls it is to
-    /// be told.
+    /// A handle that has still to report data that was lost; sub tells by which calls.
     Lost = 13,
 }
 

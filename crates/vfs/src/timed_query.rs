@@ -17,7 +17,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
 const IDLE: Duration = Duration::from_secs(1);
 
 /// One kind of question: asked by one thread at a time, for all who wait.
-pub(crate) struct Soon<T>(Arc<Shared<T>>);
+pub(crate) struct TimedQuery<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     state: Mutex<State<T>>,
@@ -35,7 +35,7 @@ struct State<T> {
     last: Option<(T, u64)>,
 }
 
-impl<T> Default for Soon<T> {
+impl<T> Default for TimedQuery<T> {
     fn default() -> Self {
         let state = State { running: false, asked: 0, done: 0, last: None };
         let state = Mutex::new(state);
@@ -43,7 +43,7 @@ impl<T> Default for Soon<T> {
     }
 }
 
-impl<T: Copy + Send + 'static> Soon<T> {
+impl<T: Copy + Send + 'static> TimedQuery<T> {
     /// Has `ask` called on another thread, unless one is at it, and waits for its answer for
     /// `patience` at most. `None` if there is none by then. What `ask` fails to answer counts as no
     /// answer.
@@ -57,7 +57,7 @@ impl<T: Copy + Send + 'static> Soon<T> {
         } else {
             let shared = Arc::clone(&self.0);
             let work = move || shared.serve(ask);
-            state.running = thread::Builder::new().name("sluice-soon".into()).spawn(work).is_ok();
+            state.running = thread::Builder::new().name("sluice-query".into()).spawn(work).is_ok();
         }
         while state.running && state.done < question {
             if self.0.answered.wait_until(&mut state, until).timed_out() {
@@ -108,20 +108,20 @@ mod tests {
 
     #[test]
     fn a_question_that_hangs_is_given_up_and_its_answer_kept() {
-        let soon = Soon::<u32>::default();
+        let query = TimedQuery::<u32>::default();
         let (send, receive) = mpsc::channel();
         let receive = Mutex::new(receive);
         let ask = move || receive.lock().recv().ok();
-        assert_eq!(soon.ask(Duration::from_millis(1), ask), None);
-        assert_eq!((soon.ask(Duration::ZERO, || None), soon.last()), (None, None), "one asks for all");
+        assert_eq!(query.ask(Duration::from_millis(1), ask), None);
+        assert_eq!((query.ask(Duration::ZERO, || None), query.last()), (None, None), "one asks for all");
         send.send(1).unwrap();
         send.send(2).unwrap();
         let long = Duration::from_mins(1);
         send.send(3).unwrap();
-        let answer = soon.ask(long, || None).unwrap();
+        let answer = query.ask(long, || None).unwrap();
         assert!(answer >= 2, "the first was asked for before: {answer}");
         drop(send);
-        while soon.ask(long, || None).is_some() {}
-        assert!(soon.last().is_some(), "no answer replaces none");
+        while query.ask(long, || None).is_some() {}
+        assert!(query.last().is_some(), "no answer replaces none");
     }
 }

@@ -21,14 +21,14 @@ const LONGEST: Duration = Duration::from_micros(500);
 
 /// What the last batch says about the next.
 #[derive(Default)]
-pub(super) struct Herd {
+pub(super) struct CommitDelay {
     /// Threads whose operations it ran.
     threads: AtomicUsize,
     /// How long it took, in nanoseconds.
     took: AtomicU64,
 }
 
-impl Herd {
+impl CommitDelay {
     /// A batch of these is over.
     pub(super) fn answered(&self, tickets: &[Arc<AnyTicket>], took: Duration) {
         let more = tickets.windows(2).filter(|pair| !Arc::ptr_eq(&pair[0].turn, &pair[1].turn)).count();
@@ -61,15 +61,15 @@ mod tests {
 
     use super::*;
 
-    fn herd(threads: usize, took: Duration) -> Herd {
-        Herd { threads: threads.into(), took: AtomicU64::new(took.as_nanos() as u64) }
+    fn commit_delay(threads: usize, took: Duration) -> CommitDelay {
+        CommitDelay { threads: threads.into(), took: AtomicU64::new(took.as_nanos() as u64) }
     }
 
     #[test]
     fn who_is_alone_or_has_company_does_not_wait() {
         for (threads, waiting) in [(0, Some(1)), (1, Some(1)), (3, Some(1)), (100, Some(50)), (100, None)] {
             let asked = Cell::new(0);
-            herd(threads, Duration::from_hours(1)).wait(|| {
+            commit_delay(threads, Duration::from_hours(1)).wait(|| {
                 asked.set(asked.get() + 1);
                 waiting
             });
@@ -80,16 +80,16 @@ mod tests {
     #[test]
     fn the_wait_ends_when_half_of_them_are_back() {
         let waiting = Cell::new(0);
-        herd(100, Duration::from_hours(1)).wait(|| Some(waiting.replace(waiting.get() + 1)));
+        commit_delay(100, Duration::from_hours(1)).wait(|| Some(waiting.replace(waiting.get() + 1)));
         assert!(waiting.get() <= 51);
     }
 
     #[test]
     fn nobody_waits_twice_for_those_who_did_not_come() {
-        let herd = herd(100, Duration::from_millis(1));
-        herd.wait(|| Some(1));
+        let commit_delay = commit_delay(100, Duration::from_millis(1));
+        commit_delay.wait(|| Some(1));
         let asked = Cell::new(false);
-        herd.wait(|| {
+        commit_delay.wait(|| {
             asked.set(true);
             Some(1)
         });

@@ -1,4 +1,5 @@
-//! Lookups answered ahead: many in a row take few trips, and what changed is seen.
+//! Lookups answered from a page of their directory: many in a row take few trips, and what changed
+//! is seen.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test panics when it fails")]
 
@@ -13,7 +14,7 @@ use sluice_vfs::{Changes, RenameMode, VfsConfig};
 const ROOT: Ino = Ino::ROOT;
 const FILES: usize = 200;
 
-/// Ages in which a page read ahead does not expire, however slow the machine is.
+/// Ages in which a page does not expire, however slow the machine is.
 fn config() -> VfsConfig {
     let ttl = Duration::from_hours(1);
     VfsConfig { attr_ttl: ttl, entry_ttl: ttl, dir_entry_ttl: ttl, ..VfsConfig::default() }

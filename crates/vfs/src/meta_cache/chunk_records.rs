@@ -18,13 +18,13 @@ const MOST_FILES: usize = 1 << 14;
 
 /// Chunk lists of many files.
 #[derive(Default)]
-pub(crate) struct Records(Mutex<Kept>);
+pub(super) struct ChunkRecords(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     files: FxHashMap<Ino, Lists>,
     records: usize,
-    /// Rises with every change, so that a list asked for before it can be told.
+    /// Rises with every change, so that a list that was asked for before it is recognized.
     generation: u64,
 }
 
@@ -42,14 +42,14 @@ struct List {
     records: Arc<[Slice]>,
 }
 
-impl Records {
+impl ChunkRecords {
     /// A kept list.
-    pub(crate) fn get(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
+    pub(super) fn get(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
         self.0.lock().files.get(&ino)?.chunks.get(&index).map(|list| Arc::clone(&list.records))
     }
 
     /// To be called before a list is asked for; what it answers goes to [`Self::keep`].
-    pub(crate) fn asking(&self, ino: Ino) -> u64 {
+    pub(super) fn asking(&self, ino: Ino) -> u64 {
         let mut kept = self.0.lock();
         if kept.files.len() >= MOST_FILES {
             kept.files.clear();
@@ -62,7 +62,7 @@ impl Records {
 
     /// Keeps a list unless the file changed since it was asked for. Answers the list to use, the
     /// one that was kept before if it says the same, or was asked for later.
-    pub(crate) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
+    pub(super) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         let mut kept = self.0.lock();
         if kept.records + list.len() > MOST_RECORDS {
             kept.files.values_mut().for_each(|lists| lists.chunks.clear());
@@ -83,7 +83,7 @@ impl Records {
     }
 
     /// This client changed one chunk, or may have.
-    pub(crate) fn changed(&self, ino: Ino, index: u32) {
+    pub(super) fn changed(&self, ino: Ino, index: u32) {
         let mut kept = self.0.lock();
         let generation = kept.next();
         let Some(lists) = kept.files.get_mut(&ino) else { return };
@@ -94,7 +94,7 @@ impl Records {
     }
 
     /// This client changed a file anywhere, or it is no more.
-    pub(crate) fn forget(&self, ino: Ino) {
+    pub(super) fn forget(&self, ino: Ino) {
         let mut kept = self.0.lock();
         kept.next();
         if let Some(lists) = kept.files.remove(&ino) {
@@ -103,7 +103,7 @@ impl Records {
     }
 
     /// The file's attributes were seen: if its times are not those known so far, all lists go.
-    pub(crate) fn seen(&self, ino: Ino, attr: &Attr) {
+    pub(super) fn seen(&self, ino: Ino, attr: &Attr) {
         let times = Some((attr.mtime, attr.ctime));
         let mut kept = self.0.lock();
         let Some(lists) = kept.files.get_mut(&ino) else { return };
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_list_asked_for_before_a_change_is_not_kept() {
-        let records = Records::default();
+        let records = ChunkRecords::default();
         let asked = records.asking(INO);
         records.changed(INO, 0);
         records.keep(INO, 0, asked, list(1));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn of_two_answers_the_one_that_was_asked_for_later_counts() {
-        let records = Records::default();
+        let records = ChunkRecords::default();
         let (one, other) = (records.asking(INO), records.asking(INO));
         records.keep(INO, 0, other, list(2));
         assert_eq!(records.keep(INO, 0, one, list(1))[..], list(2)[..], "it came last");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn other_times_drop_all_lists() {
-        let records = Records::default();
+        let records = ChunkRecords::default();
         let time = Time::from_nanos(5);
         let mut attr = Attr::new(FileType::File, 0o644, 0, 0, Ino::ROOT, time);
         let asked = records.asking(INO);

@@ -7,9 +7,9 @@
 //! of a directory go back to the kernel, and its times and links are not compared.
 //!
 //! Looks believe it, if the mount asked for that, while somebody follows what other clients change
-//! ([`Recall::trust`]). What must stay true: an answer that was asked for before a change became
-//! known here never replaces what is known since. So whoever asks takes the [`Recall::moment`]
-//! before.
+//! ([`RecordCache::trust`]). What must stay true: an answer that was asked for before a change
+//! became known here never replaces what is known since. So whoever asks takes the
+//! [`RecordCache::moment`] before.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -41,7 +41,7 @@ const FEW: usize = 512;
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Records as last seen.
-pub(crate) struct Recall {
+pub(crate) struct RecordCache {
     shards: [Mutex<Shard>; SHARDS],
     /// Most records of one generation of a part.
     generation: usize,
@@ -125,7 +125,7 @@ impl Shard {
     }
 }
 
-impl Recall {
+impl RecordCache {
     /// Room for at least `records`.
     pub(crate) fn new(records: usize) -> Self {
         Self {
@@ -396,154 +396,158 @@ mod tests {
         [Want::follow(Ino(dir), name(text), Hold::None)]
     }
 
-    fn trusting() -> Recall {
-        let recall = Recall::new(0);
-        recall.trust(Duration::from_hours(1), Duration::from_hours(1));
-        recall
+    fn trusting() -> RecordCache {
+        let record_cache = RecordCache::new(0);
+        record_cache.trust(Duration::from_hours(1), Duration::from_hours(1));
+        record_cache
     }
 
     #[test]
     fn answers_from_before_a_change_are_not_kept() {
-        let recall = trusting();
-        let moment = recall.moment();
-        recall.hear(&[Change::Node(Ino(5))]);
-        recall.learn(
+        let record_cache = trusting();
+        let moment = record_cache.moment();
+        record_cache.hear(&[Change::Node(Ino(5))]);
+        record_cache.learn(
             &[look(1, "a")[0].read.clone()],
             &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o600)])],
             moment,
         );
-        assert_eq!(recall.believed(&look(1, "a")), None, "the node may be another by now");
-        recall.learn(
+        assert_eq!(record_cache.believed(&look(1, "a")), None, "the node may be another by now");
+        record_cache.learn(
             &[look(1, "a")[0].read.clone()],
             &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])],
-            recall.moment(),
+            record_cache.moment(),
         );
         assert_eq!(
-            recall.believed(&look(1, "a")),
+            record_cache.believed(&look(1, "a")),
             Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])])
         );
-        let moment = recall.moment();
-        recall.committed(&[Write::Put(node(5, 0o400))], recall.sent());
-        recall.learn(
+        let moment = record_cache.moment();
+        record_cache.committed(&[Write::Put(node(5, 0o400))], record_cache.sent());
+        record_cache.learn(
             &[look(1, "a")[0].read.clone()],
             &[Found::Rows(vec![entry(1, "a", 5), node(5, 0o644)])],
             moment,
         );
         assert_eq!(
-            recall.believed(&look(1, "a")),
+            record_cache.believed(&look(1, "a")),
             Some(vec![Found::Rows(vec![entry(1, "a", 5), node(5, 0o400)])])
         );
     }
 
     #[test]
     fn a_commit_that_is_answered_late_hides_nothing_that_others_did_since() {
-        let recall = trusting();
-        let known = |ino| recall.believed(&[Want::node(Ino(ino), Hold::None)]);
+        let record_cache = trusting();
+        let known = |ino| record_cache.believed(&[Want::node(Ino(ino), Hold::None)]);
         let put = |ino| [Write::Put(node(ino, 0o400))];
-        let sent = recall.sent();
-        recall.committed(&put(6), recall.sent());
-        recall.committed(&put(5), sent);
+        let sent = record_cache.sent();
+        record_cache.committed(&put(6), record_cache.sent());
+        record_cache.committed(&put(5), sent);
         assert!(known(5).is_some(), "what this client does elsewhere is no reason for doubt");
-        let sent = recall.sent();
-        recall.hear(&[Change::Node(Ino(5))]);
-        recall.learn_rows(vec![node(5, 0o644)], recall.moment());
-        recall.committed(&put(5), sent);
+        let sent = record_cache.sent();
+        record_cache.hear(&[Change::Node(Ino(5))]);
+        record_cache.learn_rows(vec![node(5, 0o644)], record_cache.moment());
+        record_cache.committed(&put(5), sent);
         assert_eq!(known(5), None, "it may be either");
         let bump = [Write::Bump { ino: Ino(5), nlink: 1, time: None }];
-        let sent = recall.sent();
-        recall.learn_rows(vec![node(5, 0o644)], recall.moment());
-        recall.committed(&bump, sent);
+        let sent = record_cache.sent();
+        record_cache.learn_rows(vec![node(5, 0o644)], record_cache.moment());
+        record_cache.committed(&bump, sent);
         assert_eq!(known(5), None, "the answer may count the link already");
-        recall.learn_rows(vec![node(5, 0o644)], recall.moment());
-        recall.committed(&bump, recall.sent());
+        record_cache.learn_rows(vec![node(5, 0o644)], record_cache.moment());
+        record_cache.committed(&bump, record_cache.sent());
         assert!(known(5).is_some());
     }
 
     #[test]
     fn commits_whose_answers_come_in_another_order_leave_nothing_stale() {
-        let known = |recall: &Recall| recall.believed(&[Want::node(Ino(5), Hold::None)]);
+        let known = |record_cache: &RecordCache| record_cache.believed(&[Want::node(Ino(5), Hold::None)]);
         let put = Write::Put(node(5, 0o400));
         let bump = Write::Bump { ino: Ino(5), nlink: 1, time: None };
         for remembered in [false, true] {
             for later in [bump.clone(), Write::Delete(Key::Node(Ino(5))), Write::Put(node(5, 0o644))] {
-                let recall = trusting();
+                let record_cache = trusting();
                 if remembered {
-                    recall.learn_rows(vec![node(5, 0o600)], recall.moment());
+                    record_cache.learn_rows(vec![node(5, 0o600)], record_cache.moment());
                 }
-                let (first, second) = (recall.sent(), recall.sent());
-                recall.committed(std::slice::from_ref(&later), second);
-                recall.committed(std::slice::from_ref(&put), first);
-                assert_eq!(known(&recall), None, "{later:?} may have been last: {remembered}");
-                recall.learn_rows(vec![node(5, 0o777)], recall.moment());
-                assert!(known(&recall).is_some(), "the engine says how it is");
+                let (first, second) = (record_cache.sent(), record_cache.sent());
+                record_cache.committed(std::slice::from_ref(&later), second);
+                record_cache.committed(std::slice::from_ref(&put), first);
+                assert_eq!(known(&record_cache), None, "{later:?} may have been last: {remembered}");
+                record_cache.learn_rows(vec![node(5, 0o777)], record_cache.moment());
+                assert!(known(&record_cache).is_some(), "the engine says how it is");
             }
         }
         // Many at once leave no mark each.
-        let recall = trusting();
-        let (first, second) = (recall.sent(), recall.sent());
+        let record_cache = trusting();
+        let (first, second) = (record_cache.sent(), record_cache.sent());
         let many: Vec<Write> = (0..=FEW as u64).map(|ino| Write::Delete(Key::Node(Ino(ino)))).collect();
-        recall.committed(&many, second);
-        recall.committed(std::slice::from_ref(&put), first);
-        assert_eq!(known(&recall), None);
+        record_cache.committed(&many, second);
+        record_cache.committed(std::slice::from_ref(&put), first);
+        assert_eq!(known(&record_cache), None);
         // What adds up does so in any order.
-        let recall = trusting();
-        recall.learn_rows(vec![node(5, 0o600)], recall.moment());
-        let (first, second) = (recall.sent(), recall.sent());
-        recall.committed(std::slice::from_ref(&bump), second);
-        recall.committed(std::slice::from_ref(&bump), first);
-        let Some(found) = known(&recall) else { panic!("nothing is unknown of it") };
+        let record_cache = trusting();
+        record_cache.learn_rows(vec![node(5, 0o600)], record_cache.moment());
+        let (first, second) = (record_cache.sent(), record_cache.sent());
+        record_cache.committed(std::slice::from_ref(&bump), second);
+        record_cache.committed(std::slice::from_ref(&bump), first);
+        let Some(found) = known(&record_cache) else { panic!("nothing is unknown of it") };
         assert!(matches!(&found[..], [Found::Row(Some(Row::Node(_, attr)))] if attr.nlink == 3), "{found:?}");
     }
 
     #[test]
     fn what_others_change_goes_alone() {
-        let recall = trusting();
+        let record_cache = trusting();
         let known = || {
-            recall.learn_rows(
+            record_cache.learn_rows(
                 vec![entry(1, "a", 5), node(5, 0), entry(1, "b", 6), node(6, 0)],
-                recall.moment(),
+                record_cache.moment(),
             );
         };
         known();
-        recall.hear(&[Change::Entry(Ino(1), name("a"))]);
-        assert_eq!(recall.believed(&look(1, "a")), None);
-        assert!(recall.believed(&look(1, "b")).is_some());
+        record_cache.hear(&[Change::Entry(Ino(1), name("a"))]);
+        assert_eq!(record_cache.believed(&look(1, "a")), None);
+        assert!(record_cache.believed(&look(1, "b")).is_some());
         known();
-        recall.hear(&[Change::Names(Ino(1))]);
-        assert_eq!(recall.believed(&look(1, "a")), None);
-        assert_eq!(recall.believed(&look(1, "b")), None);
-        assert!(recall.believed(&[Want::node(Ino(5), Hold::None)]).is_some());
+        record_cache.hear(&[Change::Names(Ino(1))]);
+        assert_eq!(record_cache.believed(&look(1, "a")), None);
+        assert_eq!(record_cache.believed(&look(1, "b")), None);
+        assert!(record_cache.believed(&[Want::node(Ino(5), Hold::None)]).is_some());
         known();
-        recall.hear(&[Change::Any]);
-        assert_eq!(recall.believed(&look(1, "b")), None);
-        assert_eq!(recall.believed(&[Want::node(Ino(5), Hold::None)]), None);
+        record_cache.hear(&[Change::Any]);
+        assert_eq!(record_cache.believed(&look(1, "b")), None);
+        assert_eq!(record_cache.believed(&[Want::node(Ino(5), Hold::None)]), None);
     }
 
     #[test]
     fn nothing_is_believed_without_trust() {
-        let recall = trusting();
-        recall.learn_rows(vec![entry(1, "a", 5), node(5, 0)], recall.moment());
-        recall.learn(&[look(1, "none")[0].read.clone()], &[Found::Rows(Vec::new())], recall.moment());
-        assert_eq!(recall.believed(&look(1, "none")), Some(vec![Found::Rows(Vec::new())]));
-        recall.trust(Duration::from_hours(1), Duration::ZERO);
-        assert_eq!(recall.believed(&look(1, "a")), None, "too old");
-        recall.trust(Duration::from_hours(1), Duration::from_hours(1));
-        assert!(recall.believed(&look(1, "a")).is_some());
-        recall.distrust();
-        assert_eq!(recall.believed(&look(1, "a")), None);
+        let record_cache = trusting();
+        record_cache.learn_rows(vec![entry(1, "a", 5), node(5, 0)], record_cache.moment());
+        record_cache.learn(
+            &[look(1, "none")[0].read.clone()],
+            &[Found::Rows(Vec::new())],
+            record_cache.moment(),
+        );
+        assert_eq!(record_cache.believed(&look(1, "none")), Some(vec![Found::Rows(Vec::new())]));
+        record_cache.trust(Duration::from_hours(1), Duration::ZERO);
+        assert_eq!(record_cache.believed(&look(1, "a")), None, "too old");
+        record_cache.trust(Duration::from_hours(1), Duration::from_hours(1));
+        assert!(record_cache.believed(&look(1, "a")).is_some());
+        record_cache.distrust();
+        assert_eq!(record_cache.believed(&look(1, "a")), None);
     }
 
     #[test]
     fn the_old_go_first_and_what_is_used_stays() {
-        let recall = trusting();
+        let record_cache = trusting();
         let most = 16 * 2 * GENERATION as u64;
-        recall.learn_rows(vec![node(0, 0)], recall.moment());
+        record_cache.learn_rows(vec![node(0, 0)], record_cache.moment());
         for ino in 1..=2 * most {
-            recall.learn_rows(vec![node(ino, 0)], recall.moment());
-            assert!(recall.believed(&[Want::node(Ino(0), Hold::None)]).is_some(), "{ino}");
+            record_cache.learn_rows(vec![node(ino, 0)], record_cache.moment());
+            assert!(record_cache.believed(&[Want::node(Ino(0), Hold::None)]).is_some(), "{ino}");
         }
-        let kept =
-            (0..=2 * most).filter(|ino| recall.believed(&[Want::node(Ino(*ino), Hold::None)]).is_some());
+        let kept = (0..=2 * most)
+            .filter(|ino| record_cache.believed(&[Want::node(Ino(*ino), Hold::None)]).is_some());
         assert!((most / 4..=most).contains(&(kept.count() as u64)));
     }
 }

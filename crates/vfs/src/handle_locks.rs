@@ -20,7 +20,7 @@ pub(crate) enum Lock {
 
 /// Locks of a handle.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HandleLocks {
     /// Whether there were ever any: most handles have none and are not asked further.
     any: AtomicBool,
     locks: Mutex<Locks>,
@@ -34,8 +34,8 @@ struct Locks {
     since: FxHashMap<Lock, i64>,
 }
 
-impl Held {
-    /// Fails if a lock was lost. `fences` tells how often this client was taken for dead.
+impl HandleLocks {
+    /// Fails if a lock was lost. `fences` answers how often this client was taken for dead.
     pub(crate) fn check(&self, fences: impl FnOnce() -> i64) -> FsResult<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
@@ -65,7 +65,7 @@ impl Held {
 
     /// It is held since this client had been taken for dead `fences` times, or longer. Whether it
     /// was not before.
-    pub(crate) fn took(&self, lock: Lock, fences: i64) -> bool {
+    pub(crate) fn acquired(&self, lock: Lock, fences: i64) -> bool {
         let mut locks = self.locks.lock();
         let new = !locks.since.contains_key(&lock);
         locks.since.entry(lock).or_insert(fences);
@@ -83,7 +83,7 @@ impl Held {
     }
 
     /// It was released.
-    pub(crate) fn gave(&self, lock: Lock) {
+    pub(crate) fn released(&self, lock: Lock) {
         if self.any.load(Ordering::Acquire) {
             self.locks.lock().since.remove(&lock);
         }
@@ -96,29 +96,29 @@ mod tests {
 
     #[test]
     fn a_lost_lock_stays_lost() {
-        let held = Held::default();
-        assert_eq!(held.check(|| 5), Ok(()));
-        held.took(Lock::Flock(1), 5);
-        held.took(Lock::Plocks(1), 5);
-        held.took(Lock::Flock(1), 6);
-        assert_eq!(held.check(|| 5), Ok(()));
-        held.gave(Lock::Plocks(1));
-        assert_eq!(held.check(|| 6), Err(FsError::io("")), "the oldest counts");
-        assert_eq!(held.since(), Some(5));
-        held.gave(Lock::Flock(1));
-        assert_eq!(held.check(|| 6), Err(FsError::io("")), "until it is closed");
-        assert_eq!(held.since(), Some(5));
+        let locks = HandleLocks::default();
+        assert_eq!(locks.check(|| 5), Ok(()));
+        locks.acquired(Lock::Flock(1), 5);
+        locks.acquired(Lock::Plocks(1), 5);
+        locks.acquired(Lock::Flock(1), 6);
+        assert_eq!(locks.check(|| 5), Ok(()));
+        locks.released(Lock::Plocks(1));
+        assert_eq!(locks.check(|| 6), Err(FsError::io("")), "the oldest counts");
+        assert_eq!(locks.since(), Some(5));
+        locks.released(Lock::Flock(1));
+        assert_eq!(locks.check(|| 6), Err(FsError::io("")), "until it is closed");
+        assert_eq!(locks.since(), Some(5));
     }
 
     #[test]
     fn a_lock_that_was_released_in_time_is_not_lost() {
-        let held = Held::default();
-        held.took(Lock::Plocks(1), 0);
-        held.gave(Lock::Plocks(1));
-        assert_eq!(held.check(|| 1), Ok(()));
-        assert_eq!(held.since(), None);
-        held.took(Lock::Plocks(1), 1);
-        held.took(Lock::Flock(1), 2);
-        assert_eq!((held.check(|| 1), held.since()), (Ok(()), Some(1)));
+        let locks = HandleLocks::default();
+        locks.acquired(Lock::Plocks(1), 0);
+        locks.released(Lock::Plocks(1));
+        assert_eq!(locks.check(|| 1), Ok(()));
+        assert_eq!(locks.since(), None);
+        locks.acquired(Lock::Plocks(1), 1);
+        locks.acquired(Lock::Flock(1), 2);
+        assert_eq!((locks.check(|| 1), locks.since()), (Ok(()), Some(1)));
     }
 }

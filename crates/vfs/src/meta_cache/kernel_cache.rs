@@ -1,16 +1,20 @@
-//! What the kernel was given to believe while this mount follows other clients: names, and inodes
+//! What the kernel may have cached while this mount follows other clients: dentries, and inodes
 //! with their attributes.
 //!
-//! Others' changes are told to the kernel by name. When only a directory is known to have changed,
-//! or that anything may have, these are the names to tell. What must stay true: a name that the
-//! kernel may believe for longer than a moment is here; and an answer that was asked for before
-//! such a change was heard of is believed for no time at all, since the names were told before it
-//! was among them. Of a single name the kernel may be told at any time: it lets the question about
-//! it end. Of an inode, too, if it knows it; one that it is about to know goes with its name.
+//! The kernel is notified of others' changes by name. When only a directory is known to have
+//! changed, or that anything may have, these are the names to invalidate. What must stay true: a
+//! name that the kernel may cache for longer than a moment is here; and an answer that was asked
+//! for before such a change was announced is cached for no time at all, since the names were
+//! invalidated before it was among them. A single name may be invalidated at any time: the kernel
+//! lets the question about it end first. So may an inode, if the kernel knows it; one that it is
+//! about to know is invalidated by its name.
 
 use std::{
     collections::hash_map::Entry::Vacant,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -27,13 +31,13 @@ const SHARDS: usize = 16;
 const MOST: usize = 1 << 18;
 /// Most directories of a part whose last change is remembered.
 const MOST_CHANGED: usize = 4096;
-/// How long the kernel may believe what is not remembered here.
-const MOMENT: Duration = Duration::from_secs(1);
+/// How long the kernel may cache what is not remembered here.
+const UNTRACKED_TTL: Duration = Duration::from_secs(1);
 
-/// Names and inodes that the kernel believes.
-pub(crate) struct Given {
-    /// The longest that it may believe anything; `None` if this mount follows nobody.
-    longest: Option<Duration>,
+/// Names and inodes that the kernel may have cached.
+pub(super) struct KernelCache {
+    /// The longest that it may cache anything; not set if this mount follows nobody.
+    longest: OnceLock<Duration>,
     changes: AtomicU64,
     /// Names and inodes in all parts.
     count: AtomicUsize,
@@ -57,14 +61,14 @@ struct Last {
     attr: u64,
     /// Of any of its names.
     name: u64,
-    /// Of names which were not told.
+    /// Of its names, when it was not said which.
     names: u64,
 }
 
 #[derive(Default)]
 struct Generation {
     names: FxHashMap<Ino, FxHashSet<Name>>,
-    /// Inodes, with the name they were given by last.
+    /// Inodes, each with the name by which the kernel was last given it.
     nodes: FxHashMap<Ino, Option<(Ino, Name)>>,
     count: usize,
 }
@@ -106,9 +110,8 @@ impl Shard {
     }
 }
 
-impl Given {
-    /// Of a kernel that believes nothing for longer than `longest`; `None` if nobody is followed.
-    pub(crate) fn new(longest: Option<Duration>) -> Self {
+impl Default for KernelCache {
+    fn default() -> Self {
         let shard = || Shard {
             young: Generation::default(),
             old: Generation::default(),
@@ -117,15 +120,27 @@ impl Given {
             floor: 0,
         };
         Self {
-            longest,
+            longest: OnceLock::new(),
             changes: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             shards: std::array::from_fn(|_| Mutex::new(shard())),
         }
     }
+}
 
-    /// To be taken before the engine is asked.
-    pub(crate) fn moment(&self) -> u64 {
+impl KernelCache {
+    /// This mount follows other clients, and its kernel caches nothing for longer than `longest`.
+    /// Only the first call counts.
+    pub(super) fn follow(&self, longest: Duration) {
+        let _ = self.longest.set(longest);
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.longest.get().copied()
+    }
+
+    /// How many changes of others were announced: to be taken before the engine is asked.
+    pub(super) fn now(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
@@ -133,31 +148,30 @@ impl Given {
         &self.shards[ino.0 as usize % SHARDS]
     }
 
-    /// Whether no change of the names of `dir` was heard of since `asked`.
-    pub(crate) fn same_since(&self, dir: Ino, asked: u64) -> bool {
-        self.longest.is_none() || self.shard(dir).lock().last(dir).name <= asked
+    /// Whether a change of the names of `dir` was announced since `asked`.
+    pub(super) fn names_changed_since(&self, dir: Ino, asked: u64) -> bool {
+        self.longest().is_some() && self.shard(dir).lock().last(dir).name > asked
     }
 
-    /// Whether no change of the attributes of `ino` was heard of since `asked`.
-    pub(crate) fn same_attr_since(&self, ino: Ino, asked: u64) -> bool {
-        self.longest.is_none() || self.shard(ino).lock().last(ino).attr <= asked
+    /// Whether a change of the attributes of `ino` was announced since `asked`.
+    pub(super) fn attr_changed_since(&self, ino: Ino, asked: u64) -> bool {
+        self.longest().is_some() && self.shard(ino).lock().last(ino).attr > asked
     }
 
-    /// How long the kernel may believe what was said of a name when asked at `asked`: `ttl` at
-    /// most.
-    pub(crate) fn name(&self, dir: Ino, name: &Name, asked: u64, ttl: Duration) -> Duration {
-        let Some(longest) = self.longest else { return ttl };
+    /// How long the kernel may cache what was said of a name when asked at `asked`: `ttl` at most.
+    pub(super) fn name_ttl(&self, dir: Ino, name: &Name, asked: u64, ttl: Duration) -> Duration {
+        let Some(longest) = self.longest() else { return ttl };
         let mut shard = self.shard(dir).lock();
         if shard.last(dir).names > asked {
             return Duration::ZERO;
         }
-        if self.keep_name(&mut shard, longest, (dir, name), MOST) { ttl } else { ttl.min(MOMENT) }
+        if self.keep_name(&mut shard, longest, (dir, name), MOST) { ttl } else { ttl.min(UNTRACKED_TTL) }
     }
 
-    /// A name that the kernel knows is about to become this one, as which it will believe it for no
+    /// A name that the kernel knows is about to become this one, under which it caches it for no
     /// longer than before.
-    pub(crate) fn moves_to(&self, dir: Ino, name: &Name) {
-        if let Some(longest) = self.longest {
+    pub(super) fn rename_to(&self, dir: Ino, name: &Name) {
+        if let Some(longest) = self.longest() {
             self.keep_name(&mut self.shard(dir).lock(), longest, (dir, name), usize::MAX);
         }
     }
@@ -188,16 +202,16 @@ impl Given {
         fits
     }
 
-    /// How long the kernel may believe attributes that are about to be asked for: `ttl` at most. It
-    /// knows by itself when it was told of a change meanwhile.
-    pub(crate) fn node(&self, ino: Ino, ttl: Duration) -> Duration {
-        let Some(longest) = self.longest else { return ttl };
+    /// How long the kernel may cache attributes that are about to be asked for: `ttl` at most. It
+    /// notices by itself when it was notified of a change meanwhile.
+    pub(super) fn attr_ttl(&self, ino: Ino, ttl: Duration) -> Duration {
+        let Some(longest) = self.longest() else { return ttl };
         let mut shard = self.shard(ino).lock();
         self.count.fetch_sub(shard.age(longest), Ordering::Relaxed);
         let Generation { nodes, count, .. } = &mut shard.young;
         if let Vacant(new) = nodes.entry(ino) {
             if !self.one_more(MOST) {
-                return ttl.min(MOMENT);
+                return ttl.min(UNTRACKED_TTL);
             }
             new.insert(None);
             *count += 1;
@@ -207,13 +221,13 @@ impl Given {
 
     /// The same for an answer about a name that stands for something, which the kernel may not know
     /// yet.
-    pub(crate) fn entry(&self, dir: Ino, name: &[u8], asked: u64, entry: Entry) -> Entry {
-        if self.longest.is_none() {
+    pub(super) fn entry(&self, dir: Ino, name: &[u8], asked: u64, entry: Entry) -> Entry {
+        if self.longest().is_none() {
             return entry;
         }
         let name = Name::stored(name);
-        let entry_ttl = self.name(dir, &name, asked, entry.entry_ttl);
-        let mut attr_ttl = self.node(entry.ino, entry.attr_ttl);
+        let entry_ttl = self.name_ttl(dir, &name, asked, entry.entry_ttl);
+        let mut attr_ttl = self.attr_ttl(entry.ino, entry.attr_ttl);
         let mut shard = self.shard(entry.ino).lock();
         if shard.last(entry.ino).attr > asked {
             attr_ttl = Duration::ZERO;
@@ -224,16 +238,16 @@ impl Given {
         Entry { attr_ttl, entry_ttl, ..entry }
     }
 
-    /// The name that an inode was given by last.
-    pub(crate) fn name_of(&self, ino: Ino) -> Option<Change> {
+    /// The name by which the kernel was last given an inode.
+    pub(super) fn name_of(&self, ino: Ino) -> Option<Change> {
         let shard = self.shard(ino).lock();
         let by = shard.young.nodes.get(&ino).or_else(|| shard.old.nodes.get(&ino));
         by.cloned().flatten().map(|(dir, name)| Change::Entry(dir, name))
     }
 
-    /// Another client changed something. Answers what the kernel is to be told besides.
-    pub(crate) fn hear(&self, change: &Change) -> Vec<Change> {
-        if self.longest.is_none() {
+    /// Another client changed something. Answers what is to be invalidated in the kernel besides.
+    pub(super) fn changed_elsewhere(&self, change: &Change) -> Vec<Change> {
+        if self.longest().is_none() {
             return Vec::new();
         }
         let now = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
@@ -286,88 +300,91 @@ mod tests {
         Name::new(text.as_bytes()).expect("a name")
     }
 
-    fn following() -> Given {
-        Given::new(Some(TTL))
+    fn following() -> KernelCache {
+        let kernel = KernelCache::default();
+        kernel.follow(TTL);
+        kernel
     }
 
-    fn given(given: &Given, dir: u64, text: &str, asked: u64) -> Duration {
-        given.name(Ino(dir), &name(text), asked, TTL)
+    fn ttl(kernel: &KernelCache, dir: u64, text: &str, asked: u64) -> Duration {
+        kernel.name_ttl(Ino(dir), &name(text), asked, TTL)
     }
 
     #[test]
-    fn the_names_of_a_directory_are_told_once() {
+    fn the_names_of_a_directory_are_invalidated_once() {
         let kernel = following();
         for (dir, text) in [(1, "a"), (1, "b"), (17, "c")] {
-            assert_eq!(given(&kernel, dir, text, kernel.moment()), TTL);
+            assert_eq!(ttl(&kernel, dir, text, kernel.now()), TTL);
         }
-        let mut told = kernel.hear(&Change::Names(Ino(1)));
-        told.sort_unstable_by_key(|change| format!("{change:?}"));
-        assert_eq!(told, [Change::Entry(Ino(1), name("a")), Change::Entry(Ino(1), name("b"))]);
-        assert_eq!(kernel.hear(&Change::Names(Ino(1))), []);
-        assert_eq!(kernel.node(Ino(5), TTL), TTL);
-        let told = kernel.hear(&Change::Any);
-        assert_eq!(told, [Change::Entry(Ino(17), name("c")), Change::Node(Ino(5))]);
+        let mut stale = kernel.changed_elsewhere(&Change::Names(Ino(1)));
+        stale.sort_unstable_by_key(|change| format!("{change:?}"));
+        assert_eq!(stale, [Change::Entry(Ino(1), name("a")), Change::Entry(Ino(1), name("b"))]);
+        assert_eq!(kernel.changed_elsewhere(&Change::Names(Ino(1))), []);
+        assert_eq!(kernel.attr_ttl(Ino(5), TTL), TTL);
+        let stale = kernel.changed_elsewhere(&Change::Any);
+        assert_eq!(stale, [Change::Entry(Ino(17), name("c")), Change::Node(Ino(5))]);
     }
 
     #[test]
-    fn an_answer_from_before_a_change_is_not_believed() {
+    fn an_answer_from_before_a_change_is_not_cached() {
         for change in [Change::Names(Ino(1)), Change::Any] {
             let kernel = following();
-            let asked = kernel.moment();
-            assert!(kernel.same_since(Ino(1), asked));
-            kernel.hear(&change);
-            assert_eq!(given(&kernel, 1, "a", asked), Duration::ZERO, "{change:?}");
-            assert!(!kernel.same_since(Ino(1), asked), "{change:?}");
-            assert_eq!(given(&kernel, 1, "a", kernel.moment()), TTL, "{change:?}");
-            assert_eq!(given(&kernel, 17, "a", asked).is_zero(), change == Change::Any, "{change:?}");
+            let asked = kernel.now();
+            assert!(!kernel.names_changed_since(Ino(1), asked));
+            kernel.changed_elsewhere(&change);
+            assert_eq!(ttl(&kernel, 1, "a", asked), Duration::ZERO, "{change:?}");
+            assert!(kernel.names_changed_since(Ino(1), asked), "{change:?}");
+            assert_eq!(ttl(&kernel, 1, "a", kernel.now()), TTL, "{change:?}");
+            assert_eq!(ttl(&kernel, 17, "a", asked).is_zero(), change == Change::Any, "{change:?}");
         }
         let kernel = following();
-        let asked = kernel.moment();
-        kernel.hear(&Change::Entry(Ino(1), name("a")));
-        assert!(!kernel.same_since(Ino(1), asked), "of a page it may be one of many");
-        assert_eq!(given(&kernel, 1, "a", asked), TTL, "the kernel is told of it");
+        let asked = kernel.now();
+        kernel.changed_elsewhere(&Change::Entry(Ino(1), name("a")));
+        assert!(kernel.names_changed_since(Ino(1), asked), "of a page it may be one of many");
+        assert_eq!(ttl(&kernel, 1, "a", asked), TTL, "the kernel is notified of it");
         for dir in 0..2 * (SHARDS * MOST_CHANGED) as u64 {
-            kernel.hear(&Change::Names(Ino(dir)));
+            kernel.changed_elsewhere(&Change::Names(Ino(dir)));
         }
-        assert_eq!(given(&kernel, 0, "a", asked), Duration::ZERO, "forgotten changes count as changes");
+        assert_eq!(ttl(&kernel, 0, "a", asked), Duration::ZERO, "forgotten changes count as changes");
     }
 
     #[test]
-    fn attributes_from_before_a_change_are_not_believed() {
+    fn attributes_from_before_a_change_are_not_cached() {
         let kernel = following();
         let attr = Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time::default());
         let answer = Entry { ino: Ino(5), attr, attr_ttl: TTL, entry_ttl: TTL };
-        let asked = kernel.moment();
+        let asked = kernel.now();
         assert_eq!(kernel.entry(Ino(1), b"a", asked, answer), answer);
-        assert_eq!(kernel.hear(&Change::Node(Ino(5))), []);
+        assert_eq!(kernel.changed_elsewhere(&Change::Node(Ino(5))), []);
         assert_eq!(kernel.name_of(Ino(5)), Some(Change::Entry(Ino(1), name("a"))));
         let late = kernel.entry(Ino(1), b"b", asked, answer);
         assert_eq!((late.attr_ttl, late.entry_ttl), (Duration::ZERO, TTL));
-        assert_eq!(kernel.entry(Ino(1), b"b", kernel.moment(), answer), answer);
+        assert_eq!(kernel.entry(Ino(1), b"b", kernel.now(), answer), answer);
         assert_eq!(kernel.name_of(Ino(5)), Some(Change::Entry(Ino(1), name("b"))));
         assert_eq!(kernel.name_of(Ino(6)), None);
     }
 
     #[test]
-    fn what_does_not_fit_is_believed_for_a_moment() {
+    fn what_does_not_fit_is_cached_for_a_moment() {
         let kernel = following();
-        (0..MOST).for_each(|n| assert_eq!(given(&kernel, 1, &n.to_string(), 0), TTL));
-        assert_eq!(given(&kernel, 2, "more", 0), MOMENT);
-        assert_eq!(kernel.node(Ino(2), TTL), MOMENT);
-        assert_eq!(given(&kernel, 1, "0", 0), TTL, "it is there already");
-        kernel.moves_to(Ino(2), &name("moved"));
-        assert_eq!(kernel.hear(&Change::Names(Ino(2))), [Change::Entry(Ino(2), name("moved"))]);
-        assert_eq!(kernel.hear(&Change::Names(Ino(1))).len(), MOST);
-        assert_eq!(given(&kernel, 2, "more", kernel.moment()), TTL, "there is room again");
-        kernel.hear(&Change::Any);
+        (0..MOST).for_each(|n| assert_eq!(ttl(&kernel, 1, &n.to_string(), 0), TTL));
+        assert_eq!(ttl(&kernel, 2, "more", 0), UNTRACKED_TTL);
+        assert_eq!(kernel.attr_ttl(Ino(2), TTL), UNTRACKED_TTL);
+        assert_eq!(ttl(&kernel, 1, "0", 0), TTL, "it is there already");
+        kernel.rename_to(Ino(2), &name("moved"));
+        assert_eq!(kernel.changed_elsewhere(&Change::Names(Ino(2))), [Change::Entry(Ino(2), name("moved"))]);
+        assert_eq!(kernel.changed_elsewhere(&Change::Names(Ino(1))).len(), MOST);
+        assert_eq!(ttl(&kernel, 2, "more", kernel.now()), TTL, "there is room again");
+        kernel.changed_elsewhere(&Change::Any);
         assert_eq!(kernel.count.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn what_the_kernel_has_forgotten_is_not_kept() {
-        let kernel = Given::new(Some(Duration::ZERO));
+        let kernel = KernelCache::default();
+        kernel.follow(Duration::ZERO);
         (0..2 * MOST as u64).for_each(|n| {
-            kernel.node(Ino(1 + 16 * n), TTL);
+            kernel.attr_ttl(Ino(1 + 16 * n), TTL);
         });
         let shard = kernel.shards[1].lock();
         assert!(shard.young.count + shard.old.count < MOST / 2);
@@ -376,8 +393,8 @@ mod tests {
 
     #[test]
     fn a_mount_that_follows_nobody_keeps_nothing() {
-        let kernel = Given::new(None);
-        assert_eq!(given(&kernel, 1, "a", 0), TTL);
-        assert_eq!(kernel.hear(&Change::Any), []);
+        let kernel = KernelCache::default();
+        assert_eq!(ttl(&kernel, 1, "a", 0), TTL);
+        assert_eq!(kernel.changed_elsewhere(&Change::Any), []);
     }
 }

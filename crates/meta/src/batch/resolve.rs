@@ -11,7 +11,7 @@ use sluice_types::wait;
 use super::{Batcher, failed::Failed, ticket::AnyTicket};
 use crate::{
     engine::{Commit, EngineError, Expect, Found, Read, Step, Write},
-    schema::{BURIED, Key, Row, Session},
+    schema::{EXPIRED, Key, Row, Session},
 };
 
 /// How long a session lasts that came back before its heartbeat, seconds.
@@ -24,7 +24,12 @@ impl Batcher {
     ///
     /// This goes on as long as anybody waits: to give up means that the operations may or may not
     /// have happened.
-    pub(super) fn settle(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+    pub(super) fn resolve_commit(
+        &self,
+        commit: &Commit,
+        lost: Step,
+        group: &[Arc<AnyTicket>],
+    ) -> Result<(), Failed> {
         let step = Step { to: lost.to + 1, ..lost };
         self.doubt(step);
         let instead = Commit { step: Some(step), ..Commit::default() };
@@ -45,7 +50,7 @@ impl Batcher {
                         self.resynchronise(lost)?;
                         return Err(again());
                     }
-                    Ok(None) => return self.settle_fenced(commit, lost, group),
+                    Ok(None) => return self.resolve_expired(commit, lost, group),
                     Err(error) => error,
                 },
                 Err(error) => error,
@@ -59,22 +64,22 @@ impl Batcher {
     /// the answer would have said.
     fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         self.committed(commit, step, None);
-        insist(group, || self.engine.harden())
+        retry(group, || self.engine.harden())
     }
 
-    /// [`Self::settle`] after somebody took this client for dead and removed the number that would
-    /// have told. A record that nobody else can have made tells as well if it is there, and that of
-    /// a node if it is not: of a slice with one reference some engines keep none. Where nothing
-    /// tells, the commit is sent again as it is: it states what it found and removes or replaces
-    /// that, so that it cannot happen twice.
-    fn settle_fenced(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
-        insist(group, || self.resynchronise(lost))?;
+    /// [`Self::resolve_commit`] after somebody took this client for dead and removed the number
+    /// that would have told. A record that nobody else can have made tells as well if it is there,
+    /// and that of a node if it is not: of a slice with one reference some engines keep none. Where
+    /// nothing tells, the commit is sent again as it is: it states what it found and removes or
+    /// replaces that, so that it cannot happen twice.
+    fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+        retry(group, || self.resynchronise(lost))?;
         let own = commit.writes.iter().filter_map(|write| match write {
             Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
             _ => None,
         });
         if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
-            let found = insist(group, || self.engine.read(&[Read::Get(key.clone())]))?;
+            let found = retry(group, || self.engine.read(&[Read::Get(key.clone())]))?;
             if let [Found::Row(Some(_))] = found.as_slice() {
                 return self.found_done(commit, lost, group);
             }
@@ -145,7 +150,7 @@ impl Batcher {
         let session = Read::Get(Key::Session(step.writer));
         let found = self.engine.read(&[session])?.pop();
         let there =
-            matches!(&found, Some(Found::Row(Some(Row::Session(_, session)))) if session.expire != BURIED);
+            matches!(&found, Some(Found::Row(Some(Row::Session(_, session)))) if session.expire != EXPIRED);
         if !there {
             tracing::error!(
                 sid = step.writer,
@@ -168,7 +173,7 @@ impl Batcher {
 
 /// Asks until there is an answer: until then it is unknown whether the commit of these operations
 /// happened.
-fn insist<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, Failed> {
+fn retry<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, Failed> {
     let mut tries = 0;
     loop {
         match ask() {

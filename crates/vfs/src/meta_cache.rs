@@ -1,0 +1,237 @@
+//! What this client knows of metadata without asking the engine, and what the kernel may have
+//! cached of it.
+//!
+//! What must stay true: nothing that was asked for before a change is shown after it. Therefore
+//! each event is one method of [`MetaCache`], and all parts forget within that method. The parts
+//! are private to this module, and nobody else calls them. This is what each event does to them:
+//!
+//! ```text
+//!                      last      open file's  chunk    directory's  lookup     kernel
+//!                      change    attributes   records  attributes   prefetch   cache
+//! a change made here
+//!   change             marked    set (1)      -        set          -          -
+//!   changed            marked    -            -        forgotten    -          -
+//!   entry_changed      marked    -            -        set          -          -
+//!   renamed            marked    links, times -        forgotten    -          -
+//!   removed            marked    -            all (2)  forgotten    -          -
+//!   content_changed    -         -            all      -            -          -
+//!   chunk_changed      -         -            one      -            -          -
+//! a change that the kernel did not ask for
+//!   names_changed      marked    -            -        forgotten    forgotten  -
+//!   everything_changed all       all (3)      -        all          all        -
+//! a change of another client
+//!   changed_elsewhere
+//!     Node             marked    forgotten(3) -        forgotten    -          marked
+//!     Entry            -         -            -        -            forgotten  marked
+//!     Names            -         -            -        -            forgotten  marked (4)
+//!     Any              all       all (3)      -        all          all        all (4)
+//! an answer of the engine
+//!   learn              -         set (5)      all (6)  -            -          -
+//!   answered           marked    -            -        -            -          -
+//! ```
+//!
+//! 1. Forgotten instead, if another client's change was announced since it was begun.
+//! 2. The last attributes of a node that is no file go to the removed nodes.
+//! 3. What a change that is under way answers is forgotten, too: which of both came last is
+//!    unknown.
+//! 4. All names that the kernel may have cached of the directory, or of any, are handed out to be
+//!    invalidated.
+//! 5. Unless this client changed the file after the question, or knows a later answer.
+//! 6. If the times are not those that were seen last.
+//!
+//! An inode whose last change is *marked* makes worthless what was asked for before: its attributes
+//! in pages of listings and of the lookup prefetch, and answers that are on their way. Hints about
+//! directories are never forgotten, since they may be wrong.
+
+mod answers;
+mod changes;
+mod chunk_records;
+mod dir_attributes;
+mod dir_hints;
+mod kernel_cache;
+mod lookup_prefetch;
+mod moment;
+mod open_files;
+mod removed_nodes;
+
+use std::{sync::Arc, time::Duration};
+
+use sluice_meta::schema::Change;
+use sluice_types::{Attr, Ino};
+
+use self::{
+    changes::Changes, chunk_records::ChunkRecords, dir_attributes::DirAttributes, dir_hints::DirHints,
+    kernel_cache::KernelCache, lookup_prefetch::LookupPrefetch, open_files::OpenFiles,
+    removed_nodes::RemovedNodes,
+};
+pub(crate) use self::{
+    lookup_prefetch::{MOST_PREFETCHED, Page},
+    moment::Moment,
+    open_files::{Left, OpenFile},
+};
+
+/// The metadata cache of a mount.
+#[derive(Default)]
+pub(crate) struct MetaCache {
+    changes: Changes,
+    open: OpenFiles,
+    chunks: ChunkRecords,
+    dirs: DirAttributes,
+    removed: RemovedNodes,
+    hints: DirHints,
+    prefetch: LookupPrefetch,
+    kernel: KernelCache,
+}
+
+impl MetaCache {
+    /// Says which directory is shown as the root, and, if other clients are followed, for how long
+    /// the kernel caches anything. Only the first call counts.
+    pub(crate) fn serve(&self, root: Ino, longest_ttl: Option<Duration>) {
+        self.dirs.set_root(root);
+        if let Some(longest) = longest_ttl {
+            self.kernel.follow(longest);
+        }
+    }
+
+    /// One more handle of a file. Called before the trip that opens.
+    pub(crate) fn opened(&self, ino: Ino) -> Arc<OpenFile> {
+        let now = self.changes.mark(ino);
+        self.open.enter(ino, now)
+    }
+
+    /// One handle less of a file.
+    pub(crate) fn closed(&self, ino: Ino) -> Left {
+        self.open.leave(ino)
+    }
+
+    /// A file lost its last name; whether it is still open.
+    pub(crate) fn unlinked(&self, ino: Ino) -> bool {
+        self.open.unlinked(ino)
+    }
+
+    /// Runs an operation that changes attributes of `ino`, and learns what they are now.
+    pub(crate) fn change<T, E>(
+        &self,
+        ino: Ino,
+        run: impl FnOnce() -> Result<T, E>,
+        attr: impl FnOnce(&T) -> Attr,
+    ) -> Result<T, E> {
+        let file = self.open.get(ino);
+        let _order = file.as_ref().map(|file| file.begin_change());
+        let begun = self.moment();
+        let done = run()?;
+        let now = self.changes.mark(ino);
+        let attr = attr(&done);
+        if let Some(file) = &file {
+            file.changed(attr, begun.own, now);
+        } else if let Some(file) = self.open.get(ino) {
+            // Opened meanwhile: who knows what else changed it since.
+            file.forget(now);
+        }
+        if attr.is_dir() {
+            self.dirs.put(ino, &attr, begun.others);
+        }
+        Ok(done)
+    }
+
+    /// This client changed `ino` in a way that answers no attributes.
+    pub(crate) fn changed(&self, ino: Ino) {
+        self.changes.mark(ino);
+        self.dirs.forget(ino);
+    }
+
+    /// A change that this client began at `begun` gave a directory other entries, and these
+    /// attributes.
+    pub(crate) fn entry_changed(&self, dir: Ino, attr: &Attr, begun: Moment) {
+        self.changes.mark(dir);
+        self.dirs.put(dir, attr, begun.others);
+    }
+
+    /// A change of names here touched a node's own record: its links, parent and times.
+    pub(crate) fn renamed(&self, ino: Ino, attr: &Attr) {
+        let now = self.changes.mark(ino);
+        if let Some(file) = self.open.get(ino) {
+            file.renamed(attr, now);
+        }
+        if attr.is_dir() {
+            self.dirs.forget(ino);
+        }
+    }
+
+    /// This client removed a node, whose last attributes these are.
+    pub(crate) fn removed(&self, ino: Ino, attr: Option<Attr>) {
+        if let Some(attr) = attr.filter(|attr| !attr.is_file()) {
+            self.removed.put(ino, attr);
+        }
+        self.changed(ino);
+        self.chunks.forget(ino);
+    }
+
+    /// This client changed the content of a file anywhere, may have, or ended the file.
+    pub(crate) fn content_changed(&self, ino: Ino) {
+        self.chunks.forget(ino);
+    }
+
+    /// This client changed one chunk of a file, or may have.
+    pub(crate) fn chunk_changed(&self, ino: Ino, index: u32) {
+        self.chunks.changed(ino, index);
+    }
+
+    /// Names of a directory changed without the kernel having asked for it.
+    pub(crate) fn names_changed(&self, dir: Ino) {
+        self.changed(dir);
+        self.prefetch.forget(dir);
+    }
+
+    /// Anything may have changed.
+    pub(crate) fn everything_changed(&self) {
+        self.dirs.clear();
+        self.prefetch.clear();
+        self.changes.mark_all();
+        for ino in self.open.inos() {
+            self.node_changed_elsewhere(ino);
+        }
+    }
+
+    /// Another client changed something, or may have. Waits for no change that is under way here.
+    /// Answers what the kernel is to be notified of besides.
+    pub(crate) fn changed_elsewhere(&self, change: &Change) -> Vec<Change> {
+        match change {
+            Change::Node(ino) => {
+                self.dirs.forget(*ino);
+                self.node_changed_elsewhere(*ino);
+            }
+            Change::Entry(dir, _) | Change::Names(dir) => self.prefetch.forget(*dir),
+            Change::Any => self.everything_changed(),
+            Change::Lock(_) => {}
+        }
+        self.kernel.changed_elsewhere(change)
+    }
+
+    fn node_changed_elsewhere(&self, ino: Ino) {
+        let now = self.changes.mark(ino);
+        if let Some(file) = self.open.get(ino) {
+            file.changed_elsewhere(now);
+        }
+    }
+
+    /// Takes note of attributes that were asked for at `asked`. Answers those to show, which are
+    /// others if this client changed them meanwhile, or has an answer that was asked for later: two
+    /// may ask at once, and only the later one is sure to know what others did before it asked.
+    pub(crate) fn learn(&self, ino: Ino, attr: Attr, asked: Moment) -> Attr {
+        if !attr.is_file() {
+            return attr;
+        }
+        self.chunks.seen(ino, &attr);
+        self.open.get(ino).map_or(attr, |file| file.learn(attr, asked.own))
+    }
+
+    /// What the engine said of `ino` is shown now: attributes from before are not to be shown
+    /// again.
+    pub(crate) fn answered(&self, ino: Ino) {
+        self.changes.mark(ino);
+    }
+}
+
+#[cfg(test)]
+mod tests;

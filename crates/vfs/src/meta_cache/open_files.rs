@@ -1,0 +1,273 @@
+//! Files that this client has open, with the attributes that it knows of them.
+//!
+//! What must stay true: attributes that were asked for before a change made here never replace
+//! those that the change produced; else a file would look shorter than it is, and reads would lose
+//! bytes.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicI64, AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustc_hash::FxHashMap;
+use sluice_types::{Attr, Ino, Time};
+
+use crate::handle_locks::HandleLocks;
+
+/// Files of which it is remembered how they were at their last open.
+const MOST_OPENED: usize = 1 << 16;
+
+/// All open files.
+#[derive(Default)]
+pub(super) struct OpenFiles {
+    files: Mutex<FxHashMap<Ino, Slot>>,
+    /// How files were at their last open: mtime, ctime and length.
+    opened: Mutex<FxHashMap<Ino, (Time, Time, u64)>>,
+}
+
+struct Slot {
+    file: Arc<OpenFile>,
+    handles: u32,
+    unlinked: bool,
+}
+
+/// A file that this client has open, with any number of handles.
+pub(crate) struct OpenFile {
+    pub(crate) ino: Ino,
+    /// Shared by who writes, exclusive to who changes the content by the
+    /// metadata alone.
+    pub(crate) content_lock: RwLock<()>,
+    /// Held while an operation changes the attributes, so that answers are learned in the order of
+    /// the changes.
+    change_lock: Mutex<()>,
+    state: Mutex<State>,
+    /// Owners of POSIX locks, each with the handles through which it locked.
+    pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
+    /// Locks of each handle that ever held one.
+    locked: Mutex<Vec<Weak<HandleLocks>>>,
+    /// What was written under locks that were lost is discarded, as far as this client had been
+    /// taken for dead so often.
+    discarded: AtomicI64,
+    /// Handles by which programs run.
+    pub(crate) running: AtomicU32,
+}
+
+struct State {
+    attr: Option<(Attr, Instant)>,
+    /// The number of the last change here, or of when the attributes were asked for if that was
+    /// later.
+    since: u64,
+    /// When another client's change was announced last.
+    changed_elsewhere: u64,
+    /// When the application wrote last.
+    written: Time,
+}
+
+impl State {
+    fn set(&mut self, attr: Option<Attr>, at: u64) {
+        self.attr = attr.map(|attr| (attr, Instant::now()));
+        self.since = self.since.max(at);
+    }
+}
+
+/// How the last handle left.
+pub(crate) struct Left {
+    pub(crate) last: bool,
+    pub(crate) unlinked: bool,
+}
+
+impl OpenFiles {
+    /// One more handle of a file. `now` is the number of the change that was marked for it.
+    pub(super) fn enter(&self, ino: Ino, now: u64) -> Arc<OpenFile> {
+        let mut files = self.files.lock();
+        let slot = files.entry(ino).or_insert_with(|| Slot {
+            file: OpenFile::new(ino, now),
+            handles: 0,
+            unlinked: false,
+        });
+        slot.handles += 1;
+        Arc::clone(&slot.file)
+    }
+
+    /// One handle less.
+    pub(super) fn leave(&self, ino: Ino) -> Left {
+        let mut files = self.files.lock();
+        let Some(slot) = files.get_mut(&ino) else { return Left { last: false, unlinked: false } };
+        slot.handles -= 1;
+        let left = Left { last: slot.handles == 0, unlinked: slot.unlinked };
+        if left.last {
+            files.remove(&ino);
+        }
+        left
+    }
+
+    /// An open file lost its last name; whether it is still open.
+    pub(super) fn unlinked(&self, ino: Ino) -> bool {
+        let mut files = self.files.lock();
+        files.get_mut(&ino).map(|slot| slot.unlinked = true).is_some()
+    }
+
+    /// A file that is open here.
+    pub(super) fn get(&self, ino: Ino) -> Option<Arc<OpenFile>> {
+        self.files.lock().get(&ino).map(|slot| Arc::clone(&slot.file))
+    }
+
+    /// All that are open.
+    pub(super) fn inos(&self) -> Vec<Ino> {
+        self.files.lock().keys().copied().collect()
+    }
+
+    /// How many are open.
+    pub(super) fn count(&self) -> usize {
+        self.files.lock().len()
+    }
+
+    /// Takes note of how a file is as it is opened; whether it was so at its last open. Its mtime
+    /// may have been set back after a change, its ctime not.
+    pub(super) fn same_as_at_last_open(&self, ino: Ino, attr: &Attr) -> bool {
+        let mut opened = self.opened.lock();
+        if opened.len() >= MOST_OPENED {
+            opened.clear();
+        }
+        let now = (attr.mtime, attr.ctime, attr.length);
+        opened.insert(ino, now) == Some(now)
+    }
+
+    /// Forgets how a file was at its last open.
+    pub(super) fn forget_last_open(&self, ino: Ino) {
+        self.opened.lock().remove(&ino);
+    }
+}
+
+impl OpenFile {
+    fn new(ino: Ino, since: u64) -> Arc<Self> {
+        let state = State { attr: None, since, changed_elsewhere: 0, written: Time::default() };
+        Arc::new(Self {
+            ino,
+            content_lock: RwLock::default(),
+            change_lock: Mutex::default(),
+            state: Mutex::new(state),
+            plocks: Mutex::default(),
+            locked: Mutex::default(),
+            discarded: AtomicI64::new(0),
+            running: AtomicU32::new(0),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// To be held while an operation changes the attributes.
+    pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.change_lock.lock()
+    }
+
+    /// An operation here that was begun at `begun` and was done at `now` left these attributes.
+    pub(super) fn changed(&self, attr: Attr, begun: u64, now: u64) {
+        let mut state = self.state();
+        // What another client did may have come after it.
+        let attr = (state.changed_elsewhere < begun).then_some(attr);
+        state.set(attr, now);
+    }
+
+    /// Another client changed it, or may have: its attributes are asked for again.
+    pub(super) fn changed_elsewhere(&self, now: u64) {
+        let mut state = self.state();
+        state.changed_elsewhere = now;
+        state.set(None, now);
+    }
+
+    /// It changed here in a way that tells nothing of its attributes.
+    pub(super) fn forget(&self, now: u64) {
+        self.state().set(None, now);
+    }
+
+    /// A change of names touched it: links and times, never its length.
+    pub(super) fn renamed(&self, attr: &Attr, now: u64) {
+        let mut state = self.state();
+        state.since = state.since.max(now);
+        if let Some((known, _)) = &mut state.attr {
+            (known.nlink, known.parent) = (attr.nlink, attr.parent);
+            known.ctime = known.ctime.max(attr.ctime);
+        }
+    }
+
+    /// Takes note of attributes that were asked for at `asked`. Answers those to show.
+    pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
+        let mut state = self.state();
+        if state.since > asked {
+            return state.attr.map_or(attr, |(known, _)| known);
+        }
+        state.set(Some(attr), asked);
+        attr
+    }
+
+    /// A handle is about to hold a lock.
+    pub(crate) fn locked_through(&self, locks: &Arc<HandleLocks>) {
+        let mut locked = self.locked.lock();
+        locked.retain(|other| other.strong_count() > 0);
+        if !locked.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(locks))) {
+            locked.push(Arc::downgrade(locks));
+        }
+    }
+
+    /// [`HandleLocks::since`] over all handles that may have written what has not gone to the file
+    /// yet: who wrote what is not known any more when it does.
+    pub(crate) fn locked_since(&self) -> Option<i64> {
+        let locked = self.locked.lock();
+        let discarded = self.discarded.load(Ordering::Acquire);
+        let since = locked.iter().filter_map(|locks| locks.upgrade()?.since());
+        since.filter(|since| *since >= discarded).min()
+    }
+
+    /// Nothing is left of what was written under locks that were lost when this client had been
+    /// taken for dead `fences` times, and who lost them writes no more.
+    pub(crate) fn discarded(&self, fences: i64) {
+        self.discarded.fetch_max(fences, Ordering::AcqRel);
+    }
+
+    /// Attributes as committed, as far as this client knows.
+    pub(crate) fn attr(&self) -> Option<Attr> {
+        self.state().attr.map(|(attr, _)| attr)
+    }
+
+    /// Attributes no older than `ttl`, and how long they still hold.
+    pub(crate) fn recent(&self, ttl: Duration) -> Option<(Attr, Duration)> {
+        let (attr, at) = self.state().attr?;
+        let left = ttl.checked_sub(at.elapsed()).filter(|left| !left.is_zero())?;
+        Some((attr, left))
+    }
+
+    /// The application wrote at `time`.
+    pub(crate) fn wrote(&self, time: Time) {
+        let mut state = self.state();
+        state.written = state.written.max(time);
+    }
+
+    /// When the application wrote last.
+    pub(crate) fn written(&self) -> Time {
+        self.state().written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_handle_learns_that_the_file_has_no_name() {
+        let files = OpenFiles::default();
+        files.enter(Ino(5), 1);
+        files.enter(Ino(5), 2);
+        assert!(files.unlinked(Ino(5)));
+        assert!(!files.leave(Ino(5)).last);
+        let left = files.leave(Ino(5));
+        assert!(left.last && left.unlinked);
+        assert!(!files.unlinked(Ino(5)));
+    }
+}

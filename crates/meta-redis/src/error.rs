@@ -62,7 +62,6 @@ pub(crate) fn is_unfit(answer: &Value) -> bool {
 }
 
 /// Makes the errors of one engine, which name its servers.
-#[derive(Clone)]
 pub(crate) struct Errors(Arc<str>);
 
 impl Errors {

@@ -31,6 +31,8 @@ use crate::{
 
 /// Received at once, bytes.
 const CHUNK: usize = 32 << 10;
+/// What is said of a deadline that passed.
+const LATE: &str = "no answer within the deadline";
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +78,7 @@ impl Socket {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
+                return Err(io::Error::new(ErrorKind::TimedOut, LATE));
             }
             let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
             let mut fds = [PollFd::from_borrowed_fd(self.fd(), wanted)];
@@ -313,7 +315,8 @@ impl From<UnixStream> for Stream {
 /// What happened on a connection, without what was sent.
 pub fn describe(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer within the deadline".into(),
+        // The queue of a Unix socket that stayed full shows as the second.
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => LATE.into(),
         _ => error.to_string(),
     }
 }

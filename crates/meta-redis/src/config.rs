@@ -7,7 +7,10 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
-use url::form_urlencoded;
+use sluice_net::{
+    Address, Limits,
+    url::{boolean, deadline, decoded, number, options},
+};
 
 /// Where the database is, who we are there, how long to wait, and how many connections to have.
 #[derive(Clone)]
@@ -32,14 +35,8 @@ pub struct Config {
     pub read_timeout: Duration,
     /// Deadline for a request to be sent.
     pub write_timeout: Duration,
-    /// Most connections at once, besides the one that listens.
-    pub max_open: usize,
-    /// Most connections kept while there is nothing to do.
-    pub max_idle: usize,
-    /// How long such a connection is kept.
-    pub max_idle_time: Option<Duration>,
-    /// How long any connection is used.
-    pub max_life_time: Option<Duration>,
+    /// How many connections there are, besides the one that listens.
+    pub limits: Limits,
     /// How many replicas must have a commit before it is acknowledged.
     pub wait_replicas: u32,
 }
@@ -62,25 +59,6 @@ pub enum Servers {
     },
     /// The cluster that these nodes belong to.
     Cluster(Vec<Address>),
-}
-
-/// A server's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// Host and port.
-    Tcp(String, u16),
-    /// Path of a socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
 }
 
 /// How a connection is encrypted.
@@ -110,17 +88,20 @@ impl Config {
     /// # Errors
     /// [`EngineError::Refused`] if it is none.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
-        let (scheme, rest) =
-            text.split_once("://").ok_or_else(|| refused("a URL begins with redis://".into()))?;
+        Self::read(text).map_err(|reason| EngineError::Refused { engine: "redis".into(), reason })
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").ok_or("a URL begins with redis://")?;
         if !matches!(scheme, "redis" | "rediss" | "unix") {
-            return Err(refused(format!("unknown scheme {scheme}://; use redis://, rediss:// or unix://")));
+            return Err(format!("unknown scheme {scheme}://; use redis://, rediss:// or unix://"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let key = query.split('=').next().unwrap_or_default();
         if scheme != "unix" && (path.contains('@') || key.contains('@')) {
             // To name the part before it would show the beginning of the password.
-            return Err(refused("a / in a user's name or a password is written as %2F, a ? as %3F".into()));
+            return Err("a / in a user's name or a password is written as %2F, a ? as %3F".into());
         }
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
@@ -141,47 +122,38 @@ impl Config {
             dial_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(5),
-            max_open: MAX_OPEN,
-            max_idle: usize::MAX,
-            max_idle_time: Some(Duration::from_mins(1)),
-            max_life_time: None,
+            limits: Limits::new(MAX_OPEN, MAX_OPEN),
             wait_replicas: 0,
         };
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in options(&query.replace('+', " "))? {
             config.set(&name.replace('_', "-"), &value)?;
         }
         Ok(config)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), EngineError> {
-        let mut tls = self.tls.take();
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        // Names of go-redis for options that all engines have.
+        let shared = match name {
+            "max-active-conns" | "pool-size" => "max-open-conns",
+            "conn-max-idle-time" | "idle-timeout" => "max-idle-time",
+            "conn-max-lifetime" | "max-conn-age" => "max-life-time",
+            name => name,
+        };
+        if self.limits.set(shared, value)? {
+            return Ok(());
+        }
         let file = || Some(PathBuf::from(value));
-        match (name, &mut tls) {
+        match (name, &mut self.tls) {
             ("db", _) => self.db = database(value)?,
             ("dial-timeout", _) => self.dial_timeout = deadline(name, value)?,
             ("read-timeout", _) => self.read_timeout = deadline(name, value)?,
             ("write-timeout", _) => self.write_timeout = deadline(name, value)?,
-            ("max-open-conns" | "max-active-conns" | "pool-size", _) => {
-                self.max_open = Some(count(name, value)?).filter(|most| *most > 0).unwrap_or(MAX_OPEN);
-            }
-            ("max-idle-conns", _) => self.max_idle = count(name, value)?,
-            ("max-idle-time" | "conn-max-idle-time" | "idle-timeout", _) => {
-                self.max_idle_time = Some(duration(name, value)?).filter(|time| !time.is_zero());
-            }
-            ("max-life-time" | "conn-max-lifetime" | "max-conn-age", _) => {
-                self.max_life_time = Some(duration(name, value)?).filter(|time| !time.is_zero());
-            }
-            ("wait-replicas", _) => {
-                let wrong = || refused(format!("\"{value}\" is no number for {name}"));
-                self.wait_replicas = value.parse().map_err(|_| wrong())?;
-            }
+            ("wait-replicas", _) => self.wait_replicas = number(name, value)?,
             ("tls-cert-file", Some(tls)) => tls.cert_file = file(),
             ("tls-key-file", Some(tls)) => tls.key_file = file(),
             ("tls-ca-cert-file", Some(tls)) => tls.ca_file = file(),
             ("tls-server-name", Some(tls)) => tls.server_name = Some(value.into()),
-            ("insecure-skip-verify" | "skip-verify", Some(tls)) => {
-                tls.insecure = !matches!(value, "false" | "0");
-            }
+            ("insecure-skip-verify" | "skip-verify", Some(tls)) => tls.insecure = boolean(name, value)?,
             // Retries are made by whoever asks, with a patience of their own.
             ("max-retries" | "min-retry-backoff" | "max-retry-backoff" | "pool-timeout", _) => {}
             ("route-read", _) => {
@@ -189,7 +161,6 @@ impl Config {
             }
             _ => tracing::warn!(option = name, "this option of the Redis URL has no effect"),
         }
-        self.tls = tls;
         Ok(())
     }
 
@@ -210,106 +181,30 @@ impl Config {
 }
 
 /// Reads the hosts of a URL: one, a master's name and its sentinels, or nodes of a cluster.
-fn servers(hosts: &str) -> Result<Servers, EngineError> {
+fn servers(hosts: &str) -> Result<Servers, String> {
+    let address = |host: &str, port| Address::parse(&decoded(host)?, port);
     let Some((first, rest)) = hosts.split_once(',') else {
         return Ok(Servers::One(address(hosts, 6379)?));
     };
-    let list = |hosts: &str, port| -> Result<Vec<_>, _> {
-        hosts.split(',').map(|host| address(host, port)).collect()
-    };
+    let list =
+        |hosts: &str, port| hosts.split(',').map(|host| address(host, port)).collect::<Result<Vec<_>, _>>();
     // A name without a port before the first comma is that of a group; its sentinels may share the
     // last one's port.
     if first.contains(':') {
         return Ok(Servers::Cluster(list(hosts, 6379)?));
     }
     if !rest.contains(':') {
-        return Err(refused(
-            "several hosts without a port are neither sentinels nor a cluster: write MASTER,SENTINEL:26379 or \
-             HOST:6379,HOST:6379"
-                .into(),
-        ));
+        return Err("several hosts without a port are neither sentinels nor a cluster: write \
+                    MASTER,SENTINEL:26379 or HOST:6379,HOST:6379"
+            .into());
     }
     let last = rest.rsplit(',').next().unwrap_or(rest);
     let port = if let Address::Tcp(_, port) = address(last, 26379)? { port } else { 26379 };
     Ok(Servers::Sentinel { group: decoded(first)?, sentinels: list(rest, port)? })
 }
 
-fn address(text: &str, port: u16) -> Result<Address, EngineError> {
-    let wrong = || refused(format!("\"{text}\" is no host and port"));
-    let (host, port) = match text.rfind(':').filter(|at| !text[*at..].contains(']')) {
-        Some(at) if at + 1 < text.len() => (&text[..at], text[at + 1..].parse().map_err(|_| wrong())?),
-        Some(at) => (&text[..at], port),
-        None => (text, port),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok(Address::Tcp(if host.is_empty() { "127.0.0.1".into() } else { decoded(host)? }, port))
-}
-
-fn refused(reason: String) -> EngineError {
-    EngineError::Refused { engine: "redis".into(), reason }
-}
-
-fn decoded(text: &str) -> Result<String, EngineError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        match (
-            byte,
-            rest.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()),
-        ) {
-            (b'%', Some(value)) => {
-                bytes.push(value);
-                rest = &rest[2..];
-            }
-            _ => bytes.push(*byte),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| refused("the URL holds escapes that are no UTF-8".into()))
-}
-
-fn database(text: &str) -> Result<u32, EngineError> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    text.parse().map_err(|_| refused(format!("\"{text}\" is no number of a database")))
-}
-
-fn count(name: &str, text: &str) -> Result<usize, EngineError> {
-    text.parse().map_err(|_| refused(format!("\"{text}\" is no number for {name}")))
-}
-
-fn deadline(name: &str, text: &str) -> Result<Duration, EngineError> {
-    match duration(name, text)? {
-        Duration::ZERO => Err(refused(format!("{name} may not be 0: every wait has a deadline"))),
-        time => Ok(time),
-    }
-}
-
-/// Reads `30s`, `500ms`, `1m30s`, or a plain number of seconds.
-fn duration(name: &str, text: &str) -> Result<Duration, EngineError> {
-    let wrong = || refused(format!("\"{text}\" is no duration for {name}; write 30s or 500ms"));
-    if text.is_empty() {
-        return Err(wrong());
-    }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let value: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
-        let seconds = match &rest[digits..unit] {
-            "" | "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(wrong()),
-        };
-        total += Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())?;
-        rest = &rest[unit..];
-    }
-    Ok(total)
+fn database(text: &str) -> Result<u32, String> {
+    if text.is_empty() { Ok(0) } else { number("db", text) }
 }
 
 #[cfg(test)]
@@ -377,17 +272,20 @@ mod tests {
     #[test]
     fn connections_are_limited_by_any_of_their_names() {
         let config = Config::parse("redis://h").expect("valid");
-        assert_eq!((config.max_open, config.max_idle), (MAX_OPEN, usize::MAX));
-        assert_eq!((config.max_idle_time, config.max_life_time), (Some(Duration::from_mins(1)), None));
+        assert_eq!((config.limits.max_open, config.limits.max_idle), (MAX_OPEN, usize::MAX));
+        assert_eq!(
+            (config.limits.max_idle_time, config.limits.max_life_time),
+            (Some(Duration::from_mins(1)), None)
+        );
         let config =
             Config::parse("redis://h?max_open_conns=3&max-idle-conns=2&max_idle_time=9&max-life-time=1h");
         let config = config.expect("valid");
-        assert_eq!((config.max_open, config.max_idle), (3, 2));
-        assert_eq!(config.max_idle_time, Some(Duration::from_secs(9)));
-        assert_eq!(config.max_life_time, Some(Duration::from_hours(1)));
+        assert_eq!((config.limits.max_open, config.limits.max_idle), (3, 2));
+        assert_eq!(config.limits.max_idle_time, Some(Duration::from_secs(9)));
+        assert_eq!(config.limits.max_life_time, Some(Duration::from_hours(1)));
         let config = Config::parse("redis://h?pool_size=20&conn_max_idle_time=0&conn_max_lifetime=5m");
         let config = config.expect("valid");
-        assert_eq!((config.max_open, config.max_idle_time), (20, None));
-        assert_eq!(config.max_life_time, Some(Duration::from_mins(5)));
+        assert_eq!((config.limits.max_open, config.limits.max_idle_time), (20, None));
+        assert_eq!(config.limits.max_life_time, Some(Duration::from_mins(5)));
     }
 }

@@ -4,11 +4,12 @@
 //! is in doubt, since a server runs the commands that it has whole, be it that others were to
 //! follow. A connection on which an exchange failed is never used again.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use redis::Value;
+use sluice_net::{Address, Connection, describe};
 
-use crate::{config::Address, error::story, pipeline::Pipeline, wire::Wire};
+use crate::{pipeline::Pipeline, wire::Wire};
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -28,13 +29,20 @@ pub(crate) struct Conn {
     pub(crate) process: u64,
     /// The key that scripts declare in a cluster.
     pub(crate) slot_key: Option<Arc<[u8]>>,
-    pub(crate) born: Instant,
-    /// When it was last given back.
-    pub(crate) idle: Instant,
     /// Whether an exchange succeeded on it before.
     pub(crate) used: bool,
     /// Whether it may be used again.
     pub(crate) sound: bool,
+}
+
+impl Connection for Conn {
+    fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    fn is_stale(&self) -> bool {
+        self.wire.is_stale()
+    }
 }
 
 impl Conn {
@@ -53,11 +61,11 @@ impl Conn {
         let request = pipeline.render(sources, self.slot_key.as_deref());
         if let Err(error) = self.wire.send(&request) {
             let failure = if self.wire.began() { Failure::NoAnswer } else { Failure::NotSent };
-            return Err(failure(story(&error)));
+            return Err(failure(describe(&error)));
         }
         let mut answers = Vec::with_capacity(pipeline.len());
         for _ in 0..pipeline.len() {
-            answers.push(self.wire.receive().map_err(|error| Failure::NoAnswer(story(&error)))?);
+            answers.push(self.wire.receive().map_err(|error| Failure::NoAnswer(describe(&error)))?);
         }
         self.used = true;
         Ok(answers)

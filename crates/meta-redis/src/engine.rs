@@ -20,7 +20,7 @@ use sluice_meta::{
 use crate::{
     commit::{Outcome, Plan as CommitPlan},
     config::Config,
-    hello::About,
+    handshake::About,
     keys::Keys,
     pipeline::Pipeline,
     pool::Pool,
@@ -64,7 +64,7 @@ impl RedisEngine {
     /// # Errors
     /// [`EngineError::Refused`] if it cannot work, for instance a certificate that cannot be read.
     pub fn with_config(config: Config) -> Result<Self, EngineError> {
-        let lanes = LANES.min(config.max_open);
+        let lanes = LANES.min(config.limits.max_open);
         Ok(Self { pool: Arc::new(Pool::new(config)?), keys: OnceLock::new(), lanes, own: Arc::default() })
     }
 
@@ -74,16 +74,19 @@ impl RedisEngine {
             return Ok(keys);
         }
         let prefix = if self.pool.is_cluster()? { self.pool.prefix() } else { String::new() };
-        Ok(self.keys.get_or_init(|| Keys::new(prefix.as_bytes(), self.pool.config.db)))
+        Ok(self.keys.get_or_init(|| Keys::new(prefix.as_bytes(), self.pool.config().db)))
     }
 
     fn check_server(&self, about: &About) -> Result<(), EngineError> {
         let version = about.field("redis_version").unwrap_or("0");
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
         if major < 4 {
-            return Err(self.pool.refused(format!("it is Redis {version}; version 4 or newer is needed")));
+            return Err(self
+                .pool
+                .errors()
+                .refused(format!("it is Redis {version}; version 4 or newer is needed")));
         }
-        let server = &*self.pool.label;
+        let server = self.pool.errors().label();
         if about.is_replica() {
             let primary = about.field("master_host").unwrap_or_default();
             tracing::warn!(
@@ -114,13 +117,13 @@ impl RedisEngine {
         let answer = self.pool.ask(&tell)?.pop().unwrap_or(Value::Nil);
         if matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM") {
             let channel = String::from_utf8_lossy(&channel);
-            let user = self.pool.config.user.as_deref().unwrap_or("default");
-            return Err(self.pool.refused(format!(
+            let user = self.pool.config().user.as_deref().unwrap_or("default");
+            return Err(self.pool.errors().refused(format!(
                 "clients tell each other what they change, and the user may not PUBLISH on their channel; allow it: \
                  ACL SETUSER {user} &{channel} +publish +subscribe"
             )));
         }
-        self.pool.sound(answer).map(drop)
+        self.pool.errors().sound(answer).map(drop)
     }
 
     fn forbid_eviction(&self) {
@@ -129,7 +132,7 @@ impl RedisEngine {
         let set = self.pool.ask(&pipeline).map(|mut answers| answers.pop());
         if !matches!(set, Ok(Some(Value::Okay))) {
             tracing::warn!(
-                server = &*self.pool.label,
+                server = self.pool.errors().label(),
                 "the server may evict metadata when its memory is full, and does not let us forbid it: \
                  set maxmemory-policy to noeviction"
             );
@@ -152,10 +155,10 @@ impl Engine for RedisEngine {
         // a word.
         let mut info = Pipeline::default();
         info.command("INFO");
-        let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.sound(info)).transpose()?;
+        let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.errors().sound(info)).transpose()?;
         self.check_server(&About::read(answer))?;
         self.check_channel()?;
-        if self.pool.config.wait_replicas > 0 {
+        if self.pool.config().wait_replicas > 0 {
             let mut wait = Pipeline::default();
             self.pool.wait(&mut wait);
             self.pool.replicated(self.pool.ask(&wait)?)?;
@@ -166,7 +169,7 @@ impl Engine for RedisEngine {
             command.push(b"LOAD");
             command.push(script.source.as_bytes());
         }
-        self.pool.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.sound(answer).map(drop))
+        self.pool.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.errors().sound(answer).map(drop))
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
@@ -178,15 +181,17 @@ impl Engine for RedisEngine {
         let pool = &self.pool;
         let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MOST_CHUNKS);
         if commit.writes.iter().any(vast) {
-            return Err(pool.refused("the file has too many chunks to remove them all at once".into()));
+            return Err(pool
+                .errors()
+                .refused("the file has too many chunks to remove them all at once".into()));
         }
         let mut plan = CommitPlan::new(self.keys()?, commit);
         self.own.note(commit);
-        let answer = pool.sound(pool.commit(plan.take_pipeline())?)?;
+        let answer = pool.errors().sound(pool.commit(plan.take_pipeline())?)?;
         match plan.outcome(&answer) {
             Some(Outcome::Done) => Ok(()),
             Some(Outcome::Failed(keys)) => Err(EngineError::Conflict(keys)),
-            None => Err(pool.odd("a commit")),
+            None => Err(pool.errors().unexpected("a commit")),
         }
     }
 
@@ -195,14 +200,14 @@ impl Engine for RedisEngine {
         // Cursors are good for one process only: behind it the scan begins anew.
         let request = |process| scan::Request::new(keys, scan, from, limit, process);
         if request(0).is_none() {
-            return Err(self.pool.refused("the cursor is not of this scan".into()));
+            return Err(self.pool.errors().refused("the cursor is not of this scan".into()));
         }
         let asked = std::cell::Cell::new(0);
         let (answers, _) = self.pool.ask_by(|process| {
             asked.set(process);
             Cow::Owned(request(process).map(scan::Request::into_pipeline).unwrap_or_default())
         })?;
-        let request = request(asked.get()).ok_or_else(|| self.pool.odd("a scan"))?;
+        let request = request(asked.get()).ok_or_else(|| self.pool.errors().unexpected("a scan"))?;
         request.page(&self.pool, keys, answers)
     }
 

@@ -2,12 +2,11 @@
 //!
 //! What must stay true: every error of a server means that the command did nothing.
 
-use std::io;
+use std::sync::Arc;
 
 use redis::{ServerError, Value};
 use sluice_meta::engine::EngineError;
-
-use crate::{config::Address, pool::Pool};
+use sluice_net::Address;
 
 /// Errors of a server that is not, or no longer, the one to ask: the same command elsewhere, or
 /// later, will do.
@@ -62,35 +61,39 @@ pub(crate) fn is_unfit(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if UNFIT.contains(&code(error)))
 }
 
-/// What happened on a socket.
-pub(crate) fn story(error: &io::Error) -> String {
-    match error.kind() {
-        // A socket's deadline shows as either.
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer within the deadline".into(),
-        _ => error.to_string(),
-    }
-}
+/// Makes the errors of one engine, which name its servers.
+pub(crate) struct Errors(Arc<str>);
 
-impl Pool {
+impl Errors {
+    /// `label` is the URL without secrets.
+    pub(crate) fn new(label: String) -> Self {
+        Self(label.into())
+    }
+
+    /// The URL without secrets.
+    pub(crate) fn label(&self) -> &str {
+        &self.0
+    }
+
     pub(crate) fn unavailable(&self, reason: String) -> EngineError {
-        EngineError::Unavailable { engine: self.label.to_string(), reason }
+        EngineError::Unavailable { engine: self.0.to_string(), reason }
     }
 
     pub(crate) fn indeterminate(&self, reason: String) -> EngineError {
-        EngineError::Indeterminate { engine: self.label.to_string(), reason }
+        EngineError::Indeterminate { engine: self.0.to_string(), reason }
     }
 
     pub(crate) fn refused(&self, reason: String) -> EngineError {
-        EngineError::Refused { engine: self.label.to_string(), reason }
+        EngineError::Refused { engine: self.0.to_string(), reason }
     }
 
     pub(crate) fn corrupt(&self, record: impl Into<String>, reason: impl Into<String>) -> EngineError {
-        let engine = self.label.to_string();
+        let engine = self.0.to_string();
         EngineError::Corrupt { engine, record: record.into(), reason: reason.into() }
     }
 
     /// What an error of the server means: nothing was done.
-    pub(crate) fn judge(&self, error: &ServerError) -> EngineError {
+    pub(crate) fn classify(&self, error: &ServerError) -> EngineError {
         let details = error.details().unwrap_or_default();
         let advice = match code(error) {
             "DAMAGED" if !details.contains("non local key") => {
@@ -126,11 +129,11 @@ impl Pool {
 
     /// The answer, if it is no error.
     pub(crate) fn sound(&self, answer: Value) -> Result<Value, EngineError> {
-        if let Value::ServerError(error) = &answer { Err(self.judge(error)) } else { Ok(answer) }
+        if let Value::ServerError(error) = &answer { Err(self.classify(error)) } else { Ok(answer) }
     }
 
     /// An answer that is not of the shape it should have.
-    pub(crate) fn odd(&self, what: &str) -> EngineError {
+    pub(crate) fn unexpected(&self, what: &str) -> EngineError {
         self.refused(format!("its answer to {what} is of an unknown form; is it Redis 4 or newer?"))
     }
 }

@@ -11,13 +11,9 @@ use std::{io, thread, time::Duration};
 use parking_lot::Mutex;
 use redis::Value;
 use sluice_meta::engine::EngineError;
+use sluice_net::Address;
 
-use crate::{
-    config::{Address, Servers},
-    error::{named, story},
-    pipeline::Pipeline,
-    pool::Pool,
-};
+use crate::{config::Servers, dial::Dialer, error::named, pipeline::Pipeline};
 
 /// The part of the deadline of a connection within which sentinels are waited for as long as any of
 /// them answers.
@@ -80,35 +76,38 @@ impl Finder {
     }
 
     /// The server to connect to.
-    pub(crate) fn locate(&self, pool: &Pool) -> Result<Address, EngineError> {
+    pub(crate) fn locate(&self, dialer: &Dialer) -> Result<Address, EngineError> {
         let (found, know) = {
             let state = self.state.lock();
             (state.found.clone(), state.know.clone())
         };
         // Sentinels change their minds without anybody noticing: what they said is not kept.
         if let Some(group) = &self.group {
-            return ask_sentinels(pool, &know, group);
+            return ask_sentinels(dialer, &know, group);
         }
         if let Some(found) = found {
             return Ok(found);
         }
-        if pool.clustered.get() != Some(&true) {
-            return know.first().cloned().ok_or_else(|| pool.refused("the URL names no server".into()));
+        if dialer.clustered.get() != Some(&true) {
+            return know
+                .first()
+                .cloned()
+                .ok_or_else(|| dialer.errors.refused("the URL names no server".into()));
         }
-        let mut stories = Vec::new();
+        let mut reasons = Vec::new();
         for who in know {
-            match ask_node(pool, &who) {
+            match ask_node(dialer, &who) {
                 Ok((address, nodes)) => {
                     self.learn(who, address.clone(), nodes);
                     return Ok(address);
                 }
-                Err(story) => {
+                Err(reason) => {
                     self.state.lock().move_back(&who);
-                    stories.push(format!("{who}: {story}"));
+                    reasons.push(format!("{who}: {reason}"));
                 }
             }
         }
-        Err(pool.unavailable(format!("no node knows the cluster ({})", stories.join("; "))))
+        Err(dialer.errors.unavailable(format!("no node knows the cluster ({})", reasons.join("; "))))
     }
 
     /// Takes note of what `who` said. Those that were known before keep their order, in which those
@@ -129,12 +128,12 @@ impl Finder {
 
 /// Asks all sentinels at once for the master of the group. One that is silent holds nobody up for
 /// long while another answers.
-fn ask_sentinels(pool: &Pool, sentinels: &[Address], group: &str) -> Result<Address, EngineError> {
-    let mut stories = Vec::new();
-    for patience in [pool.config.dial_timeout / SILENT, pool.config.dial_timeout] {
+fn ask_sentinels(dialer: &Dialer, sentinels: &[Address], group: &str) -> Result<Address, EngineError> {
+    let mut reasons = Vec::new();
+    for patience in [dialer.config.dial_timeout / SILENT, dialer.config.dial_timeout] {
         let said: Vec<_> = thread::scope(|scope| {
             let ask = |who| {
-                let ask = move || ask_sentinel(pool, who, group, patience);
+                let ask = move || ask_sentinel(dialer, who, group, patience);
                 thread::Builder::new().spawn_scoped(scope, ask)
             };
             let asked: Vec<_> = sentinels.iter().map(ask).collect();
@@ -147,30 +146,30 @@ fn ask_sentinels(pool: &Pool, sentinels: &[Address], group: &str) -> Result<Addr
         if let Some((_, master)) = said.iter().flatten().max_by_key(|(failovers, _)| *failovers) {
             return Ok(master.clone());
         }
-        stories = sentinels
+        reasons = sentinels
             .iter()
             .zip(said)
-            .filter_map(|(who, said)| said.err().map(|story| format!("{who}: {story}")))
+            .filter_map(|(who, said)| said.err().map(|reason| format!("{who}: {reason}")))
             .collect();
     }
-    Err(pool.unavailable(format!("no sentinel knows the master ({})", stories.join("; "))))
+    Err(dialer.errors.unavailable(format!("no sentinel knows the master ({})", reasons.join("; "))))
 }
 
 /// Asks a sentinel for the master of its group. Answers, in front of the address, the number of the
 /// latest failover that the sentinel knows of (`config-epoch`), 0 if it does not say.
 fn ask_sentinel(
-    pool: &Pool,
+    dialer: &Dialer,
     sentinel: &Address,
     group: &str,
     patience: Duration,
 ) -> Result<(u64, Address), String> {
     let mut pipeline = Pipeline::default();
-    if let Some(password) = &pool.config.sentinel_password {
+    if let Some(password) = &dialer.config.sentinel_password {
         pipeline.command("AUTH").push(password.as_bytes());
     }
     pipeline.command("SENTINEL").extend([&b"get-master-addr-by-name"[..], group.as_bytes()]);
     pipeline.command("SENTINEL").extend([&b"master"[..], group.as_bytes()]);
-    let mut answers = pool.talk(sentinel, &pipeline, patience)?;
+    let mut answers = dialer.talk(sentinel, &pipeline, patience)?;
     let failovers = answers.pop().and_then(config_epoch).unwrap_or(0);
     match answers.pop() {
         Some(Value::Array(parts)) => {
@@ -198,12 +197,12 @@ fn config_epoch(said: Value) -> Option<u64> {
 }
 
 /// Asks a node of a cluster for the owner of the volume's slot, and for the other nodes.
-fn ask_node(pool: &Pool, node: &Address) -> Result<(Address, Vec<Address>), String> {
+fn ask_node(dialer: &Dialer, node: &Address) -> Result<(Address, Vec<Address>), String> {
     let mut pipeline = Pipeline::default();
-    pool.authenticate(&mut pipeline);
-    pipeline.command("CLUSTER").extend([&b"KEYSLOT"[..], &pool.slot_key()]);
+    dialer.authenticate(&mut pipeline);
+    pipeline.command("CLUSTER").extend([&b"KEYSLOT"[..], &dialer.slot_key()]);
     pipeline.command("CLUSTER").push(b"SLOTS");
-    let mut answers = pool.talk(node, &pipeline, pool.config.dial_timeout)?;
+    let mut answers = dialer.talk(node, &pipeline, dialer.config.dial_timeout)?;
     let (Some(slots), Some(slot)) = (answers.pop(), answers.pop()) else {
         return Err("it did not answer".into());
     };
@@ -249,18 +248,6 @@ fn text(value: Value) -> Option<String> {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),
         _ => None,
-    }
-}
-
-impl Pool {
-    /// Asks somebody something on a connection of its own.
-    fn talk(&self, whom: &Address, pipeline: &Pipeline, patience: Duration) -> Result<Vec<Value>, String> {
-        self.dial(whom, patience)
-            .and_then(|mut wire| {
-                wire.send(&pipeline.render(false, None))?;
-                (0..pipeline.len()).map(|_| wire.receive()).collect()
-            })
-            .map_err(|error| story(&error))
     }
 }
 

@@ -1,26 +1,22 @@
-//! The connections of one client.
+//! The connections of one client, and what is said on them.
 //!
-//! What must stay true: there are never more than the URL allows, nobody waits for one for ever,
-//! and one that failed, that the server has closed, or that leads to a server which takes no
-//! writes, is not handed out.
+//! What must stay true: a commit is sent again only if no server can have seen any of it, and a
+//! connection that failed, or that leads to a server which takes no writes, is not used again.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
+use std::borrow::Cow;
 
-use parking_lot::{Condvar, Mutex};
 use redis::Value;
 use sluice_meta::engine::EngineError;
+use sluice_net::{Address, Pool as Connections};
 
 use crate::{
-    config::{Address, Config},
+    config::Config,
     conn::{Conn, Failure},
-    error::{Redirect, is_unfit, named},
+    dial::Dialer,
+    error::{Errors, Redirect, is_unfit, named},
+    handshake::Connector,
     locate::Finder,
     pipeline::Pipeline,
-    tls::Encryption,
 };
 
 /// How often in a row nodes of a cluster may send us on.
@@ -28,53 +24,65 @@ const REDIRECTS: usize = 5;
 
 /// Connections, idle or lent.
 pub(crate) struct Pool {
-    pub(crate) config: Config,
-    pub(crate) label: Arc<str>,
-    pub(crate) encryption: Option<Encryption>,
-    pub(crate) finder: Finder,
-    /// Whether the servers are a cluster, once that is known.
-    pub(crate) clustered: OnceLock<bool>,
-    state: Mutex<State>,
-    returned: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The one used last at the end.
-    idle: Vec<Conn>,
-    lent: usize,
-}
-
-/// A connection that goes back to the pool.
-struct Lent<'p> {
-    pool: &'p Pool,
-    conn: Option<Conn>,
+    connector: Connector,
+    connections: Connections<Conn>,
 }
 
 impl Pool {
     pub(crate) fn new(config: Config) -> Result<Self, EngineError> {
-        let label: Arc<str> = config.label().into();
-        let refused = |reason| EngineError::Refused { engine: label.to_string(), reason };
-        let encryption = config.tls.as_ref().map(Encryption::new).transpose().map_err(refused)?;
         let (finder, clustered) = Finder::new(&config.servers);
-        let clustered = clustered.map_or_else(OnceLock::new, OnceLock::from);
-        Ok(Self {
-            config,
-            label,
-            encryption,
-            finder,
-            clustered,
-            state: Mutex::default(),
-            returned: Condvar::new(),
-        })
+        let connections = Connections::new(config.limits.clone(), config.read_timeout);
+        let dialer = Dialer::new(config, clustered)?;
+        Ok(Self { connector: Connector { dialer, finder }, connections })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.connector.dialer.config
+    }
+
+    pub(crate) fn errors(&self) -> &Errors {
+        &self.connector.dialer.errors
+    }
+
+    /// What all keys of a volume in a cluster begin with.
+    pub(crate) fn prefix(&self) -> String {
+        self.connector.dialer.prefix()
+    }
+
+    /// A new connection, not one of the pool's.
+    pub(crate) fn connect(&self) -> Result<Conn, EngineError> {
+        self.connector.connect()
     }
 
     /// Whether the servers are a cluster; asks if nobody did before.
     pub(crate) fn is_cluster(&self) -> Result<bool, EngineError> {
-        if self.clustered.get().is_none() {
-            self.take()?;
+        let clustered = &self.connector.dialer.clustered;
+        if clustered.get().is_none() {
+            self.with(|_| ())?;
         }
-        self.clustered.get().copied().ok_or_else(|| self.odd("INFO"))
+        clustered.get().copied().ok_or_else(|| self.errors().unexpected("INFO"))
+    }
+
+    /// Calls `work` with a connection.
+    fn with<R>(&self, work: impl FnOnce(&mut Conn) -> R) -> Result<R, EngineError> {
+        self.connections.with(|| self.connect(), |reason| self.errors().unavailable(reason), work)
+    }
+
+    /// One exchange, on whichever connection there is.
+    fn exchange<'p>(&self, pipeline: impl Fn(u64) -> Cow<'p, Pipeline>) -> Result<Exchange, EngineError> {
+        self.with(|conn| {
+            let used = conn.used;
+            match conn.exchange(&pipeline(conn.process)) {
+                Ok(answers) => {
+                    let elsewhere = self.is_elsewhere(conn, &answers);
+                    Exchange::Done { answers, elsewhere, from: conn.address.clone() }
+                }
+                Err(failure) => {
+                    self.forget();
+                    Exchange::Failed { failure, used }
+                }
+            }
+        })
     }
 
     /// Asks what may be asked twice: a connection that went stale is replaced.
@@ -90,17 +98,14 @@ impl Pool {
     ) -> Result<(Vec<Value>, Address), EngineError> {
         let mut redirects = 0;
         loop {
-            let mut lent = self.take()?;
-            let Some(conn) = &mut lent.conn else { continue };
-            let (used, pipeline) = (conn.used, pipeline(conn.process));
-            match conn.exchange(&pipeline) {
-                Ok(answers) if self.is_elsewhere(conn, &answers) && redirects < REDIRECTS => redirects += 1,
-                Ok(answers) => return Ok((answers, conn.address.clone())),
-                Err(failure) => {
-                    self.forget();
-                    if let (false, Failure::NotSent(reason) | Failure::NoAnswer(reason)) = (used, failure) {
-                        return Err(self.unavailable(reason));
-                    }
+            match self.exchange(&pipeline)? {
+                Exchange::Done { elsewhere: true, .. } if redirects < REDIRECTS => redirects += 1,
+                Exchange::Done { answers, from, .. } => return Ok((answers, from)),
+                Exchange::Failed { used: true, .. } => {}
+                Exchange::Failed {
+                    failure: Failure::NotSent(reason) | Failure::NoAnswer(reason), ..
+                } => {
+                    return Err(self.errors().unavailable(reason));
                 }
             }
         }
@@ -108,55 +113,52 @@ impl Pool {
 
     /// Commits, by one command, what must not be done twice.
     pub(crate) fn commit(&self, mut pipeline: Pipeline) -> Result<Value, EngineError> {
-        let replicas = self.config.wait_replicas;
-        if replicas > 0 {
+        if self.config().wait_replicas > 0 {
             self.wait(&mut pipeline);
         }
         let mut redirects = 0;
         loop {
-            let mut lent = self.take()?;
-            let Some(conn) = &mut lent.conn else { continue };
-            let used = conn.used;
-            match conn.exchange(&pipeline) {
+            match self.exchange(|_| Cow::Borrowed(&pipeline))? {
                 // Who sends us elsewhere has done nothing.
-                Ok(answers) if self.is_elsewhere(conn, &answers) && redirects < REDIRECTS => redirects += 1,
-                Ok(answers) => {
-                    let mut answers = answers.into_iter();
-                    let answer = answers.next().unwrap_or(Value::Nil);
-                    let done = !matches!(answer, Value::ServerError(_));
-                    match answers.next() {
-                        Some(Value::Int(have)) if have >= i64::from(replicas) => {}
-                        // Also of a conflict: that is what a commit met which the replicas may not
-                        // have.
-                        Some(_) if done => {
-                            self.forget();
-                            let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
-                            return Err(self.indeterminate(reason));
-                        }
-                        _ => {}
-                    }
-                    return Ok(answer);
+                Exchange::Done { elsewhere: true, .. } if redirects < REDIRECTS => redirects += 1,
+                Exchange::Done { answers, .. } => return self.outcome(answers),
+                Exchange::Failed { failure: Failure::NotSent(_), used: true } => {}
+                Exchange::Failed { failure: Failure::NotSent(reason), .. } => {
+                    return Err(self.errors().unavailable(reason));
                 }
-                Err(Failure::NotSent(_)) if used => self.forget(),
-                Err(Failure::NotSent(reason)) => {
-                    self.forget();
-                    return Err(self.unavailable(reason));
-                }
-                Err(Failure::NoAnswer(reason)) => {
-                    self.forget();
-                    return Err(self.indeterminate(reason));
+                Exchange::Failed { failure: Failure::NoAnswer(reason), .. } => {
+                    return Err(self.errors().indeterminate(reason));
                 }
             }
         }
+    }
+
+    /// The answer to a commit, unless too few replicas have it.
+    fn outcome(&self, answers: Vec<Value>) -> Result<Value, EngineError> {
+        let replicas = self.config().wait_replicas;
+        let mut answers = answers.into_iter();
+        let answer = answers.next().unwrap_or(Value::Nil);
+        let done = !matches!(answer, Value::ServerError(_));
+        match answers.next() {
+            Some(Value::Int(have)) if have >= i64::from(replicas) => {}
+            // Also of a conflict: that is what a commit met which the replicas may not have.
+            Some(_) if done => {
+                self.forget();
+                let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
+                return Err(self.errors().indeterminate(reason));
+            }
+            _ => {}
+        }
+        Ok(answer)
     }
 
     /// Adds the command that answers how many replicas have all that was done before it, as soon as
     /// they are as many as there should be.
     pub(crate) fn wait(&self, pipeline: &mut Pipeline) {
         // It has to answer before we give up.
-        let patience = u64::try_from(self.config.read_timeout.as_millis() * 3 / 4).unwrap_or(u64::MAX);
+        let patience = u64::try_from(self.config().read_timeout.as_millis() * 3 / 4).unwrap_or(u64::MAX);
         let wait = pipeline.command("WAIT");
-        wait.push_number(u64::from(self.config.wait_replicas));
+        wait.push_number(u64::from(self.config().wait_replicas));
         wait.push_number(patience.max(1));
     }
 
@@ -164,7 +166,7 @@ impl Pool {
     /// takes a change of its own: from Redis 7.2 on a connection waits only for what it changed
     /// itself. `key` is of a number.
     pub(crate) fn harden(&self, key: &[u8]) -> Result<(), EngineError> {
-        if self.config.wait_replicas == 0 {
+        if self.config().wait_replicas == 0 {
             return Ok(());
         }
         let mut pipeline = Pipeline::default();
@@ -177,11 +179,13 @@ impl Pool {
     pub(crate) fn replicated(&self, answers: Vec<Value>) -> Result<(), EngineError> {
         let mut have = Value::Nil;
         for answer in answers {
-            have = self.sound(answer)?;
+            have = self.errors().sound(answer)?;
         }
         match have {
-            Value::Int(have) if have >= i64::from(self.config.wait_replicas) => Ok(()),
-            _ => Err(self.unavailable("fewer replicas are connected than wait-replicas wants".into())),
+            Value::Int(have) if have >= i64::from(self.config().wait_replicas) => Ok(()),
+            _ => {
+                Err(self.errors().unavailable("fewer replicas are connected than wait-replicas wants".into()))
+            }
         }
     }
 
@@ -199,7 +203,7 @@ impl Pool {
         });
         let elsewhere = moved.is_some();
         if let Some(address) = moved {
-            self.finder.found(address);
+            self.connector.finder.found(address);
         }
         elsewhere
     }
@@ -224,7 +228,7 @@ impl Pool {
             }
         }
         let Some(to) = to else { return Ok(answers) };
-        let mut conn = self.connect_to(&to)?;
+        let mut conn = self.connector.connect_to(&to)?;
         match conn.exchange(&pipeline.asking(&asked)) {
             Ok(again) => {
                 // Each is preceded by the answer to ASKING.
@@ -233,75 +237,24 @@ impl Pool {
                 }
                 Ok(answers)
             }
-            Err(Failure::NotSent(reason) | Failure::NoAnswer(reason)) => Err(self.unavailable(reason)),
-        }
-    }
-
-    fn take(&self) -> Result<Lent<'_>, EngineError> {
-        let until = Instant::now() + self.config.read_timeout;
-        let mut state = self.state.lock();
-        loop {
-            let (dropped, found) = self.choose(&mut state);
-            if found.is_some() || state.lent < self.config.max_open {
-                state.lent += 1;
-                drop(state);
-                drop(dropped);
-                let mut lent = Lent { pool: self, conn: found };
-                if lent.conn.is_none() {
-                    lent.conn = Some(self.connect()?);
-                }
-                return Ok(lent);
-            }
-            if self.returned.wait_until(&mut state, until).timed_out() {
-                return Err(self.unavailable(format!(
-                    "all {} connections are busy; raise max_open_conns",
-                    self.config.max_open
-                )));
+            Err(Failure::NotSent(reason) | Failure::NoAnswer(reason)) => {
+                Err(self.errors().unavailable(reason))
             }
         }
-    }
-
-    /// The idle connection used last, if it is still of use, and those that are not any more.
-    fn choose(&self, state: &mut State) -> (Vec<Conn>, Option<Conn>) {
-        let now = Instant::now();
-        let aged = |since: Instant, limit: Option<_>| limit.is_some_and(|limit| now - since > limit);
-        let old = |conn: &mut Conn| {
-            aged(conn.idle, self.config.max_idle_time) || aged(conn.born, self.config.max_life_time)
-        };
-        let mut dropped: Vec<Conn> = state.idle.extract_if(.., old).collect();
-        while let Some(conn) = state.idle.pop() {
-            if !conn.wire.is_stale() {
-                return (dropped, Some(conn));
-            }
-            dropped.push(conn);
-        }
-        (dropped, None)
     }
 
     /// Whatever ended one connection ended the other idle ones too, and it may be another server's
     /// turn.
-    pub(crate) fn forget(&self) {
-        let idle = std::mem::take(&mut self.state.lock().idle);
-        drop(idle);
-        self.finder.forget();
+    fn forget(&self) {
+        self.connections.forget();
+        self.connector.finder.forget();
     }
 }
 
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        let mut state = self.pool.state.lock();
-        state.lent -= 1;
-        let mut closing = None;
-        if let Some(mut conn) = self.conn.take() {
-            if conn.sound && state.idle.len() < self.pool.config.max_idle {
-                conn.idle = Instant::now();
-                state.idle.push(conn);
-            } else {
-                closing = Some(conn);
-            }
-        }
-        drop(state);
-        self.pool.returned.notify_one();
-        drop(closing);
-    }
+/// What came of one exchange.
+enum Exchange {
+    /// The answers, whether the volume is on another node now, and where they are from.
+    Done { answers: Vec<Value>, elsewhere: bool, from: Address },
+    /// Why there are none, and whether the connection had served before.
+    Failed { failure: Failure, used: bool },
 }

@@ -212,14 +212,16 @@ impl<'r> Plan<'r> {
             pipeline.script(&READ, std::mem::take(&mut self.scripted));
         }
         if self.ranges.len() > (MOST_CHUNKS / CHUNKS) as usize {
-            return Err(pool.refused("the file has too many chunks to look at them all at once".into()));
+            return Err(pool
+                .errors()
+                .refused("the file has too many chunks to look at them all at once".into()));
         }
         if pipeline.len() == 0 {
             return self.finish(pool, Vec::new(), Vec::new(), targets);
         }
         let mut values = Vec::with_capacity(pipeline.len());
         for value in pool.ask(&pipeline)? {
-            values.push(pool.sound(value)?);
+            values.push(pool.errors().sound(value)?);
         }
         let scripted = if self.answers.is_empty() { Vec::new() } else { array(pool, values.pop())? };
         self.finish(pool, values, scripted, targets)
@@ -257,9 +259,9 @@ impl<'r> Plan<'r> {
             let answer = array(pool, values.next())?.pop();
             let mut present = array(pool, answer)?.into_iter();
             while let (Some(position), Some(fields)) = (present.next(), present.next()) {
-                let Value::Int(position) = position else { return Err(pool.odd("a read")) };
+                let Value::Int(position) = position else { return Err(pool.errors().unexpected("a read")) };
                 let hash = usize::try_from(position).ok().and_then(|position| hashes.get(position));
-                let Some((at, _)) = hash else { return Err(pool.odd("a read")) };
+                let Some((at, _)) = hash else { return Err(pool.errors().unexpected("a read")) };
                 found[*at] = Some(Found::Rows(self.rows_of(pool, *at, array(pool, Some(fields))?)?));
             }
         }
@@ -361,7 +363,9 @@ impl<'r> Plan<'r> {
                 }),
             };
             let Some(key) = key else {
-                return Err(pool.corrupt(format!("{list:?}"), "a field that is none of the volume format"));
+                return Err(pool
+                    .errors()
+                    .corrupt(format!("{list:?}"), "a field that is none of the volume format"));
             };
             let value = std::mem::take(&mut record[width - 1]);
             let row = decode(&key, &mut [Some(value)]);
@@ -450,7 +454,7 @@ pub(crate) fn damaged(pool: &Pool, keys: &Keys, key: &Key, damage: &str) -> Engi
         Some(cell) => printable(cell.container()),
         None => format!("{key:?}"),
     };
-    pool.corrupt(record, damage)
+    pool.errors().corrupt(record, damage)
 }
 
 /// A key or field for messages.
@@ -462,8 +466,8 @@ pub(crate) fn printable(text: &[u8]) -> String {
 pub(crate) fn array(pool: &Pool, value: Option<Value>) -> Result<Vec<Value>, EngineError> {
     match value {
         Some(Value::Array(items)) => Ok(items),
-        Some(Value::ServerError(error)) => Err(pool.judge(&error)),
-        _ => Err(pool.odd("a read")),
+        Some(Value::ServerError(error)) => Err(pool.errors().classify(&error)),
+        _ => Err(pool.errors().unexpected("a read")),
     }
 }
 
@@ -474,6 +478,6 @@ pub(crate) fn bytes(pool: &Pool, value: Value) -> Result<Option<Vec<u8>>, Engine
         Value::BulkString(bytes) => Ok(Some(bytes)),
         Value::Int(number) => Ok(Some(number.to_string().into_bytes())),
         Value::SimpleString(text) => Ok(Some(text.into_bytes())),
-        _ => Err(pool.odd("a read")),
+        _ => Err(pool.errors().unexpected("a read")),
     }
 }

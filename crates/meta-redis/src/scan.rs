@@ -158,7 +158,7 @@ impl Request {
     pub(crate) fn page(&self, pool: &Pool, keys: &Keys, answers: Vec<Value>) -> Result<Page, EngineError> {
         let mut sound = Vec::with_capacity(answers.len());
         for answer in answers {
-            sound.push(pool.sound(answer)?);
+            sound.push(pool.errors().sound(answer)?);
         }
         let mut answers = sound.into_iter();
         let mut parts = array(pool, answers.next())?.into_iter();
@@ -213,7 +213,7 @@ impl Request {
         let mut nodes = Vec::with_capacity(wanted.len());
         let answers = if wanted.is_empty() { Vec::new() } else { pool.ask(&pipeline)? };
         for answer in answers {
-            nodes.extend(array(pool, Some(pool.sound(answer)?))?);
+            nodes.extend(array(pool, Some(pool.errors().sound(answer)?))?);
         }
         let (mut woven, mut lost) = (Vec::with_capacity(wanted.len() * 3), Vec::new());
         let mut nodes = nodes.into_iter();
@@ -262,7 +262,10 @@ impl Request {
                     for member in array(pool, rest.next())? {
                         let member = text(pool, Some(member))?;
                         let row = sustained(keys, &first, &member);
-                        sort(row.ok_or_else(|| pool.corrupt(printable(&first), "no inode number")).map(Some));
+                        sort(
+                            row.ok_or_else(|| pool.errors().corrupt(printable(&first), "no inode number"))
+                                .map(Some),
+                        );
                     }
                     continue;
                 }
@@ -288,7 +291,7 @@ impl Request {
             }
             let Some(key) = self.key(keys, &first) else {
                 let record = format!("{:?} {}", self.scan, printable(&first));
-                sort(Err(pool.corrupt(record, "a name that is none of the volume format")));
+                sort(Err(pool.errors().corrupt(record, "a name that is none of the volume format")));
                 continue;
             };
             sort(decode(&key, &mut cells).map_err(|damage| damaged(pool, keys, &key, damage)));
@@ -345,6 +348,6 @@ fn sustained(keys: &Keys, key: &[u8], member: &[u8]) -> Option<Row> {
 }
 
 fn text(pool: &Pool, value: Option<Value>) -> Result<Text, EngineError> {
-    let value = value.ok_or_else(|| pool.odd("a scan"))?;
+    let value = value.ok_or_else(|| pool.errors().unexpected("a scan"))?;
     Ok(Text::from_vec(bytes(pool, value)?.unwrap_or_default()))
 }

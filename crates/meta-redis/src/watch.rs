@@ -19,10 +19,10 @@ use sluice_meta::{
     engine::{EngineError, Watch},
     schema::Told,
 };
+use sluice_net::describe;
 
 use crate::{
     conn::Conn,
-    error::story,
     keys::{Keys, Text, number},
     pipeline::Pipeline,
     pool::Pool,
@@ -107,7 +107,7 @@ impl Listener {
         let mut pipeline = Pipeline::default();
         pipeline.command("SUBSCRIBE").push(&self.channel);
         let sent = conn.wire.send(&pipeline.render(false, None)).and_then(|()| conn.wire.receive());
-        self.pool.sound(sent.map_err(|error| self.pool.unavailable(story(&error)))?)?;
+        self.pool.errors().sound(sent.map_err(|error| self.pool.errors().unavailable(describe(&error)))?)?;
         (self.heard, self.asked) = (Instant::now(), None);
         self.expected = Expected::default();
         self.conn = Some(conn);
@@ -123,9 +123,9 @@ impl Listener {
         for prefix in self.keys.watched() {
             tracking.extend([&b"PREFIX"[..], &prefix]);
         }
-        conn.wire.send(&pipeline.render(false, None)).map_err(|error| story(&error))?;
+        conn.wire.send(&pipeline.render(false, None)).map_err(|error| describe(&error))?;
         for _ in 0..pipeline.len() {
-            if let Value::ServerError(error) = conn.wire.receive().map_err(|error| story(&error))? {
+            if let Value::ServerError(error) = conn.wire.receive().map_err(|error| describe(&error))? {
                 return Err(error.to_string());
             }
         }
@@ -146,7 +146,7 @@ impl Listener {
         loop {
             let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
             let now = Instant::now();
-            let patience = self.pool.config.read_timeout;
+            let patience = self.pool.config().read_timeout;
             match self.asked {
                 Some(asked) if now - asked > patience => return Err(io::ErrorKind::TimedOut.into()),
                 None if now - self.heard > SILENCE => {

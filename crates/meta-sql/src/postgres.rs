@@ -9,14 +9,13 @@ mod commit;
 mod conn;
 mod error;
 mod flight;
-mod hello;
+mod handshake;
 mod options;
 mod pool;
 mod prepare;
 mod read;
 mod scan;
 mod statement;
-mod tls;
 mod watch;
 mod wire;
 
@@ -68,7 +67,7 @@ impl Engine for PostgresEngine {
 
     fn limits(&self) -> Limits {
         // Reads outside transactions need connections too.
-        let lanes = (self.0.pool.options.max_open / 2).clamp(1, LANES);
+        let lanes = (self.0.pool.options.limits.max_open / 2).clamp(1, LANES);
         Limits { lanes, batch: BATCH, news: News::Messages }
     }
 

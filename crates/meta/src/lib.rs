@@ -23,7 +23,6 @@ mod known;
 mod ledger;
 pub mod mem;
 mod meta;
-pub mod near;
 pub mod op;
 mod opens;
 pub mod ops;

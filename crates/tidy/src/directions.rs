@@ -5,11 +5,12 @@ use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that
 /// ship.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("types", &[]),
     ("meta", &["types"]),
-    ("meta-sql", &["types", "meta"]),
-    ("meta-redis", &["types", "meta"]),
+    ("net", &[]),
+    ("meta-sql", &["types", "meta", "net"]),
+    ("meta-redis", &["types", "meta", "net"]),
     ("meta-kv", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),

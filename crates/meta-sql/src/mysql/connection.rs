@@ -14,6 +14,7 @@ use mysql_async::{
     prelude::Queryable,
 };
 use sluice_meta::engine::EngineError;
+use sluice_net::Address;
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
@@ -22,7 +23,7 @@ use tokio::{
 use super::{
     commit::Style,
     error,
-    options::{Address, Options, Tls},
+    options::{Options, Tls},
 };
 use crate::codec::Columns;
 

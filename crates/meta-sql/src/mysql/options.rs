@@ -8,6 +8,10 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
+use sluice_net::{
+    Address,
+    url::{self, decoded, number},
+};
 
 use crate::naming::Naming;
 
@@ -43,13 +47,6 @@ pub(crate) struct Options {
     pub(crate) naming: Naming,
     /// Name of the engine in messages.
     pub(crate) label: String,
-}
-
-/// A server's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
-    Tcp(String, u16),
-    Unix(PathBuf),
 }
 
 /// Whether connections are encrypted.
@@ -133,11 +130,8 @@ impl Options {
         let address = address(server)?;
         let database = decoded(database)?;
         let label = match &address {
-            Address::Tcp(host, port) if host.contains(':') => {
-                format!("{SCHEME}([{host}]:{port})/{database}")
-            }
-            Address::Tcp(host, port) => format!("{SCHEME}({host}:{port})/{database}"),
-            Address::Unix(path) => format!("{SCHEME}unix({})/{database}", path.display()),
+            Address::Tcp(..) => format!("{SCHEME}({address})/{database}"),
+            Address::Unix(_) => format!("{SCHEME}unix({address})/{database}"),
         };
         let mut options = Self {
             address,
@@ -158,9 +152,8 @@ impl Options {
             naming: Naming::default(),
             label,
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            options.set(name, &decoded(value)?)?;
+        for (name, value) in url::options(query)? {
+            options.set(name, &value)?;
         }
         if options.identity.iter().filter(|file| file.is_some()).count() == 1 {
             return Err("tls-cert-file and tls-key-file go together".into());
@@ -171,7 +164,7 @@ impl Options {
     /// Takes over one option. What is none of ours or the driver's is a variable of the session, as
     /// there.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let count = || value.parse().map_err(|_| format!("{name}={value} is no number"));
+        let count = || number(name, value);
         let seconds = || count().map(|count: usize| Duration::from_secs(count as u64));
         match &*name.replace('-', "_") {
             "max_open_conns" => self.max_open = Some(count()?).filter(|most| *most > 0).unwrap_or(MAX_OPEN),
@@ -181,10 +174,7 @@ impl Options {
             "table_prefix" => self.naming = Naming::new(value)?,
             "timeout" => self.connect_timeout = duration(name, value)?,
             "readTimeout" => self.read_timeout = duration(name, value)?,
-            "compound" => {
-                self.compound =
-                    value.parse().map_err(|_| format!("compound={value} is neither true nor false"))?;
-            }
+            "compound" => self.compound = url::boolean(name, value)?,
             "tls" => {
                 self.tls = match value {
                     "false" | "0" => Tls::Off,
@@ -238,47 +228,12 @@ fn address(text: &str) -> Result<Address, String> {
     Ok(Address::Tcp(if host.is_empty() { "127.0.0.1" } else { host }.into(), port))
 }
 
-/// Undoes `%XX`; a percent sign before anything else stands for itself.
-fn decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(value) if *byte == b'%' => {
-                bytes.push(value);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| "the URL holds escapes that are no UTF-8".into())
-}
-
-/// Reads `30s`, `500ms`, `1m30s`.
+/// Reads `30s`, `500ms`, `1m30s`. As for the Go driver, a number without a unit is none.
 fn duration(name: &str, text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{name}={text} is no duration; write 30s or 500ms");
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let value: f64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
-        let seconds = match &rest[digits..unit] {
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(wrong()),
-        };
-        total += Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())?;
-        rest = &rest[unit..];
+    if text.ends_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("{name}={text} is no duration; write 30s or 500ms"));
     }
-    if total.is_zero() { Err(wrong()) } else { Ok(total) }
+    url::deadline(name, text)
 }
 
 #[cfg(test)]

@@ -12,12 +12,13 @@ use std::{
 use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 use rustc_hash::FxHashSet;
+use sluice_net::{Connection, Kind, describe};
 
 use super::{
     error::ServerError,
     flight::{Answer, Flight, RawRow},
     options::Options,
-    wire::{Kind, Wire},
+    wire::Wire,
 };
 
 /// Why there is no answer.
@@ -41,9 +42,6 @@ pub(super) struct Conn {
     /// Statements that the server knows; `None` if it is to know none.
     prepared: Option<FxHashSet<u32>>,
     output: BytesMut,
-    pub(super) born: Instant,
-    /// When it was last given back.
-    pub(super) idle: Instant,
     /// Whether it may be used again.
     pub(super) sound: bool,
     /// Whether an exchange succeeded on it before.
@@ -52,29 +50,31 @@ pub(super) struct Conn {
     owed: usize,
 }
 
+impl Connection for Conn {
+    fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    fn is_stale(&self) -> bool {
+        self.owed == 0 && self.wire.0.is_stale()
+    }
+}
+
 impl Conn {
     pub(super) fn new(wire: Wire, options: &Options) -> Self {
-        let now = Instant::now();
         Self {
             wire,
             prepared: options.prepared.then(FxHashSet::default),
             output: BytesMut::new(),
-            born: now,
-            idle: now,
             sound: true,
             used: false,
             owed: 0,
         }
     }
 
-    /// Whether the server has closed it meanwhile.
-    pub(super) fn is_stale(&self) -> bool {
-        self.owed == 0 && self.wire.is_stale()
-    }
-
     /// Waits for what is left of the last flight, which has long arrived on a connection that was
     /// not used at once.
-    fn settle(&mut self, until: Instant) -> io::Result<()> {
+    fn drain(&mut self, until: Instant) -> io::Result<()> {
         if self.owed == 0 {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl Conn {
                 self.owed -= 1;
             }
         }
-        if self.wire.is_stale() { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+        if self.wire.0.is_stale() { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 
     /// Sends a flight and takes the answers to its statements.
@@ -95,7 +95,7 @@ impl Conn {
     ) -> Result<Vec<Answer>, Failure> {
         self.sound = false;
         let until = Instant::now() + options.read_timeout;
-        self.settle(until).map_err(|error| Failure::NotSent(story(&error)))?;
+        self.drain(until).map_err(|error| Failure::NotSent(describe(&error)))?;
         self.output.clear();
         let (prepares, whole) = match flight.encode(self.prepared.as_ref(), &mut self.output) {
             Ok(encoded) => encoded,
@@ -105,8 +105,8 @@ impl Conn {
             }
         };
         self.wire.send(&self.output, kind, until).map_err(|error| {
-            let gone = self.wire.sent() >= whole;
-            if gone { Failure::NoAnswer(story(&error)) } else { Failure::NotSent(story(&error)) }
+            let gone = self.wire.0.sent() >= whole;
+            if gone { Failure::NoAnswer(describe(&error)) } else { Failure::NotSent(describe(&error)) }
         })?;
         let answers = self.answers(flight, &prepares, until)?;
         self.used = true;
@@ -135,7 +135,7 @@ impl Conn {
             let message = self.wire.receive(until).map_err(|error| match &failed {
                 // It says good-bye before it goes.
                 Some(Failure::Server(_, error)) => Failure::NoAnswer(error.message.clone()),
-                _ => Failure::NoAnswer(story(&error)),
+                _ => Failure::NoAnswer(describe(&error)),
             })?;
             match message {
                 Message::ParseComplete => {
@@ -144,7 +144,7 @@ impl Conn {
                     }
                 }
                 Message::DataRow(body) if first => {
-                    let row = RawRow::read(&body).map_err(|error| Failure::NoAnswer(story(&error)))?;
+                    let row = RawRow::read(&body).map_err(|error| Failure::NoAnswer(describe(&error)))?;
                     rows.push(row);
                 }
                 Message::CommandComplete(_) | Message::EmptyQueryResponse if first => {
@@ -166,13 +166,5 @@ impl Conn {
             None if answers.len() == flight.len() => Ok(Ok(answers)),
             None => Err(Failure::NoAnswer("the server left out an answer".into())),
         }
-    }
-}
-
-/// What happened, without what was sent.
-pub(super) fn story(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer within the deadline".into(),
-        _ => error.to_string(),
     }
 }

@@ -7,7 +7,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;
 use sluice_meta::engine::EngineError;
 
-use super::{hello::NoConnection, options::Options};
+use super::{handshake::NoConnection, options::Options};
 use crate::codec::Damage;
 
 /// What the server says went wrong.

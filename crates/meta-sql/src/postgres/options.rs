@@ -7,6 +7,11 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
+use sluice_net::{
+    Address, Limits, Tls as Encryption,
+    tls::Verify,
+    url::{self, decoded, duration, number},
+};
 
 use crate::naming::Naming;
 
@@ -14,7 +19,7 @@ use crate::naming::Naming;
 #[derive(Clone)]
 pub(super) struct Options {
     /// Tried in this order.
-    pub(super) hosts: Vec<Host>,
+    pub(super) hosts: Vec<Address>,
     pub(super) user: String,
     pub(super) password: Option<String>,
     pub(super) database: String,
@@ -25,14 +30,8 @@ pub(super) struct Options {
     pub(super) connect_timeout: Duration,
     /// Deadline for an answer.
     pub(super) read_timeout: Duration,
-    /// Most connections at once, without the one that listens.
-    pub(super) max_open: usize,
-    /// Most connections kept while there is nothing to do.
-    pub(super) max_idle: usize,
-    /// How long a connection is kept while there is nothing to do.
-    pub(super) max_idle_time: Option<Duration>,
-    /// How long a connection is used at all.
-    pub(super) max_life_time: Option<Duration>,
+    /// How many connections there are, without the one that listens.
+    pub(super) limits: Limits,
     /// Whether statements stay prepared on their connection.
     pub(super) prepared: bool,
     /// What the tables are called.
@@ -41,14 +40,6 @@ pub(super) struct Options {
     pub(super) settings: Vec<(String, String)>,
     /// Name of the engine in messages.
     pub(super) label: String,
-}
-
-/// An address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Host {
-    Tcp(String, u16),
-    /// Path of the socket.
-    Unix(PathBuf),
 }
 
 /// How much a server's certificate must prove.
@@ -77,11 +68,27 @@ pub(super) struct Tls {
     pub(super) key: Option<PathBuf>,
 }
 
+impl Tls {
+    /// Reads the certificates.
+    pub(super) fn load(&self) -> Result<Encryption, String> {
+        let verify = match self.mode {
+            TlsMode::VerifyFull => Verify::Host,
+            TlsMode::VerifyCa => Verify::Authority,
+            // As libpq does: who names authorities wants them.
+            _ if self.root.is_some() => Verify::Authority,
+            _ => Verify::Nothing,
+        };
+        Encryption::new(verify, self.root.as_deref(), self.cert.as_deref(), self.key.as_deref())
+    }
+}
+
 const PORT: u16 = 5432;
 /// Connections of one client. A thousand clients want a pooler in between, whatever this is.
 const MAX_OPEN: usize = 10;
-/// After this time without work a connection is given back to the server.
-const MAX_IDLE_TIME: Duration = Duration::from_mins(1);
+/// What 0 means, without a limit as JuiceFS takes it: as many as there can be use for.
+const UNLIMITED: usize = 64;
+/// Most connections, whatever the URL says.
+const MOST: usize = 256;
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,19 +127,14 @@ impl Options {
             writable: None,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
-            max_open: MAX_OPEN,
-            max_idle: usize::MAX,
-            max_idle_time: Some(MAX_IDLE_TIME),
-            max_life_time: None,
+            limits: Limits::new(MAX_OPEN, UNLIMITED),
             prepared: true,
             naming: Naming::default(),
             settings: Vec::new(),
             label: String::new(),
         };
         let (mut hosts, mut port) = (hosts.to_owned(), PORT);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decoded(&value.replace('+', " "))?;
+        for (name, value) in url::options(&query.replace('+', " "))? {
             match name {
                 "host" => hosts = value,
                 "port" => port = value.parse().map_err(|_| format!("port={value} is no port"))?,
@@ -147,13 +149,20 @@ impl Options {
         if options.database.is_empty() {
             options.database.clone_from(&options.user);
         }
-        options.max_idle = options.max_idle.clamp(1, options.max_open);
+        let limits = &mut options.limits;
+        limits.max_open = limits.max_open.min(MOST);
+        limits.max_idle = limits.max_idle.clamp(1, limits.max_open);
         options.label = options.describe();
         Ok(options)
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
-        let count = |value: &str| value.parse::<usize>().map_err(|_| format!("{name}={value} is no number"));
+        if self.limits.set(name, &value)? {
+            return Ok(());
+        }
+        let time = |or: Duration| {
+            duration(name, &value).map(|time| Some(time).filter(|time| !time.is_zero()).unwrap_or(or))
+        };
         let file = |value: String| Some(PathBuf::from(value));
         match name {
             "user" => self.user = value,
@@ -171,22 +180,11 @@ impl Options {
                     _ => return Err(format!("{name}={value} is none of any, read-write, primary")),
                 }
             }
-            "connect_timeout" => {
-                self.connect_timeout = duration(name, &value)?.unwrap_or(self.connect_timeout);
-            }
-            "read_timeout" => self.read_timeout = duration(name, &value)?.unwrap_or(self.read_timeout),
-            // Without a limit, as JuiceFS takes 0, means as many as there can be use for.
-            "max_open_conns" => {
-                self.max_open = match count(&value)? {
-                    0 => 64,
-                    open => open.clamp(1, 256),
-                }
-            }
-            "max_idle_conns" => self.max_idle = count(&value)?,
-            "max_idle_time" => self.max_idle_time = duration(name, &value)?,
-            "max_life_time" => self.max_life_time = duration(name, &value)?,
+            // 0 means the usual time, as every wait has a deadline.
+            "connect_timeout" => self.connect_timeout = time(self.connect_timeout)?,
+            "read_timeout" => self.read_timeout = time(self.read_timeout)?,
             "default_query_exec_mode" => self.prepared = value == "cache_statement",
-            "statement_cache_capacity" => self.prepared = count(&value)? > 0,
+            "statement_cache_capacity" => self.prepared = number::<usize>(name, &value)? > 0,
             "description_cache_capacity" => {}
             "table_prefix" => self.naming = Naming::new(&value)?,
             "search_path" if value.contains(',') => {
@@ -199,15 +197,7 @@ impl Options {
 
     /// The address for messages, without secrets.
     fn describe(&self) -> String {
-        let hosts: Vec<String> = self
-            .hosts
-            .iter()
-            .map(|host| match host {
-                Host::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-                Host::Tcp(host, port) => format!("{host}:{port}"),
-                Host::Unix(path) => path.display().to_string(),
-            })
-            .collect();
+        let hosts: Vec<String> = self.hosts.iter().map(Address::to_string).collect();
         format!("postgres://{}@{}/{}", self.user, hosts.join(","), self.database)
     }
 }
@@ -227,58 +217,17 @@ fn tls_mode(value: &str) -> Result<TlsMode, String> {
     })
 }
 
-fn addresses(hosts: &str, port: u16) -> Result<Vec<Host>, String> {
+fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>, String> {
     hosts
         .split(',')
         .map(|host| {
             let host = decoded(host)?;
             if host.starts_with('/') {
-                return Ok(Host::Unix(format!("{host}/.s.PGSQL.{port}").into()));
+                return Ok(Address::Unix(format!("{host}/.s.PGSQL.{port}").into()));
             }
-            let (name, port) = match host.rsplit_once(':') {
-                Some((name, number)) if !number.contains(']') => {
-                    (name, number.parse().map_err(|_| format!("\"{number}\" is no port"))?)
-                }
-                _ => (host.as_str(), port),
-            };
-            let name = name.trim_start_matches('[').trim_end_matches(']');
-            Ok(Host::Tcp(if name.is_empty() { "127.0.0.1".into() } else { name.to_owned() }, port))
+            Address::parse(&host, port)
         })
         .collect()
-}
-
-fn decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        let escape =
-            tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match (byte, escape) {
-            (b'%', Some(value)) => {
-                bytes.push(value);
-                rest = &tail[2..];
-            }
-            _ => bytes.push(*byte),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| "the URL holds escapes that are no UTF-8".into())
-}
-
-/// Reads `30s`, `500ms`, `5m`, `1h`, or a plain number of seconds; 0 means none.
-fn duration(name: &str, text: &str) -> Result<Option<Duration>, String> {
-    let wrong = || format!("{name}={text} is no duration; write 30s or 500ms");
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let value: f64 = text[..end].parse().map_err(|_| wrong())?;
-    let unit = match &text[end..] {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let duration = Duration::try_from_secs_f64(value * unit).map_err(|_| wrong())?;
-    Ok(Some(duration).filter(|duration| !duration.is_zero()))
 }
 
 #[cfg(test)]
@@ -292,11 +241,11 @@ mod tests {
              &table_prefix=x&max-open-conns=7&max_idle_time=2m&application_name=a+b",
         )
         .expect("valid");
-        assert_eq!(full.hosts, [Host::Tcp("db.example".into(), 6000)]);
+        assert_eq!(full.hosts, [Address::Tcp("db.example".into(), 6000)]);
         assert_eq!((full.user.as_str(), full.password.as_deref()), ("me", Some("p@s/s")));
         assert_eq!((full.database.as_str(), full.tls.mode), ("vol", TlsMode::VerifyFull));
-        assert_eq!((full.max_open, full.max_idle), (7, 7));
-        assert_eq!(full.max_idle_time, Some(Duration::from_mins(2)));
+        assert_eq!((full.limits.max_open, full.limits.max_idle), (7, 7));
+        assert_eq!(full.limits.max_idle_time, Some(Duration::from_mins(2)));
         assert_eq!(full.naming.prefix(), "jfs_x_");
         let told: Vec<_> =
             full.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -308,11 +257,11 @@ mod tests {
             "postgresql://me@%2Frun%2Fpg/vol",
         ] {
             let unix = Options::parse(url).expect(url);
-            assert_eq!(unix.hosts, [Host::Unix("/run/pg/.s.PGSQL.5432".into())], "{url}");
+            assert_eq!(unix.hosts, [Address::Unix("/run/pg/.s.PGSQL.5432".into())], "{url}");
             assert_eq!((unix.user.as_str(), unix.database.as_str()), ("me", "vol"), "{url}");
         }
         let many = Options::parse("postgres://a,[::1]:7/x?port=9").expect("valid");
-        assert_eq!(many.hosts, [Host::Tcp("a".into(), 9), Host::Tcp("::1".into(), 7)]);
+        assert_eq!(many.hosts, [Address::Tcp("a".into(), 9), Address::Tcp("::1".into(), 7)]);
         assert_eq!((many.writable, full.writable), (Some(true), Some(false)));
         let any = Options::parse("postgres://a,b/x?target_session_attrs=any").expect("valid");
         assert_eq!(any.writable, Some(false));

@@ -1,109 +1,61 @@
-//! The connections of one client.
+//! The connections of one client, and what is said on them.
 //!
-//! What must stay true: there are never more than the URL allows, nobody waits for one for ever,
-//! and one that failed or that the server has closed is not handed out.
+//! What must stay true: a commit is sent again only if the server cannot have seen it whole.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Instant,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Condvar, Mutex};
 use sluice_meta::engine::EngineError;
+use sluice_net::{Kind, Pool as Connections};
 
 use super::{
     conn::{Conn, Failure},
     flight::{Answer, Flight},
-    hello,
+    handshake,
     options::Options,
-    wire::{Kind, Wire},
+    wire::Wire,
 };
 
 /// Connections, idle or lent.
 pub(super) struct Pool {
     pub(super) options: Options,
-    state: Mutex<State>,
-    returned: Condvar,
+    connections: Connections<Conn>,
     /// Whether the server cannot flush what was committed before.
     blunt: AtomicBool,
 }
 
-#[derive(Default)]
-struct State {
-    /// The one used last at the end.
-    idle: Vec<Conn>,
-    lent: usize,
-}
-
-/// A connection that goes back to the pool.
-struct Lent<'p> {
-    pool: &'p Pool,
-    conn: Option<Conn>,
-}
-
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
-        Self { options, state: Mutex::default(), returned: Condvar::new(), blunt: AtomicBool::new(false) }
+        let connections = Connections::new(options.limits.clone(), options.read_timeout);
+        Self { options, connections, blunt: AtomicBool::new(false) }
     }
 
     /// A new connection, not one of the pool's.
     pub(super) fn connect(&self) -> Result<Wire, EngineError> {
-        hello::connect(&self.options).map_err(|error| self.options.unreached(&error))
+        handshake::connect(&self.options).map_err(|error| self.options.unreached(&error))
     }
 
-    fn take(&self) -> Result<Lent<'_>, EngineError> {
-        let until = Instant::now() + self.options.read_timeout;
-        let mut state = self.state.lock();
-        loop {
-            let (dropped, found) = self.choose(&mut state);
-            if found.is_some() || state.lent < self.options.max_open {
-                state.lent += 1;
-                drop(state);
-                drop(dropped);
-                let mut lent = Lent { pool: self, conn: found };
-                if lent.conn.is_none() {
-                    lent.conn = Some(Conn::new(self.connect()?, &self.options));
-                }
-                return Ok(lent);
-            }
-            if self.returned.wait_until(&mut state, until).timed_out() {
-                return Err(self.options.unavailable(format!(
-                    "all {} connections are busy; raise max_open_conns",
-                    self.options.max_open
-                )));
-            }
-        }
-    }
-
-    /// The idle connection used last, if it is still of use, and those that have become too old.
-    fn choose(&self, state: &mut State) -> (Vec<Conn>, Option<Conn>) {
-        let now = Instant::now();
-        let aged = |since: Instant, limit: Option<_>| limit.is_some_and(|limit| now - since > limit);
-        let old = |conn: &mut Conn| {
-            aged(conn.idle, self.options.max_idle_time) || aged(conn.born, self.options.max_life_time)
+    /// One exchange, on whichever connection there is, and whether that had served before.
+    fn exchange(
+        &self,
+        flight: &Flight<'_>,
+        kind: Kind,
+    ) -> Result<(Result<Vec<Answer>, Failure>, bool), Failed> {
+        let connect = || Ok(Conn::new(self.connect()?, &self.options));
+        let work = |conn: &mut Conn| {
+            let used = conn.used;
+            (conn.exchange(flight, kind, &self.options), used)
         };
-        let mut dropped: Vec<Conn> = state.idle.extract_if(.., old).collect();
-        while let Some(conn) = state.idle.pop() {
-            if !conn.is_stale() {
-                return (dropped, Some(conn));
-            }
-            dropped.push(conn);
-        }
-        (dropped, None)
+        self.connections
+            .with(connect, |reason| self.options.unavailable(reason), work)
+            .map_err(Failed::Engine)
     }
 
     /// Asks what may be asked twice: a connection that went stale is replaced.
     pub(super) fn ask(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failed> {
         loop {
-            let mut lent = self.take().map_err(Failed::Engine)?;
-            let Some(conn) = &mut lent.conn else { continue };
-            let used = conn.used;
-            match conn.exchange(flight, Kind::Look, &self.options) {
-                Err(Failure::NotSent(_) | Failure::NoAnswer(_)) if used => self.forget(),
-                Err(Failure::NotSent(reason) | Failure::NoAnswer(reason)) => {
-                    return Err(Failed::Engine(self.options.unavailable(reason)));
-                }
-                answered => return answered.map_err(|failure| self.failed(failure)),
+            match self.exchange(flight, Kind::Read)? {
+                (Err(Failure::NotSent(_) | Failure::NoAnswer(_)), true) => self.connections.forget(),
+                (answered, _) => return answered.map_err(|failure| self.failed(failure)),
             }
         }
     }
@@ -111,16 +63,13 @@ impl Pool {
     /// Commits what must not be done twice.
     pub(super) fn commit(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failed> {
         loop {
-            let mut lent = self.take().map_err(Failed::Engine)?;
-            let Some(conn) = &mut lent.conn else { continue };
-            let used = conn.used;
-            match conn.exchange(flight, Kind::Change, &self.options) {
-                Err(Failure::NotSent(_)) if used => self.forget(),
-                Err(Failure::NoAnswer(reason)) => {
-                    self.forget();
+            match self.exchange(flight, Kind::Commit)? {
+                (Err(Failure::NotSent(_)), true) => self.connections.forget(),
+                (Err(Failure::NoAnswer(reason)), _) => {
+                    self.connections.forget();
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
-                Err(Failure::NotFlushed(error)) => {
+                (Err(Failure::NotFlushed(error)), _) => {
                     let reason = error.message.clone();
                     if error.is_lack() {
                         tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
@@ -128,7 +77,7 @@ impl Pool {
                     }
                     return Err(Failed::Engine(self.options.indeterminate(reason)));
                 }
-                answered => return answered.map_err(|failure| self.failed(failure)),
+                (answered, _) => return answered.map_err(|failure| self.failed(failure)),
             }
         }
     }
@@ -148,12 +97,6 @@ impl Pool {
             Failure::Unfit(reason) => Failed::Engine(self.options.refused(reason)),
         }
     }
-
-    /// Whatever closed one connection closed the other idle ones too.
-    fn forget(&self) {
-        let idle = std::mem::take(&mut self.state.lock().idle);
-        drop(idle);
-    }
 }
 
 /// Why a flight failed.
@@ -171,24 +114,5 @@ impl Failed {
             Self::Statement(_, error) => options.judge(&error),
             Self::Engine(error) => error,
         }
-    }
-}
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        let mut state = self.pool.state.lock();
-        state.lent -= 1;
-        let mut closing = None;
-        if let Some(mut conn) = self.conn.take() {
-            if conn.sound && state.idle.len() < self.pool.options.max_idle {
-                conn.idle = Instant::now();
-                state.idle.push(conn);
-            } else {
-                closing = Some(conn);
-            }
-        }
-        drop(state);
-        self.pool.returned.notify_one();
-        drop(closing);
     }
 }

@@ -9,13 +9,9 @@ use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::{backend::Message, frontend};
 use sluice_meta::engine::EngineError;
+use sluice_net::{Kind, describe};
 
-use super::{
-    Store,
-    conn::story,
-    error::ServerError,
-    wire::{Kind, Wire},
-};
+use super::{Store, error::ServerError, wire::Wire};
 use crate::schema::{Dialect, OWN, TABLES, Table};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the
@@ -60,8 +56,8 @@ impl Store {
         let until = Instant::now() + self.pool.options.read_timeout;
         let mut request = BytesMut::new();
         let said =
-            frontend::query(text, &mut request).and_then(|()| wire.send(&request, Kind::Change, until));
-        let lost = |error: std::io::Error| self.pool.options.unavailable(story(&error));
+            frontend::query(text, &mut request).and_then(|()| wire.send(&request, Kind::Commit, until));
+        let lost = |error: std::io::Error| self.pool.options.unavailable(describe(&error));
         said.map_err(lost)?;
         let (mut found, mut failed) = (BTreeSet::new(), None);
         loop {

@@ -17,15 +17,11 @@ use sluice_meta::{
     engine::{EngineError, Watch},
     schema::Told,
 };
+use sluice_net::{Kind, describe};
 
 use crate::naming::Naming;
 
-use super::{
-    conn::story,
-    options::Options,
-    pool::Pool,
-    wire::{Kind, Wire},
-};
+use super::{options::Options, pool::Pool, wire::Wire};
 
 /// The channel of the volume. Channels belong to the database, in which there may be other volumes.
 pub(super) fn channel(options: &Options) -> String {
@@ -74,7 +70,7 @@ impl Listener {
         let until = Instant::now() + self.pool.options.connect_timeout;
         let mut request = BytesMut::new();
         let said = frontend::query(&format!("LISTEN \"{}\"", self.channel), &mut request);
-        let mut listening = said.and_then(|()| wire.send(&request, Kind::Look, until));
+        let mut listening = said.and_then(|()| wire.send(&request, Kind::Read, until));
         while listening.is_ok() {
             listening = match wire.receive(until) {
                 Ok(Message::ReadyForQuery(_)) => return Ok(wire),
@@ -82,7 +78,7 @@ impl Listener {
                 other => other.map(drop),
             };
         }
-        let reason = listening.err().map_or_else(String::new, |error| story(&error));
+        let reason = listening.err().map_or_else(String::new, |error| describe(&error));
         Err(self.pool.options.unavailable(reason))
     }
 }

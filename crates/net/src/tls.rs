@@ -1,12 +1,12 @@
-//! How much a server has to prove before it is told anything, by the words of `sslmode`.
+//! Encryption: what a server has to prove before it is told anything, and what we prove to it.
 //!
-//! What must stay true: `verify-ca` and `verify-full` never accept a certificate that no trusted
-//! authority signed.
+//! What must stay true: no certificate is accepted that proves less than was asked for, and none
+//! ever with a forged signature.
 
-use std::{fs::File, io, path::Path, sync::Arc};
+use std::{fmt::Display, io, path::Path, sync::Arc};
 
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -15,62 +15,92 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
-use super::options::{Tls, TlsMode};
+/// What the certificate of a server must prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Nothing: any server will do.
+    Nothing,
+    /// A trusted authority signed it.
+    Authority,
+    /// That, and it names the host.
+    Host,
+}
 
 /// Makes encrypted sessions.
-pub(super) struct Encryption(Arc<ClientConfig>);
+#[derive(Clone)]
+pub struct Tls(Arc<ClientConfig>);
 
-impl Encryption {
-    /// Reads the certificates that the options name.
-    pub(super) fn new(tls: &Tls) -> Result<Self, String> {
+impl Tls {
+    /// Reads the certificates: those to trust instead of the system's, and the client's own
+    /// certificate with its key. All are PEM files.
+    ///
+    /// # Errors
+    /// A message, if a file cannot be read or does not hold what it should, or if there is a
+    /// certificate without a key, or a key without one.
+    pub fn new(
+        verify: Verify,
+        roots: Option<&Path>,
+        cert: Option<&Path>,
+        key: Option<&Path>,
+    ) -> Result<Self, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let checked = tls.mode >= TlsMode::VerifyCa || tls.root.is_some();
-        let inner = if checked {
-            let roots = Arc::new(roots(tls.root.as_deref())?);
+        let inner = if verify == Verify::Nothing {
+            None
+        } else {
+            let roots = Arc::new(trusted(roots)?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
             Some(verifier.map_err(|error| format!("no certificates to trust: {error}"))?)
-        } else {
-            None
         };
-        let verifier = Verifier { inner, named: tls.mode == TlsMode::VerifyFull, provider: provider.clone() };
+        let verifier = Verifier { inner, named: verify == Verify::Host, provider: provider.clone() };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match (&tls.cert, &tls.key) {
+        let config = match (cert, key) {
             (Some(cert), Some(key)) => {
-                let key_file = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| format!("sslkey={}: {error}", key.display()))?;
+                let key_file = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
                 config
                     .with_client_auth_cert(certificates(cert)?, key_file)
-                    .map_err(|error| error.to_string())?
+                    .map_err(|error| wrong(cert, &error))?
             }
             (None, None) => config.with_no_client_auth(),
-            _ => return Err("sslcert and sslkey go together".into()),
+            _ => return Err("the client's certificate and its key go together: name both files".into()),
         };
         Ok(Self(Arc::new(config)))
     }
 
-    /// A session with the server of that name.
-    pub(super) fn session(&self, host: &str) -> io::Result<ClientConnection> {
+    /// A session with the server of that name or IP address.
+    pub(crate) fn session(&self, host: &str) -> io::Result<ClientConnection> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let file = File::open(path).map_err(|error| wrong(&error))?;
-    CertificateDer::pem_reader_iter(file).collect::<Result<_, _>>().map_err(|error| wrong(&error))
+/// Why the server's certificate was not accepted, if that is what an error is about. Trying again
+/// does not change it.
+pub fn rejected_certificate(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref() {
+        Some(rustls::Error::InvalidCertificate(reason)) => Some(reason.to_string()),
+        _ => None,
+    }
 }
 
-fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+fn wrong(path: &Path, error: &dyn Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    read.map_err(|error| wrong(path, &error))
+}
+
+fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match file {
         Some(path) => {
             for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| format!("sslrootcert={}: {error}", path.display()))?;
+                roots.add(certificate).map_err(|error| wrong(path, &error))?;
             }
         }
         None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
@@ -78,7 +108,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Checks what the mode asks for.
+/// Checks what was asked for.
 #[derive(Debug)]
 struct Verifier {
     /// Knows the authorities; without it any certificate will do.
@@ -100,8 +130,7 @@ impl ServerCertVerifier for Verifier {
         let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
         match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(rustls::Error::InvalidCertificate(
-                rustls::CertificateError::NotValidForName
-                | rustls::CertificateError::NotValidForNameContext { .. },
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.named => Ok(ServerCertVerified::assertion()),
             verified => verified,
         }

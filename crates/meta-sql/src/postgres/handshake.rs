@@ -4,11 +4,7 @@
 //! for, and every connection runs READ COMMITTED, for the checks of a commit look at what others
 //! committed while it waited.
 
-use std::{
-    io,
-    net::{TcpStream, ToSocketAddrs},
-    time::{Duration, Instant},
-};
+use std::{io, time::Instant};
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -19,14 +15,12 @@ use postgres_protocol::{
     },
     message::{backend::Message, frontend},
 };
-use rustix::net::sockopt;
-use sluice_meta::near::connect_unix;
+use sluice_net::{Address, Kind, Stream, tls::rejected_certificate};
 
 use super::{
     error::ServerError,
-    options::{Host, Options, TlsMode},
-    tls::Encryption,
-    wire::{Kind, Socket, Wire},
+    options::{Options, TlsMode},
+    wire::Wire,
 };
 
 /// Why there is no connection.
@@ -42,11 +36,11 @@ pub(super) enum NoConnection {
 impl From<io::Error> for NoConnection {
     fn from(error: io::Error) -> Self {
         // What rustls found out about the server's certificate does not change by trying again.
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(rustls::Error::InvalidCertificate(reason)) => Self::Refused(format!(
+        match rejected_certificate(&error) {
+            Some(reason) => Self::Refused(format!(
                 "the server's certificate is not to be trusted ({reason}); see sslmode and sslrootcert"
             )),
-            _ => Self::Io(error),
+            None => Self::Io(error),
         }
     }
 }
@@ -63,7 +57,7 @@ const SERVE: &str = "SET default_transaction_isolation='read committed';SET plan
 pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {
     let mut last = NoConnection::Io(io::ErrorKind::AddrNotAvailable.into());
     for host in &options.hosts {
-        match greet(options, host) {
+        match handshake(options, host) {
             Ok(wire) => return Ok(wire),
             Err(error) => last = error,
         }
@@ -71,13 +65,10 @@ pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {
     Err(last)
 }
 
-fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
+fn handshake(options: &Options, host: &Address) -> Result<Wire, NoConnection> {
     let until = Instant::now() + options.connect_timeout;
-    let mut wire = Wire::new(match host {
-        Host::Unix(path) => Socket::Unix(connect_unix(path)?),
-        Host::Tcp(name, port) => Socket::Tcp(tcp(name, *port, until)?),
-    });
-    if let Host::Tcp(name, _) = host
+    let mut wire = Wire(Stream::connect(host, until)?);
+    if let Address::Tcp(name, _) = host
         && options.tls.mode > TlsMode::Disable
     {
         encrypt(&mut wire, options, name, until)?;
@@ -88,12 +79,12 @@ fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
     let named = options.settings.iter().any(|(name, _)| name == "application_name");
     let name = (!named).then_some(("application_name", "sluice"));
     frontend::startup_message(who.into_iter().chain(name).chain(told), &mut request)?;
-    wire.send(&request, Kind::Look, until)?;
+    wire.send(&request, Kind::Read, until)?;
     authenticate(&mut wire, options, until)?;
     await_ready(&mut wire, until)?;
     request.clear();
     frontend::query(SERVE, &mut request)?;
-    wire.send(&request, Kind::Look, until)?;
+    wire.send(&request, Kind::Read, until)?;
     let read_only = await_ready(&mut wire, until)?;
     if read_only && options.writable == Some(true) {
         return Err(NoConnection::Io(io::Error::other("every server that answers is read-only")));
@@ -101,40 +92,14 @@ fn greet(options: &Options, host: &Host) -> Result<Wire, NoConnection> {
     Ok(wire)
 }
 
-fn tcp(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"));
-    for address in (name, port).to_socket_addrs()? {
-        let left = until.saturating_duration_since(Instant::now());
-        match TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1))) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                keep_alive(&socket)?;
-                return Ok(socket);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Has the kernel find out that the other end is gone, as the server is told to: who only listens
-/// would never.
-fn keep_alive(socket: &TcpStream) -> io::Result<()> {
-    sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, Duration::from_secs(15))?;
-    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(5))?;
-    sockopt::set_tcp_keepcnt(socket, 3)?;
-    Ok(sockopt::set_tcp_user_timeout(socket, 30_000)?)
-}
-
 fn encrypt(wire: &mut Wire, options: &Options, name: &str, until: Instant) -> Result<(), NoConnection> {
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
-    wire.send(&request, Kind::Look, until)?;
-    match wire.receive_byte(until)? {
+    wire.send(&request, Kind::Read, until)?;
+    match wire.0.receive_byte(until)? {
         b'S' => {
-            let encryption = Encryption::new(&options.tls).map_err(NoConnection::Refused)?;
-            Ok(wire.encrypt(encryption.session(name)?, until)?)
+            let tls = options.tls.load().map_err(NoConnection::Refused)?;
+            Ok(wire.0.encrypt(&tls, name, until)?)
         }
         _ if options.tls.mode == TlsMode::Prefer => Ok(()),
         _ => Err(NoConnection::Refused(
@@ -178,7 +143,7 @@ fn authenticate(wire: &mut Wire, options: &Options, until: Instant) -> Result<()
             Message::NoticeResponse(_) => {}
             _ => return Err(unknown_method()),
         }
-        wire.send(&answer, Kind::Look, until)?;
+        wire.send(&answer, Kind::Read, until)?;
     }
 }
 

@@ -1,24 +1,21 @@
-//! How to reach a server on this machine, and how to wait for the answers of any, by how long they
-//! took lately.
+//! How to wait for the answers of a server, by how long they took lately.
 //!
 //! To sleep until an answer comes and be woken costs more than the answer of a near server takes,
 //! so that one is waited for awake. What must stay true: a server that is far costs next to nothing
 //! that way, and a near one that was slow for a moment is not slept for ever after, although each
 //! answer that is slept for takes as long as a far one's.
 
-use std::{io, os::unix::net::UnixStream, path::Path, time::Duration};
-
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::time::Duration;
 
 /// Servers that answer within this time are near; nobody stays awake for longer.
-pub const NEAR: Duration = Duration::from_micros(200);
+pub(crate) const NEAR: Duration = Duration::from_micros(200);
 
 /// Of a server that seems far, one answer in so many is waited for awake, to see whether it is.
 const PROBE: u32 = 32;
 
 /// How long the answers of a server took lately.
 #[derive(Clone, Copy, Debug)]
-pub struct Nearness {
+pub(crate) struct Nearness {
     usual: Duration,
     /// Answers slept for.
     slept: u32,
@@ -33,7 +30,7 @@ impl Default for Nearness {
 
 impl Nearness {
     /// Whether to stay awake for the next answer, for up to [`NEAR`].
-    pub fn stays_awake(&mut self) -> bool {
+    pub(crate) fn stays_awake(&mut self) -> bool {
         if self.usual < NEAR {
             return true;
         }
@@ -42,7 +39,7 @@ impl Nearness {
     }
 
     /// Takes note of how long an answer took.
-    pub fn took(&mut self, time: Duration) {
+    pub(crate) fn took(&mut self, time: Duration) {
         self.usual = if self.usual >= NEAR && time < NEAR {
             time
         } else {
@@ -50,20 +47,6 @@ impl Nearness {
             (self.usual * 7 + time.min(NEAR * 2)) / 8
         };
     }
-}
-
-/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect
-/// would wait for it without end.
-///
-/// # Errors
-/// Those of `connect(2)`; [`io::ErrorKind::WouldBlock`] if the queue is full.
-pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false)?;
-    Ok(stream)
 }
 
 #[cfg(test)]

@@ -1,0 +1,93 @@
+//! How to reach a server and say who we are: what every connection needs, whatever it is for.
+
+use std::{
+    io,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use redis::Value;
+use sluice_meta::engine::EngineError;
+use sluice_net::{Address, Deadline, Stream, Tls, describe, tls::Verify};
+
+use crate::{config::Config, error::Errors, keys::Keys, pipeline::Pipeline, wire::Wire};
+
+/// Makes connections on which nothing was said yet.
+pub(crate) struct Dialer {
+    pub(crate) config: Config,
+    pub(crate) errors: Errors,
+    tls: Option<Tls>,
+    /// Whether the servers are a cluster, once that is known.
+    pub(crate) clustered: OnceLock<bool>,
+}
+
+impl Dialer {
+    pub(crate) fn new(config: Config, clustered: Option<bool>) -> Result<Self, EngineError> {
+        let errors = Errors::new(config.label());
+        let tls = config.tls.as_ref().map(|tls| {
+            let verify = if tls.insecure { Verify::Nothing } else { Verify::Host };
+            Tls::new(verify, tls.ca_file.as_deref(), tls.cert_file.as_deref(), tls.key_file.as_deref())
+        });
+        let tls = tls.transpose().map_err(|reason| errors.refused(reason))?;
+        let clustered = clustered.map_or_else(OnceLock::new, OnceLock::from);
+        Ok(Self { config, errors, tls, clustered })
+    }
+
+    /// A connection on which every answer has to come within `patience`.
+    pub(crate) fn dial(&self, address: &Address, patience: Duration) -> io::Result<Wire> {
+        let until = Instant::now() + patience;
+        let mut stream = Stream::connect(address, until)?;
+        if let (Some(tls), Address::Tcp(host, _), Some(options)) = (&self.tls, address, &self.config.tls) {
+            stream.encrypt(tls, options.server_name.as_deref().unwrap_or(host), until)?;
+        }
+        Ok(Wire::new(stream, Deadline::Idle(patience)))
+    }
+
+    /// Asks somebody something on a connection of its own.
+    pub(crate) fn talk(
+        &self,
+        whom: &Address,
+        pipeline: &Pipeline,
+        patience: Duration,
+    ) -> Result<Vec<Value>, String> {
+        self.dial(whom, patience)
+            .and_then(|mut wire| {
+                wire.send(&pipeline.render(false, None))?;
+                (0..pipeline.len()).map(|_| wire.receive()).collect()
+            })
+            .map_err(|error| describe(&error))
+    }
+
+    /// Says who we are.
+    pub(crate) fn authenticate(&self, pipeline: &mut Pipeline) {
+        if let Some(password) = &self.config.password {
+            let auth = pipeline.command("AUTH");
+            auth.extend(self.config.user.as_deref().map(str::as_bytes));
+            auth.push(password.as_bytes());
+        }
+    }
+
+    /// Chooses the database.
+    pub(crate) fn select(&self, pipeline: &mut Pipeline) {
+        if self.config.db != 0 {
+            pipeline.command("SELECT").push_number(u64::from(self.config.db));
+        }
+    }
+
+    /// What all keys of a volume in a cluster begin with: what is in braces decides alone where a
+    /// key is.
+    pub(crate) fn prefix(&self) -> String {
+        format!("{{{}}}", self.config.db)
+    }
+
+    /// A key that never exists, in the slot of the volume. While the slot moves, a script that
+    /// declares it is refused whole, instead of failing half-way at a key that has moved.
+    pub(crate) fn slot_key(&self) -> Vec<u8> {
+        Keys::new(self.prefix().as_bytes(), self.config.db).word("sluice:nothing").to_vec()
+    }
+
+    /// Why a server could not be used.
+    pub(crate) fn unreachable(&self, address: &Address, error: &io::Error) -> EngineError {
+        self.errors.unavailable(format!("{address}: {}", describe(error)))
+    }
+}

@@ -1,0 +1,130 @@
+//! How a connection begins: who we are, which database, and whether the server is the one we want.
+//!
+//! What must stay true: a server that the sentinels call master is asked whether it agrees, and
+//! nothing is written before it is known whether the servers are a cluster, since that decides what
+//! keys are called.
+
+use std::{
+    hash::{Hash, Hasher},
+    io,
+    sync::Arc,
+};
+
+use redis::Value;
+use rustc_hash::FxHasher;
+use sluice_meta::engine::EngineError;
+use sluice_net::Address;
+
+use crate::{config::Servers, conn::Conn, dial::Dialer, locate::Finder, pipeline::Pipeline, wire::Wire};
+
+/// What a server says of itself. All of it is missing if the user may not ask.
+pub(crate) struct About(String);
+
+impl About {
+    /// Reads the answer to INFO.
+    pub(crate) fn read(answer: Option<Value>) -> Self {
+        Self(match answer {
+            Some(Value::BulkString(info)) => String::from_utf8_lossy(&info).into_owned(),
+            _ => String::new(),
+        })
+    }
+
+    /// A line of it.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.0.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(of, _)| *of == name).map(|(_, value)| value.trim())
+    }
+
+    pub(crate) fn is_replica(&self) -> bool {
+        self.field("role") == Some("slave")
+    }
+
+    /// Differs between two processes, be it that one took the other's place.
+    fn process(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.field("run_id").map_or(0, |id| {
+            id.hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+}
+
+/// Makes connections to the server that takes writes.
+pub(crate) struct Connector {
+    pub(crate) dialer: Dialer,
+    pub(crate) finder: Finder,
+}
+
+impl Connector {
+    /// A new connection to the server that takes writes.
+    pub(crate) fn connect(&self) -> Result<Conn, EngineError> {
+        loop {
+            let address = self.finder.locate(&self.dialer)?;
+            let known = self.dialer.clustered.get().is_some();
+            let conn = self.connect_to(&address).inspect_err(|_| self.finder.forget())?;
+            // The node that the URL names need not be the one that has the volume.
+            if known || self.dialer.clustered.get() != Some(&true) {
+                return Ok(conn);
+            }
+        }
+    }
+
+    /// A new connection to that server.
+    pub(crate) fn connect_to(&self, address: &Address) -> Result<Conn, EngineError> {
+        let Dialer { config, errors, clustered, .. } = &self.dialer;
+        let failed = |error: io::Error| self.dialer.unreachable(address, &error);
+        let mut wire = self.dialer.dial(address, config.dial_timeout).map_err(failed)?;
+        let mut first = Pipeline::default();
+        self.dialer.authenticate(&mut first);
+        // Somebody else may learn it meanwhile.
+        let known = clustered.get().copied();
+        if known == Some(false) {
+            self.dialer.select(&mut first);
+        }
+        first.command("INFO");
+        let about = self.exchange(&mut wire, &first, failed)?;
+        let is_cluster = about.field("cluster_enabled") == Some("1");
+        if known.is_none() && !is_cluster {
+            let mut choice = Pipeline::default();
+            self.dialer.select(&mut choice);
+            self.exchange(&mut wire, &choice, failed)?;
+        }
+        if *clustered.get_or_init(|| is_cluster) && !is_cluster && about.field("role").is_some() {
+            return Err(errors.refused(format!("{address} belongs to no cluster; name one server alone")));
+        }
+        if matches!(config.servers, Servers::Sentinel { .. }) && about.is_replica() {
+            return Err(errors.unavailable(format!(
+                "{address}, which a sentinel calls the master, is a replica: a failover is under way"
+            )));
+        }
+        wire.deadlines(config.read_timeout, config.write_timeout);
+        let slot_key = (clustered.get() == Some(&true)).then(|| Arc::from(&*self.dialer.slot_key()));
+        let process = about.process();
+        Ok(Conn { wire, address: address.clone(), process, slot_key, used: false, sound: true })
+    }
+
+    /// Exchanges the first words; what the last answer says of the server.
+    fn exchange(
+        &self,
+        wire: &mut Wire,
+        words: &Pipeline,
+        failed: impl Fn(io::Error) -> EngineError + Copy,
+    ) -> Result<About, EngineError> {
+        if words.len() == 0 {
+            return Ok(About::read(None));
+        }
+        wire.send(&words.render(false, None)).map_err(failed)?;
+        let mut last = None;
+        for at in 0..words.len() {
+            let answer = wire.receive().map_err(failed)?;
+            let denied = matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM");
+            // Who may not ask for information may be allowed everything else.
+            last = Some(if denied && at + 1 == words.len() {
+                Value::Nil
+            } else {
+                self.dialer.errors.sound(answer)?
+            });
+        }
+        Ok(About::read(last))
+    }
+}

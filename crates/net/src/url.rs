@@ -1,0 +1,135 @@
+//! What the parts of a URL mean: escapes, numbers, times, yes or no.
+//!
+//! What must stay true: a value that cannot be read is an error that names its option, and never a
+//! silent default.
+
+use std::{str::FromStr, time::Duration};
+
+/// Undoes `%XX`; a percent sign before anything else stands for itself.
+///
+/// # Errors
+/// A message, if the result is not UTF-8.
+pub fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(value) if *byte == b'%' => {
+                bytes.push(value);
+                rest = &tail[2..];
+            }
+            _ => bytes.push(*byte),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| "the URL holds escapes that are no UTF-8".into())
+}
+
+/// The options behind the question mark, in their order, without their escapes.
+///
+/// # Errors
+/// A message, if a value is not UTF-8.
+pub fn options(query: &str) -> Result<Vec<(&str, String)>, String> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((name, decoded(value)?))
+        })
+        .collect()
+}
+
+/// A number.
+///
+/// # Errors
+/// A message, if it is none, or out of range.
+pub fn number<T: FromStr>(name: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{name}={text} is no number"))
+}
+
+/// Yes or no; an option without a value is a yes.
+///
+/// # Errors
+/// A message, if it is neither.
+pub fn boolean(name: &str, text: &str) -> Result<bool, String> {
+    match text {
+        "" | "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(format!("{name}={text} is neither true nor false")),
+    }
+}
+
+/// Reads `30s`, `500ms`, `1m30s`, or a plain number of seconds.
+///
+/// # Errors
+/// A message, if it is none of these.
+pub fn duration(name: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{name}={text} is no duration; write 30s or 500ms");
+    if text.is_empty() {
+        return Err(wrong());
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let value: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let seconds = match &rest[digits..unit] {
+            "" | "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        let part = Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = &rest[unit..];
+    }
+    Ok(total)
+}
+
+/// A duration that is more than nothing.
+///
+/// # Errors
+/// A message, if it is no duration, or 0.
+pub fn deadline(name: &str, text: &str) -> Result<Duration, String> {
+    let time = duration(name, text)?;
+    if time.is_zero() { Err(format!("{name} may not be 0: every wait has a deadline")) } else { Ok(time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units_or_are_seconds() {
+        for (text, millis) in [("30s", 30_000), ("500ms", 500), ("1m30s", 90_000), ("7", 7000), ("0", 0)] {
+            assert_eq!(duration("d", text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        assert_eq!(duration("d", "1.5h"), Ok(Duration::from_mins(90)));
+        for wrong in ["", "soon", "5x", "s", "-1s", "1e30h", "."] {
+            assert!(duration("d", wrong).is_err_and(|message| message.starts_with("d=")), "{wrong}");
+        }
+        assert!(deadline("d", "0").is_err());
+    }
+
+    #[test]
+    fn escapes_are_undone_and_other_percent_signs_stay() {
+        assert_eq!(decoded("p%40s%2Fs").as_deref(), Ok("p@s/s"));
+        assert_eq!(decoded("100%").as_deref(), Ok("100%"));
+        assert_eq!(decoded("%zz%4").as_deref(), Ok("%zz%4"));
+        assert!(decoded("%ff").is_err());
+        let pairs = options("a=1&&b=x%26y&c").expect("valid");
+        assert_eq!(pairs, [("a", "1".to_owned()), ("b", "x&y".into()), ("c", String::new())]);
+    }
+
+    #[test]
+    fn numbers_and_booleans_that_are_none_are_errors() {
+        assert_eq!(number::<u16>("n", "7"), Ok(7));
+        assert!(number::<u16>("n", "70000").is_err());
+        assert_eq!((boolean("b", ""), boolean("b", "0")), (Ok(true), Ok(false)));
+        assert!(boolean("b", "maybe").is_err());
+    }
+}

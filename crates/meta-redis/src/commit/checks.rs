@@ -8,7 +8,7 @@ use sluice_meta::{
     schema::{Key, Row, encode_attr},
 };
 
-use super::{Builder, Mark, Phase};
+use super::arguments::{Builder, Mark, Phase};
 use crate::{
     codec::{Cell, encode},
     keys::number,

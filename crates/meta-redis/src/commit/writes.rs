@@ -8,7 +8,10 @@ use sluice_meta::{
 use sluice_types::{Attr, Ino, Time};
 use smallvec::SmallVec;
 
-use super::{Builder, Mark, Phase, checks::lenient};
+use super::{
+    arguments::{Builder, Mark, Phase},
+    checks::lenient,
+};
 use crate::{
     codec::{Cell, encode},
     keys::{Keys, Text, number, quota_field, signed},

@@ -14,6 +14,8 @@ pub enum Theme {
     Attributes,
     /// Files that are open while they lose their names.
     Opens,
+    /// Locks of clients that others take for dead.
+    Locks,
 }
 
 /// Chances of faults, in a thousand.
@@ -78,7 +80,9 @@ impl Plan {
     /// What `seed` stands for.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed ^ 0x5eed_5eed_5eed_5eed);
-        let theme = match rng.below(4) {
+        let drawn = rng.below(4);
+        let theme = match drawn {
+            _ if seed % 8 == 7 => Theme::Locks,
             0 => Theme::All,
             1 => Theme::Moves,
             2 => Theme::Attributes,
@@ -90,7 +94,7 @@ impl Plan {
         } else {
             Chances::default()
         };
-        let troubled = rng.below(3) == 0;
+        let troubled = rng.below(3) == 0 || seed % 16 == 7;
         let count = 2 + rng.below(2) as usize;
         let clients = (0..count).map(|_| ClientPlan::of(theme, troubled, &mut rng)).collect();
         Self {

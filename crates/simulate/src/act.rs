@@ -93,7 +93,9 @@ impl Op for Marked {
             Act::Link(op) => drop(op.run(view)?),
             Act::SetAttr(op) => drop(op.run(view)?),
             Act::Truncate(op) => drop(op.run(view)?),
-            Act::Lock(wish) => wish.run(view)?,
+            // What is held, or not, as it was wished before: nothing would keep it from happening
+            // twice.
+            Act::Lock(wish) => marked = wish.run(view)?,
         }
         if marked {
             view.write(self.mark.write());

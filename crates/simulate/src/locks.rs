@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use sluice_meta::{
     Stop, View,
+    engine::{Hold, List},
     op::{Lanes, Op},
     ops::{flock::Flock, plock::SetPlock},
     schema::{FlockKind, Key, LockOwner, PlockRange, Row},
@@ -50,11 +51,20 @@ impl Wish {
         }
     }
 
-    pub(crate) fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
-        match self {
-            Self::Flock(op) => op.run(view),
-            Self::Plock(op) => op.run(view).map(drop),
-        }
+    /// Whether anything changes.
+    pub(crate) fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        let list = match self {
+            Self::Flock(op) => {
+                op.run(view)?;
+                List::Flocks(op.ino)
+            }
+            Self::Plock(op) => {
+                op.run(view)?;
+                List::Plocks(op.ino)
+            }
+        };
+        let before = on_record(view.all(list, Hold::Lock)?.iter());
+        Ok(self.parts().iter().any(|part| before.get(part).copied() != self.held()))
     }
 
     /// The parts that it is about.
@@ -119,8 +129,10 @@ pub(crate) fn owner(key: &Key) -> Option<LockOwner> {
 pub(crate) struct Beliefs(BTreeMap<Part, Belief>);
 
 struct Belief {
-    /// Whether it is held exclusively, `None` if it is not held; the outer one if nobody knows.
-    held: Option<Option<bool>>,
+    /// Whether anybody knows whether it is held.
+    known: bool,
+    /// Whether it is held exclusively, `None` if it is not held.
+    held: Option<bool>,
     /// How often the client had been taken for dead when it was asked for.
     fences: u64,
 }
@@ -128,20 +140,22 @@ struct Belief {
 impl Beliefs {
     /// Takes in the answer to a wish.
     pub(crate) fn heard<T>(&mut self, wish: &Wish, answer: &FsResult<T>, fences: u64) {
-        let held = match answer {
-            Ok(_) => Some(wish.held()),
-            Err(FsError::Io(_) | FsError::Interrupted) => None,
+        let known = match answer {
+            Ok(_) => true,
+            Err(FsError::Io(_) | FsError::Interrupted) => false,
             Err(_) => return,
         };
-        self.0.extend(wish.parts().into_iter().map(|part| (part, Belief { held, fences })));
+        let held = wish.held();
+        self.0.extend(wish.parts().into_iter().map(|part| (part, Belief { known, held, fences })));
     }
 
     /// What is wrong, or not on record as it should be. Locks of before the client was taken for
     /// dead are lost.
     pub(crate) fn wrong(&self, record: &BTreeMap<Part, bool>, fences: u64) -> Vec<String> {
-        let known = self.0.iter().filter(|(_, belief)| belief.fences == fences);
-        let known = known.filter_map(|(part, belief)| Some((part, belief.held?)));
-        let wrong = known.filter(|(part, held)| record.get(part).copied() != *held);
-        wrong.map(|(part, held)| format!("{part:?} {held:?}, not {:?}", record.get(part))).collect()
+        let known = self.0.iter().filter(|(_, belief)| belief.known && belief.fences == fences);
+        let wrong = known.filter(|(part, belief)| record.get(part).copied() != belief.held);
+        wrong
+            .map(|(part, belief)| format!("{part:?} {:?}, not {:?}", belief.held, record.get(part)))
+            .collect()
     }
 }

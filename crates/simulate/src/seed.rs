@@ -36,8 +36,8 @@ pub struct Outcome {
 const HEARD: Duration = Duration::from_millis(2500);
 /// A step of the clocks that leaves who beats alive.
 const STEP: Duration = Duration::from_secs(20);
-/// Steps after which the dead are cleaned up after, be it that they came back before they died: more
-/// than such a session lasts.
+/// Steps after which the dead are cleaned up after, be it that they came back before they died:
+/// more than such a session lasts.
 const STEPS: usize = 20;
 /// Steps after which most are.
 const QUICK: usize = 9;

@@ -196,7 +196,7 @@ impl Batcher {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.ops.fetch_add(gathered.tickets.len() as u64, Ordering::Relaxed);
         let left = self.run(lane, &gathered.tickets, own);
-        self.commit_delay.answered(&gathered.tickets, begun.elapsed());
+        self.commit_delay.answered(&gathered.tickets, wait::now().saturating_duration_since(begun));
         self.sched.lock().release(lane, own, &gathered.lanes, &left);
         for ticket in gathered.tickets.iter().filter(|ticket| !is_among(ticket, &left)) {
             ticket.finish();

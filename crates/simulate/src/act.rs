@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_types::Ino;
 
-use crate::world::Mark;
+use crate::{locks::Wish, world::Mark};
 
 /// What a program asks for.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub(crate) enum Act {
     SetAttr(SetAttr),
     /// Another length.
     Truncate(Truncate),
+    /// A lock more or less.
+    Lock(Wish),
 }
 
 /// What has become of a node that lost a name, if one did, and whether anything was changed.
@@ -70,6 +72,7 @@ impl Op for Marked {
             Act::Link(op) => op.lanes(),
             Act::SetAttr(op) => op.lanes(),
             Act::Truncate(op) => op.lanes(),
+            Act::Lock(wish) => wish.lanes(),
         }
     }
 
@@ -90,6 +93,9 @@ impl Op for Marked {
             Act::Link(op) => drop(op.run(view)?),
             Act::SetAttr(op) => drop(op.run(view)?),
             Act::Truncate(op) => drop(op.run(view)?),
+            // What is held, or not, as it was wished before: nothing would keep it from happening
+            // twice.
+            Act::Lock(wish) => marked = wish.run(view)?,
         }
         if marked {
             view.write(self.mark.write());

@@ -112,7 +112,7 @@ impl<'w> Scene<'w> {
             Theme::All => [3, 2, 2, 3, 1, 2, 2, 3],
             Theme::Moves => [5, 0, 1, 0, 0, 0, 0, 14],
             Theme::Attributes => [4, 3, 1, 3, 0, 8, 1, 2],
-            Theme::Opens => [0, 6, 1, 6, 1, 1, 1, 1],
+            Theme::Opens | Theme::Locks => [0, 6, 1, 6, 1, 1, 1, 1],
         };
         let mut drawn = self.below(weights.iter().sum());
         let mut kind = 0;

@@ -10,14 +10,15 @@ use sluice_meta::{
     ClientCache, Interrupt, Meta, OpenError, Options,
     op::At,
     ops::{getattr::GetAttr, lookup::Lookup, removal::Fate, sustained::DropSustained},
-    schema::{Key, Row},
+    schema::{Key, LockOwner, Row},
 };
 use sluice_types::{FsError, FsResult, Ino};
 
 use crate::{
-    act::{Done, Marked},
+    act::{Act, Done, Marked},
     choose::Scene,
     engine::SimEngine,
+    locks::{Beliefs, Wish, on_record},
     plan::Theme,
     world::{Mark, World, WorldClock},
 };
@@ -31,6 +32,7 @@ pub(crate) struct Client {
     world: Arc<World>,
     files: Mutex<Files>,
     answers: Mutex<Vec<(Mark, Answer)>>,
+    locks: Mutex<Beliefs>,
 }
 
 #[derive(Default)]
@@ -39,6 +41,8 @@ struct Files {
     held: BTreeMap<Ino, (u32, bool)>,
     /// Handles whose opens were answered.
     open: Vec<Ino>,
+    /// The last that was closed.
+    closed: Option<Ino>,
 }
 
 /// What a program was told of an operation.
@@ -65,12 +69,18 @@ impl Client {
         if plan.cache {
             meta.follow(Box::new(|_| {}));
         }
-        let (files, answers) = (Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { at, meta, world: Arc::clone(world), files, answers }))
+        Ok(Arc::new(Self {
+            at,
+            meta,
+            world: Arc::clone(world),
+            files: Mutex::default(),
+            answers: Mutex::default(),
+            locks: Mutex::default(),
+        }))
     }
 
-    /// What a thread does in one round.
-    pub(crate) fn work(&self) {
+    /// What one of its threads does in one round.
+    pub(crate) fn work(&self, thread: usize) {
         for _ in 0..self.world.plan.actions {
             if !self.world.lives(self.at) {
                 return;
@@ -79,6 +89,7 @@ impl Client {
             // Operations that go out together matter most where they move.
             let drawn = match self.world.sched.below(10) {
                 3..=8 if self.world.plan.theme == Theme::Moves => 5,
+                1..=6 if self.world.plan.theme == Theme::Locks => 10,
                 drawn => drawn,
             };
             match drawn {
@@ -90,7 +101,8 @@ impl Client {
                 6 => self.open_some(&interrupt),
                 7 => self.close_some(),
                 8 => self.look_at_some(&interrupt),
-                _ => self.check_some(&interrupt),
+                9 => self.check_some(&interrupt),
+                _ => self.lock_some(thread as u64, &interrupt),
             }
         }
     }
@@ -140,9 +152,29 @@ impl Client {
         }
     }
 
-    fn open_some(&self, interrupt: &Interrupt) {
+    /// Takes or releases a lock. Each thread is an owner.
+    fn lock_some(&self, owner: u64, interrupt: &Interrupt) {
         let Some(file) = Scene::of(&self.world).file() else { return };
-        let ino = file.ino;
+        let owner = LockOwner { sid: self.meta.sid(), owner };
+        let wish = Wish::drawn(file.ino, owner, |bound| self.world.sched.below(bound));
+        let fences = self.world.fences(owner.sid);
+        let marked = Marked { act: Act::Lock(wish.clone()), mark: self.world.mark() };
+        let answer = self.meta.run(marked.clone(), interrupt);
+        self.world.log(|| format!("client {} is told {answer:?} of {marked:?}", self.at));
+        self.judge(&marked, &answer);
+        self.locks.lock().heard(&wish, &answer, fences);
+    }
+
+    /// Whether its locks are on record as its threads were told.
+    pub(crate) fn check_locks(&self) {
+        let record = on_record(self.world.mem.records().values());
+        for wrong in self.locks.lock().wrong(&record, self.world.fences(self.meta.sid())) {
+            self.world.fault(format!("client {} believes lock {wrong}", self.at));
+        }
+    }
+
+    fn open_some(&self, interrupt: &Interrupt) {
+        let Some(ino) = self.some_file() else { return };
         self.files.lock().held.entry(ino).or_default().0 += 1;
         self.meta.register_open(ino);
         let fate = self.meta.await_fate(ino, interrupt);
@@ -154,6 +186,16 @@ impl Client {
         }
     }
 
+    /// A file to open: one that has a name, or the last that was closed, as a kernel that found it
+    /// before it lost its name.
+    fn some_file(&self) -> Option<Ino> {
+        let closed = self.files.lock().closed;
+        match closed {
+            Some(ino) if self.world.plan.theme == Theme::Opens && self.world.sched.below(2) == 0 => Some(ino),
+            _ => Scene::of(&self.world).file().map(|file| file.ino),
+        }
+    }
+
     fn some_open(&self) -> Option<usize> {
         let count = self.files.lock().open.len();
         (count > 0).then(|| self.world.sched.below(count as u64) as usize)
@@ -161,7 +203,12 @@ impl Client {
 
     fn close_some(&self) {
         let Some(at) = self.some_open() else { return };
-        let ino = self.files.lock().open.swap_remove(at);
+        let ino = {
+            let mut files = self.files.lock();
+            let ino = files.open.swap_remove(at);
+            files.closed = Some(ino);
+            ino
+        };
         self.world.log(|| format!("client {} closes {ino}", self.at));
         self.leave(ino);
     }

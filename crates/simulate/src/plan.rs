@@ -14,6 +14,8 @@ pub enum Theme {
     Attributes,
     /// Files that are open while they lose their names.
     Opens,
+    /// Locks of clients that others take for dead.
+    Locks,
 }
 
 /// Chances of faults, in a thousand.
@@ -78,7 +80,12 @@ impl Plan {
     /// What `seed` stands for.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed ^ 0x5eed_5eed_5eed_5eed);
-        let theme = match rng.below(4) {
+        // The first client is taken for dead by the others, and comes back.
+        let returns = seed % 8 == 3;
+        let drawn = rng.below(4);
+        let theme = match drawn {
+            _ if seed % 8 == 7 => Theme::Locks,
+            _ if returns => Theme::Opens,
             0 => Theme::All,
             1 => Theme::Moves,
             2 => Theme::Attributes,
@@ -90,9 +97,13 @@ impl Plan {
         } else {
             Chances::default()
         };
-        let troubled = rng.below(3) == 0;
+        let troubled = rng.below(3) == 0 || seed % 16 == 7 || returns;
         let count = 2 + rng.below(2) as usize;
-        let clients = (0..count).map(|_| ClientPlan::of(theme, troubled, &mut rng)).collect();
+        let mut clients: Vec<ClientPlan> =
+            (0..count).map(|_| ClientPlan::of(theme, troubled, &mut rng)).collect();
+        if returns {
+            clients.iter_mut().enumerate().for_each(|(at, client)| client.beats = 8 * u64::from(at > 0));
+        }
         Self {
             theme,
             clients,

@@ -8,13 +8,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use sluice_meta::{
     Interrupt,
-    engine::{Commit, Engine as _, EngineError, Found, Read, Write},
+    engine::{Commit, Engine as _, EngineError, Found, List, Read, Write},
     mem::MemEngine,
     schema::{Key, Row},
 };
 use sluice_types::{Clock, Ino, Time};
 
-use crate::{plan::Plan, sched::Sched};
+use crate::{locks, plan::Plan, sched::Sched};
 
 /// When it all begins, Unix seconds.
 const START: i64 = 1_700_000_000;
@@ -50,6 +50,8 @@ struct State {
     happened: BTreeMap<u64, u64>,
     /// Who destroyed a node.
     destroyed: BTreeMap<Ino, usize>,
+    /// How often others took each session's right to commit.
+    fences: BTreeMap<u64, u64>,
     marks: u64,
     faults: Vec<String>,
     log: Option<Vec<String>>,
@@ -231,12 +233,14 @@ impl World {
             let marks: Vec<u64> = commit.writes.iter().filter_map(Mark::of).collect();
             let mut plain = commit.clone();
             plain.writes.retain(|write| Mark::of(write).is_none());
+            let robbed = self.robbed(client, &plain);
             let done = self.mem.commit(&plain);
             self.log(|| format!("client {client} lane {lane}: {:?} {marks:?} {done:?}", plain.step));
             self.log(|| format!("  expects {:?}", plain.expects));
             self.log(|| format!("  writes {:?}", plain.writes));
             if done.is_ok() {
                 self.look_at(client, &plain, &marks);
+                self.look_at_locks(client, &plain, robbed);
             }
             done
         })
@@ -253,6 +257,16 @@ impl World {
             };
             if times > 1 {
                 self.fault(format!("operation {mark} of client {client} happened {times} times"));
+            }
+        }
+        let named = commit.writes.iter().filter_map(|write| match write {
+            Write::Insert(Row::Entry(dir, ..)) | Write::Put(Row::Entry(dir, ..)) => Some(*dir),
+            _ => None,
+        });
+        for dir in named.filter(|dir| !dir.is_trash()) {
+            if matches!(self.record(Key::Node(dir)), Some(Row::Node(_, attr)) if attr.parent.is_trash_hour())
+            {
+                self.fault(format!("client {client} made a name in {dir}, which is in the trash"));
             }
         }
         let now = self.time().sec;
@@ -273,6 +287,46 @@ impl World {
         }
     }
 
+    /// A living session of another client of which that commit would take a lock.
+    fn robbed(&self, client: usize, commit: &Commit) -> Option<u64> {
+        let now = self.time().sec;
+        let taken = commit.writes.iter().filter_map(|write| match write {
+            Write::Delete(key) | Write::Discard(key) => locks::owner(key),
+            _ => None,
+        });
+        let others = |sid: &u64| self.state.lock().sessions.get(sid) != Some(&client);
+        taken.map(|owner| owner.sid).filter(others).find(|sid| self.is_alive(*sid, now))
+    }
+
+    /// Whether locks still exclude each other after that commit, and whom it took for dead.
+    fn look_at_locks(&self, client: usize, commit: &Commit, robbed: Option<u64>) {
+        if let Some(sid) = robbed {
+            self.fault(format!("client {client} took locks of living session {sid}"));
+        }
+        let mut locked = false;
+        for write in &commit.writes {
+            match write {
+                Write::Clear(List::Lanes(sid)) => {
+                    *self.state.lock().fences.entry(*sid).or_default() += 1;
+                }
+                Write::Insert(Row::Flock(..) | Row::Plock(..))
+                | Write::Put(Row::Flock(..) | Row::Plock(..)) => {
+                    locked = true;
+                }
+                _ => {}
+            }
+        }
+        let clash = locked.then(|| locks::clash(&locks::on_record(self.mem.records().values()))).flatten();
+        if let Some((one, other)) = clash {
+            self.fault(format!("{one:?} and {other:?} exclude each other"));
+        }
+    }
+
+    /// How often others took the right to commit from a session.
+    pub(crate) fn fences(&self, sid: u64) -> u64 {
+        self.state.lock().fences.get(&sid).copied().unwrap_or(0)
+    }
+
     /// Whether a session is on record as alive.
     fn is_alive(&self, sid: u64, now: i64) -> bool {
         let found = self.mem.read(&[Read::Get(Key::Session(sid))]);
@@ -280,6 +334,11 @@ impl World {
             Ok([Found::Row(Some(Row::Session(_, session)))]) => session.expire >= now,
             _ => false,
         }
+    }
+
+    /// Sessions on record.
+    pub(crate) fn sessions(&self) -> usize {
+        self.mem.records().keys().filter(|key| matches!(key, Key::Session(_))).count()
     }
 
     /// A record as it is now.

@@ -75,6 +75,8 @@ impl Batcher {
     fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
         retry(group, || self.resynchronise(lost))?;
         let own = commit.writes.iter().filter_map(|write| match write {
+            // Of those who make the same hour of the trash each finds one.
+            Write::Insert(Row::Node(ino, _)) if ino.is_trash() => None,
             Write::Insert(row @ (Row::Node(..) | Row::SliceRef(..))) => Some(row.key()),
             _ => None,
         });

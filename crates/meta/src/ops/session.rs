@@ -54,7 +54,8 @@ pub struct DropLocks {
 }
 
 impl Op for DropLocks {
-    /// Whether it has none now: it keeps them if it was refreshed meanwhile.
+    /// Whether it has none now: it keeps them if it was refreshed meanwhile. Nothing is done if
+    /// another client removed it meanwhile.
     type Out = bool;
     const NAME: &'static str = "drop_locks";
 
@@ -67,12 +68,14 @@ impl Op for DropLocks {
         let locks = Want::all(List::LocksOf(self.sid), Hold::None);
         view.want(&[locks, Want::get(session.clone(), Hold::Lock)])?;
         if let Some(before) = self.dead_before {
-            if let Some(Row::Session(sid, session)) = view.get(&session, Hold::Lock)? {
-                if session.expire >= before {
-                    return Ok(false);
-                }
-                view.put(Row::Session(sid, Session { expire: EXPIRED, ..session }));
+            // One that is gone may be back before the commit: who removed it has taken its locks.
+            let Some(Row::Session(sid, session)) = view.get(&session, Hold::Lock)? else {
+                return Ok(false);
+            };
+            if session.expire >= before {
+                return Ok(false);
             }
+            view.put(Row::Session(sid, Session { expire: EXPIRED, ..session }));
             view.write(Write::Clear(List::Lanes(self.sid)));
             view.write(Write::Clear(List::Changes(self.sid)));
         }

@@ -4,5 +4,6 @@
 
 mod batching;
 mod faults;
+mod fenced;
 mod fixture;
 mod scheduling;

@@ -13,7 +13,7 @@ use sluice_meta::{
     engine::{Commit, Engine, EngineError, Found, Read, Write},
     ops::{
         getattr::GetAttr,
-        session::{DropLocks, ListSustained},
+        session::{DropLocks, DropSession, ListSustained},
         sustained::DropSustained,
         unlink::Unlink,
     },
@@ -80,6 +80,9 @@ fn a_session_that_came_back_keeps_what_it_has_open() {
     assert_eq!(two.run(DropLocks { sid, dead_before: Some(late) }, &never), Ok(true));
     drop_before(late).unwrap();
     assert_eq!(two.ask(&GetAttr(Ino(10)), &never).map(drop), Err(FsError::NotFound));
+    two.run(DropSession { sid, dead_before: Some(late), keep_writer: false }, &never).unwrap();
+    let buried = two.run(DropLocks { sid, dead_before: Some(late) }, &never);
+    assert_eq!(buried, Ok(false), "it is gone, and may be back at any moment");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 
 /// Crates that still have circles. This list must shrink: nothing is added to it, and who mends a
 /// crate takes it off.
-const UNDONE: [&str; 4] = ["meta", "meta-sql", "meta-redis", "meta-kv"];
+const UNDONE: [&str; 3] = ["meta", "meta-sql", "meta-redis"];
 
 /// A file by its module's path within the crate.
 type Module = Vec<String>;

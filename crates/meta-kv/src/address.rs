@@ -74,3 +74,23 @@ pub(crate) fn lanes(name: &str, value: &str, usual: usize) -> Result<usize, Stri
     let lanes: usize = value.parse().map_err(|_| format!("{name}={value} is no number"))?;
     Ok(if lanes == 0 { usual } else { lanes.clamp(1, 64) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_as_they_are_written_for_juicefs() {
+        let url = "etcd://me:a%40b@h1:99,h2,[::1]/jfs/v%31?cacert=/ca&max_txn_ops=512";
+        let address = Address::parse(url, "etcd", 2379).expect("valid");
+        assert_eq!(address.hosts, ["h1:99", "h2:2379", "[::1]:2379"]);
+        assert_eq!((address.path.as_str(), address.user), ("/jfs/v1", Some(("me".into(), "a@b".into()))));
+        let options = [("cacert", "/ca"), ("max-txn-ops", "512")];
+        assert_eq!(address.options, options.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let address = Address::parse("etcd://h", "etcd", 2379).expect("valid");
+        assert_eq!((address.path.as_str(), address.user), ("", None));
+        for bad in ["http://x", "etcd:///v"] {
+            assert!(Address::parse(bad, "etcd", 2379).is_err(), "{bad}");
+        }
+    }
+}

@@ -11,11 +11,9 @@ use sluice_meta::schema::{
 
 use crate::{
     locks::{decode_all_plocks, decode_flocks},
+    stored::Damage,
     totals::Lane,
 };
-
-/// Why a stored record cannot be understood.
-pub(crate) type Damage = &'static str;
 
 /// The value of the key that stands for an empty one.
 const MARK: &[u8] = &[1];

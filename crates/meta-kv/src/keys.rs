@@ -9,7 +9,7 @@ use std::fmt::Write;
 use sluice_meta::schema::{Counter, Key, QuotaKey, WriterId};
 use sluice_types::{Ino, Name};
 
-use crate::kv::{Raw, Span};
+use crate::stored::{Raw, Span};
 
 /// Where a record lies: one key for most, two where the format or an empty value needs it.
 pub(crate) struct Cells {
@@ -123,6 +123,22 @@ impl Keys {
     /// Where in the order of [`Self::inodes`] a key stands.
     pub(crate) fn inode_group(&self, key: &[u8]) -> Option<u8> {
         key.strip_prefix(&self.0[..])?.strip_prefix(b"A")?.first().copied()
+    }
+
+    /// The key of the node that a chunk belongs to; `None` for what is no chunk.
+    pub(crate) fn node_of_chunk(&self, key: &[u8]) -> Option<Raw> {
+        match self.place(key) {
+            Some(Place::Record(Key::Chunk(ino, _))) => Some(self.node(ino)),
+            _ => None,
+        }
+    }
+
+    /// What keys of one kind begin with: a letter of the format, and of those about an inode that
+    /// inode and another letter.
+    pub(crate) fn kind<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        let letter = self.0.len();
+        let end = if key.get(letter) == Some(&b'A') { letter + 10 } else { letter + 1 };
+        &key[..end.min(key.len())]
     }
 
     pub(crate) fn flocks(&self, ino: Ino) -> Raw {

@@ -19,31 +19,13 @@ use tokio::{
     time::timeout,
 };
 
-use crate::keys::Keys;
+use crate::{
+    keys::{Keys, after},
+    stored::{Pair, Raw, Span},
+};
 
 /// Longest time that one call of the engine takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
-
-/// A key as stored.
-pub type Raw = Vec<u8>;
-
-/// A key and its value.
-pub type Pair = (Raw, Vec<u8>);
-
-/// A range of keys, the end excluded.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
-    /// The first key.
-    pub from: Raw,
-    /// The first key behind it.
-    pub to: Raw,
-}
-
-impl Span {
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        (&*self.from..&*self.to).contains(&key)
-    }
-}
 
 /// What becomes of a key. Whatever it is, the key has been looked at, unless it is to be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +76,9 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Scheme of its URLs.
     const NAME: &'static str;
 
+    /// Most rows of one request.
+    const PAGE: usize;
+
     /// Whether a commit empties ranges without a look at what is in them.
     const CLEARS: bool = false;
 
@@ -112,14 +97,39 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Values of the keys that have one.
     fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>, EngineError>>;
 
-    /// The rows of a range in order, or the first so many; without values, these are empty.
-    fn range(
+    /// The first rows of a range that is not empty, in order: `limit` of them, which is from 1 to
+    /// [`Self::PAGE`], or all. Without values, these are empty.
+    fn page(
         &self,
         at: &Self::Moment,
         span: &Span,
         limit: usize,
         values: bool,
     ) -> impl Future<Output = Result<Vec<Pair>, EngineError>>;
+
+    /// As [`Self::page`], of any range and without a limit of its own.
+    fn range(
+        &self,
+        at: &Self::Moment,
+        span: &Span,
+        limit: usize,
+        values: bool,
+    ) -> impl Future<Output = Result<Vec<Pair>, EngineError>> {
+        async move {
+            let mut rest = span.clone();
+            let mut all = Vec::new();
+            while rest.from < rest.to && all.len() < limit {
+                let ask = (limit - all.len()).min(Self::PAGE);
+                let page = self.page(at, &rest, ask, values).await?;
+                match page.last() {
+                    Some((last, _)) if page.len() == ask => rest.from = after(last),
+                    _ => rest.from.clone_from(&rest.to),
+                }
+                all.extend(page);
+            }
+            Ok(all)
+        }
+    }
 
     /// Commits all of it or nothing. [`EngineError::Indeterminate`] if that cannot be told.
     fn commit(

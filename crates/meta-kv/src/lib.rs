@@ -14,6 +14,7 @@ mod kv;
 mod locks;
 mod read;
 mod scan;
+mod stored;
 #[cfg(feature = "tikv")]
 mod tikv;
 mod totals;
@@ -21,6 +22,7 @@ mod values;
 
 pub use engine::KvEngine;
 pub use etcd::{Etcd, EtcdEngine};
-pub use kv::{Change, Changes, Kv, Outcome, Pair, Raw, Span, Volume};
+pub use kv::{Change, Changes, Kv, Outcome, Volume};
+pub use stored::{Pair, Raw, Span};
 #[cfg(feature = "tikv")]
 pub use tikv::{Tikv, TikvEngine};

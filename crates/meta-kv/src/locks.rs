@@ -5,7 +5,7 @@
 
 use sluice_meta::schema::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
 
-use crate::codec::Damage;
+use crate::stored::Damage;
 
 /// BSD locks: session, owner, `R` or `W`, 17 bytes each.
 pub(crate) fn decode_flocks(bytes: &[u8]) -> Result<Vec<(LockOwner, FlockKind)>, Damage> {

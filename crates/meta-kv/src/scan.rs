@@ -15,7 +15,8 @@ use sluice_types::Ino;
 use crate::{
     codec::decode,
     keys::{Place, after},
-    kv::{Kv, Pair, Raw, Span, Volume},
+    kv::{Kv, Volume},
+    stored::{Pair, Raw, Span},
     values::rows_at,
 };
 

@@ -8,7 +8,7 @@
 
 use sluice_meta::schema::Counter;
 
-use crate::codec::Damage;
+use crate::stored::Damage;
 
 /// The value of a writer record: three 8-byte numbers, big endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use sluice_meta::{
 use crate::{
     codec::{decode, decode_counter},
     keys::{Cells, Place},
-    kv::{Kv, Pair, Raw, Span, Volume},
+    kv::{Kv, Volume},
     locks::{decode_all_plocks, decode_flocks},
+    stored::{Pair, Raw, Span},
     totals::{Lane, is_spread},
 };
 

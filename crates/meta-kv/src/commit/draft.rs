@@ -13,7 +13,8 @@ use sluice_types::Ino;
 use crate::{
     codec::decode,
     keys::Cells,
-    kv::{Change, Changes, Kv, Raw, Span, Volume},
+    kv::{Change, Changes, Kv, Volume},
+    stored::{Raw, Span},
     totals::{Lane, is_spread},
     values::{Values, Wants, spans},
 };

@@ -13,8 +13,9 @@ use super::draft::Draft;
 use crate::{
     codec::{decode_counter, encode, encode_counter},
     keys::Cells,
-    kv::{Change, Raw},
+    kv::Change,
     locks,
+    stored::Raw,
     totals::{Lane, is_spread},
     values::{Values, spans},
 };

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt as _;
 use sluice_meta::{
     engine::{EngineError, Watch},
     schema::Told,
@@ -20,10 +19,13 @@ use tokio::{
 };
 
 use super::{
-    Etcd,
-    wire::{RangeRequest, WatchCreate, WatchRequest, WatchResponse},
+    members::Members,
+    wire::{RangeRequest, WatchCreate, WatchResponse},
 };
-use crate::kv::{Span, Volume, look, run, spawn};
+use crate::{
+    kv::{Volume, look, run, spawn},
+    stored::Span,
+};
 
 /// How long until a stream that broke is opened anew.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -35,13 +37,13 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(etcd: &Arc<Etcd>) -> Result<Self, EngineError> {
-        let volume = etcd.volume.clone();
-        // A look at anything says which revision is the present.
+    pub(super) fn new(members: &Arc<Members>) -> Result<Self, EngineError> {
+        let volume = members.volume.clone();
+        // A read of anything says which revision is the present.
         let range = RangeRequest { key: volume.keys.messages().from, ..RangeRequest::default() };
-        let from = look(&volume, etcd.look(0, &[range]))?.0 + 1;
+        let from = look(&volume, members.read(0, &[range]))?.0 + 1;
         let (tell, heard) = unbounded_channel();
-        spawn(listen(Arc::downgrade(etcd), from, tell));
+        spawn(listen(Arc::downgrade(members), from, tell));
         Ok(Self { heard, volume })
     }
 }
@@ -59,14 +61,12 @@ impl Watch for Listener {
 }
 
 /// Listens until nobody wants to hear it any more.
-async fn listen(etcd: Weak<Etcd>, mut from: i64, tell: UnboundedSender<Vec<Told>>) {
+async fn listen(members: Weak<Members>, mut from: i64, tell: UnboundedSender<Vec<Told>>) {
     while !tell.is_closed() {
-        let Some(strong) = etcd.upgrade() else { return };
+        let Some(strong) = members.upgrade() else { return };
         let Span { from: key, to: range_end } = strong.volume.keys.messages();
-        let create = WatchRequest { create: Some(WatchCreate { key, range_end, start_revision: from }) };
-        // The stream of questions stays open as long as that of the answers.
-        let ask = futures::stream::once(std::future::ready(create)).chain(futures::stream::pending());
-        let opened = strong.members.stream::<_, WatchResponse>("/etcdserverpb.Watch/Watch", ask).await;
+        let create = WatchCreate { key, range_end, start_revision: from };
+        let opened = strong.watch(create).await;
         drop(strong);
         match opened {
             Ok((at, mut stream)) => {
@@ -80,10 +80,10 @@ async fn listen(etcd: Weak<Etcd>, mut from: i64, tell: UnboundedSender<Vec<Told>
                         break;
                     }
                 }
-                let Some(strong) = etcd.upgrade() else { return };
-                strong.members.leave(at);
+                let Some(strong) = members.upgrade() else { return };
+                strong.leave(at);
             }
-            Err(trouble) => tracing::debug!(?trouble, "a watch cannot be opened"),
+            Err(error) => tracing::debug!(%error, "a watch cannot be opened"),
         }
         sleep(PAUSE).await;
     }

@@ -26,7 +26,7 @@ messages! {
     RangeResponse { kvs: Vec<KeyValue> [message, repeated, tag = "2"] }
     PutRequest { key: Vec<u8> [bytes = "vec", tag = "1"], value: Vec<u8> [bytes = "vec", tag = "2"] }
     DeleteRequest { key: Vec<u8> [bytes = "vec", tag = "1"], range_end: Vec<u8> [bytes = "vec", tag = "2"] }
-    RequestOp { ask: Option<Ask> [oneof = "Ask", tags = "1, 2, 3, 4"] }
+    RequestOp { request: Option<RequestKind> [oneof = "RequestKind", tags = "1, 2, 3, 4"] }
     #[doc = "Of what other operations than reads answer nothing is looked at."]
     ResponseOp { range: Option<RangeResponse> [message, optional, tag = "1"] }
     #[doc = "The revision is one of a choice: one of 0 is sent, too."]
@@ -48,6 +48,7 @@ messages! {
     }
     AuthRequest { name: String [string, tag = "1"], password: String [string, tag = "2"] }
     AuthResponse { token: String [string, tag = "2"] }
+    #[doc = "A range: all keys from one revision on."]
     WatchCreate {
         key: Vec<u8> [bytes = "vec", tag = "1"],
         range_end: Vec<u8> [bytes = "vec", tag = "2"],
@@ -65,7 +66,7 @@ messages! {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum Ask {
+pub(super) enum RequestKind {
     #[prost(message, tag = "1")]
     Range(RangeRequest),
     #[prost(message, tag = "2")]
@@ -76,8 +77,8 @@ pub(super) enum Ask {
     Txn(TxnRequest),
 }
 
-/// How a revision must compare.
-pub(super) const EQUAL: i32 = 0;
-pub(super) const LESS: i32 = 2;
-/// The revision of the last change of a key.
-pub(super) const MOD: i32 = 2;
+impl From<RequestKind> for RequestOp {
+    fn from(kind: RequestKind) -> Self {
+        Self { request: Some(kind) }
+    }
+}

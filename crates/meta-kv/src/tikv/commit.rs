@@ -10,10 +10,13 @@ use sluice_meta::engine::EngineError;
 use tokio::time::timeout;
 
 use super::{
-    Moment, Tikv,
     error::{Meaning, meaning, shown},
+    store::{Moment, Tikv},
 };
-use crate::kv::{Change, Outcome, Raw};
+use crate::{
+    kv::{Change, Outcome},
+    stored::Raw,
+};
 
 /// Longest time that the two phases may take.
 const WRITING: Duration = Duration::from_secs(10);

@@ -13,10 +13,11 @@ use sluice_meta::{
     schema::Told,
 };
 
-use super::Tikv;
+use super::store::Tikv;
 use crate::{
     keys::BELLS,
-    kv::{Kv, Pair, Raw, look},
+    kv::{Kv, look},
+    stored::{Pair, Raw},
 };
 
 /// How often the bells are looked at.

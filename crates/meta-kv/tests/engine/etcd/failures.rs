@@ -30,6 +30,23 @@ fn nobody_there_is_unavailable_and_soon_said() {
     assert!(start.elapsed() < Duration::from_secs(46), "{:?}", start.elapsed());
 }
 
+#[test]
+fn wrong_urls_are_refused_before_anything_is_asked() {
+    for (url, words) in [
+        ("http://x", "etcd://"),
+        ("etcd:///v", "no server"),
+        ("etcd://h/v?cert=/c", "both cert and key"),
+        ("etcd://h/v?max-txn-ops=few", "max-txn-ops=few"),
+        ("etcd://h/v?cacert=/none/ca&cert=/c&key=/k", "/none/ca cannot be read"),
+    ] {
+        let refused = EtcdEngine::open(url).map(drop);
+        assert!(
+            matches!(&refused, Err(EngineError::Refused { reason, .. }) if reason.contains(words)),
+            "{refused:?}"
+        );
+    }
+}
+
 /// Whichever member dies or freezes, the others go on, and nothing that was answered is lost.
 #[test]
 fn one_of_three_members_may_go() {

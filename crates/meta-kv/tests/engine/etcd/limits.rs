@@ -7,7 +7,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Engine, EngineError, Found, List, Read, Write},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, List, Read, Write},
     schema::{Entry, Key, Row, Told},
 };
 use sluice_meta_kv::EtcdEngine;
@@ -110,6 +110,83 @@ fn chunks_of_a_large_file_go_and_come_at_once() {
         let found = get(&engine, Key::Chunk(Ino(5), index)).expect("read");
         let slices = if let Some(Row::Chunk(_, _, slices)) = found { slices.len() } else { 0 };
         assert_eq!(slices, length, "{index}");
+    }
+}
+
+/// Chunks of one file and slices with one reference are compared as ranges where they are too many:
+/// a server that was told nothing takes the truncation of a file of 60 GiB. It takes no more than
+/// 64 times 64 writes.
+#[test]
+fn a_large_truncation_fits_into_a_transaction_of_the_usual_size() {
+    let server = server::own(1, &[]);
+    let engine = server::open(&server.url("v"));
+    let slice = |id| Slice { pos: 0, id, size: 8, off: 0, len: 8 };
+    let chunk = |index: u32| Row::Chunk(Ino(5), index, vec![slice(100 + u64::from(index))]);
+    let chunks = |count| (0..count).map(|index| Write::Put(chunk(index))).collect::<Vec<_>>();
+    let refused = reason(commit(&engine, chunks(4097)));
+    assert!(refused.contains("4097") && refused.contains("--max-txn-ops"), "{refused}");
+    commit(&engine, chunks(4096)).expect("nothing is compared");
+    commit(&engine, vec![Write::Put(dir(5))]).expect("up");
+    let slices = || (0..1000).map(|index| Key::SliceRef(100 + index, 8));
+    let mut expects = vec![Expect::Row(dir(5), Hold::Lock)];
+    expects.extend((0..1000).map(|index| Expect::Row(chunk(index), Hold::Lock)));
+    expects.extend(slices().map(Expect::Absent));
+    let mut writes: Vec<Write> = (0..1000).map(|index| Write::Delete(Key::Chunk(Ino(5), index))).collect();
+    writes.extend((0..1000).map(|index| Write::Put(Row::SliceRef(100 + index, 8, 0))));
+    let truncation = Commit { expects, writes, step: None };
+    engine.commit(&truncation).expect("it fits");
+    assert_eq!(get(&engine, Key::Chunk(Ino(5), 999)), Ok(None));
+    assert_eq!(get(&engine, Key::Chunk(Ino(5), 1000)), Ok(Some(chunk(1000))));
+    assert_eq!(get(&engine, Key::SliceRef(1099, 8)), Ok(Some(Row::SliceRef(1099, 8, 0))));
+    let again = engine.commit(&truncation);
+    assert!(matches!(&again, Err(EngineError::Conflict(keys)) if keys.len() >= 2000), "{again:?}");
+}
+
+/// Of two changes of the same many chunks that meet, one sees what the other made.
+#[test]
+fn changes_of_many_chunks_that_meet_lose_nothing() {
+    const CHUNKS: u32 = 200;
+    let server = server::own(1, &[]);
+    let engine = server::open(&server.url("v"));
+    commit(&engine, vec![Write::Put(dir(5))]).expect("up");
+    let read = || {
+        let all = List::Chunks(Ino(5), 0, CHUNKS);
+        match engine.read(&[Read::All(all)]).expect("up").pop() {
+            Some(Found::Rows(rows)) => rows,
+            other => panic!("{other:?}"),
+        }
+    };
+    let chunk = |index, slices| Row::Chunk(Ino(5), index, slices);
+    let slice = |id| Slice { pos: 0, id, size: 8, off: 0, len: 8 };
+    let first = (0..CHUNKS).map(|index| Write::Put(chunk(index, vec![slice(0)])));
+    commit(&engine, first.collect()).expect("up");
+    std::thread::scope(|scope| {
+        for id in 1..4 {
+            let (engine, read, chunk, slice) = (&engine, &read, &chunk, &slice);
+            scope.spawn(move || {
+                for _ in 0..4 {
+                    let changed = || {
+                        let seen = read();
+                        let longer = seen.iter().map(|row| match row {
+                            Row::Chunk(_, index, slices) => {
+                                Write::Put(chunk(*index, [&slices[..], &[slice(id)]].concat()))
+                            }
+                            other => panic!("{other:?}"),
+                        });
+                        let writes = longer.collect();
+                        let mut expects = vec![Expect::Row(dir(5), Hold::Lock)];
+                        expects.extend(seen.into_iter().map(|row| Expect::Row(row, Hold::Lock)));
+                        engine.commit(&Commit { expects, writes, step: None })
+                    };
+                    while let Err(error) = changed() {
+                        assert!(matches!(error, EngineError::Conflict(_)), "{error}");
+                    }
+                }
+            });
+        }
+    });
+    for row in read() {
+        assert!(matches!(&row, Row::Chunk(_, _, slices) if slices.len() == 13), "{row:?}");
     }
 }
 

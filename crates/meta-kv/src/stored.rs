@@ -1,0 +1,25 @@
+//! Keys, pairs and ranges as they are stored.
+
+/// A key as stored.
+pub type Raw = Vec<u8>;
+
+/// A key and its value.
+pub type Pair = (Raw, Vec<u8>);
+
+/// A range of keys, the end excluded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The first key.
+    pub from: Raw,
+    /// The first key behind it.
+    pub to: Raw,
+}
+
+impl Span {
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        (&*self.from..&*self.to).contains(&key)
+    }
+}
+
+/// Why a stored record cannot be understood.
+pub(crate) type Damage = &'static str;

@@ -18,7 +18,7 @@ use crate::{
 
 /// Crates that still have circles. This list must shrink: nothing is added to it, and who mends a
 /// crate takes it off.
-const UNDONE: [&str; 4] = ["vfs", "meta-sql", "meta-redis", "meta-kv"];
+const UNDONE: [&str; 3] = ["vfs", "meta-redis", "meta-kv"];
 
 /// A file by its module's path within the crate.
 type Module = Vec<String>;

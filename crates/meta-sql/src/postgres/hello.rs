@@ -20,6 +20,7 @@ use postgres_protocol::{
     message::{backend::Message, frontend},
 };
 use rustix::net::sockopt;
+use sluice_meta::engine::EngineError;
 use sluice_meta::near::connect_unix;
 
 use super::{
@@ -47,6 +48,17 @@ impl From<io::Error> for NoConnection {
                 "the server's certificate is not to be trusted ({reason}); see sslmode and sslrootcert"
             )),
             _ => Self::Io(error),
+        }
+    }
+}
+
+impl Options {
+    /// Why there is no connection.
+    pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
+        match error {
+            NoConnection::Server(error) => self.judge(error),
+            NoConnection::Io(error) => self.unavailable(error.to_string()),
+            NoConnection::Refused(reason) => self.refused(reason.as_str()),
         }
     }
 }

@@ -5,15 +5,17 @@
 //! no lock and no transaction of ours exists on the server, so that a slow or dead client holds
 //! nobody up.
 
-mod blame;
 mod commit;
 mod connection;
+mod diagnosis;
 mod error;
 mod options;
 mod pool;
 mod prepare;
 mod read;
 mod scan;
+mod store;
+mod style;
 mod tables;
 mod watch;
 
@@ -28,6 +30,7 @@ use error::{Refusal, refusal};
 use options::Options;
 use pool::Pool;
 use read::Plan;
+use store::Store;
 use tables::Tables;
 use watch::MysqlWatch;
 
@@ -44,12 +47,7 @@ const BATCH: usize = 256;
 ///
 /// [`Engine::sync`] does nothing: how much a power cut can take is decided by the server's
 /// `innodb_flush_log_at_trx_commit`.
-pub struct MysqlEngine(Arc<Inner>);
-
-struct Inner {
-    pool: Pool,
-    tables: Tables,
-}
+pub struct MysqlEngine(Arc<Store>);
 
 impl MysqlEngine {
     /// Reads `mysql://user:password@(host:port)/database?options`; connects at the first call.
@@ -60,7 +58,7 @@ impl MysqlEngine {
     pub fn open(url: &str, password: Option<String>) -> Result<Self, EngineError> {
         let options = Options::parse(url, password)?;
         let tables = Tables::new(&options.naming);
-        Ok(Self(Arc::new(Inner { pool: Pool::new(options), tables })))
+        Ok(Self(Arc::new(Store { pool: Pool::new(options), tables })))
     }
 }
 
@@ -87,7 +85,7 @@ impl Engine for MysqlEngine {
         if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
             return Ok(());
         }
-        let Inner { pool, tables } = &*self.0;
+        let Store { pool, tables } = &*self.0;
         let options = &pool.options;
         let mut lease = pool.take_sound()?;
         let packets = commit::packets(options, tables, commit, &lease)?;
@@ -108,7 +106,7 @@ impl Engine for MysqlEngine {
                         let _ = lease.exchange("ROLLBACK");
                         if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
                     }
-                    known => blame::blame(options, tables, &mut lease, commit, known),
+                    known => diagnosis::diagnose(options, tables, &mut lease, commit, known),
                 },
             });
         }
@@ -126,7 +124,7 @@ impl Engine for MysqlEngine {
     /// Where the server keeps no binary log, a commit that it still flushes may be seen already.
     /// Its log is flushed in order: once one more commit is answered, those before it are as safe.
     fn harden(&self) -> Result<(), EngineError> {
-        let Inner { pool, tables } = &*self.0;
+        let Store { pool, tables } = &*self.0;
         let counters = &tables.of(Record::Counter).table;
         let text = format!(
             "INSERT INTO {counters}(name,value) VALUES('{}',1) ON DUPLICATE KEY UPDATE value=value+1",

@@ -154,6 +154,12 @@ fn session_info(session: &Session) -> Value<'_> {
     session.info.as_ref().map_or(Value::Null, |info| bytes(info))
 }
 
+/// Whether a guard of a node compares the column at this place: all but times, links, length and
+/// device.
+pub(crate) const fn is_guarded(at: usize) -> bool {
+    matches!(at, 1..=5 | 15..=18)
+}
+
 /// Columns of a node.
 pub(crate) const NODE_COLUMNS: usize = 19;
 
@@ -197,5 +203,46 @@ pub(crate) const fn quota_columns(key: QuotaKey) -> (i64, i64) {
         QuotaKey::Dir(ino) => (0, ino.0 as i64),
         QuotaKey::User(uid) => (USER, uid as i64),
         QuotaKey::Group(gid) => (GROUP, gid as i64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_meta::engine::{Hold, still_holds};
+    use sluice_types::{AttrFlags, FileType};
+
+    use super::*;
+
+    #[test]
+    fn a_guard_compares_what_the_contract_says() {
+        let time = Time { sec: 9, nsec: 1_999 };
+        let changes: [(&str, fn(&mut Attr, Time)); 15] = [
+            ("type", |attr, _| attr.kind = FileType::Dir),
+            ("flags", |attr, _| attr.flags = AttrFlags(1)),
+            ("mode", |attr, _| attr.mode = 9),
+            ("uid", |attr, _| attr.uid = 9),
+            ("gid", |attr, _| attr.gid = 9),
+            ("atime", |attr, time| attr.atime = time),
+            ("mtime", |attr, time| attr.mtime = time),
+            ("ctime", |attr, time| attr.ctime = time),
+            ("nlink", |attr, _| attr.nlink = 9),
+            ("length", |attr, _| attr.length = 9),
+            ("rdev", |attr, _| attr.rdev = 9),
+            ("parent", |attr, _| attr.parent = Ino(9)),
+            ("access_acl_id", |attr, _| attr.access_acl = 9),
+            ("default_acl_id", |attr, _| attr.default_acl = 9),
+            ("tier_id", |attr, _| attr.tier = 9),
+        ];
+        let names: Vec<&str> = Record::Node.shape().columns.split(',').collect();
+        for (name, change) in changes {
+            let old = Attr::new(FileType::File, 1, 1, 1, Ino(1), Time { sec: 1, nsec: 0 });
+            let mut new = old;
+            change(&mut new, time);
+            let [before, after] = [&old, &new].map(|attr| node_values(Ino(2), attr));
+            let places: Vec<usize> = (0..NODE_COLUMNS).filter(|at| before[*at] != after[*at]).collect();
+            assert!(places.iter().any(|at| names[*at] == name), "{name}: {places:?}");
+            let holds = still_holds(Hold::Guard, &Row::Node(Ino(2), old), &Row::Node(Ino(2), new));
+            assert!(places.iter().all(|at| is_guarded(*at) != holds), "{name}");
+        }
     }
 }

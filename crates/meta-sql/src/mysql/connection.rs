@@ -10,7 +10,7 @@ use std::{
 };
 
 use mysql_async::{
-    ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, Row, ServerError, SslOpts, Value,
+    ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, Row, SslOpts, Value,
     prelude::Queryable,
 };
 use sluice_meta::engine::EngineError;
@@ -20,21 +20,13 @@ use tokio::{
     time::timeout,
 };
 
+pub(super) use super::error::Failure;
 use super::{
-    commit::Style,
     error,
     options::{Options, Tls},
+    style::Style,
 };
 use crate::codec::Columns;
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The server refused a statement; the ones before it, so many, were done.
-    Server(ServerError, usize),
-    /// The connection was lost, or the deadline passed.
-    Lost(String),
-}
 
 /// The rows of each statement of a request.
 pub(super) type Answers = Vec<Vec<Row>>;

@@ -6,11 +6,12 @@
 use mysql_async::ServerError;
 use sluice_meta::engine::EngineError;
 
-use super::{commit::Style, connection::Failure, options::Options};
+use super::{
+    options::Options,
+    style::{CHECK, Style},
+};
 use crate::codec::Damage;
 
-/// A value that a statement computed on purpose lies outside its type: a check failed.
-pub(super) const CHECK: u16 = 1690;
 const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
 /// MariaDB from 11.6 says so of a row that changed since a snapshot was taken.
@@ -28,6 +29,15 @@ const NO_APPEND: u16 = 1048;
 const NO_TABLE: u16 = 1146;
 /// A lock was waited for too long.
 const WAITED: u16 = 1205;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server refused a statement; the ones before it, so many, were done.
+    Server(ServerError, usize),
+    /// The connection was lost, or the deadline passed.
+    Lost(String),
+}
 
 /// What became of a commit that the server refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use sluice_meta::{
     schema::Told,
 };
 
-use super::{Inner, tables::push_text};
+use super::{store::Store, tables::push_text};
 use crate::codec::{Columns, Record};
 
 /// How often the number is looked at.
@@ -24,14 +24,14 @@ const PERIOD: Duration = Duration::from_millis(100);
 pub(super) const TOLD: &str = "sluiceTold";
 
 pub(super) struct MysqlWatch {
-    engine: Arc<Inner>,
+    store: Arc<Store>,
     told: i64,
 }
 
 impl MysqlWatch {
-    pub(super) fn new(engine: Arc<Inner>) -> Result<Self, EngineError> {
-        let told = told(&engine)?;
-        Ok(Self { engine, told })
+    pub(super) fn new(store: Arc<Store>) -> Result<Self, EngineError> {
+        let told = told(&store)?;
+        Ok(Self { store, told })
     }
 }
 
@@ -39,7 +39,7 @@ impl Watch for MysqlWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
-            let told = told(&self.engine)?;
+            let told = told(&self.store)?;
             if told != self.told {
                 self.told = told;
                 return Ok(vec![Told::anything()]);
@@ -53,10 +53,10 @@ impl Watch for MysqlWatch {
     }
 }
 
-fn told(engine: &Inner) -> Result<i64, EngineError> {
-    let mut text = format!("SELECT value FROM {} WHERE name=", engine.tables.of(Record::Counter).table);
+fn told(store: &Store) -> Result<i64, EngineError> {
+    let mut text = format!("SELECT value FROM {} WHERE name=", store.tables.of(Record::Counter).table);
     push_text(&mut text, TOLD.as_bytes());
-    let pool = &engine.pool;
+    let pool = &store.pool;
     let answers = pool.ask(&text).map_err(|failed| pool.options.unanswered(failed))?;
     Ok(answers.first().and_then(|rows| rows.first()).and_then(|row| row.int(0).ok()).unwrap_or_default())
 }

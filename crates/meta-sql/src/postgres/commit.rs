@@ -30,8 +30,7 @@
 //! What many commits add to comes last: statistics and quotas, bumped nodes, and the volume's
 //! totals.
 
-mod gather;
-mod span;
+mod draft;
 mod work;
 
 use sluice_meta::{
@@ -44,16 +43,16 @@ use super::{
     error::ServerError,
     flight::{Arg, Flight},
     pool::Failed,
-    statement::{Do, MARK},
+    statement::{MARK, Template},
     watch::notify,
 };
 use crate::{
     codec::{Damage, Record},
-    values::{Value, quota_columns},
+    plan::Prepared,
+    values::Value,
 };
 
-use gather::Gathered;
-use work::Rows;
+use draft::{Diagnosis, Draft};
 
 /// The order in which tables are written. The number of the commit comes first, for nothing else
 /// matters if it is wrong, and then nodes: what belongs to a node is mostly written by who holds
@@ -87,106 +86,77 @@ const ORDER: [Record; 21] = [
 /// and does without the second transaction.
 const SHARED: [Record; 4] = [Record::DirStat, Record::DirQuota, Record::Quota, Record::Counter];
 
-/// What it means when a statement fails.
-enum Blame {
-    /// Nothing that concerns the caller.
-    None,
-    /// The message names the places of the keys at fault.
-    Named(Vec<Key>),
-    /// The message names the places of all other keys.
-    Spared(Vec<Key>),
-    /// Some of these records exist already.
-    Existing(Vec<Key>),
-    /// The message names all chunks that are sound.
-    Chunks(Vec<(i64, i64)>),
-}
-
-/// A commit that is being put together.
-struct Plan<'c> {
-    store: &'c Store,
-    flight: Flight<'c>,
-    blames: Vec<Blame>,
-    /// What is added to nodes.
-    bumps: Rows<'c>,
-}
-
-impl<'c> Plan<'c> {
-    fn add(&mut self, what: Do, record: Record, args: Vec<Arg<'c>>, blame: Blame) {
-        self.flight.add(self.store.catalog.get(what, record), args);
-        self.blames.push(blame);
-    }
-}
-
 impl Store {
     /// Commits.
     pub(super) fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
-        let mut plan = Plan { store: self, flight: Flight::default(), blames: Vec::new(), bumps: Vec::new() };
-        let mut gathered = Gathered::new(commit)?;
+        let mut draft =
+            Draft { store: self, flight: Flight::default(), diagnoses: Vec::new(), bumps: Vec::new() };
+        let mut tables = Prepared::new(commit)?.tables;
         let shared = commit.writes.iter().any(|write| matches!(write, Write::Bump { .. }))
-            || SHARED.iter().any(|record| gathered.work.contains_key(record));
+            || SHARED.iter().any(|record| tables.contains_key(record));
         for record in ORDER {
-            if record == Record::Counter && !plan.bumps.is_empty() {
-                let bumps = std::mem::take(&mut plan.bumps);
-                plan.write(Record::Node, Do::Add, bumps);
+            if record == Record::Counter && !draft.bumps.is_empty() {
+                let bumps = std::mem::take(&mut draft.bumps);
+                draft.write(Record::Node, Template::Add, bumps);
             }
-            if let Some(work) = gathered.work.remove(&record) {
-                work.plan(record, &mut plan);
+            if let Some(table) = tables.remove(&record) {
+                draft.table(record, table);
             }
             match record {
                 Record::Node => {
-                    self.check_counted(commit, &mut plan)?;
-                    let parents = gathered.work.remove(&Record::Parents).unwrap_or_default();
-                    plan.absent(Record::Parents, parents.absent);
+                    self.check_counted(commit, &mut draft)?;
+                    let parents = tables.remove(&Record::Parents).unwrap_or_default();
+                    draft.absent(Record::Parents, parents.absent);
                 }
-                Record::Entry => plan.vacant(commit),
+                Record::Entry => draft.vacant(commit),
                 _ => {}
             }
         }
         if let Some(told) = commit.told() {
-            plan.flight.tell(notify(&self.channel, &told, &self.pool.options.naming));
+            draft.flight.tell(notify(&self.channel, &told, &self.pool.options.naming));
         }
-        if plan.flight.is_empty() {
+        if draft.flight.is_empty() {
             return Ok(());
         }
         if shared && self.pool.flushes() {
-            plan.flight.flush_after(self.catalog.get(Do::Softly, Record::Setting));
-            plan.blames.insert(0, Blame::None);
+            draft.flight.flush_after(self.catalog.get(Template::Softly, Record::Setting));
+            draft.diagnoses.insert(0, Diagnosis::None);
         }
-        match self.pool.commit(&plan.flight) {
+        match self.pool.commit(&draft.flight) {
             Ok(_) => Ok(()),
             Err(Failed::Engine(error)) => Err(error),
-            Err(Failed::Statement(at, error)) => Err(self.blame(plan.blames.get(at), &error)),
+            Err(Failed::Statement(at, error)) => Err(self.diagnose(draft.diagnoses.get(at), &error)),
         }
     }
 
     /// Commits something that waits for the disk, and with it for all that was committed before.
     pub(super) fn harden(&self) -> Result<(), EngineError> {
         let mut flight = Flight::default();
-        flight.add(self.catalog.get(Do::Harden, Record::Setting), Vec::new());
+        flight.add(self.catalog.get(Template::Harden, Record::Setting), Vec::new());
         self.pool.ask(&flight).map(drop).map_err(|error| error.plain(&self.pool.options))
     }
 
     /// Checks of what is counted from other rows, and of lists of locks.
-    fn check_counted<'c>(&self, commit: &'c Commit, plan: &mut Plan<'c>) -> Result<(), EngineError> {
+    fn check_counted<'c>(&self, commit: &'c Commit, draft: &mut Draft<'c>) -> Result<(), EngineError> {
         for expect in &commit.expects {
-            let (what, record, mut args) = match expect {
+            let (template, record, mut args) = match expect {
                 Expect::Row(Row::Counter(sluice_meta::schema::Counter::AclMaxId, last), hold)
                     if *hold > Hold::None =>
                 {
-                    (Do::Counted, Record::Acl, vec![Arg::int(*last)])
+                    (Template::Counted, Record::Acl, vec![Arg::int(*last)])
                 }
                 Expect::Absent(Key::Counter(sluice_meta::schema::Counter::AclMaxId)) => {
-                    (Do::Counted, Record::Acl, vec![Arg::One(Value::Null)])
+                    (Template::Counted, Record::Acl, vec![Arg::One(Value::Null)])
                 }
                 Expect::Row(Row::Parents(ino, parent, count), hold) if *hold > Hold::None => {
                     let args = [*count, ino.0 as i64, parent.0 as i64].map(Arg::int).into();
-                    (Do::Counted, Record::Parents, args)
+                    (Template::Counted, Record::Parents, args)
                 }
                 Expect::Same(List::Flocks(ino), rows) => {
-                    (Do::SameLocks, Record::Flock, vec![Arg::int(ino.0 as i64), Arg::One(locks(rows))])
+                    (Template::SameLocks, Record::Flock, vec![Arg::int(ino.0 as i64), Arg::One(locks(rows))])
                 }
                 Expect::Same(List::Plocks(ino), rows) => {
-                    (Do::SameLocks, Record::Plock, vec![Arg::int(ino.0 as i64), Arg::One(locks(rows))])
+                    (Template::SameLocks, Record::Plock, vec![Arg::int(ino.0 as i64), Arg::One(locks(rows))])
                 }
                 Expect::Same(list, _) => {
                     return Err(self.pool.options.refused(format!("{list:?} cannot be held")));
@@ -194,26 +164,26 @@ impl Store {
                 _ => continue,
             };
             args.insert(0, Arg::int(0));
-            plan.add(what, record, args, Blame::Named(vec![expect.key()]));
+            draft.add(template, record, args, Diagnosis::Named(vec![expect.key()]));
         }
         Ok(())
     }
 
     /// What a failed statement means.
-    fn blame(&self, blame: Option<&Blame>, error: &ServerError) -> EngineError {
+    fn diagnose(&self, diagnosis: Option<&Diagnosis>, error: &ServerError) -> EngineError {
         let places = error.message.split_once(MARK).map(|(_, rest)| rest.trim_end_matches('"'));
         let at =
             |places: &str| -> Vec<usize> { places.split(',').filter_map(|at| at.parse().ok()).collect() };
-        match (blame, places) {
-            (Some(Blame::Named(keys)), Some(places)) => {
+        match (diagnosis, places) {
+            (Some(Diagnosis::Named(keys)), Some(places)) => {
                 EngineError::Conflict(at(places).into_iter().filter_map(|at| keys.get(at).cloned()).collect())
             }
-            (Some(Blame::Spared(keys)), Some(places)) => {
+            (Some(Diagnosis::Spared(keys)), Some(places)) => {
                 let spared = at(places);
                 let broken = keys.iter().enumerate().filter(|(at, _)| !spared.contains(at));
                 EngineError::Conflict(broken.map(|(_, key)| key.clone()).collect())
             }
-            (Some(Blame::Chunks(chunks)), Some(places)) => {
+            (Some(Diagnosis::Chunks(chunks)), Some(places)) => {
                 let sound: Vec<&str> = places.split(',').collect();
                 let broken = chunks.iter().map(|(ino, index)| format!("{ino} {index}"));
                 let broken = broken.filter(|chunk| !sound.contains(&chunk.as_str()));
@@ -222,7 +192,7 @@ impl Store {
                     reason: "slices are not of 24 bytes each".into(),
                 })
             }
-            (Some(Blame::Existing(keys)), _) if error.is_duplicate() => {
+            (Some(Diagnosis::Existing(keys)), _) if error.is_duplicate() => {
                 EngineError::Conflict(self.existing(keys))
             }
             _ => self.pool.options.judge(error),
@@ -263,7 +233,7 @@ fn locks<'v>(rows: &[Row]) -> Value<'v> {
     Value::Text(listed.join(";").into_bytes().into())
 }
 
-impl<'c> Plan<'c> {
+impl<'c> Draft<'c> {
     /// After the entries that this commit deletes are gone, these directories are empty.
     fn vacant(&mut self, commit: &'c Commit) {
         let dirs = commit.expects.iter().filter_map(|expect| match expect {
@@ -277,13 +247,7 @@ impl<'c> Plan<'c> {
                 Arg::Many(dirs.iter().map(|dir| Value::Int(dir.0 as i64)).collect()),
             ];
             let keys = dirs.into_iter().map(Key::Node).collect();
-            self.add(Do::Vacant, Record::Entry, args, Blame::Named(keys));
+            self.add(Template::Vacant, Record::Entry, args, Diagnosis::Named(keys));
         }
     }
-}
-
-/// `qtype` and `qkey`, the latter alone for directories.
-const fn quota_key(key: sluice_meta::schema::QuotaKey) -> (Record, i64, i64) {
-    let (kind, of) = quota_columns(key);
-    (if kind == 0 { Record::DirQuota } else { Record::Quota }, kind, of)
 }

@@ -7,7 +7,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;
 use sluice_meta::engine::EngineError;
 
-use super::{handshake::NoConnection, options::Options};
+use super::options::Options;
 use crate::codec::Damage;
 
 /// What the server says went wrong.
@@ -112,14 +112,5 @@ impl Options {
             _ => return self.refused(format!("{message} ({code})")),
         };
         self.unavailable(advice)
-    }
-
-    /// Why there is no connection.
-    pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
-        match error {
-            NoConnection::Server(error) => self.judge(error),
-            NoConnection::Io(error) => self.unavailable(error.to_string()),
-            NoConnection::Refused(reason) => self.refused(reason.as_str()),
-        }
     }
 }

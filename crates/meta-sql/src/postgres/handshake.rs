@@ -15,6 +15,7 @@ use postgres_protocol::{
     },
     message::{backend::Message, frontend},
 };
+use sluice_meta::engine::EngineError;
 use sluice_net::{Address, Kind, Stream, tls::rejected_certificate};
 
 use super::{
@@ -41,6 +42,17 @@ impl From<io::Error> for NoConnection {
                 "the server's certificate is not to be trusted ({reason}); see sslmode and sslrootcert"
             )),
             None => Self::Io(error),
+        }
+    }
+}
+
+impl Options {
+    /// Why there is no connection.
+    pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
+        match error {
+            NoConnection::Server(error) => self.judge(error),
+            NoConnection::Io(error) => self.unavailable(error.to_string()),
+            NoConnection::Refused(reason) => self.refused(reason.as_str()),
         }
     }
 }

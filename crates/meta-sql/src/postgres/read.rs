@@ -14,7 +14,7 @@ use sluice_types::Name;
 use super::{
     Store,
     flight::{Answer, Arg, Flight, RawRow},
-    statement::Do,
+    statement::Template,
 };
 use crate::{
     codec::{Columns, Damage, ENTRY_COLUMNS, Record, decode},
@@ -73,11 +73,11 @@ impl Store {
         for (at, read) in reads.iter().enumerate() {
             match read {
                 Read::Get(Key::Counter(Counter::AclMaxId)) => {
-                    alone(Take::Last(at), Do::Last, Record::Acl, Vec::new());
+                    alone(Take::Last(at), Template::Last, Record::Acl, Vec::new());
                 }
                 Read::Get(Key::Parents(ino, parent)) => {
                     let args = vec![Arg::int(ino.0 as i64), Arg::int(parent.0 as i64)];
-                    alone(Take::Rows(Record::Parents, at), Do::Get, Record::Parents, args);
+                    alone(Take::Rows(Record::Parents, at), Template::Get, Record::Parents, args);
                 }
                 // There is none by a name that is no text.
                 Read::Get(Key::Xattr(_, name)) if std::str::from_utf8(name).is_err() => {}
@@ -90,11 +90,11 @@ impl Store {
                 Read::Names { dir, limit } => {
                     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
                     let args = vec![Arg::int(dir.0 as i64), Arg::int(limit)];
-                    alone(Take::Names(at), Do::Names, Record::Entry, args);
+                    alone(Take::Names(at), Template::Names, Record::Entry, args);
                 }
                 Read::All(List::Chunks(ino, from, to)) => {
                     let args = vec![Arg::int(ino.0 as i64), Arg::int((*from).into()), Arg::int((*to).into())];
-                    alone(Take::Rows(Record::Chunk, at), Do::Range, Record::Chunk, args);
+                    alone(Take::Rows(Record::Chunk, at), Template::Range, Record::Chunk, args);
                 }
                 Read::All(list) => {
                     for (record, of_session, id) in listed(*list) {
@@ -105,7 +105,7 @@ impl Store {
         }
         self.ask_keys(keys, flight, &mut takes);
         for ((record, of_session), wanted) in lists {
-            let what = if of_session { Do::OfSession } else { Do::List };
+            let what = if of_session { Template::OfSession } else { Template::List };
             let ids = wanted.iter().map(|(_, id)| Value::Int(*id)).collect();
             flight.add(self.catalog.get(what, record), vec![Arg::places(wanted.len()), Arg::Many(ids)]);
             takes.push(Take::Many(record, wanted.into_iter().map(|(at, _)| at).collect()));
@@ -114,14 +114,14 @@ impl Store {
             [] => {}
             [(at, dir, name)] => {
                 let args = vec![Arg::int(*dir), Arg::One(Value::Bytes((*name).into()))];
-                flight.add(self.catalog.get(Do::Follow, Record::Entry), args);
+                flight.add(self.catalog.get(Template::Follow, Record::Entry), args);
                 takes.push(Take::Joined(*at));
             }
             many => {
                 let dirs = many.iter().map(|(_, dir, _)| Value::Int(*dir)).collect();
                 let names = many.iter().map(|(_, _, name)| Value::Bytes((*name).into())).collect();
                 let args = vec![Arg::places(many.len()), Arg::Many(dirs), Arg::Many(names)];
-                flight.add(self.catalog.get(Do::FollowMany, Record::Entry), args);
+                flight.add(self.catalog.get(Template::FollowMany, Record::Entry), args);
                 takes.push(Take::JoinedMany(many.iter().map(|(at, ..)| *at).collect()));
             }
         }
@@ -138,14 +138,14 @@ impl Store {
             if wanted.len() == 1 {
                 let Some((at, values)) = wanted.pop() else { continue };
                 let args = values.into_iter().map(Arg::One).collect();
-                flight.add(self.catalog.get(Do::Get, record), args);
+                flight.add(self.catalog.get(Template::Get, record), args);
                 takes.push(Take::Rows(record, at));
                 continue;
             }
             let places = wanted.iter().map(|(at, _)| *at).collect();
             let mut args = vec![Arg::places(wanted.len())];
             args.extend(columns(wanted.into_iter().map(|(_, values)| values)));
-            flight.add(self.catalog.get(Do::GetMany, record), args);
+            flight.add(self.catalog.get(Template::GetMany, record), args);
             takes.push(Take::Many(record, places));
         }
     }

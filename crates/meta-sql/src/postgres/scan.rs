@@ -14,7 +14,7 @@ use super::{
     Store,
     flight::{Answer, Arg, Flight},
     read::{joined_node, odd},
-    statement::Do,
+    statement::Template,
 };
 use crate::{
     codec::{Columns, Damage, Record, decode},
@@ -44,7 +44,7 @@ impl Store {
             None => i64::MIN,
             Some(cursor) => self.numbers::<1>(cursor)?[0],
         };
-        let answer = self.paged(Do::Page, record, vec![Arg::int(after), Arg::int(limit)])?;
+        let answer = self.paged(Template::Page, record, vec![Arg::int(after), Arg::int(limit)])?;
         let (mut rows, mut damaged, mut last) = (Vec::new(), Vec::new(), after);
         for row in &answer.rows {
             last = row.int(0).map_err(|reason| self.pool.options.damaged(odd(reason)))?;
@@ -54,7 +54,7 @@ impl Store {
         Ok(Page { rows, damaged, next: full.then(|| cursor(&[last])) })
     }
 
-    fn paged(&self, what: Do, record: Record, args: Vec<Arg<'_>>) -> Result<Answer, EngineError> {
+    fn paged(&self, what: Template, record: Record, args: Vec<Arg<'_>>) -> Result<Answer, EngineError> {
         let mut flight = Flight::default();
         flight.add(self.catalog.get(what, record), args);
         let answers = self.pool.ask(&flight).map_err(|failed| failed.plain(&self.pool.options))?;
@@ -73,7 +73,7 @@ impl Store {
         // No name is empty, so the empty one lies before all others.
         let after: &[u8] = from.map_or(&[], |cursor| &cursor.0);
         let args = vec![Arg::int(dir.0 as i64), Arg::One(Value::Bytes(after.into())), Arg::int(limit)];
-        let what = if nodes { Do::EntriesNodes } else { Do::Entries };
+        let what = if nodes { Template::EntriesNodes } else { Template::Entries };
         let answer = self.paged(what, Record::Entry, args)?;
         let damage = |damage| self.pool.options.damaged(damage);
         let (mut rows, mut damaged) = (Vec::new(), Vec::new());
@@ -98,7 +98,7 @@ impl Store {
         let mut rows = Vec::new();
         if kind == 0 {
             let args = vec![Arg::int(of), Arg::int(limit)];
-            for row in &self.paged(Do::Page, Record::DirQuota, args)?.rows {
+            for row in &self.paged(Template::Page, Record::DirQuota, args)?.rows {
                 // Behind the column that numbers the rows.
                 rows.push(
                     decode(Record::DirQuota, row, 1).map_err(|damage| self.pool.options.damaged(damage))?,
@@ -109,7 +109,7 @@ impl Store {
             let after = if kind == 0 { [0, i64::MAX] } else { [kind, of] };
             let wanted = limit - rows.len() as i64;
             let args = vec![Arg::int(after[0]), Arg::int(after[1]), Arg::int(wanted)];
-            for row in &self.paged(Do::Page, Record::Quota, args)?.rows {
+            for row in &self.paged(Template::Page, Record::Quota, args)?.rows {
                 rows.push(decode(Record::Quota, row, 0).map_err(|damage| self.pool.options.damaged(damage))?);
             }
         }
@@ -126,7 +126,7 @@ impl Store {
             Some(cursor) => self.numbers(cursor)?,
         };
         let args = vec![Arg::int(writer), Arg::int(lane), Arg::int(limit)];
-        let answer = self.paged(Do::Page, Record::Writer, args)?;
+        let answer = self.paged(Template::Page, Record::Writer, args)?;
         let decoded = answer.rows.iter().map(|row| decode(Record::Writer, row, 0));
         let rows: Vec<Row> =
             decoded.collect::<Result<_, _>>().map_err(|damage| self.pool.options.damaged(damage))?;

@@ -10,17 +10,17 @@ use sluice_meta::{
     schema::{Counter, Key, Row},
 };
 
-use super::{Builder, Held, HeldRows, Sorted};
+use super::{
+    builder::Builder,
+    sorted::{Held, HeldRows, Sorted},
+};
 use crate::{
     codec::Record,
-    values::{Value, key_values, row_values},
+    values::{Value, is_guarded, key_values, row_values},
 };
 
 /// Rows in one statement.
 pub(super) const MANY: usize = 400;
-
-/// Columns of a node that a guard compares: all but times, links, length and device.
-const GUARDED: [usize; 10] = [0, 1, 2, 3, 4, 5, 15, 16, 17, 18];
 
 impl Builder<'_> {
     /// Locks rows and compares them.
@@ -56,7 +56,9 @@ impl Builder<'_> {
         let mut conditions: Vec<String> = Vec::new();
         let guarded = |held: &Held<'_>| matches!(held.expect, Some((Row::Node(..), Hold::Guard)));
         let all = place.all();
-        for (columns, wanted) in [(&GUARDED[..], true), (&all[..], false)] {
+        let named: Vec<usize> =
+            all.iter().copied().filter(|at| *at < place.unique || is_guarded(*at)).collect();
+        for (columns, wanted) in [(&named, true), (&all, false)] {
             let rows = run.iter().filter(|(_, held)| guarded(held) == wanted);
             let rows = rows.filter_map(|(_, held)| held.expect);
             conditions.extend(self.among(record, columns, rows.map(|(row, _)| row)));

@@ -3,27 +3,18 @@
 //! What must stay true: no statement runs unless all before it did and all checks held; COMMIT is
 //! the last.
 
-use crate::mysql::error::CHECK;
+use crate::mysql::style::Style;
 
 /// Longest check, bytes, that also looks at the rows which the statement before met: both go into
 /// one packet.
 const SHORT: usize = 1 << 10;
 
-/// How the statements of a transaction are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mysql) enum Style {
-    /// One after the other, each answered by itself.
-    Single,
-    /// As one compound statement, which is answered once. Only MariaDB has them.
-    Compound,
-}
-
 /// Statements that are sent together.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::mysql) struct Packet {
-    pub(in crate::mysql) text: String,
+pub(crate) struct Packet {
+    pub(crate) text: String,
     /// How many answers there are.
-    pub(in crate::mysql) answers: usize,
+    pub(crate) answers: usize,
 }
 
 struct Statement {
@@ -41,39 +32,6 @@ pub(super) struct Flight {
     due: Option<usize>,
     /// The statement that numbers the commit, until it is in its place.
     number: Option<String>,
-}
-
-impl Style {
-    /// A statement that fails if `wrong` is 1, with the error of a number that left its type.
-    fn check(self, wrong: &str) -> String {
-        match self {
-            // Unlike `DO`, `SET` reports errors, and unlike `SELECT` it answers nothing.
-            Self::Single => format!("SET @sluice=18446744073709551615+({wrong})"),
-            Self::Compound => {
-                format!("IF {wrong} THEN SIGNAL SQLSTATE '22003' SET MYSQL_ERRNO={CHECK};END IF")
-            }
-        }
-    }
-
-    const fn begin(self) -> &'static str {
-        match self {
-            Self::Single => "BEGIN",
-            Self::Compound => "START TRANSACTION",
-        }
-    }
-
-    /// What stands before and behind the statements of a packet.
-    const fn around(self) -> [&'static str; 2] {
-        match self {
-            Self::Single => ["", ""],
-            // The server itself undoes what fails: a client that is cut off could not, and what it
-            // had locked would stay locked until the server takes the connection for dead.
-            Self::Compound => [
-                "BEGIN NOT ATOMIC DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK;RESIGNAL;END;",
-                ";END",
-            ],
-        }
-    }
 }
 
 impl Flight {

@@ -12,8 +12,9 @@ use sluice_meta::{
 use sluice_types::{Ino, Time};
 
 use super::{
-    Builder, Held, HeldRows,
+    builder::Builder,
     checks::MANY,
+    sorted::{Held, HeldRows},
     writes::{FEW, Rows, raised},
 };
 use crate::{

@@ -13,10 +13,12 @@ use sluice_types::{Ino, Slice, Time};
 
 use super::{
     super::tables::{push_bytes, push_int, push_text},
-    Builder, Sorted,
+    builder::Builder,
+    sorted::Sorted,
 };
 use crate::{
     codec::Record,
+    plan::cleared,
     values::{key_values, quota_columns, row_values, time_columns},
 };
 
@@ -98,20 +100,22 @@ impl Builder<'_> {
 
     /// Removes whole collections of this record, those that are alike together.
     pub(super) fn clear(&mut self, record: Record, lists: &[List]) {
-        let mut alike: BTreeMap<String, Vec<(&str, i64)>> = BTreeMap::new();
+        let mut alike: BTreeMap<Option<(u32, u32)>, Vec<i64>> = BTreeMap::new();
         for list in lists {
-            if let Some((of, owner, rest)) = cleared(*list)
+            if let Some((of, owner, range)) = cleared(*list)
                 && of == record
             {
-                alike.entry(rest).or_default().push(owner);
+                alike.entry(range).or_default().push(owner as i64);
             }
         }
-        for (rest, mut owners) in alike {
+        let place = self.tables.of(record);
+        let owner = place.columns.split(',').next().unwrap_or_default();
+        for (range, mut owners) in alike {
             owners.sort_unstable();
+            let rest = range.map(|(from, to)| format!(" AND indx>={from} AND indx<{to}")).unwrap_or_default();
             for owners in owners.chunks(MANY) {
-                let mut statement =
-                    format!("DELETE FROM {} WHERE {} IN (", self.tables.of(record).table, owners[0].0);
-                for (at, (_, owner)) in owners.iter().enumerate() {
+                let mut statement = format!("DELETE FROM {} WHERE {owner} IN (", place.table);
+                for (at, owner) in owners.iter().enumerate() {
                     if at > 0 {
                         statement.push(',');
                     }
@@ -225,7 +229,7 @@ impl Builder<'_> {
 
 /// The chunks whose records, which hold so many slices now, have no room for what the commit
 /// appends.
-pub(in crate::mysql) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -> usize) -> Vec<Key> {
+pub(crate) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -> usize) -> Vec<Key> {
     let full = commit.writes.iter().filter_map(|write| match write {
         Write::Append(ino, index, more) => {
             let bytes = (slices(*ino, *index) + more.len()) * Slice::BYTES;
@@ -234,21 +238,6 @@ pub(in crate::mysql) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -
         _ => None,
     });
     full.collect()
-}
-
-/// The record of a collection, whose it is, and what else tells that a record is in it. Parents are
-/// counted from the entries.
-pub(super) fn cleared(list: List) -> Option<(Record, (&'static str, i64), String)> {
-    let of = |ino: Ino| ("inode", ino.0 as i64);
-    Some(match list {
-        List::Xattrs(ino) => (Record::Xattr, of(ino), String::new()),
-        List::Flocks(ino) => (Record::Flock, of(ino), String::new()),
-        List::Plocks(ino) => (Record::Plock, of(ino), String::new()),
-        List::Chunks(ino, from, to) => (Record::Chunk, of(ino), format!(" AND indx>={from} AND indx<{to}")),
-        List::Lanes(writer) => (Record::Writer, ("writer", writer as i64), String::new()),
-        List::Changes(writer) => (Record::Changes, ("writer", writer as i64), String::new()),
-        List::Parents(_) | List::Sustained(_) | List::LocksOf(_) => return None,
-    })
 }
 
 /// What raises the times of nodes and adds to their links.

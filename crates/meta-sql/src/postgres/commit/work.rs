@@ -10,190 +10,136 @@ use std::{
 };
 
 use sluice_meta::schema::Key;
-use smallvec::SmallVec;
 
 use super::{
     super::{
         flight::Arg,
         read::columns,
-        statement::{Do, Lock, Same, placeholder},
+        statement::{Template, placeholder},
     },
-    Blame, Plan,
-    span::{Span, around},
+    draft::{Diagnosis, Draft, Rows},
 };
-use crate::{codec::Record, values::Value};
+use crate::{
+    codec::Record,
+    plan::{Action, Change, Compare, Expected, Lock, RowPlan, Span, TablePlan, around},
+    values::{Value, is_guarded},
+};
 
-/// Columns of a node that a guard compares.
-const GUARDED: [usize; 9] = [1, 2, 3, 4, 5, 15, 16, 17, 18];
-
-/// The order of the changes of one row.
-const CHANGES: [Do; 6] = [Do::Step, Do::Delete, Do::Discard, Do::Put, Do::Insert, Do::Add];
-
-/// What a statement takes of each row, and who is to blame if it fails.
-pub(super) type Rows<'c> = Vec<(Option<Key>, Vec<Value<'c>>)>;
-
-/// What is done with a row.
-pub(super) struct Touch<'c> {
-    /// What must be there, if anything must.
-    pub(super) held: Option<Held<'c>>,
-    /// How firmly it is locked then.
-    pub(super) lock: Lock,
-    pub(super) changes: SmallVec<[Change<'c>; 1]>,
-    /// Whether it is made only so that nobody else makes it, and is removed again.
-    pub(super) placeholder: bool,
-}
-
-/// A row that must be there.
-pub(super) struct Held<'c> {
-    /// How much of it must be as expected.
-    pub(super) same: Same,
-    pub(super) row: Vec<Value<'c>>,
-    pub(super) key: Key,
-}
-
-/// A change of a row.
-pub(super) struct Change<'c> {
-    pub(super) what: Do,
-    /// Who is to blame if it fails.
-    pub(super) key: Option<Key>,
-    pub(super) values: Vec<Value<'c>>,
-}
-
-impl Touch<'_> {
-    pub(super) fn new(lock: Lock) -> Self {
-        Self { held: None, lock, changes: SmallVec::new(), placeholder: false }
-    }
-
-    pub(super) fn must_exist(&mut self, key: &Key) {
-        self.held.get_or_insert_with(|| Held { same: Same::There, row: Vec::new(), key: key.clone() });
-    }
-}
-
-/// What is to be done in one table.
-#[derive(Default)]
-pub(super) struct Work<'c> {
-    /// Rows, by their unique key.
-    pub(super) rows: BTreeMap<Vec<Value<'c>>, Touch<'c>>,
-    pub(super) clears: Vec<Span<'c>>,
-    /// What must not be there and is not made either; the columns that name it.
-    pub(super) absent: Vec<(Key, Vec<Value<'c>>)>,
-}
-
-impl<'c> Work<'c> {
-    /// Adds its statements to the plan.
-    pub(super) fn plan(mut self, record: Record, plan: &mut Plan<'c>) {
-        self.hold_places(record);
-        self.at_once(record, plan);
-        let mut spans = around(take(&mut self.clears), &mut self.rows).into_iter().peekable();
-        let is_made = |change: &Change<'_>| matches!(change.what, Do::Put | Do::Insert);
-        let numbered = record == Record::Acl && self.rows.values().any(|row| row.changes.iter().any(is_made));
+impl<'c> Draft<'c> {
+    /// Adds the statements for one table.
+    pub(super) fn table(&mut self, record: Record, mut table: TablePlan<'c>) {
+        hold_places(record, &mut table);
+        self.at_once(record, &mut table);
+        let mut spans = around(take(&mut table.clears), &mut table.rows).into_iter().peekable();
+        let is_made = |change: &Change<'_>| matches!(change.action, Action::Put | Action::Insert);
+        let numbered =
+            record == Record::Acl && table.rows.values().any(|row| row.changes.iter().any(is_made));
         // What is cleared would be absent in any case; what else is absent is looked for when all
         // rows are locked.
         let (before, after) =
-            if spans.peek().is_some() { (self.absent, Vec::new()) } else { (Vec::new(), self.absent) };
-        plan.absent(record, before);
-        let mut run = Run { record, what: None, rows: Vec::new(), plan };
-        let mut late: BTreeMap<usize, Rows<'c>> = BTreeMap::new();
-        for (unique, mut touch) in self.rows {
+            if spans.peek().is_some() { (table.absent, Vec::new()) } else { (Vec::new(), table.absent) };
+        self.absent(record, before);
+        let mut run = Neighbours { record, template: None, rows: Vec::new(), draft: self };
+        let mut late: BTreeMap<Action, Rows<'c>> = BTreeMap::new();
+        for (unique, mut row) in table.rows {
             while let Some(span) = spans.next_if(|span| span.is_before(&unique)) {
                 run.clear(span);
             }
-            touch.changes.sort_by_key(|change| rank(change.what));
-            if touch.placeholder {
-                late.entry(rank(Do::Discard)).or_default().push((None, unique.clone()));
+            row.changes.sort_by_key(|change| change.action);
+            if row.placeholder {
+                late.entry(Action::Discard).or_default().push((None, unique.clone()));
             }
-            let Some(held) = touch.held else {
+            let Some(expected) = row.expected else {
                 // What need not be there is touched first by what changes it: it could be made
                 // meanwhile.
-                touch.changes.into_iter().for_each(|change| run.push(change.what, change.key, change.values));
+                for change in row.changes {
+                    run.push(change.action.into(), change.key, change.values);
+                }
                 continue;
             };
-            let row = compared(held.same, unique, held.row);
-            run.push(Do::Hold(held.same, touch.lock), Some(held.key), row);
-            for change in touch.changes {
-                late.entry(rank(change.what)).or_default().push((change.key, change.values));
+            let hold = Template::Hold(expected.compare, row.lock);
+            run.push(hold, Some(expected.key), compared(expected.compare, unique, expected.row));
+            for change in row.changes {
+                late.entry(change.action).or_default().push((change.key, change.values));
             }
         }
         spans.for_each(|span| run.clear(span));
         run.end();
         if record == Record::Node {
-            plan.bumps = late.remove(&rank(Do::Add)).unwrap_or_default();
+            self.bumps = late.remove(&Action::Add).unwrap_or_default();
         }
-        for (rank, rows) in late {
-            plan.write(record, CHANGES[rank], rows);
+        for (action, rows) in late {
+            self.write(record, action.into(), rows);
         }
-        plan.absent(record, after);
+        self.absent(record, after);
         if numbered {
-            plan.add(Do::Renumber, record, Vec::new(), Blame::None);
-        }
-    }
-}
-
-impl<'c> Work<'c> {
-    /// What must not be there is made and removed again: so who wants to make it waits, and a look
-    /// would not see what others have not committed yet. Where rows are cleared, or have no unique
-    /// key of their own, a look must do.
-    fn hold_places(&mut self, record: Record) {
-        let shape = record.shape();
-        if !self.clears.is_empty()
-            || shape.unique != shape.named
-            || matches!(record, Record::Acl | Record::Parents)
-        {
-            return;
-        }
-        for (key, unique) in take(&mut self.absent) {
-            if self.rows.contains_key(&unique) {
-                self.absent.push((key, unique));
-                continue;
-            }
-            let mut touch = Touch { placeholder: true, ..Touch::new(Lock::Update) };
-            let values = placeholder(record, unique.clone());
-            touch.changes.push(Change { what: Do::Insert, key: Some(key), values });
-            self.rows.insert(unique, touch);
+            self.add(Template::Renumber, record, Vec::new(), Diagnosis::None);
         }
     }
 
     /// The only row of a table, which must be as expected and is then replaced or removed: as one
     /// statement.
-    fn at_once(&mut self, record: Record, plan: &mut Plan<'c>) {
-        if !self.clears.is_empty() || self.rows.len() != 1 || record == Record::Acl {
+    fn at_once(&mut self, record: Record, table: &mut TablePlan<'c>) {
+        if !table.clears.is_empty() || table.rows.len() != 1 || record == Record::Acl {
             return;
         }
         let replaced = record.shape().columns.split(',').count() > record.shape().unique;
-        let whole = self.rows.first_entry().filter(|row| {
-            let Touch { held, changes, .. } = row.get();
-            let expected = held.as_ref().is_some_and(|held| held.same == Same::All);
+        let whole = table.rows.first_entry().filter(|row| {
+            let RowPlan { expected, changes, .. } = row.get();
+            let exact = expected.as_ref().is_some_and(|expected| expected.compare == Compare::Exact);
             let [change] = &changes[..] else { return false };
-            expected && (change.what == Do::Delete || change.what == Do::Put && replaced)
+            exact && (change.action == Action::Delete || change.action == Action::Put && replaced)
         });
-        let Some(Touch { held: Some(held), changes, .. }) = whole.map(OccupiedEntry::remove) else { return };
-        let mut args: Vec<Arg<'c>> = held.row.into_iter().map(Arg::One).collect();
-        let mut what = Do::Take;
-        for change in changes.into_iter().filter(|change| change.what == Do::Put) {
-            what = Do::Swap;
+        let Some(RowPlan { expected: Some(expected), changes, .. }) = whole.map(OccupiedEntry::remove) else {
+            return;
+        };
+        let Expected { row, key, .. } = expected;
+        let mut args: Vec<Arg<'c>> = row.into_iter().map(Arg::One).collect();
+        let mut template = Template::Take;
+        for change in changes.into_iter().filter(|change| change.action == Action::Put) {
+            template = Template::Swap;
             args.extend(change.values.into_iter().map(Arg::One));
         }
-        plan.add(what, record, args, Blame::Named(vec![held.key]));
+        self.add(template, record, args, Diagnosis::Named(vec![key]));
     }
 }
 
-fn rank(what: Do) -> usize {
-    CHANGES.iter().position(|change| *change == what).unwrap_or_default()
+/// What must not be there is made and removed again: so who wants to make it waits, and a look
+/// would not see what others have not committed yet. Where rows are cleared, or have no unique key
+/// of their own, a look must do.
+fn hold_places(record: Record, table: &mut TablePlan<'_>) {
+    let shape = record.shape();
+    if !table.clears.is_empty()
+        || shape.unique != shape.named
+        || matches!(record, Record::Acl | Record::Parents)
+    {
+        return;
+    }
+    for (key, unique) in take(&mut table.absent) {
+        if table.rows.contains_key(&unique) {
+            table.absent.push((key, unique));
+            continue;
+        }
+        let mut row = RowPlan { placeholder: true, ..RowPlan::new(Lock::Update) };
+        let values = placeholder(record, unique.clone());
+        row.changes.push(Change { action: Action::Insert, key: Some(key), values });
+        table.rows.insert(unique, row);
+    }
 }
 
 /// Neighbours with which the same is done, for one statement.
-struct Run<'p, 'c> {
+struct Neighbours<'p, 'c> {
     record: Record,
-    what: Option<Do>,
+    template: Option<Template>,
     rows: Rows<'c>,
-    plan: &'p mut Plan<'c>,
+    draft: &'p mut Draft<'c>,
 }
 
-impl<'c> Run<'_, 'c> {
-    fn push(&mut self, what: Do, key: Option<Key>, values: Vec<Value<'c>>) {
-        if self.what != Some(what) {
+impl<'c> Neighbours<'_, 'c> {
+    fn push(&mut self, template: Template, key: Option<Key>, values: Vec<Value<'c>>) {
+        if self.template != Some(template) {
             self.end();
-            self.what = Some(what);
+            self.template = Some(template);
         }
         self.rows.push((key, values));
     }
@@ -201,43 +147,44 @@ impl<'c> Run<'_, 'c> {
     fn clear(&mut self, span: Span<'c>) {
         let id = Value::Int(span.id);
         if span.is_all() {
-            return self.push(Do::Clear, None, vec![id]);
+            return self.push(Template::Clear, None, vec![id]);
         }
         self.end();
         let bound = |bound: Option<Vec<Value<'c>>>| {
             bound.unwrap_or_else(|| vec![Value::Null; self.record.shape().unique - 1])
         };
         let args = std::iter::once(id).chain(bound(span.after)).chain(bound(span.before)).map(Arg::One);
-        self.plan.add(Do::ClearPart, self.record, args.collect(), Blame::None);
+        self.draft.add(Template::ClearPart, self.record, args.collect(), Diagnosis::None);
     }
 
     fn end(&mut self) {
-        if let Some(what) = self.what.take() {
-            self.plan.write(self.record, what, take(&mut self.rows));
+        if let Some(template) = self.template.take() {
+            self.draft.write(self.record, template, take(&mut self.rows));
         }
     }
 }
 
 /// The unique key, and what is to be compared.
-fn compared<'c>(same: Same, unique: Vec<Value<'c>>, row: Vec<Value<'c>>) -> Vec<Value<'c>> {
-    match same {
-        Same::There => unique,
-        Same::All => row,
-        Same::Guarded => {
-            unique.into_iter().chain(GUARDED.iter().filter_map(|at| row.get(*at).cloned())).collect()
+fn compared<'c>(compare: Compare, unique: Vec<Value<'c>>, row: Vec<Value<'c>>) -> Vec<Value<'c>> {
+    match compare {
+        Compare::Exists => unique,
+        Compare::Exact => row,
+        Compare::Guard => {
+            let guarded = row.into_iter().enumerate().filter(|(at, _)| is_guarded(*at));
+            unique.into_iter().chain(guarded.map(|(_, value)| value)).collect()
         }
     }
 }
 
 /// Rows with their places, as parameters.
-fn given(rows: Vec<Vec<Value<'_>>>) -> Vec<Arg<'_>> {
+fn placed(rows: Vec<Vec<Value<'_>>>) -> Vec<Arg<'_>> {
     let places = Arg::places(rows.len());
     std::iter::once(places).chain(columns(rows.into_iter())).collect()
 }
 
-impl<'c> Plan<'c> {
+impl<'c> Draft<'c> {
     /// One statement that does the same with many rows, which are in order.
-    pub(super) fn write(&mut self, record: Record, what: Do, rows: Rows<'c>) {
+    pub(super) fn write(&mut self, record: Record, template: Template, rows: Rows<'c>) {
         let count = Arg::int(rows.len() as i64);
         let (keys, mut rows): (Vec<Option<Key>>, Vec<_>) = rows.into_iter().unzip();
         let keys: Vec<Key> = keys.into_iter().flatten().collect();
@@ -245,30 +192,36 @@ impl<'c> Plan<'c> {
             args.push(count);
             args
         };
-        let (what, args, blame) = match (what, record) {
-            (Do::Hold(..), _) => (what, given(rows), Blame::Named(keys)),
-            (Do::Step, _) => (what, rows.into_iter().flatten().map(Arg::One).collect(), Blame::Named(keys)),
-            (Do::Delete, _) | (Do::Add, Record::Node) => (what, counted(given(rows)), Blame::Spared(keys)),
-            (Do::Discard, _) => (what, given(rows), Blame::None),
-            (Do::Insert, _) if rows.len() == 1 => {
+        let (template, args, diagnosis) = match (template, record) {
+            (Template::Hold(..), _) => (template, placed(rows), Diagnosis::Named(keys)),
+            (Template::Step, _) => {
+                (template, rows.into_iter().flatten().map(Arg::One).collect(), Diagnosis::Named(keys))
+            }
+            (Template::Delete, _) | (Template::Add, Record::Node) => {
+                (template, counted(placed(rows)), Diagnosis::Spared(keys))
+            }
+            (Template::Discard, _) => (template, placed(rows), Diagnosis::None),
+            (Template::Insert, _) if rows.len() == 1 => {
                 let only = rows.pop().unwrap_or_default();
-                (what, only.into_iter().map(Arg::One).collect(), Blame::Existing(keys))
+                (template, only.into_iter().map(Arg::One).collect(), Diagnosis::Existing(keys))
             }
-            (Do::Insert, _) => (Do::InsertMany, columns(rows.into_iter()), Blame::Existing(keys)),
-            (Do::Add, Record::Chunk) => {
+            (Template::Insert, _) => {
+                (Template::InsertMany, columns(rows.into_iter()), Diagnosis::Existing(keys))
+            }
+            (Template::Add, Record::Chunk) => {
                 let chunks = rows.iter().map(|row| (number(row.first()), number(row.get(1)))).collect();
-                (what, counted(columns(rows.into_iter())), Blame::Chunks(chunks))
+                (template, counted(columns(rows.into_iter())), Diagnosis::Chunks(chunks))
             }
-            _ => (what, columns(rows.into_iter()), Blame::None),
+            _ => (template, columns(rows.into_iter()), Diagnosis::None),
         };
-        self.add(what, record, args, blame);
+        self.add(template, record, args, diagnosis);
     }
 
     /// Checks that there are no such rows.
     pub(super) fn absent(&mut self, record: Record, absent: Vec<(Key, Vec<Value<'c>>)>) {
         if !absent.is_empty() {
             let (keys, values): (Vec<Key>, Vec<_>) = absent.into_iter().unzip();
-            self.add(Do::Absent, record, given(values), Blame::Named(keys));
+            self.add(Template::Absent, record, placed(values), Diagnosis::Named(keys));
         }
     }
 }

@@ -6,12 +6,12 @@
 //! before the first is written.
 
 use super::{
-    Do, MARK, Type,
-    columns::{Column, described, equal, given, names, params, replaced},
+    columns::{Column, described, equal, names, params, replaced, values_table},
+    template::{MARK, Template, Type},
 };
 use crate::codec::Record;
 
-pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
+pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
     let shape = record.shape();
     let (table, listed) = (shape.table, shape.columns);
     let columns = described(record);
@@ -19,16 +19,16 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
     let named = &columns[..shape.named.min(columns.len())];
     let types = |columns: &[Column]| columns.iter().map(|column| column.kind).collect::<Vec<_>>();
     match what {
-        Do::Insert => {
+        Template::Insert => {
             let types = types(&columns);
             (format!("INSERT INTO {table}({listed}) VALUES({})", params(&types, 1)), types)
         }
-        Do::InsertMany => {
+        Template::InsertMany => {
             let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
             (format!("INSERT INTO {table}({listed}) SELECT * FROM unnest({})", params(&types, 1)), types)
         }
-        Do::Swap => swap(table, &columns, unique.len()),
-        Do::Take => {
+        Template::Swap => swap(table, &columns, unique.len()),
+        Template::Take => {
             let none = fail_unless_one("d");
             (
                 format!(
@@ -38,7 +38,7 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
                 types(&columns),
             )
         }
-        Do::Put => {
+        Template::Put => {
             let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
             // A node is replaced under the lock that guards of it wait for, which is that of a
             // changed key.
@@ -52,8 +52,8 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             );
             (text, types)
         }
-        Do::Delete => {
-            let (from, mut types) = given(named);
+        Template::Delete => {
+            let (from, mut types) = values_table(named);
             types.push(Type::I8);
             let text = format!(
                 "WITH d AS (DELETE FROM {table} n USING {from} WHERE {} RETURNING k.at) \
@@ -63,16 +63,16 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             );
             (text, types)
         }
-        Do::Discard => {
-            let (from, types) = given(named);
+        Template::Discard => {
+            let (from, types) = values_table(named);
             let rows = found(&from, table, &equal(named), "UPDATE");
             (format!("{rows} DELETE FROM {table} n USING k WHERE {}", equal(named)), types)
         }
-        Do::Clear => {
+        Template::Clear => {
             let which = format!("n.{}=ANY($1)", unique[0].name);
             (clear(table, unique, &which), vec![unique[0].kind.many()])
         }
-        Do::ClearPart => {
+        Template::ClearPart => {
             let (id, rest) = (&unique[0], &unique[1..]);
             let bound = |(at, sign)| {
                 let (listed, bounds) = (ordered(rest), params(&types(rest), at));
@@ -82,17 +82,17 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             let which = format!("n.{}=$1 AND {after} AND {before}", id.name);
             (clear(table, unique, &which), [vec![id.kind], types(rest), types(rest)].concat())
         }
-        Do::Step => (
+        Template::Step => (
             format!(
                 "WITH u AS (UPDATE {table} SET n=$4 WHERE writer=$1 AND lane=$2 AND n=$3 RETURNING n) \
                  SELECT ('{MARK}'||coalesce(string_agg(u.n::text,','),'0'))::int4 FROM u HAVING count(*)<>1"
             ),
             vec![Type::I8, Type::I4, Type::I8, Type::I8],
         ),
-        Do::Add => add(record),
+        Template::Add => add(record),
         // As SET LOCAL, which warns of transactions that begin by themselves.
-        Do::Softly => ("SELECT set_config('synchronous_commit','off',true)".into(), Vec::new()),
-        Do::Harden => (format!("SELECT 1 FROM {table} FOR KEY SHARE"), Vec::new()),
+        Template::Softly => ("SELECT set_config('synchronous_commit','off',true)".into(), Vec::new()),
+        Template::Harden => (format!("SELECT 1 FROM {table} FOR KEY SHARE"), Vec::new()),
         _ => {
             let sequence = format!("pg_get_serial_sequence('{table}','id')");
             (

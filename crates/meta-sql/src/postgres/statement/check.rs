@@ -4,28 +4,28 @@
 //! this client waited is seen.
 
 use super::{
-    Do, Lock, Same, Type,
-    columns::{Column, described, equal, fail, given, names},
+    columns::{Column, described, equal, fail, names, values_table},
+    template::{Template, Type},
 };
-use crate::codec::Record;
+use crate::{
+    codec::Record,
+    plan::{Compare, Lock},
+    values::is_guarded,
+};
 
-/// Columns of a node that a guard names.
-const GUARDED: [&str; 9] =
-    ["type", "mode", "uid", "gid", "flags", "parent", "access_acl_id", "default_acl_id", "tier_id"];
-
-pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
+pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
     let shape = record.shape();
     let table = shape.table;
     let columns = described(record);
     let named = &columns[..shape.named.min(columns.len())];
     match what {
-        Do::Hold(same, lock) => hold(table, &columns, shape.unique, same, lock),
-        Do::Absent => {
-            let (from, types) = given(named);
+        Template::Hold(compare, lock) => hold(table, &columns, shape.unique, compare, lock),
+        Template::Absent => {
+            let (from, types) = values_table(named);
             let exists = format!("EXISTS (SELECT FROM {table} n WHERE {})", equal(named));
             (format!("{} FROM {from} WHERE {exists}", fail("k.at")), types)
         }
-        Do::Vacant => (
+        Template::Vacant => (
             format!(
                 "{} FROM unnest($1::int4[],$2::int8[]) k(at,dir) \
                  WHERE EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)",
@@ -33,7 +33,7 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
             ),
             vec![Type::I4s, Type::I8s],
         ),
-        Do::Counted => (
+        Template::Counted => (
             match record {
                 Record::Acl => {
                     format!("{} WHERE (SELECT max(id) FROM jfs_acl) IS DISTINCT FROM $2", fail("$1"))
@@ -59,7 +59,7 @@ pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
 }
 
 /// Each row is locked as it is now, after whoever holds it is done, and compared then.
-fn hold(table: &str, columns: &[Column], unique: usize, same: Same, lock: Lock) -> (String, Vec<Type>) {
+fn hold(table: &str, columns: &[Column], unique: usize, compare: Compare, lock: Lock) -> (String, Vec<Type>) {
     let strength = match lock {
         Lock::Key => "KEY SHARE",
         Lock::Share => "SHARE",
@@ -67,16 +67,17 @@ fn hold(table: &str, columns: &[Column], unique: usize, same: Same, lock: Lock) 
         Lock::Update => "UPDATE",
     };
     let keys = &columns[..unique];
-    let compared = |column: &&Column| match same {
-        Same::There => false,
-        Same::Guarded => GUARDED.contains(&column.name.trim_matches('`')),
-        Same::All => true,
+    let is_compared = |at: usize| match compare {
+        Compare::Exists => false,
+        Compare::Guard => is_guarded(at),
+        Compare::Exact => true,
     };
-    let compared: Vec<&Column> = columns[unique..].iter().filter(compared).collect();
+    let compared = columns.iter().enumerate().skip(unique).filter(|(at, _)| is_compared(*at));
+    let compared: Vec<&Column> = compared.map(|(_, column)| column).collect();
     let mut given_columns: Vec<Column> =
         keys.iter().map(|c| Column { name: c.name, kind: c.kind, null: false }).collect();
     given_columns.extend(compared.iter().map(|c| Column { name: c.name, kind: c.kind, null: c.null }));
-    let (from, types) = given(&given_columns);
+    let (from, types) = values_table(&given_columns);
     let row =
         format!("SELECT {} FROM {table} n WHERE {} FOR {strength}", names(&given_columns, "n."), equal(keys));
     let mut differs = vec![format!("n.{} IS NULL", keys[0].name)];

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{MARK, Type};
+use super::template::{MARK, Type};
 use crate::{
     codec::Record,
     schema::{Kind, OWN, TABLES, Table},
@@ -54,7 +54,7 @@ pub(super) fn described(record: Record) -> Vec<Column> {
 }
 
 /// A row of that unique key that says nothing.
-pub(in crate::postgres) fn placeholder(record: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
+pub(crate) fn placeholder(record: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
     let rest = described(record).into_iter().skip(unique.len()).map(|column| match column.kind {
         _ if column.null => Value::Null,
         Type::I4 | Type::I8 => Value::Int(0),
@@ -71,7 +71,7 @@ pub(super) fn params(types: &[Type], first: usize) -> String {
 }
 
 /// Columns of given rows, `k`, as a table with the place of each.
-pub(super) fn given(columns: &[Column]) -> (String, Vec<Type>) {
+pub(super) fn values_table(columns: &[Column]) -> (String, Vec<Type>) {
     let mut types = vec![Type::I4s];
     types.extend(columns.iter().map(|column| column.kind.many()));
     let names: Vec<&str> = columns.iter().map(|column| column.name).collect();

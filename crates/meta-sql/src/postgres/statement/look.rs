@@ -4,66 +4,66 @@
 //! place of its question where there are many.
 
 use super::{
-    Do, Type,
-    columns::{Column, described, equal, given, names},
+    columns::{Column, described, equal, names, values_table},
+    template::{Template, Type},
 };
 use crate::codec::Record;
 
 const JOINED: &str = "e.parent,e.name,e.inode,e.type,n.inode,n.type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,\
      mtimensec,ctimensec,nlink,length,rdev,n.parent,access_acl_id,default_acl_id,tier_id";
 
-pub(super) fn text(what: Do, record: Record) -> (String, Vec<Type>) {
+pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
     let shape = record.shape();
     let (table, listed) = (shape.table, shape.columns);
     let columns = described(record);
     let named = &columns[..shape.named.min(columns.len())];
     let types = |columns: &[Column]| columns.iter().map(|column| column.kind).collect::<Vec<_>>();
     match what {
-        Do::Get if record == Record::Parents => (
+        Template::Get if record == Record::Parents => (
             format!("SELECT {listed} FROM {table} WHERE inode=$1 AND parent=$2 GROUP BY inode,parent"),
             vec![Type::I8; 2],
         ),
-        Do::Get => {
+        Template::Get => {
             let each = named.iter().zip(1..).map(|(column, at)| format!("{}=${at}", column.name));
             let which = each.collect::<Vec<_>>().join(" AND ");
             (format!("SELECT {listed} FROM {table} WHERE {which}"), types(named))
         }
-        Do::GetMany => {
-            let (from, types) = given(named);
+        Template::GetMany => {
+            let (from, types) = values_table(named);
             let wanted = names(&columns, "n.");
             (format!("SELECT k.at,{wanted} FROM {from} JOIN {table} n ON {}", equal(named)), types)
         }
-        Do::List if record == Record::Parents => (
+        Template::List if record == Record::Parents => (
             format!(
                 "SELECT k.at,n.* FROM unnest($1::int4[],$2::int8[]) k(at,id) CROSS JOIN LATERAL \
                  (SELECT {listed} FROM {table} WHERE inode=k.id GROUP BY inode,parent) n"
             ),
             vec![Type::I4s, Type::I8s],
         ),
-        Do::List => by(&columns, table, columns[0].name),
-        Do::OfSession => by(&columns, table, "sid"),
-        Do::Range => (
+        Template::List => by(&columns, table, columns[0].name),
+        Template::OfSession => by(&columns, table, "sid"),
+        Template::Range => (
             format!("SELECT {listed} FROM {table} WHERE inode=$1 AND indx>=$2 AND indx<$3 ORDER BY indx"),
             vec![Type::I8, Type::I8, Type::I8],
         ),
-        Do::Follow => (
+        Template::Follow => (
             format!(
                 "SELECT {JOINED} FROM jfs_edge e LEFT JOIN jfs_node n ON n.inode=e.inode \
                  WHERE e.parent=$1 AND e.name=$2"
             ),
             vec![Type::I8, Type::Bytes],
         ),
-        Do::FollowMany => (
+        Template::FollowMany => (
             format!(
                 "SELECT k.at,{JOINED} FROM unnest($1::int4[],$2::int8[],$3::bytea[]) k(at,parent,name) \
                  JOIN jfs_edge e ON e.parent=k.parent AND e.name=k.name LEFT JOIN jfs_node n ON n.inode=e.inode"
             ),
             vec![Type::I4s, Type::I8s, Type::Blobs],
         ),
-        Do::Names => ("SELECT name FROM jfs_edge WHERE parent=$1 LIMIT $2".into(), vec![Type::I8; 2]),
-        Do::Last => (format!("SELECT max(id) FROM {table}"), Vec::new()),
-        Do::Page => page(record, table, listed),
-        Do::Entries => (
+        Template::Names => ("SELECT name FROM jfs_edge WHERE parent=$1 LIMIT $2".into(), vec![Type::I8; 2]),
+        Template::Last => (format!("SELECT max(id) FROM {table}"), Vec::new()),
+        Template::Page => page(record, table, listed),
+        Template::Entries => (
             format!("SELECT {listed} FROM {table} WHERE parent=$1 AND name>$2 ORDER BY name LIMIT $3"),
             vec![Type::I8, Type::Bytes, Type::I8],
         ),

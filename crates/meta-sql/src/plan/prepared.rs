@@ -8,83 +8,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashSet;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, List, Step, Write},
-    schema::{Counter, Key, Row, encode_slices},
+    schema::{Counter, Key, QuotaKey, Row, encode_slices},
 };
 
 use super::{
-    super::statement::{Do, Lock, Same},
-    quota_key,
-    span::Span,
-    work::{Change, Held, Touch, Work},
+    rows::{Action, Change, Compare, Expected, Lock, RowPlan, Span, TablePlan},
+    span::cleared,
 };
 use crate::{
     codec::Record,
-    values::{Value, key_values, row_values, time_columns},
+    values::{Value, key_values, quota_columns, row_values, time_columns},
 };
 
-/// The work on each table.
+/// What is to be done in each table.
 #[derive(Default)]
-pub(super) struct Gathered<'c> {
-    pub(super) work: BTreeMap<Record, Work<'c>>,
+pub(crate) struct Prepared<'c> {
+    pub(crate) tables: BTreeMap<Record, TablePlan<'c>>,
     /// What is expected to be absent.
     absent: FxHashSet<&'c Key>,
     /// What of that is made, so that the unique key decides.
     made: BTreeSet<Key>,
 }
 
-impl<'c> Gathered<'c> {
+impl<'c> Prepared<'c> {
     /// Sorts a commit.
-    pub(super) fn new(commit: &'c Commit) -> Result<Self, EngineError> {
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if two rows are expected that cannot both be there.
+    pub(crate) fn new(commit: &'c Commit) -> Result<Self, EngineError> {
         let absent = commit
             .expects
             .iter()
             .filter_map(|expect| if let Expect::Absent(key) = expect { Some(key) } else { None });
-        let mut gathered = Self { absent: absent.collect(), ..Self::default() };
+        let mut prepared = Self { absent: absent.collect(), ..Self::default() };
         if let Some(step) = commit.step {
-            gathered.step(step);
+            prepared.step(step);
         }
         for write in &commit.writes {
             match write {
-                Write::Insert(row) => gathered.insert(row),
+                Write::Insert(row) => prepared.insert(row),
                 // What is not there cannot be locked: only an insert finds out whether somebody
                 // else made it.
-                Write::Put(row) if gathered.absent.contains(&row.key()) => gathered.insert(row),
-                Write::Put(row) => gathered.put(row),
-                Write::Delete(key) => gathered.remove(key, Do::Delete),
+                Write::Put(row) if prepared.absent.contains(&row.key()) => prepared.insert(row),
+                Write::Put(row) => prepared.put(row),
+                Write::Delete(key) => prepared.remove(key, Action::Delete),
                 // There must be none, which is checked.
-                Write::Discard(key) if gathered.absent.contains(key) => {}
-                Write::Discard(key) => gathered.remove(key, Do::Discard),
-                Write::Clear(list) => gathered.clear(*list),
-                adding => gathered.add(adding),
+                Write::Discard(key) if prepared.absent.contains(key) => {}
+                Write::Discard(key) => prepared.remove(key, Action::Discard),
+                Write::Clear(list) => prepared.clear(*list),
+                adding => prepared.add(adding),
             }
         }
         for expect in &commit.expects {
             match expect {
-                Expect::Absent(key) if gathered.made.contains(key) => {}
-                Expect::Absent(key) => gathered.expect_absent(key),
-                Expect::Row(row, hold) if *hold > Hold::None => gathered.expect_row(row, *hold)?,
+                Expect::Absent(key) if prepared.made.contains(key) => {}
+                Expect::Absent(key) => prepared.expect_absent(key),
+                Expect::Row(row, hold) if *hold > Hold::None => prepared.expect_row(row, *hold)?,
                 _ => {}
             }
         }
-        Ok(gathered)
+        Ok(prepared)
     }
 
-    fn of(&mut self, record: Record) -> &mut Work<'c> {
-        self.work.entry(record).or_default()
+    fn table(&mut self, record: Record) -> &mut TablePlan<'c> {
+        self.tables.entry(record).or_default()
     }
 
-    fn touch(&mut self, record: Record, unique: Vec<Value<'c>>, lock: Lock) -> &mut Touch<'c> {
-        let touch = self.of(record).rows.entry(unique).or_insert(Touch::new(lock));
-        touch.lock = touch.lock.max(lock);
-        touch
+    fn row(&mut self, record: Record, unique: Vec<Value<'c>>, lock: Lock) -> &mut RowPlan<'c> {
+        let row = self.table(record).rows.entry(unique).or_insert(RowPlan::new(lock));
+        row.lock = row.lock.max(lock);
+        row
     }
 
     fn step(&mut self, step: Step) {
         let unique = vec![Value::Int(step.writer as i64), Value::Int(step.lane.into())];
         let values = unique.iter().cloned().chain([step.from, step.to].map(|n| Value::Int(n as i64)));
         let key = Some(Key::Writer(step.writer, step.lane));
-        let change = Change { what: Do::Step, key, values: values.collect() };
-        self.touch(Record::Writer, unique, Lock::Add).changes.push(change);
+        let change = Change { action: Action::Step, key, values: values.collect() };
+        self.row(Record::Writer, unique, Lock::Add).changes.push(change);
     }
 
     fn insert(&mut self, row: &'c Row) {
@@ -98,41 +99,33 @@ impl<'c> Gathered<'c> {
             self.made.insert(key.clone());
         }
         let unique = values[..record.shape().unique].to_vec();
-        let change = Change { what: Do::Insert, key: Some(key), values };
-        self.touch(record, unique, Lock::Update).changes.push(change);
+        let change = Change { action: Action::Insert, key: Some(key), values };
+        self.row(record, unique, Lock::Update).changes.push(change);
     }
 
     fn put(&mut self, row: &'c Row) {
         if let Some((record, values)) = row_values(row) {
             let unique = values[..record.shape().unique].to_vec();
-            let change = Change { what: Do::Put, key: None, values };
-            self.touch(record, unique, Lock::Update).changes.push(change);
+            let change = Change { action: Action::Put, key: None, values };
+            self.row(record, unique, Lock::Update).changes.push(change);
         }
     }
 
-    fn remove(&mut self, key: &'c Key, what: Do) {
+    fn remove(&mut self, key: &'c Key, action: Action) {
         if let Some((record, values)) = key_values(key) {
             let unique = values[..record.shape().unique].to_vec();
-            let touch = self.touch(record, unique, Lock::Update);
-            touch.changes.push(Change { what, key: Some(key.clone()), values });
-            if what == Do::Delete {
-                touch.must_exist(key);
+            let planned = self.row(record, unique, Lock::Update);
+            planned.changes.push(Change { action, key: Some(key.clone()), values });
+            if action == Action::Delete {
+                planned.must_exist(key);
             }
         }
     }
 
     fn clear(&mut self, list: List) {
-        let (record, span) = match list {
-            List::Chunks(ino, from, to) => (Record::Chunk, Span::between(ino.0, from, to)),
-            List::Xattrs(ino) => (Record::Xattr, Span::all(ino.0)),
-            List::Flocks(ino) => (Record::Flock, Span::all(ino.0)),
-            List::Plocks(ino) => (Record::Plock, Span::all(ino.0)),
-            List::Lanes(writer) => (Record::Writer, Span::all(writer)),
-            List::Changes(writer) => (Record::Changes, Span::all(writer)),
-            // Parents are counted from the entries; the others are never cleared.
-            _ => return,
-        };
-        self.of(record).clears.push(span);
+        if let Some((record, id, range)) = cleared(list) {
+            self.table(record).clears.push(Span::new(id, range));
+        }
     }
 
     /// A write that adds to a row. What is expected to be absent is made by it.
@@ -146,10 +139,10 @@ impl<'c> Gathered<'c> {
                     [int(micros), int(nanos)]
                 });
                 let key = Key::Node(*ino);
-                let touch = self.touch(Record::Node, vec![id.clone()], Lock::Key);
-                touch.must_exist(&key);
+                let planned = self.row(Record::Node, vec![id.clone()], Lock::Key);
+                planned.must_exist(&key);
                 let values = vec![id, int((*nlink).into()), micros, nanos];
-                touch.changes.push(Change { what: Do::Add, key: Some(key), values });
+                planned.changes.push(Change { action: Action::Add, key: Some(key), values });
             }
             Write::Count(counter, by) if *counter != Counter::AclMaxId => {
                 let values = vec![Value::Text(counter.name().as_bytes().into()), int(*by)];
@@ -164,9 +157,10 @@ impl<'c> Gathered<'c> {
                 self.added(Record::DirStat, &Key::DirStat(*ino), values);
             }
             Write::Charge(key, space, inodes) => {
-                let (record, values) = match quota_key(*key) {
-                    (record @ Record::DirQuota, _, of) => (record, [of, *space, *inodes].map(int).into()),
-                    (record, kind, of) => (record, [kind, of, -1, -1, *space, *inodes].map(int).into()),
+                let (kind, of) = quota_columns(*key);
+                let (record, values) = match key {
+                    QuotaKey::Dir(_) => (Record::DirQuota, [of, *space, *inodes].map(int).into()),
+                    _ => (Record::Quota, [kind, of, -1, -1, *space, *inodes].map(int).into()),
                 };
                 self.added(record, &Key::Quota(*key), values);
             }
@@ -185,8 +179,8 @@ impl<'c> Gathered<'c> {
             return self.inserted(record, key.clone(), values);
         }
         let unique = values[..record.shape().unique].to_vec();
-        let change = Change { what: Do::Add, key: None, values };
-        self.touch(record, unique, Lock::Add).changes.push(change);
+        let change = Change { action: Action::Add, key: None, values };
+        self.row(record, unique, Lock::Add).changes.push(change);
     }
 
     fn expect_absent(&mut self, key: &'c Key) {
@@ -197,26 +191,27 @@ impl<'c> Gathered<'c> {
             _ => key_values(key),
         };
         if let Some((record, values)) = found {
-            self.of(record).absent.push((key.clone(), values));
+            self.table(record).absent.push((key.clone(), values));
         }
     }
 
     fn expect_row(&mut self, row: &'c Row, hold: Hold) -> Result<(), EngineError> {
         let Some((record, values)) = row_values(row) else { return Ok(()) };
         let key = row.key();
-        let (same, lock) = match (record, hold) {
-            (Record::Node, Hold::Guard) => (Same::Guarded, Lock::Key),
-            (Record::Node, _) => (Same::All, Lock::Update),
-            _ => (Same::All, Lock::Share),
+        let (compare, lock) = match (record, hold) {
+            (Record::Node, Hold::Guard) => (Compare::Guard, Lock::Key),
+            (Record::Node, _) => (Compare::Exact, Lock::Update),
+            _ => (Compare::Exact, Lock::Share),
         };
         let unique = values[..record.shape().unique].to_vec();
-        let touch = self.touch(record, unique, lock);
-        if touch.held.as_ref().is_some_and(|held| held.same != Same::There && held.key != key) {
+        let planned = self.row(record, unique, lock);
+        let known = planned.expected.as_ref();
+        if known.is_some_and(|known| known.compare != Compare::Exists && known.key != key) {
             // Two rows with one unique key cannot both be there.
             return Err(EngineError::Conflict(vec![key]));
         }
-        let same = touch.held.as_ref().map_or(same, |held| held.same.max(same));
-        touch.held = Some(Held { same, row: values, key });
+        let compare = known.map_or(compare, |known| known.compare.max(compare));
+        planned.expected = Some(Expected { compare, row: values, key });
         Ok(())
     }
 }

@@ -5,40 +5,38 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    super::statement::Do,
-    work::{Change, Touch},
-};
-use crate::values::Value;
+use sluice_meta::engine::List;
 
-/// The rows whose unique key begins with `id`, between two others. A bound is what follows `id` in
-/// a unique key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span<'c> {
-    pub(super) id: i64,
-    /// They lie behind this one.
-    pub(super) after: Option<Vec<Value<'c>>>,
-    /// They lie before this one.
-    pub(super) before: Option<Vec<Value<'c>>>,
+use super::rows::{Action, Change, RowPlan, Span};
+use crate::{codec::Record, values::Value};
+
+/// The record of a collection that can be cleared, whose it is, and from which index up to, not
+/// including, which other. Parents are counted from the entries; the others are never cleared.
+pub(crate) const fn cleared(list: List) -> Option<(Record, u64, Option<(u32, u32)>)> {
+    Some(match list {
+        List::Xattrs(ino) => (Record::Xattr, ino.0, None),
+        List::Flocks(ino) => (Record::Flock, ino.0, None),
+        List::Plocks(ino) => (Record::Plock, ino.0, None),
+        List::Chunks(ino, from, to) => (Record::Chunk, ino.0, Some((from, to))),
+        List::Lanes(writer) => (Record::Writer, writer, None),
+        List::Changes(writer) => (Record::Changes, writer, None),
+        List::Parents(_) | List::Sustained(_) | List::LocksOf(_) => return None,
+    })
 }
 
 impl<'c> Span<'c> {
-    pub(super) const fn all(id: u64) -> Self {
-        Self { id: id as i64, after: None, before: None }
+    pub(super) fn new(id: u64, range: Option<(u32, u32)>) -> Self {
+        let bound = |at: i64| vec![Value::Int(at)];
+        let after = range.map(|(from, _)| bound(i64::from(from) - 1));
+        Self { id: id as i64, after, before: range.map(|(_, to)| bound(to.into())) }
     }
 
-    /// From one index up to, not including, another.
-    pub(super) fn between(id: u64, from: u32, to: u32) -> Self {
-        let bound = |at| Some(vec![Value::Int(at)]);
-        Self { id: id as i64, after: bound(i64::from(from) - 1), before: bound(to.into()) }
-    }
-
-    pub(super) const fn is_all(&self) -> bool {
+    pub(crate) const fn is_all(&self) -> bool {
         self.after.is_none() && self.before.is_none()
     }
 
     /// Whether its rows come before the one of that unique key, which is none of them.
-    pub(super) fn is_before(&self, unique: &[Value<'c>]) -> bool {
+    pub(crate) fn is_before(&self, unique: &[Value<'c>]) -> bool {
         self.begin().as_slice() < unique
     }
 
@@ -65,15 +63,15 @@ impl<'c> Span<'c> {
 
 /// The parts to be cleared around the rows that are touched on their own, in ascending order. Of
 /// those rows, the ones that were to be cleared are discarded first.
-pub(super) fn around<'c>(
+pub(crate) fn around<'c>(
     mut clears: Vec<Span<'c>>,
-    rows: &mut BTreeMap<Vec<Value<'c>>, Touch<'c>>,
+    rows: &mut BTreeMap<Vec<Value<'c>>, RowPlan<'c>>,
 ) -> Vec<Span<'c>> {
     clears.sort_by_key(Span::begin);
     clears.dedup_by(|next, last| last.absorb(next));
     let mut spans = Vec::with_capacity(clears.len());
     for mut rest in clears {
-        for (unique, touch) in rows.range_mut(rest.begin()..) {
+        for (unique, row) in rows.range_mut(rest.begin()..) {
             if unique.first() != Some(&Value::Int(rest.id)) {
                 break;
             }
@@ -83,8 +81,8 @@ pub(super) fn around<'c>(
             let bound = Some(unique[1..].to_vec());
             spans.push(Span { id: rest.id, after: rest.after.take(), before: bound.clone() });
             rest.after = bound;
-            if touch.changes.iter().all(|change| change.what != Do::Discard) {
-                touch.changes.push(Change { what: Do::Discard, key: None, values: unique.clone() });
+            if row.changes.iter().all(|change| change.action != Action::Discard) {
+                row.changes.push(Change { action: Action::Discard, key: None, values: unique.clone() });
             }
         }
         spans.push(rest);

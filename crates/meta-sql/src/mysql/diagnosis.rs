@@ -1,4 +1,4 @@
-//! Whose fault it was that a commit failed.
+//! Which records made a commit fail.
 //!
 //! The server says only that something did not hold. What must stay true: this is asked after the
 //! transaction is undone, so it is a hint: the records named are those to be looked at again.
@@ -24,7 +24,7 @@ enum Doubt<'c> {
 }
 
 /// Undoes the transaction and finds out what did not hold.
-pub(super) fn blame(
+pub(super) fn diagnose(
     options: &Options,
     tables: &Tables,
     lease: &mut Lease<'_>,
@@ -53,15 +53,16 @@ pub(super) fn blame(
             return EngineError::Full(full);
         }
     }
-    let mut guilty: Vec<Key> =
+    let mut broken: Vec<Key> =
         doubts.iter().zip(&found).filter_map(|(doubt, found)| is_broken(doubt, found, commit)).collect();
-    if guilty.is_empty() && refusal == Refusal::Duplicate {
-        // The unique key of some tables is narrower than ours: then any of them may be the culprit.
-        guilty = commit.writes.iter().filter_map(narrow).collect();
+    if broken.is_empty() && refusal == Refusal::Duplicate {
+        // The unique key of some tables is narrower than ours: then any of them may have made it
+        // fail.
+        broken = commit.writes.iter().filter_map(narrow).collect();
     }
-    guilty.sort_unstable();
-    guilty.dedup();
-    EngineError::Conflict(guilty)
+    broken.sort_unstable();
+    broken.dedup();
+    EngineError::Conflict(broken)
 }
 
 /// How many slices a chunk that was read has.

@@ -1,0 +1,46 @@
+//! How a transaction is sent, and how a statement of it fails on purpose.
+
+/// A value that a statement computed on purpose lies outside its type: a check failed.
+pub(super) const CHECK: u16 = 1690;
+
+/// How the statements of a transaction are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// One after the other, each answered by itself.
+    Single,
+    /// As one compound statement, which is answered once. Only MariaDB has them.
+    Compound,
+}
+
+impl Style {
+    /// A statement that fails if `wrong` is 1, with the error of a number that left its type.
+    pub(super) fn check(self, wrong: &str) -> String {
+        match self {
+            // Unlike `DO`, `SET` reports errors, and unlike `SELECT` it answers nothing.
+            Self::Single => format!("SET @sluice=18446744073709551615+({wrong})"),
+            Self::Compound => {
+                format!("IF {wrong} THEN SIGNAL SQLSTATE '22003' SET MYSQL_ERRNO={CHECK};END IF")
+            }
+        }
+    }
+
+    pub(super) const fn begin(self) -> &'static str {
+        match self {
+            Self::Single => "BEGIN",
+            Self::Compound => "START TRANSACTION",
+        }
+    }
+
+    /// What stands before and behind the statements of a packet.
+    pub(super) const fn around(self) -> [&'static str; 2] {
+        match self {
+            Self::Single => ["", ""],
+            // The server itself undoes what fails: a client that is cut off could not, and what it
+            // had locked would stay locked until the server takes the connection for dead.
+            Self::Compound => [
+                "BEGIN NOT ATOMIC DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK;RESIGNAL;END;",
+                ";END",
+            ],
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What is to be done with the rows of one table.
+
+use std::collections::BTreeMap;
+
+use sluice_meta::schema::Key;
+use smallvec::SmallVec;
+
+use crate::values::Value;
+
+/// How much of a row must be as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Compare {
+    /// It must exist.
+    Exists,
+    /// What a guard of a node names, see [`is_guarded`](crate::values::is_guarded).
+    Guard,
+    /// Every column.
+    Exact,
+}
+
+/// How a row is locked. Of a node that is only guarded the key alone, which what adds to it does
+/// not touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Lock {
+    Key,
+    Share,
+    Add,
+    Update,
+}
+
+/// How a row changes, in the order in which the changes of one row are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Action {
+    /// Takes the record of a lane from one number to the next.
+    Step,
+    /// Removes a row that must be there.
+    Delete,
+    /// Removes what there is of a row.
+    Discard,
+    Put,
+    Insert,
+    /// Adds to what is there.
+    Add,
+}
+
+/// What is done with a row.
+pub(crate) struct RowPlan<'c> {
+    /// What must be there, if anything must.
+    pub(crate) expected: Option<Expected<'c>>,
+    /// How firmly it is locked then.
+    pub(crate) lock: Lock,
+    pub(crate) changes: SmallVec<[Change<'c>; 1]>,
+    /// Whether it is made only so that nobody else makes it, and is removed again.
+    pub(crate) placeholder: bool,
+}
+
+/// A row that must be there.
+pub(crate) struct Expected<'c> {
+    /// How much of it must be as expected.
+    pub(crate) compare: Compare,
+    pub(crate) row: Vec<Value<'c>>,
+    pub(crate) key: Key,
+}
+
+/// A change of a row.
+pub(crate) struct Change<'c> {
+    pub(crate) action: Action,
+    /// The record to name if it fails.
+    pub(crate) key: Option<Key>,
+    pub(crate) values: Vec<Value<'c>>,
+}
+
+/// The rows whose unique key begins with `id`, between two others. A bound is what follows `id` in
+/// a unique key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span<'c> {
+    pub(crate) id: i64,
+    /// They lie behind this one.
+    pub(crate) after: Option<Vec<Value<'c>>>,
+    /// They lie before this one.
+    pub(crate) before: Option<Vec<Value<'c>>>,
+}
+
+/// What is to be done in one table.
+#[derive(Default)]
+pub(crate) struct TablePlan<'c> {
+    /// Rows, by their unique key.
+    pub(crate) rows: BTreeMap<Vec<Value<'c>>, RowPlan<'c>>,
+    pub(crate) clears: Vec<Span<'c>>,
+    /// What must not be there and is not made either; the columns that name it.
+    pub(crate) absent: Vec<(Key, Vec<Value<'c>>)>,
+}
+
+impl RowPlan<'_> {
+    pub(crate) fn new(lock: Lock) -> Self {
+        Self { expected: None, lock, changes: SmallVec::new(), placeholder: false }
+    }
+
+    pub(crate) fn must_exist(&mut self, key: &Key) {
+        self.expected.get_or_insert_with(|| Expected {
+            compare: Compare::Exists,
+            row: Vec::new(),
+            key: key.clone(),
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! What statements there are, and the types of their parameters.
+
+use crate::plan::{Action, Compare, Lock};
+
+/// What a failed check says before the places of what it speaks of: a text that is no number, and
+/// is made one.
+pub(crate) const MARK: &str = "sluice:";
+
+/// Type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    I4,
+    I8,
+    Bytes,
+    Text,
+    I4s,
+    I8s,
+    Blobs,
+    Texts,
+}
+
+impl Type {
+    pub(crate) const fn oid(self) -> u32 {
+        match self {
+            Self::I4 => 23,
+            Self::I8 => 20,
+            Self::Bytes => 17,
+            Self::Text => 25,
+            Self::I4s => 1007,
+            Self::I8s => 1016,
+            Self::Blobs => 1001,
+            Self::Texts => 1009,
+        }
+    }
+
+    /// Type of the elements, if it is of many.
+    pub(crate) const fn element(self) -> Option<Self> {
+        match self {
+            Self::I4s => Some(Self::I4),
+            Self::I8s => Some(Self::I8),
+            Self::Blobs => Some(Self::Bytes),
+            Self::Texts => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn many(self) -> Self {
+        match self {
+            Self::I4 => Self::I4s,
+            Self::I8 => Self::I8s,
+            Self::Bytes => Self::Blobs,
+            Self::Text => Self::Texts,
+            many => many,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::I4 => "int4",
+            Self::I8 => "int8",
+            Self::Bytes => "bytea",
+            Self::Text => "text",
+            Self::I4s => "int4[]",
+            Self::I8s => "int8[]",
+            Self::Blobs => "bytea[]",
+            Self::Texts => "text[]",
+        }
+    }
+
+    /// What stands for nothing.
+    pub(crate) const fn zero(self) -> &'static str {
+        match self {
+            Self::I4 | Self::I8 => "0",
+            _ => "''",
+        }
+    }
+}
+
+/// What a statement does with the rows of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Template {
+    /// One row by its key.
+    Get,
+    /// Many rows by their keys, each answered with its place.
+    GetMany,
+    /// All rows whose first column is given, for many; each answered with its place.
+    List,
+    /// As [`Template::List`], by the column `sid`.
+    OfSession,
+    /// Chunks of one file from one index to another.
+    Range,
+    /// An entry and its node.
+    Follow,
+    /// As [`Template::Follow`], for many; each answered with its place.
+    FollowMany,
+    /// Names in a directory.
+    Names,
+    /// The highest number given out.
+    Last,
+    /// Locks rows and checks that they are as they were.
+    Hold(Compare, Lock),
+    /// Checks that there are no such rows.
+    Absent,
+    /// Checks that directories are empty.
+    Vacant,
+    /// Checks that what is counted from other rows is as it was.
+    Counted,
+    /// Checks that the locks on a file are as they were.
+    SameLocks,
+    /// Replaces one row that is as expected, or fails.
+    Swap,
+    /// Removes one row that is as expected, or fails.
+    Take,
+    Insert,
+    InsertMany,
+    Put,
+    /// Removes rows that are locked, and fails with the places of those removed if any was missing.
+    Delete,
+    /// Removes what there is of rows.
+    Discard,
+    /// Removes all rows whose first column is given.
+    Clear,
+    /// Of those, the ones between two bounds, each of which may be missing.
+    ClearPart,
+    /// Takes the record of a lane from one number to the next.
+    Step,
+    /// The writes that add to what is there.
+    Add,
+    /// The commit of this transaction does not wait for the disk.
+    Softly,
+    /// Locks a row that everybody may lock so, which makes of a look a commit that waits for the
+    /// disk, as the session has it.
+    Harden,
+    /// Numbers given out go on behind those that were given explicitly.
+    Renumber,
+    /// A page of rows, behind a number.
+    Page,
+    /// A page of entries, behind a name.
+    Entries,
+    EntriesNodes,
+}
+
+/// A statement with the types of its parameters.
+pub(crate) struct Statement {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) types: Vec<Type>,
+}
+
+impl From<Action> for Template {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Step => Self::Step,
+            Action::Delete => Self::Delete,
+            Action::Discard => Self::Discard,
+            Action::Put => Self::Put,
+            Action::Insert => Self::Insert,
+            Action::Add => Self::Add,
+        }
+    }
+}

@@ -84,7 +84,7 @@ pub(crate) fn no_child(command: &mut Command) {
 /// The first line that the process says, and if it ended after that, the rest.
 fn first_word(child: &mut Child, patience: Duration) -> Option<(String, String)> {
     let mut output = BufReader::new(child.stdout.take()?);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let (mut line, mut rest) = (String::new(), String::new());
         let _ = output.read_line(&mut line);
@@ -92,9 +92,9 @@ fn first_word(child: &mut Child, patience: Duration) -> Option<(String, String)>
         if line != READY {
             let _ = output.read_to_string(&mut rest);
         }
-        let _ = tell.send((line, rest));
+        let _ = sender.send((line, rest));
     });
-    told.recv_timeout(patience).ok()
+    receiver.recv_timeout(patience).ok()
 }
 
 /// In the background: leaves the terminal's session. Elsewhere nothing.
@@ -121,9 +121,9 @@ pub(crate) fn ready() {
 }
 
 /// In the background: tells who waits why it does not.
-pub(crate) fn failed(told: &str) {
+pub(crate) fn failed(message: &str) {
     if is_child() {
-        let _ = writeln!(std::io::stdout(), "{told}");
+        let _ = writeln!(std::io::stdout(), "{message}");
     }
 }
 

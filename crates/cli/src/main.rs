@@ -49,14 +49,14 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let (advice, unreachable) = advice(&error);
-            let told = format!("sluice: {error:#}{advice}");
+            let message = format!("sluice: {error:#}{advice}");
             // A server's guardian says it.
-            if guardian::failed(&told, unreachable) {
+            if guardian::failed(&message, unreachable) {
                 return ExitCode::FAILURE;
             }
             // Standard error may be closed, too.
-            let _ = writeln!(std::io::stderr(), "{told}");
-            background::failed(&told);
+            let _ = writeln!(std::io::stderr(), "{message}");
+            background::failed(&message);
             ExitCode::FAILURE
         }
     }

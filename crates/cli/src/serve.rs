@@ -80,16 +80,16 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
     // First, since threads inherit it.
     steady();
     raise_priority();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let ended = Arc::new(OnceLock::<Ended>::new());
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen to signals")?;
     let meta = Arc::clone(&serving.meta);
     let mut vfs_config = serving.vfs.clone();
     vfs_config.on_ended = Some(Arc::new({
-        let (ended, tell) = (Arc::clone(&ended), tell.clone());
+        let (ended, sender) = (Arc::clone(&ended), sender.clone());
         move |why| {
             let _ = ended.set(why);
-            let _ = tell.send(End::Volume);
+            let _ = sender.send(End::Volume);
         }
     }));
     let fresh = taken.is_none();
@@ -114,17 +114,17 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
     };
     let (handle, ward) = (session.handle(), serving.ward);
     thread::Builder::new().name("sluice-signals".into()).spawn({
-        let tell = tell.clone();
-        move || listen(signals, &tell)
+        let sender = sender.clone();
+        move || listen(signals, &sender)
     })?;
     thread::Builder::new().name("sluice-end".into()).spawn({
         let vfs = Arc::clone(&vfs);
-        move || end(&told, &handle, &vfs, ward)
+        move || end(&receiver, &handle, &vfs, ward)
     })?;
     let name = vfs.meta().env().format().name.clone();
     ready(serving, &session).context("the guardian has ended")?;
     tracing::info!("volume {name} is mounted on {}", mountpoint.display());
-    thread::Builder::new().name("sluice-guardian".into()).spawn(move || heed(ward, &tell))?;
+    thread::Builder::new().name("sluice-guardian".into()).spawn(move || heed(ward, &sender))?;
     let served = session.run();
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {
@@ -149,14 +149,14 @@ fn ready(serving: &Serving<'_>, session: &Session) -> Result<()> {
 }
 
 /// Does what the guardian says.
-fn heed(ward: &Ward, tell: &mpsc::Sender<End>) {
+fn heed(ward: &Ward, sender: &mpsc::Sender<End>) {
     while let Ok(Some((word, _))) = ward.hear() {
-        let told = match word {
-            Word::End => tell.send(End::Asked),
-            Word::HandOver(seconds) => tell.send(End::HandOver(Duration::from_secs(seconds))),
+        let receiver = match word {
+            Word::End => sender.send(End::Asked),
+            Word::HandOver(seconds) => sender.send(End::HandOver(Duration::from_secs(seconds))),
             _ => Ok(()),
         };
-        if told.is_err() {
+        if receiver.is_err() {
             return;
         }
     }
@@ -235,9 +235,9 @@ fn keep_underway(session: &Session, journal: &Arc<Journal>) {
     }
 }
 
-fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {
+fn listen(mut signals: Signals, sender: &mpsc::Sender<End>) {
     for signal in signals.forever() {
-        if signal != SIGHUP && tell.send(End::Signal(signal)).is_err() {
+        if signal != SIGHUP && sender.send(End::Signal(signal)).is_err() {
             return;
         }
     }
@@ -245,10 +245,10 @@ fn listen(mut signals: Signals, tell: &mpsc::Sender<End>) {
 
 /// Ends the mount when told to; told once more in the same way, it waits for nobody. A service
 /// manager may tell both this process and its guardian.
-fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward) {
+fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward) {
     let mut times = [0; 2];
     loop {
-        match told.recv() {
+        match receiver.recv() {
             Err(_) => return,
             Ok(End::HandOver(patience)) => {
                 let why = hand_over(patience, handle, vfs);
@@ -286,7 +286,7 @@ fn end(told: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward
             }
         });
         while !ending.is_finished() {
-            match told.recv_timeout(Duration::from_millis(100)) {
+            match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(End::Signal(_)) => times[0] += 1,
                 Ok(End::Asked) => times[1] += 1,
                 _ => continue,
@@ -331,9 +331,9 @@ fn hand_over(patience: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyh
 
 /// Waits for `work` until `deadline`, no longer.
 fn within(deadline: Instant, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-    let (tell, told) = mpsc::channel();
-    thread::Builder::new().name("sluice-flush".into()).spawn(move || tell.send(work()))?;
-    match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new().name("sluice-flush".into()).spawn(move || sender.send(work()))?;
+    match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(done) => done.context("not everything can be stored"),
         Err(_) => bail!("not everything could be stored in time"),
     }

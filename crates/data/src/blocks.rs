@@ -150,7 +150,7 @@ impl BlockStore {
     pub(crate) fn tell_lost(&self, since: u64, heard: bool) -> FsResult<()> {
         let (lost, _) = self.lost();
         if let Some(staging) = self.staging.as_ref().filter(|_| heard) {
-            staging.told(lost);
+            staging.reported(lost);
         }
         if lost > since {
             return Err(FsError::io("blocks that waited for their upload were lost; the log names them"));

@@ -59,7 +59,7 @@ pub(crate) struct Staging {
     /// Blocks that this process staged and that are nowhere any more.
     lost: AtomicU64,
     /// How many of them somebody was told of.
-    told: AtomicU64,
+    reported: AtomicU64,
     pub(crate) stats: Arc<Stats>,
 }
 
@@ -117,7 +117,7 @@ impl Staging {
             queued: Notify::new(),
             syncing: Mutex::new(()),
             lost: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
             stats,
             roots,
         };
@@ -244,12 +244,12 @@ impl Staging {
 
     /// How many blocks that this process staged were lost, and of how many somebody was told.
     pub(crate) fn lost(&self) -> (u64, u64) {
-        (self.lost.load(Ordering::Relaxed), self.told.load(Ordering::Relaxed))
+        (self.lost.load(Ordering::Relaxed), self.reported.load(Ordering::Relaxed))
     }
 
     /// Somebody was told of the first `lost`.
-    pub(crate) fn told(&self, lost: u64) {
-        self.told.fetch_max(lost, Ordering::Relaxed);
+    pub(crate) fn reported(&self, lost: u64) {
+        self.reported.fetch_max(lost, Ordering::Relaxed);
     }
 
     /// Whether a block whose file is gone is on its way to the store out of memory.
@@ -439,8 +439,8 @@ mod tests {
         fs::rename(&away, &chunks).unwrap();
         assert_eq!(staging.sync().unwrap(), []);
 
-        let told = || Some(io::Error::other("told"));
-        staging.synced(vec![], vec![two], vec![], told()).unwrap_err();
+        let reported = || Some(io::Error::other("told"));
+        staging.synced(vec![], vec![two], vec![], reported()).unwrap_err();
         staging.sync().expect_err("the disk says it once, and it is still so");
         assert!(!staging.stage(three, &Bytes::from_static(b"def")), "not onto a disk like that");
         assert_eq!(

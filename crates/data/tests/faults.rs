@@ -476,8 +476,8 @@ fn who_waits_for_his_turn_at_a_dead_store_gives_up_with_the_others() {
         let waiting: Vec<_> = files.iter().map(|ino| scope.spawn(move || flush(ino))).collect();
         eventually("those who wait are told", || waiting.iter().filter(|one| one.is_finished()).count() >= 2);
         volume.store.release();
-        let told = waiting.into_iter().map(|one| one.join().unwrap()).filter(Result::is_err).count();
-        assert!(told >= 2, "{told}");
+        let reported = waiting.into_iter().map(|one| one.join().unwrap()).filter(Result::is_err).count();
+        assert!(reported >= 2, "{reported}");
     });
 }
 

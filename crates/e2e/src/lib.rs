@@ -10,17 +10,17 @@
 //! * [`outlive`] kills the process that serves a mount, or puts another in its place, while
 //!   programs go on.
 //! * [`together`] lets two programs work on one volume at once.
-//! * [`told`] watches, through a mount that remembers, what another one changes.
+//! * [`notices`] watches, through a mount that remembers, what another one changes.
 //! * [`mod@bench`] measures, beside another program and beside the limit.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod notices;
 pub mod outage;
 pub mod outlive;
 pub mod pattern;
 pub mod rig;
 pub mod shared;
 pub mod together;
-pub mod told;

@@ -4,9 +4,9 @@
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
 use sluice_e2e::{
-    bench, compare, crash, outage, outlive,
+    bench, compare, crash, notices, outage, outlive,
     rig::{Engine, Volume},
-    shared, together, told,
+    shared, together,
 };
 use std::{
     path::PathBuf,
@@ -117,7 +117,7 @@ enum Order {
         operations: usize,
     },
     /// Change things through one mount, watch another that remembers them
-    Told {
+    Notices {
         engine: Engine,
         #[command(flatten)]
         program: Program,
@@ -259,9 +259,9 @@ fn run(order: Order) -> anyhow::Result<()> {
                     .with_context(|| format!("formatted by {}", programs[0].display()))?;
             }
         }
-        Order::Told { engine, program, rounds } => {
+        Order::Notices { engine, program, rounds } => {
             let (program, within) = program.paths()?;
-            told::run(&told::Plan { program, engine, within, rounds: rounds.max(1) })?;
+            notices::run(&notices::Plan { program, engine, within, rounds: rounds.max(1) })?;
         }
         Order::Bench {
             rows,

@@ -6,9 +6,9 @@ mod owners;
 
 use crate::{
     compare::{Side, difference},
-    pattern,
+    notices, pattern,
     rig::{Engine, Volume, until},
-    shared, told,
+    shared,
 };
 use anyhow::{Context, anyhow};
 use both::{NAMES, both};
@@ -63,7 +63,7 @@ pub fn run(
     if matches!(engine, Engine::Redis | Engine::RedisSentinel) {
         let [one, other] = programs;
         let sluice = if one == juicefs { other } else { one };
-        told::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
+        notices::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
         println!("ok client cache beside JuiceFS");
     }
     Ok(())

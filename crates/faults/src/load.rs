@@ -126,30 +126,30 @@ impl Worker<'_> {
     fn step(&mut self, stamp: u64) -> Result<(), String> {
         let at = self.name();
         let (dir, name) = (self.dirs[at.0 as usize], at.1.as_str());
-        let told = |what: &str| {
+        let reported = |what: &str| {
             let what = format!("{what} {name} in {dir}");
             move |error| format!("{what}: {error}")
         };
         match (self.model.get(&at).copied(), self.rng.below(4)) {
             (None, 0) => {
-                self.client.mkdir(dir, name).map_err(told("mkdir"))?;
+                self.client.mkdir(dir, name).map_err(reported("mkdir"))?;
                 self.model.insert(at, None);
             }
             (None, _) => {
-                self.client.put(dir, name, &content(stamp)).map_err(told("create"))?;
+                self.client.put(dir, name, &content(stamp)).map_err(reported("create"))?;
                 self.model.insert(at, Some(stamp));
             }
             (Some(None), _) => {
-                self.client.rmdir(dir, name).map_err(told("rmdir"))?;
+                self.client.rmdir(dir, name).map_err(reported("rmdir"))?;
                 self.model.remove(&at);
             }
             (Some(Some(_)), 0) => {
-                self.client.unlink(dir, name).map_err(told("unlink"))?;
+                self.client.unlink(dir, name).map_err(reported("unlink"))?;
                 self.model.remove(&at);
             }
             (Some(Some(was)), 1) => {
-                let ino = self.client.lookup(dir, name).map_err(told("lookup"))?.ino;
-                let read = self.client.get(ino).map_err(told("read"))?;
+                let ino = self.client.lookup(dir, name).map_err(reported("lookup"))?.ino;
+                let read = self.client.get(ino).map_err(reported("read"))?;
                 if read != content(was) {
                     return Err(format!("{name} in {dir} holds {} other bytes", read.len()));
                 }
@@ -160,7 +160,7 @@ impl Worker<'_> {
                     return Ok(());
                 }
                 let target = (self.dirs[to.0 as usize], to.1.as_str());
-                self.client.rename((dir, name), target).map_err(told("rename"))?;
+                self.client.rename((dir, name), target).map_err(reported("rename"))?;
                 self.model.remove(&at);
                 self.model.insert(to, was);
             }

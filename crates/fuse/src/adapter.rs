@@ -5,8 +5,8 @@
 mod asked;
 mod before;
 mod files;
+mod kernel_sizes;
 mod locks;
-mod told;
 mod translate;
 mod waiting;
 mod xattr;
@@ -26,7 +26,7 @@ use sluice_vfs::{
 
 use self::{
     asked::{asked, closed_before},
-    told::Told,
+    kernel_sizes::Notice,
     waiting::Waiting,
 };
 use crate::{
@@ -50,7 +50,7 @@ const BLOCK: u64 = 4096;
 pub struct VolumeFs {
     vfs: Arc<Vfs>,
     notifier: Arc<OnceLock<Notifier>>,
-    told: Arc<Told>,
+    kernel_sizes: Arc<Notice>,
     waiting: Arc<Waiting>,
 }
 
@@ -65,7 +65,12 @@ impl VolumeFs {
     /// out the kernel's checks are believed. Whoever mounts it closes the [`Vfs`] after the mount
     /// is gone.
     pub fn new(vfs: Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs, notifier: Arc::default(), told: Arc::default(), waiting: Arc::default() })
+        Arc::new(Self {
+            vfs,
+            notifier: Arc::default(),
+            kernel_sizes: Arc::default(),
+            waiting: Arc::default(),
+        })
     }
 
     /// Has the kernel told of what changes without it: to be called once the volume is mounted.
@@ -75,7 +80,7 @@ impl VolumeFs {
         let number = move |ino: Ino| if ino == root { ROOT } else { ino.0 };
         self.vfs.on_invalidate(move |change, certainty| {
             let sure = certainty == Certainty::Changed;
-            let told = match change {
+            let kernel_sizes = match change {
                 Change::Entry(dir, name) => {
                     let tell = if sure { Notifier::inval_entry } else { Notifier::expire_entry };
                     tell(&notifier, number(*dir), OsStr::from_bytes(name))
@@ -85,7 +90,7 @@ impl VolumeFs {
                 // What the kernel believes of these comes spelt out beside them.
                 Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
             };
-            match told {
+            match kernel_sizes {
                 Ok(known) => known,
                 Err(why) => {
                     tracing::debug!("the kernel could not be told of a change: {why}");
@@ -151,7 +156,7 @@ impl VolumeFs {
     /// Attributes for the kernel.
     fn attr(&self, ino: u64, attr: &sluice_types::Attr) -> Attr {
         if attr.is_file() {
-            self.told.length(ino, attr.length);
+            self.kernel_sizes.length(ino, attr.length);
         }
         translate::attr(ino, attr)
     }
@@ -160,7 +165,7 @@ impl VolumeFs {
     fn entry(&self, dir: u64, entry: &sluice_vfs::Entry) -> Entry {
         let ino = self.number(entry.ino);
         if entry.attr.is_file() {
-            self.told.found(ino, self.ino(dir).is_trash_hour());
+            self.kernel_sizes.found(ino, self.ino(dir).is_trash_hour());
         }
         Entry {
             ino,

@@ -128,10 +128,10 @@ fn a_successor_answers_what_was_under_way() {
     let program = env::current_exe().expect("program");
     let server = start_part(&program, "server", &at).stdout(Stdio::null()).spawn().expect("server");
     let mut server = Server(server, at.clone());
-    let told = at.with_extension("json");
-    until("the server tells", || told.exists());
+    let reported = at.with_extension("json");
+    until("the server tells", || reported.exists());
     let connection: Connection =
-        serde_json::from_slice(&fs::read(&told).expect("read")).expect("a connection");
+        serde_json::from_slice(&fs::read(&reported).expect("read")).expect("a connection");
     let file = Arc::new(File::open(at.join("f")).expect("open"));
     fs::metadata(at.join("g")).expect("stat");
     let reader = thread::spawn({
@@ -183,8 +183,8 @@ fn part() {
     let fs = OneFile { asked: Some(at.with_extension("asked")), ..OneFile::default() };
     let options = MountOptions::new("memory", "memfs");
     let session = Session::mount(Arc::new(fs), &at, &options, Config::default()).expect("mount");
-    let (told, part) = (at.with_extension("json"), at.with_extension("part"));
+    let (reported, part) = (at.with_extension("json"), at.with_extension("part"));
     fs::write(&part, serde_json::to_vec(&session.connection()).expect("JSON")).expect("write");
-    fs::rename(part, told).expect("rename");
+    fs::rename(part, reported).expect("rename");
     session.run().expect("session");
 }

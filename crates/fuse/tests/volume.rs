@@ -189,8 +189,8 @@ fn a_private_directory_stays_private_once_its_names_are_cached() {
         .unwrap();
     for tool in ["cat", "stat"] {
         let output = Command::new(tool).arg(&secret).uid(65534).gid(65534).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains("Permission denied"), "{tool}: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && reported.contains("Permission denied"), "{tool}: {reported}");
     }
 }
 

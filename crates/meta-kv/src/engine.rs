@@ -96,7 +96,7 @@ impl<K: Kv> Engine for KvEngine<K> {
         let kv = &self.kv;
         let fold = if what.step.is_some() { self.fold() } else { Fold::Later };
         run(commit(&**kv, taken(&mut moment), what, fold))?;
-        if what.writes.iter().any(|write| matches!(write, Write::Tell(_))) {
+        if what.writes.iter().any(|write| matches!(write, Write::Notify(_))) {
             // The message may be lost: who waits for it asks again by itself, only later.
             kv.ring();
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_meta::engine::{EngineError, Limits, News, Watch};
+use sluice_meta::engine::{EngineError, Limits, Notices, Watch};
 use tokio::sync::OnceCell;
 
 use self::{
@@ -92,7 +92,7 @@ impl Kv for Etcd {
 
     /// Most changes compare two to five keys.
     fn limits(&self) -> Limits {
-        Limits { lanes: self.lanes, batch: (self.most * 3 / 16).min(256), news: News::Messages }
+        Limits { lanes: self.lanes, batch: (self.most * 3 / 16).min(256), notices: Notices::Push }
     }
 
     async fn now(&self) -> Result<Moment, EngineError> {

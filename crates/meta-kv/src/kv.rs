@@ -12,7 +12,7 @@ use std::{
 
 use sluice_meta::{
     engine::{EngineError, Limits, Watch},
-    schema::Told,
+    schema::Notice,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -51,7 +51,7 @@ pub struct Changes {
     /// same of what Sluice itself does; a store that can should look at these too.
     pub spans: Vec<Span>,
     /// What the others are told once it is committed, for a store that has messages.
-    pub told: Option<Told>,
+    pub notice: Option<Notice>,
 }
 
 /// How a commit ended.

@@ -8,7 +8,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{EngineError, Limits, News, Watch};
+use sluice_meta::engine::{EngineError, Limits, Notices, Watch};
 
 pub use self::store::Tikv;
 use self::{
@@ -47,7 +47,7 @@ impl Kv for Tikv {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: self.config.lanes, batch: BATCH, news: News::Silence }
+        Limits { lanes: self.config.lanes, batch: BATCH, notices: Notices::Poll }
     }
 
     async fn now(&self) -> Result<Moment, EngineError> {

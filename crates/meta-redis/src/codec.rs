@@ -67,7 +67,7 @@ impl Keys {
             Key::Plock(ino, owner) => Cell::Field(self.plocks(*ino), owner_field(*owner)),
             Key::Writer(writer, lane) => Cell::Field(self.writers(), pair(*writer, b':', u64::from(*lane))),
             Key::Changes(writer, lane, slot) => {
-                Cell::Field(self.news(*writer), pair(u64::from(*lane), b':', u64::from(*slot)))
+                Cell::Field(self.notices(*writer), pair(u64::from(*lane), b':', u64::from(*slot)))
             }
             Key::Chunk(ino, index) => Cell::List(self.chunk(*ino, *index)),
             Key::DelFile(ino, length) => Cell::Score(self.word("delfiles"), pair(ino.0, b':', *length)),

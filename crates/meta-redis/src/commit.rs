@@ -125,9 +125,9 @@ impl Builder<'_> {
         for (at, write) in commit.writes.iter().enumerate() {
             self.write(write, Mark::Write(at), &held, &mut bumps);
         }
-        if let Some(told) = commit.told() {
+        if let Some(notice) = commit.notice() {
             let channel = watch::channel(self.keys);
-            self.item(Phase::Last, "pb", Some(&channel), &[&told.encode()], Mark::Step);
+            self.item(Phase::Last, "pb", Some(&channel), &[&notice.encode()], Mark::Step);
         }
         self.add_up();
         for (ino, (nlink, time, at)) in bumps {

@@ -12,9 +12,9 @@ use std::{
 use redis::Value;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Limits, List, News, Page, Read, Scan, Watch, Write,
+        Commit, Cursor, Engine, EngineError, Found, Limits, List, Notices, Page, Read, Scan, Watch, Write,
     },
-    schema::{Counter, Told},
+    schema::{Counter, Notice},
 };
 
 use crate::{
@@ -112,9 +112,9 @@ impl RedisEngine {
     /// say so.
     fn check_channel(&self) -> Result<(), EngineError> {
         let channel = watch::channel(self.keys()?);
-        let mut tell = Pipeline::default();
-        tell.command("PUBLISH").extend([&channel[..], &Told::anonymous(Vec::new()).encode()]);
-        let answer = self.pool.ask(&tell)?.pop().unwrap_or(Value::Nil);
+        let mut notify = Pipeline::default();
+        notify.command("PUBLISH").extend([&channel[..], &Notice::anonymous(Vec::new()).encode()]);
+        let answer = self.pool.ask(&notify)?.pop().unwrap_or(Value::Nil);
         if matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM") {
             let channel = String::from_utf8_lossy(&channel);
             let user = self.pool.config().user.as_deref().unwrap_or("default");
@@ -146,7 +146,7 @@ impl Engine for RedisEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: self.lanes, batch: BATCH, news: News::Messages }
+        Limits { lanes: self.lanes, batch: BATCH, notices: Notices::Push }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

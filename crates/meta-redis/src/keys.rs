@@ -113,7 +113,7 @@ impl Keys {
         self.numbered("session", sid)
     }
 
-    pub(crate) fn news(&self, writer: u64) -> Text {
+    pub(crate) fn notices(&self, writer: u64) -> Text {
         self.numbered(NEWS, writer)
     }
 

@@ -129,7 +129,7 @@ impl<'r> Plan<'r> {
             List::Flocks(ino) => ("HGETALL", keys.flocks(ino)),
             List::Plocks(ino) => ("HGETALL", keys.plocks(ino)),
             List::Lanes(_) => ("HGETALL", keys.writers()),
-            List::Changes(writer) => ("HGETALL", keys.news(writer)),
+            List::Changes(writer) => ("HGETALL", keys.notices(writer)),
             List::Sustained(sid) => ("SMEMBERS", keys.sustained(sid)),
             List::LocksOf(sid) => {
                 let mut session = number(sid);

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{
     engine::{Commit, Write},
-    schema::{Change, Key, Row, Told, WriterId},
+    schema::{Change, Key, Notice, Row, WriterId},
 };
 
 /// Most changes whose messages are awaited. Of more than that nothing is known: then all seem to be
@@ -58,10 +58,10 @@ impl OwnChanges {
         awaited.changes -= before.map_or(0, |changes| changes.len());
     }
 
-    /// What the commit that `told` of changed, if it was one of this process.
-    fn take(&self, told: &Told) -> Vec<Change> {
+    /// What the commit that `notice` of changed, if it was one of this process.
+    fn take(&self, notice: &Notice) -> Vec<Change> {
         let mut awaited = self.awaited.lock();
-        let changes = awaited.commits.remove(&(told.writer, told.lane, told.n)).unwrap_or_default();
+        let changes = awaited.commits.remove(&(notice.writer, notice.lane, notice.n)).unwrap_or_default();
         awaited.changes -= changes.len();
         changes
     }
@@ -90,9 +90,9 @@ pub(crate) struct Expected(FxHashSet<Change>);
 
 impl Expected {
     /// A message of a client came.
-    pub(crate) fn told(&mut self, told: &Told, own: &OwnChanges) {
-        self.0.extend(own.take(told));
-        self.0.extend(told.changes.iter().filter_map(|change| match change {
+    pub(crate) fn notice(&mut self, notice: &Notice, own: &OwnChanges) {
+        self.0.extend(own.take(notice));
+        self.0.extend(notice.changes.iter().filter_map(|change| match change {
             Change::Entry(dir, _) => Some(Change::Names(*dir)),
             Change::Node(_) | Change::Names(_) => Some(change.clone()),
             Change::Lock(_) | Change::Any => None,
@@ -119,7 +119,7 @@ mod tests {
     const NODE: fn(u64) -> Change = |ino| Change::Node(Ino(ino));
     const NAMES: fn(u64) -> Change = |ino| Change::Names(Ino(ino));
 
-    fn commit(n: u64) -> (Commit, Told) {
+    fn commit(n: u64) -> (Commit, Notice) {
         let attr = Attr::new(FileType::File, 0o644, 0, 0, Ino(1), Time::default());
         let entry = sluice_meta::schema::Entry { kind: FileType::File, ino: Ino(7) };
         let writes = vec![
@@ -130,7 +130,7 @@ mod tests {
         let step = Some(Step { writer: 3, lane: 0, from: n - 1, to: n });
         (
             Commit { writes, step, ..Commit::default() },
-            Told { writer: 3, lane: 0, n, changes: vec![NAMES(1)] },
+            Notice { writer: 3, lane: 0, n, changes: vec![NAMES(1)] },
         )
     }
 
@@ -138,9 +138,9 @@ mod tests {
     fn own_changes_are_not_those_of_others() {
         let (own, mut expected) = (OwnChanges::default(), Expected::default());
         own.switch(true);
-        let (first, told) = commit(1);
+        let (first, notice) = commit(1);
         own.note(&first);
-        expected.told(&told, &own);
+        expected.notice(&notice, &own);
         assert_eq!(expected.untold(vec![NAMES(1), NAMES(2)]), [NAMES(2)]);
         assert_eq!(expected.untold(vec![NODE(1), NODE(7), NODE(8)]), [NODE(8)]);
         assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)], "in the next turn it is another's");
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn what_is_not_watched_is_not_kept() {
         let (own, mut expected) = (OwnChanges::default(), Expected::default());
-        let (first, told) = commit(1);
+        let (first, notice) = commit(1);
         own.note(&first);
-        expected.told(&told, &own);
+        expected.notice(&notice, &own);
         assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)]);
         own.switch(true);
         for n in 2..MOST as u64 {

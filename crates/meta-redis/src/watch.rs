@@ -17,7 +17,7 @@ use std::{
 use redis::Value;
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Told,
+    schema::Notice,
 };
 use sluice_net::describe;
 
@@ -141,7 +141,7 @@ impl Listener {
     }
 
     /// The next message, if one comes in time.
-    fn listen(&mut self, timeout: Duration) -> io::Result<Option<Told>> {
+    fn listen(&mut self, timeout: Duration) -> io::Result<Option<Notice>> {
         let until = Instant::now() + timeout;
         loop {
             let Some(conn) = &mut self.conn else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -167,7 +167,7 @@ impl Listener {
             let answer = conn.wire.receive()?;
             (self.heard, self.asked) = (Instant::now(), None);
             match self.understand(&answer) {
-                Some(told) => return Ok(Some(told)),
+                Some(notice) => return Ok(Some(notice)),
                 // However much is said that means nothing.
                 None if now >= until => return Ok(None),
                 None => {}
@@ -176,17 +176,17 @@ impl Listener {
     }
 
     /// What something that the server said means; `None` if nothing changed.
-    fn understand(&mut self, said: &Value) -> Option<Told> {
+    fn understand(&mut self, said: &Value) -> Option<Notice> {
         let Value::Array(words) = said else { return None };
         match &words[..] {
             [Value::BulkString(kind), _, Value::BulkString(message)] if kind == b"message" => {
-                let told = Told::decode(message);
+                let notice = Notice::decode(message);
                 if self.tracks {
-                    self.expected.told(&told, &self.own);
+                    self.expected.notice(&notice, &self.own);
                 }
                 // Somebody tried whether he may tell.
-                let says_nothing = told.writer == 0 && told.changes.is_empty();
-                (!says_nothing).then_some(told)
+                let says_nothing = notice.writer == 0 && notice.changes.is_empty();
+                (!says_nothing).then_some(notice)
             }
             [Value::BulkString(kind), Value::Array(keys)] if kind == b"invalidate" => {
                 let changes = keys.iter().filter_map(|key| match key {
@@ -194,10 +194,10 @@ impl Listener {
                     _ => None,
                 });
                 let untold = self.expected.untold(changes.collect());
-                (!untold.is_empty()).then(|| Told::anonymous(untold))
+                (!untold.is_empty()).then(|| Notice::anonymous(untold))
             }
             // All keys are gone.
-            [Value::BulkString(kind), Value::Nil] if kind == b"invalidate" => Some(Told::anything()),
+            [Value::BulkString(kind), Value::Nil] if kind == b"invalidate" => Some(Notice::anything()),
             _ => None,
         }
     }
@@ -210,14 +210,14 @@ impl Drop for Listener {
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         if std::mem::take(&mut self.missed) {
-            return Ok(vec![Told::anything()]);
+            return Ok(vec![Notice::anything()]);
         }
         match self.listen(timeout) {
-            Ok(told) => Ok(told.into_iter().collect()),
+            Ok(notice) => Ok(notice.into_iter().collect()),
             // Nobody knows what was said meanwhile.
-            Err(_) => self.subscribe().map(|()| vec![Told::anything()]),
+            Err(_) => self.subscribe().map(|()| vec![Notice::anything()]),
         }
     }
 

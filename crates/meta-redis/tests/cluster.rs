@@ -15,7 +15,7 @@ use calls::{commit, dir, get, open};
 use redis::Commands;
 use sluice_meta::{
     engine::{Engine, EngineError, Found, Read, Scan, Write},
-    schema::{Change, Key, Row, Told},
+    schema::{Change, Key, Notice, Row},
 };
 use sluice_meta_redis::RedisEngine;
 use sluice_testkit::server::{RedisCluster, RedisOptions};
@@ -67,23 +67,23 @@ fn messages_reach_listeners_of_the_same_volume() {
     let (db, other) = (volume(), volume());
     let (engine, elsewhere) = (open(&CLUSTER.url(db)), open(&CLUSTER.url(other)));
     let mut watch = engine.watch().expect("up");
-    let tell =
-        |engine: &RedisEngine, ino| commit(engine, vec![Write::Tell(Change::Lock(Ino(ino)))]).expect("up");
-    tell(&elsewhere, 1);
-    tell(&open(&CLUSTER.url(db)), 7);
+    let notify =
+        |engine: &RedisEngine, ino| commit(engine, vec![Write::Notify(Change::Lock(Ino(ino)))]).expect("up");
+    notify(&elsewhere, 1);
+    notify(&open(&CLUSTER.url(db)), 7);
     let mut next = || loop {
         let changes = watch.next(Duration::from_secs(20)).expect("up");
         if !changes.is_empty() {
             return changes;
         }
     };
-    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino(7))])]);
+    assert_eq!(next(), [Notice::anonymous(vec![Change::Lock(Ino(7))])]);
     for node in &CLUSTER.nodes {
         node.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("up");
     }
-    assert_eq!(next(), [Told::anything()]);
-    tell(&engine, 8);
-    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino(8))])]);
+    assert_eq!(next(), [Notice::anything()]);
+    notify(&engine, 8);
+    assert_eq!(next(), [Notice::anonymous(vec![Change::Lock(Ino(8))])]);
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn encrypted_with_a_password() {
     commit(&engine, vec![Write::Insert(dir(2))]).expect("up");
     assert_eq!(get(&engine, 2).expect("up"), Some(dir(2)));
     let mut watch = engine.watch().expect("listens");
-    commit(&engine, vec![Write::Tell(Change::Lock(Ino(9)))]).expect("up");
+    commit(&engine, vec![Write::Notify(Change::Lock(Ino(9)))]).expect("up");
     assert_eq!(
         watch.next(Duration::from_secs(20)).expect("up"),
-        [Told::anonymous(vec![Change::Lock(Ino(9))])]
+        [Notice::anonymous(vec![Change::Lock(Ino(9))])]
     );
     let other = format!("rediss://jane:correct-horse@{hosts}");
     let outcome = RedisEngine::open(&other).expect("valid").prepare();

@@ -8,7 +8,7 @@ use redis::Commands;
 use server::Server;
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
-    schema::{Change, Counter, Key, Row, Told},
+    schema::{Change, Counter, Key, Notice, Row},
 };
 use sluice_meta_redis::{Config, RedisEngine};
 use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
@@ -165,8 +165,8 @@ fn a_user_without_rights_to_the_channel_is_told_and_a_commit_that_tells_nobody_i
     grant(rule.split(' ').next().expect("a pattern"));
     engine.prepare().expect("that was all");
     grant("resetchannels");
-    let tell = Write::Tell(Change::Lock(Ino(1)));
-    commit(&engine, vec![Write::Insert(dir(1)), tell]).expect("it happened");
+    let notify = Write::Notify(Change::Lock(Ino(1)));
+    commit(&engine, vec![Write::Insert(dir(1)), notify]).expect("it happened");
     assert_eq!(get(&engine, Key::Node(Ino(1))).expect("up"), Some(dir(1)));
 }
 
@@ -195,22 +195,26 @@ fn a_listener_that_lost_its_connection_says_that_anything_may_have_changed() {
     let server = Server::start();
     let (engine, elsewhere) = (server.engine(2), server.engine(3));
     let mut watch = engine.watch().expect("up");
-    let tell =
-        |engine: &RedisEngine, ino| commit(engine, vec![Write::Tell(Change::Lock(Ino(ino)))]).expect("up");
+    let notify =
+        |engine: &RedisEngine, ino| commit(engine, vec![Write::Notify(Change::Lock(Ino(ino)))]).expect("up");
     assert_eq!(watch.next(Duration::from_millis(1)).expect("up"), []);
-    tell(&elsewhere, 1);
-    tell(&engine, Ino::TRASH.0);
+    notify(&elsewhere, 1);
+    notify(&engine, Ino::TRASH.0);
     let mut next = || loop {
         let changes = watch.next(Duration::from_secs(20)).expect("up");
         if !changes.is_empty() {
             return changes;
         }
     };
-    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino::TRASH)])], "databases do not hear each other");
+    assert_eq!(
+        next(),
+        [Notice::anonymous(vec![Change::Lock(Ino::TRASH)])],
+        "databases do not hear each other"
+    );
     server.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("up");
-    assert_eq!(next(), [Told::anything()]);
-    tell(&engine, 8);
-    assert_eq!(next(), [Told::anonymous(vec![Change::Lock(Ino(8))])]);
+    assert_eq!(next(), [Notice::anything()]);
+    notify(&engine, 8);
+    assert_eq!(next(), [Notice::anonymous(vec![Change::Lock(Ino(8))])]);
 }
 
 /// Operations of several thousand arguments are split.

@@ -16,7 +16,7 @@ use std::{
 use calls::{commit, dir, get, open};
 use sluice_meta::{
     engine::{Engine, EngineError, Write},
-    schema::{Change, Told},
+    schema::{Change, Notice},
 };
 use sluice_meta_redis::{Config, RedisEngine};
 use sluice_testkit::server::{RedisOptions, RedisSentinel, redis};
@@ -122,12 +122,12 @@ fn a_master_that_dies_under_load_is_replaced() {
     });
     let lost = load::lost(&store, &made);
     assert!(lost.iter().all(std::ops::Range::is_empty), "lost: {lost:?} of {made:?}");
-    while !watch.next(Duration::from_secs(20)).expect("up").contains(&Told::anything()) {}
-    commit(&engine, vec![Write::Tell(Change::Lock(Ino(9)))]).expect("up");
+    while !watch.next(Duration::from_secs(20)).expect("up").contains(&Notice::anything()) {}
+    commit(&engine, vec![Write::Notify(Change::Lock(Ino(9)))]).expect("up");
     while !watch
         .next(Duration::from_secs(20))
         .expect("up")
-        .contains(&Told::anonymous(vec![Change::Lock(Ino(9))]))
+        .contains(&Notice::anonymous(vec![Change::Lock(Ino(9))]))
     {}
 }
 

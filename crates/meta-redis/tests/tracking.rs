@@ -11,19 +11,19 @@ use std::{
 use server::Server;
 use sluice_meta::{
     engine::{Commit, Engine, Step, Watch, Write},
-    schema::{Change, Entry, Row, Told},
+    schema::{Change, Entry, Notice, Row},
 };
 use sluice_meta_redis::RedisEngine;
 use sluice_types::{Attr, FileType, Ino, Name, Time};
 
 /// What is heard up to a message that `server` is made to publish by somebody else.
-fn heard(server: &Server, other: &RedisEngine, watch: &mut dyn Watch) -> Vec<Told> {
-    commit(other, 9, vec![Write::Tell(Change::Lock(Ino(99)))]);
+fn heard(server: &Server, other: &RedisEngine, watch: &mut dyn Watch) -> Vec<Notice> {
+    commit(other, 9, vec![Write::Notify(Change::Lock(Ino(99)))]);
     let (mut all, deadline) = (Vec::new(), Instant::now() + Duration::from_mins(1));
     loop {
         assert!(Instant::now() < deadline, "heard {all:?} and then nothing");
         all.extend(watch.next(Duration::from_secs(1)).expect("up"));
-        if let Some(end) = all.iter().position(|told| told.changes == [Change::Lock(Ino(99))]) {
+        if let Some(end) = all.iter().position(|notice| notice.changes == [Change::Lock(Ino(99))]) {
             all.truncate(end);
             // A turn of the server's loop lies behind it, with what that reports.
             assert!(server.call(&["PING"]).is_some());
@@ -48,13 +48,13 @@ fn creation(dir: u64, name: &str, ino: u64) -> Vec<Write> {
     vec![
         Write::Put(Row::Entry(Ino(dir), name.clone(), Entry { kind: FileType::File, ino: Ino(ino) })),
         Write::Insert(Row::Node(Ino(ino), attr)),
-        Write::Tell(Change::Entry(Ino(dir), name)),
+        Write::Notify(Change::Entry(Ino(dir), name)),
     ]
 }
 
-fn strangers(told: &[Told]) -> Vec<&Change> {
+fn strangers(notice: &[Notice]) -> Vec<&Change> {
     let mut all: Vec<&Change> =
-        told.iter().filter(|told| told.writer == 0).flat_map(|told| &told.changes).collect();
+        notice.iter().filter(|notice| notice.writer == 0).flat_map(|notice| &notice.changes).collect();
     all.sort_by_key(|change| format!("{change:?}"));
     all
 }
@@ -67,7 +67,7 @@ fn changes_that_nobody_tells_are_heard() {
     server.call(&["SET", "i5", "before"]);
     assert_eq!(heard(&server, &other, &mut *watch), [], "nobody asked for it");
     assert!(watch.attend(true).expect("up"));
-    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Told::anything()]);
+    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     server.call(&["SET", "i5", "x"]);
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [&Change::Node(Ino(5))]);
     server.call(&["HSET", "d1", "name", "x"]);
@@ -77,9 +77,9 @@ fn changes_that_nobody_tells_are_heard() {
     }
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [] as [&Change; 0], "nobody remembers those");
     server.call(&["FLUSHALL"]);
-    assert!(heard(&server, &other, &mut *watch).contains(&Told::anything()));
+    assert!(heard(&server, &other, &mut *watch).contains(&Notice::anything()));
     assert!(!watch.attend(false).expect("up"));
-    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Told::anything()]);
+    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     server.call(&["SET", "i5", "y"]);
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [] as [&Change; 0]);
 }
@@ -90,7 +90,7 @@ fn changes_that_are_told_are_not_heard_twice() {
     let (engine, other) = (server.engine(0), server.engine(0));
     let mut watch = engine.watch().expect("up");
     assert!(watch.attend(true).expect("up"));
-    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Told::anything()]);
+    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     // Somebody waits for a lock, and hears all of it, too.
     let mut waiter = engine.watch().expect("up");
     for n in 0..200 {
@@ -112,9 +112,9 @@ fn a_new_connection_tracks_again() {
     let (engine, other) = (server.engine(0), server.engine(0));
     let mut watch = engine.watch().expect("up");
     assert!(watch.attend(true).expect("up"));
-    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Told::anything()]);
+    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     assert!(server.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).is_some());
-    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Told::anything()], "a gap");
+    assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()], "a gap");
     server.call(&["SET", "i5", "x"]);
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [&Change::Node(Ino(5))]);
 }

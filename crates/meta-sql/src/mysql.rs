@@ -22,7 +22,7 @@ mod watch;
 use std::sync::Arc;
 
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Watch,
+    Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch,
 };
 
 use connection::Failure;
@@ -70,7 +70,7 @@ impl Engine for MysqlEngine {
     fn limits(&self) -> Limits {
         // Reads want connections too.
         let lanes = LANES.min(self.0.pool.options.max_open / 2).max(1);
-        Limits { lanes, batch: BATCH, news: News::Silence }
+        Limits { lanes, batch: BATCH, notices: Notices::Poll }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {
@@ -128,7 +128,7 @@ impl Engine for MysqlEngine {
         let counters = &tables.of(Record::Counter).table;
         let text = format!(
             "INSERT INTO {counters}(name,value) VALUES('{}',1) ON DUPLICATE KEY UPDATE value=value+1",
-            watch::TOLD
+            watch::NOTICES
         );
         pool.ask(&text).map(drop).map_err(|failed| pool.options.unanswered(failed))
     }

@@ -22,7 +22,7 @@ mod wire;
 use std::sync::Arc;
 
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Watch,
+    Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch,
 };
 
 use options::Options;
@@ -68,7 +68,7 @@ impl Engine for PostgresEngine {
     fn limits(&self) -> Limits {
         // Reads outside transactions need connections too.
         let lanes = (self.0.pool.options.limits.max_open / 2).clamp(1, LANES);
-        Limits { lanes, batch: BATCH, news: News::Messages }
+        Limits { lanes, batch: BATCH, notices: Notices::Push }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, News, Page, Read, Scan, Watch},
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch},
     schema::Key,
 };
 
@@ -57,7 +57,7 @@ impl Engine for SqliteEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: 1, batch: BATCH, news: News::Bell }
+        Limits { lanes: 1, batch: BATCH, notices: Notices::Hint }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

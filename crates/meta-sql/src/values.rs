@@ -213,10 +213,12 @@ mod tests {
 
     use super::*;
 
+    type Change = fn(&mut Attr, Time);
+
     #[test]
     fn a_guard_compares_what_the_contract_says() {
         let time = Time { sec: 9, nsec: 1_999 };
-        let changes: [(&str, fn(&mut Attr, Time)); 15] = [
+        let changes: [(&str, Change); 15] = [
             ("type", |attr, _| attr.kind = FileType::Dir),
             ("flags", |attr, _| attr.flags = AttrFlags(1)),
             ("mode", |attr, _| attr.mode = 9),

@@ -174,18 +174,18 @@ fn numbers_that_the_engine_lost_are_not_given_out_again() {
         Some(Row::Writer(_, _, n)) => n,
         other => panic!("{other:?}"),
     };
-    let told = |n: u64| match get(&engine, Key::Changes(sid, 0, (n % RING) as u16)) {
+    let notice = |n: u64| match get(&engine, Key::Changes(sid, 0, (n % RING) as u16)) {
         Some(Row::Changes(_, _, _, of, changes)) if of == n => changes,
         other => panic!("{n}: {other:?}"),
     };
     (0..5).for_each(|_| take());
     let before = number();
-    assert!(!told(before).contains(&Change::Any));
+    assert!(!notice(before).contains(&Change::Any));
     commit(&engine, vec![Write::Put(Row::Writer(sid, 0, before - 3))]).expect("they are lost");
     take();
     assert_eq!(number(), before + 1);
-    assert!(told(before + 1).contains(&Change::Any), "what others saw may be gone");
+    assert!(notice(before + 1).contains(&Change::Any), "what others saw may be gone");
     take();
-    assert!(!told(before + 2).contains(&Change::Any), "told once");
+    assert!(!notice(before + 2).contains(&Change::Any), "told once");
     meta.close().expect("close");
 }

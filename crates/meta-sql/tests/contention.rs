@@ -10,7 +10,7 @@ use std::{
 
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Write},
-    schema::{Counter, Key, Row, Told},
+    schema::{Counter, Key, Notice, Row},
 };
 use sluice_meta_sql::SqliteEngine;
 use support::{commit, fresh, get, open, url};
@@ -131,7 +131,7 @@ fn a_watch_hears_others_and_not_ourselves() {
         increment(&engine).expect("our own");
         assert_eq!(watch.next(Duration::ZERO).expect("next"), []);
         increment(&other).expect("another's");
-        assert_eq!(watch.next(Duration::from_mins(1)).expect("next"), [Told::anything()]);
+        assert_eq!(watch.next(Duration::from_mins(1)).expect("next"), [Notice::anything()]);
         assert_eq!(watch.next(Duration::from_millis(30)).expect("next"), [], "told once");
     }
 }

@@ -15,7 +15,7 @@ use sluice_meta::{
     Interrupt, Meta, Options,
     engine::{Commit, Engine, EngineError, Expect, Hold, Step, Write},
     ops::{self, compact::Compact},
-    schema::{Change, Counter, Entry, Key, Row, Told, VolumeFormat},
+    schema::{Change, Counter, Entry, Key, Notice, Row, VolumeFormat},
 };
 use sluice_meta_sql::MysqlEngine;
 use sluice_testkit::server::{Behaviour, Mariadb, MariadbOptions, Proxy, mariadb::USER};
@@ -346,9 +346,9 @@ fn what_one_client_tells_another_hears_in_time() {
     let mut watch = engine.watch().expect("watch");
     assert_eq!(watch.next(Duration::from_millis(150)), Ok(vec![]));
     let hear = || {
-        commit(&other, vec![Write::Tell(Change::Lock(Ino(5)))]).expect("tell");
+        commit(&other, vec![Write::Notify(Change::Lock(Ino(5)))]).expect("tell");
         let since = Instant::now();
-        assert_eq!(watch.next(Duration::from_mins(1)), Ok(vec![Told::anything()]));
+        assert_eq!(watch.next(Duration::from_mins(1)), Ok(vec![Notice::anything()]));
         let took = since.elapsed();
         assert_eq!(watch.next(Duration::ZERO), Ok(vec![]), "told once");
         took

@@ -65,8 +65,8 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
         let number = |name: &str| file[name].as_i64().expect("a number");
         let ino = Ino(number("ino") as u64);
         let attr = nodes.get(&ino.0).expect("a node");
-        let told = [i64::from(attr.uid), i64::from(attr.gid), i64::from(attr.nlink), attr.length as i64];
-        assert_eq!(told, ["uid", "gid", "nlink", "size"].map(number), "{file}");
+        let notice = [i64::from(attr.uid), i64::from(attr.gid), i64::from(attr.nlink), attr.length as i64];
+        assert_eq!(notice, ["uid", "gid", "nlink", "size"].map(number), "{file}");
         let times = [attr.mtime, attr.atime, attr.ctime].map(nanos);
         assert_eq!(times, ["mtime_ns", "atime_ns", "ctime_ns"].map(number), "{file}");
         let mode = file["mode"].as_str().expect("octal").trim_start_matches("0o");
@@ -87,13 +87,13 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
         if let Some(target) = file.get("target_hex") {
             assert_eq!(get(&engine, Key::Symlink(ino)), Ok(Some(Row::Symlink(ino, bytes(target).into()))));
         }
-        let told = file.get("xattrs_hex").and_then(|told| told.as_object()).into_iter().flatten();
-        let told: Vec<Row> = told
+        let notice = file.get("xattrs_hex").and_then(|notice| notice.as_object()).into_iter().flatten();
+        let notice: Vec<Row> = notice
             .filter(|(name, _)| name.starts_with("user."))
             .map(|(name, value)| Row::Xattr(ino, Name::stored(name.as_bytes()), bytes(value).into()))
             .collect();
         let found = engine.read(&[Read::All(List::Xattrs(ino))]);
-        assert_eq!(found, Ok(vec![Found::Rows(told)]), "{file}");
+        assert_eq!(found, Ok(vec![Found::Rows(notice)]), "{file}");
     }
     for kind in [Scan::AllEntries, Scan::Chunks, Scan::SliceRefs, Scan::Acls, Scan::DirStats] {
         assert!(!all(&engine, kind).is_empty(), "{kind:?}");

@@ -3,18 +3,18 @@
 //! What must stay true: it is derived from the writes alone, so that no operation can forget it.
 
 use crate::{
-    engine::{Commit, News, Write},
+    engine::{Commit, Notices, Write},
     schema::{Change, Key, RING, Row},
 };
 
 /// Adds to a numbered commit what it tells: as messages, or where there are none as a record. After
 /// the engine `lost` commits that may be anything.
-pub(crate) fn announce(commit: &mut Commit, news: News, lost: bool) {
+pub(crate) fn announce(commit: &mut Commit, notices: Notices, lost: bool) {
     let Some(step) = commit.step else { return };
     let lost = lost.then_some(Change::Any);
     let changes: Vec<Change> = commit.writes.iter().filter_map(change).chain(lost).collect();
-    if news == News::Messages {
-        commit.writes.extend(changes.into_iter().map(Write::Tell));
+    if notices == Notices::Push {
+        commit.writes.extend(changes.into_iter().map(Write::Notify));
     } else {
         let row = Row::Changes(step.writer, step.lane, slot(step.to), step.to, changes);
         commit.writes.push(Write::Put(row));

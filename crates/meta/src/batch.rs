@@ -36,7 +36,7 @@ pub use sluice_types::Interrupt;
 use ticket::{AnyTicket, Job, Ticket, Turn};
 
 use crate::{
-    engine::{Engine, EngineError, News},
+    engine::{Engine, EngineError, Notices},
     env::Env,
     op::{Lane, Op},
     schema::WriterId,
@@ -53,7 +53,7 @@ pub struct Batcher {
     /// Numbers of the commits of each lane.
     numbers: Box<[Numbers]>,
     batch: usize,
-    news: News,
+    notices: Notices,
     patience: Duration,
     sched: Mutex<Sched>,
     /// Held while a lane finds out that this client was taken for dead, so that all lanes count it
@@ -100,7 +100,7 @@ impl Batcher {
             writer,
             numbers: (0..lanes).map(|_| Numbers::default()).collect(),
             batch: limits.batch.max(1),
-            news: limits.news,
+            notices: limits.notices,
             patience,
             sched: Mutex::new(Sched::new(lanes)),
             fence: Mutex::default(),

@@ -20,7 +20,7 @@ use std::{any::Any, time::Duration};
 
 use sluice_types::{Ino, Name, Slice, Time};
 
-use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, QuotaKey, Row, Told, WriterId};
+use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 
 /// How much of a record must be the same at the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,9 +188,9 @@ pub enum Write {
     Charge(QuotaKey, i64, i64),
     /// Appends records to a chunk, which starts empty.
     Append(Ino, u32, Vec<Slice>),
-    /// Tells the other clients after the commit, see [`Commit::told`]; no effect where the engine
+    /// Tells the other clients after the commit, see [`Commit::notice`]; no effect where the engine
     /// has no messages.
-    Tell(Change),
+    Notify(Change),
 }
 
 impl Write {
@@ -235,15 +235,15 @@ pub struct Commit {
 impl Commit {
     /// The message that an engine with messages sends once this is committed: every commit with a
     /// number, be it that nothing changed which others cache, and whatever tells something.
-    pub fn told(&self) -> Option<Told> {
+    pub fn notice(&self) -> Option<Notice> {
         let changes: Vec<Change> = self
             .writes
             .iter()
-            .filter_map(|write| if let Write::Tell(change) = write { Some(change.clone()) } else { None })
+            .filter_map(|write| if let Write::Notify(change) = write { Some(change.clone()) } else { None })
             .collect();
         match self.step {
-            Some(Step { writer, lane, to, .. }) => Some(Told { writer, lane, n: to, changes }),
-            None => (!changes.is_empty()).then(|| Told::anonymous(changes)),
+            Some(Step { writer, lane, to, .. }) => Some(Notice { writer, lane, n: to, changes }),
+            None => (!changes.is_empty()).then(|| Notice::anonymous(changes)),
         }
     }
 }
@@ -323,19 +323,19 @@ pub struct Limits {
     /// Operations in one commit.
     pub batch: usize,
     /// How clients learn what others committed.
-    pub news: News,
+    pub notices: Notices,
 }
 
 /// How clients learn what others committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// [`Engine::watch`] hears [`Commit::told`] of every commit, or that something was missed.
-    Messages,
+pub enum Notices {
+    /// [`Engine::watch`] hears [`Commit::notice`] of every commit, or that something was missed.
+    Push,
     /// [`Engine::watch`] hears that somebody else committed. What it was stands in the records.
-    Bell,
+    Hint,
     /// [`Engine::watch`] hears what is told of locks, or that something was. All else is found by
     /// looking at the records.
-    Silence,
+    Poll,
 }
 
 /// A database that keeps a volume's metadata.
@@ -388,13 +388,13 @@ pub struct Moment(pub Option<Box<dyn Any + Send>>);
 
 /// A listener for changes made by others.
 pub trait Watch: Send {
-    /// Waits up to `timeout` for what is told; empty if nothing was. [`Told::anything`] stands for
-    /// what was missed.
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError>;
+    /// Waits up to `timeout` for what is told; empty if nothing was. [`Notice::anything`] stands
+    /// for what was missed.
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError>;
 
     /// Says whether clients that tell nothing have a session now. Answers whether what they change
     /// is told from here on, by an engine that sees it by itself; that it began is told as
-    /// [`Told::anything`].
+    /// [`Notice::anything`].
     fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
         let _ = silent;
         Ok(false)

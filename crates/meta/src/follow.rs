@@ -17,11 +17,11 @@ use sluice_types::wait;
 
 use crate::{
     announce::slot,
-    engine::{Engine, EngineError, Found, News, Read, Scan, Watch},
+    engine::{Engine, EngineError, Found, Notices, Read, Scan, Watch},
     meta::Meta,
     options::ClientCache,
     pages::scan_all,
-    schema::{Change, Counter, Key, RING, Row, Told, WriterId},
+    schema::{Change, Counter, Key, Notice, RING, Row, WriterId},
 };
 
 /// How long the numbers, once compared, let everything be believed.
@@ -52,12 +52,12 @@ impl Meta {
     }
 
     /// Begins to follow other clients, if the volume was opened with a [`ClientCache`]: lookups and
-    /// attributes are then answered from what is remembered. `told` is called with each change,
+    /// attributes are then answered from what is remembered. `notice` is called with each change,
     /// from a thread that no request needs.
-    pub fn follow(self: &Arc<Self>, told: OnChange) {
+    pub fn follow(self: &Arc<Self>, notice: OnChange) {
         let (Some(cache), Some(_)) = (self.options.client_cache, &self.env.record_cache) else { return };
         let meta = Arc::downgrade(self);
-        let begun = wait::spawn("changes", move || follow(&meta, cache, &told));
+        let begun = wait::spawn("changes", move || follow(&meta, cache, &notice));
         if let Err(error) = begun {
             tracing::warn!(%error, "no thread to follow other clients with; the client cache stays off");
         }
@@ -65,7 +65,7 @@ impl Meta {
 }
 
 /// Follows as long as the volume is open, which this does not keep open.
-fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
+fn follow(meta: &Weak<Meta>, cache: ClientCache, notice: &OnChange) {
     let Some(env) = meta.upgrade().map(|meta| meta.env.clone()) else { return };
     let Some(record_cache) = &env.record_cache else { return };
     let mut follower: Option<Follower> = None;
@@ -90,7 +90,7 @@ fn follow(meta: &Weak<Meta>, cache: ClientCache, told: &OnChange) {
                 complained = false;
                 if !changes.is_empty() {
                     record_cache.hear(&changes);
-                    told(&changes);
+                    notice(&changes);
                 }
                 if let Some(age) = follower.as_mut().and_then(Follower::compared) {
                     record_cache.trust(TRUST, age);
@@ -120,7 +120,7 @@ type Numbers = FxHashMap<(WriterId, u16), u64>;
 /// What was heard of the others.
 struct Follower {
     engine: Arc<dyn Engine>,
-    news: News,
+    notices: Notices,
     own: WriterId,
     watch: Box<dyn Watch>,
     /// The last commits heard of.
@@ -143,10 +143,10 @@ impl Follower {
         // Listening begins first: what is committed between the two is heard of twice, and nothing
         // is lost by that.
         let watch = engine.watch()?;
-        let news = engine.limits().news;
+        let notices = engine.limits().notices;
         let mut follower = Self {
             engine,
-            news,
+            notices,
             own,
             watch,
             heard: FxHashMap::default(),
@@ -172,16 +172,16 @@ impl Follower {
     fn next(&mut self) -> Result<Vec<Change>, EngineError> {
         let wait = self.next.saturating_duration_since(wait::now());
         let mut changes = Vec::new();
-        match self.news {
-            News::Messages => {
-                for told in self.watch.next(wait.min(LISTEN))? {
-                    self.take_in(told, &mut changes);
+        match self.notices {
+            Notices::Push => {
+                for notice in self.watch.next(wait.min(LISTEN))? {
+                    self.take_in(notice, &mut changes);
                 }
                 if wait::now() >= self.next && self.missed()? {
                     changes.push(Change::Any);
                 }
             }
-            News::Bell => {
+            Notices::Hint => {
                 let rang = !self.watch.next(wait.min(LISTEN))?.is_empty();
                 if rang || wait::now() >= self.next {
                     self.look_up(&mut changes)?;
@@ -191,7 +191,7 @@ impl Follower {
                     changes.push(Change::Any);
                 }
             }
-            News::Silence => {
+            Notices::Poll => {
                 wait::sleep(wait.min(POLL));
                 if wait::now() >= self.next {
                     self.look_up(&mut changes)?;
@@ -207,25 +207,25 @@ impl Follower {
     }
 
     /// Takes in a message.
-    fn take_in(&mut self, told: Told, changes: &mut Vec<Change>) {
-        if told.writer == self.own && self.own != 0 {
+    fn take_in(&mut self, notice: Notice, changes: &mut Vec<Change>) {
+        if notice.writer == self.own && self.own != 0 {
             return;
         }
-        if told.writer != 0 {
-            let lane = (told.writer, told.lane);
-            if self.raised.get(&lane).is_some_and(|known| known.contains(&told.n)) {
+        if notice.writer != 0 {
+            let lane = (notice.writer, notice.lane);
+            if self.raised.get(&lane).is_some_and(|known| known.contains(&notice.n)) {
                 return;
             }
             self.raised.remove(&lane);
             let before = self.heard.entry(lane).or_default();
             // A number that is not the next says that some were missed, or that a failover lost
             // commits that were heard of and the numbers are given out again.
-            if told.n != *before + 1 {
+            if notice.n != *before + 1 {
                 changes.push(Change::Any);
             }
-            *before = told.n;
+            *before = notice.n;
         }
-        changes.extend(told.changes);
+        changes.extend(notice.changes);
     }
 
     /// Whether commits happened, by the last comparison, that no message told of, or did not
@@ -272,7 +272,9 @@ impl Follower {
             let reads: Vec<Read> = part.iter().map(get).collect();
             for (found, (_, _, wanted)) in self.engine.read(&reads)?.into_iter().zip(part) {
                 match found {
-                    Found::Row(Some(Row::Changes(_, _, _, n, told))) if n == *wanted => changes.extend(told),
+                    Found::Row(Some(Row::Changes(_, _, _, n, notice))) if n == *wanted => {
+                        changes.extend(notice);
+                    }
                     _ => missed = true,
                 }
             }
@@ -306,7 +308,7 @@ impl Follower {
             .any(|sid| sid as WriterId != self.own && !writers.contains(&(sid as WriterId)));
         let gone = known.into_iter().any(|lane| !stand.contains_key(lane)) || came_and_went;
         self.sessions = self.sessions.max(last);
-        self.next = wait::now() + if self.news == News::Silence { POLL } else { COMPARE };
+        self.next = wait::now() + if self.notices == Notices::Poll { POLL } else { COMPARE };
         let watched = self.watch.attend(others)?;
         self.compared = Some(match (others, watched) {
             (false, _) => self.expire,
@@ -354,7 +356,7 @@ mod tests {
     /// The commit that follows `to - 1`.
     fn step(engine: &MemEngine, to: u64) {
         let step = Step { writer: OTHER, lane: 0, from: to - 1, to };
-        let writes = vec![Write::Tell(Change::Node(Ino(to)))];
+        let writes = vec![Write::Notify(Change::Node(Ino(to)))];
         commit(engine, &Commit { step: Some(step), writes, ..Commit::default() });
     }
 
@@ -380,8 +382,8 @@ mod tests {
         assert_eq!(follower.missed(), Ok(false));
         assert_eq!(follower.missed(), Ok(true));
         step(&engine, 10);
-        let told = (0..10).map(|_| follower.next().expect("up")).find(|told| !told.is_empty());
-        assert_eq!(told, Some(vec![Change::Node(Ino(10))]));
+        let notice = (0..10).map(|_| follower.next().expect("up")).find(|notice| !notice.is_empty());
+        assert_eq!(notice, Some(vec![Change::Node(Ino(10))]));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::schema::WriterId;
 
 /// What a request did, as far as its answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deed {
+pub struct Effect {
     /// What was done.
-    pub kind: DeedKind,
+    pub kind: EffectKind,
     /// What the answer needs: the inode that was made or linked, the bytes copied, the place
     /// appended at; else 0.
     pub value: u64,
@@ -21,7 +21,7 @@ pub struct Deed {
 /// Kinds of deeds. The numbers are those of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum DeedKind {
+pub enum EffectKind {
     /// A node was made.
     Create = 1,
     /// A node got one more name.
@@ -46,10 +46,10 @@ pub enum DeedKind {
     Append = 11,
 }
 
-impl DeedKind {
+impl EffectKind {
     /// The kind of that number.
     pub fn from_number(number: u8) -> Option<Self> {
-        use DeedKind::{
+        use EffectKind::{
             Allocate, Append, Copy, Create, Link, Remove, RemoveXattr, Rename, SetAttr, SetXattr, Truncate,
         };
         let all =
@@ -76,7 +76,7 @@ pub trait Ledger: Debug + Send + Sync {
     fn fenced(&self, fences: i64);
 
     /// Commit `n` of `lane` is about to be sent: with it these requests are done.
-    fn sending(&self, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted;
+    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted;
 
     /// That commit did not happen and never will; another one may get its number.
     fn refused(&self, noted: Noted);

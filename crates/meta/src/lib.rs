@@ -46,7 +46,7 @@ pub use deletion::BlockSink;
 pub use env::Env;
 pub use follow::OnChange;
 pub use heartbeat::Ended;
-pub use ledger::{Deed, DeedKind, LanePast, Ledger, Noted, Resumed};
+pub use ledger::{Effect, EffectKind, LanePast, Ledger, Noted, Resumed};
 pub use meta::Meta;
 pub use options::{ClientCache, OpenError, Options};
 pub use resume::TakenUp;

@@ -16,10 +16,10 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, News, Page, Read, Scan, Watch,
+        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan, Watch,
         Write, still_holds,
     },
-    schema::{Counter, Key, Row, Told},
+    schema::{Counter, Key, Notice, Row},
 };
 
 /// The in-memory engine. Clones share the records.
@@ -31,14 +31,14 @@ struct Shared {
     rows: Mutex<BTreeMap<Key, Row>>,
     /// Where pages ended that others follow.
     pages: Mutex<Vec<Key>>,
-    told: Mutex<Messages>,
+    notice: Mutex<Messages>,
     bell: Condvar,
 }
 
 /// The last messages.
 #[derive(Default)]
 struct Messages {
-    last: VecDeque<Told>,
+    last: VecDeque<Notice>,
     /// How many there were.
     sent: usize,
 }
@@ -156,7 +156,7 @@ impl Engine for MemEngine {
     }
 
     fn limits(&self) -> Limits {
-        Limits { lanes: 4, batch: 256, news: News::Messages }
+        Limits { lanes: 4, batch: 256, notices: Notices::Push }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {
@@ -181,10 +181,10 @@ impl Engine for MemEngine {
             apply(&mut rows, write);
         }
         drop(rows);
-        if let Some(told) = commit.told() {
-            let mut messages = self.0.told.lock();
+        if let Some(notice) = commit.notice() {
+            let mut messages = self.0.notice.lock();
             messages.sent += 1;
-            messages.last.push_back(told);
+            messages.last.push_back(notice);
             if messages.last.len() > MESSAGES {
                 messages.last.pop_front();
             }
@@ -224,7 +224,7 @@ impl Engine for MemEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        let seen = self.0.told.lock().sent;
+        let seen = self.0.notice.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))
     }
 }
@@ -323,7 +323,7 @@ fn apply(rows: &mut BTreeMap<Key, Row>, write: &Write) {
                 records.extend_from_slice(slices);
             }
         }
-        Write::Tell(_) => {}
+        Write::Notify(_) => {}
     }
 }
 
@@ -333,15 +333,15 @@ struct MemWatch {
 }
 
 impl Watch for MemWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
-        let mut messages = self.engine.0.told.lock();
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
+        let mut messages = self.engine.0.notice.lock();
         if messages.sent == self.seen {
             wait::wait_for(&self.engine.0.bell, &mut messages, timeout);
         }
         let new = messages.sent - self.seen;
         self.seen = messages.sent;
-        let Some(known) = messages.last.len().checked_sub(new) else { return Ok(vec![Told::anything()]) };
-        let news = messages.last.range(known..).cloned().collect();
-        Ok(news)
+        let Some(known) = messages.last.len().checked_sub(new) else { return Ok(vec![Notice::anything()]) };
+        let notices = messages.last.range(known..).cloned().collect();
+        Ok(notices)
     }
 }

@@ -6,7 +6,7 @@ use sluice_types::{Ino, Name};
 use smallvec::SmallVec;
 
 use crate::{
-    ledger::Deed,
+    ledger::Effect,
     view::{Stop, View},
 };
 
@@ -53,7 +53,7 @@ pub trait Op: fmt::Debug + Send + 'static {
 
     /// What a request has got done by it once it is committed; `None` if it may as well be done
     /// again.
-    fn deed(&self, _out: &Self::Out) -> Option<Deed> {
+    fn effect(&self, _out: &Self::Out) -> Option<Effect> {
         None
     }
 }
@@ -84,8 +84,8 @@ impl<O: Op> Op for UnderLocks<O> {
         self.op.run(view)
     }
 
-    fn deed(&self, out: &O::Out) -> Option<Deed> {
-        self.op.deed(out)
+    fn effect(&self, out: &O::Out) -> Option<Effect> {
+        self.op.effect(out)
     }
 }
 

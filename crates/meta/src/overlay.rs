@@ -263,7 +263,7 @@ impl Overlay {
                 }
             },
             Write::Charge(key, space, inodes) => self.charge(key, space, inodes),
-            Write::Tell(change) => {
+            Write::Notify(change) => {
                 if !self.tells.contains(&change) {
                     self.tells.push(change);
                 }
@@ -384,7 +384,7 @@ impl Overlay {
         writes.extend(self.uses.into_iter().filter(|(_, s)| !s.is_zero()).map(|(ino, s)| Write::Use(ino, s)));
         let charges = self.charges.into_iter().filter(|(_, by)| *by != (0, 0));
         writes.extend(charges.map(|(key, (s, n))| Write::Charge(key, s, n)));
-        writes.extend(self.tells.into_iter().map(Write::Tell));
+        writes.extend(self.tells.into_iter().map(Write::Notify));
         writes
     }
 }

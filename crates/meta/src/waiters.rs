@@ -15,7 +15,7 @@ use sluice_types::{Ino, wait};
 use crate::{
     batch::Interrupt,
     engine::Engine,
-    schema::{Change, Told},
+    schema::{Change, Notice},
 };
 
 /// Threads that wait for locks of files.
@@ -93,9 +93,9 @@ impl Waiters {
     }
 
     /// Wakes those who wait for locks on `ino`, or all.
-    fn wake(inner: &Inner, told: &[Told]) {
+    fn wake(inner: &Inner, notice: &[Notice]) {
         let waiting = inner.waiting.lock();
-        let tells = |change: Change| told.iter().any(|told| told.changes.contains(&change));
+        let tells = |change: Change| notice.iter().any(|notice| notice.changes.contains(&change));
         let any = tells(Change::Any);
         for (ino, bells) in &waiting.by_file {
             if any || tells(Change::Lock(*ino)) {
@@ -155,7 +155,7 @@ fn listen(inner: Weak<Inner>) -> bool {
         };
         while let Some(inner) = inner.upgrade() {
             match watch.next(LISTEN) {
-                Ok(told) => Waiters::wake(&inner, &told),
+                Ok(notice) => Waiters::wake(&inner, &notice),
                 Err(error) => {
                     tracing::warn!(%error, "cannot listen for released locks; waiters look by themselves");
                     inner.waiting.lock().listening = false;

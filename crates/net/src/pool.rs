@@ -112,12 +112,11 @@ impl<C: Connection> Pool<C> {
         let (mut slot, found) = self.slot().ok_or_else(|| {
             busy(format!("all {} connections are busy; raise max_open_conns", self.limits.max_open))
         })?;
-        let mut kept = match found {
-            Some(kept) => kept,
-            None => {
-                let (connection, now) = (connect()?, Instant::now());
-                Kept { connection, born: now, idle: now }
-            }
+        let mut kept = if let Some(kept) = found {
+            kept
+        } else {
+            let (connection, now) = (connect()?, Instant::now());
+            Kept { connection, born: now, idle: now }
         };
         let result = work(&mut kept.connection);
         if kept.connection.is_sound() {

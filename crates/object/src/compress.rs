@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn zstd_frames_state_their_length() {
         let stored = Compression::Zstd.encode(Bytes::from(vec![7; 100_000])).unwrap();
-        let told = zstd::zstd_safe::get_frame_content_size(&stored).unwrap();
-        assert_eq!(told, Some(100_000));
+        let stated = zstd::zstd_safe::get_frame_content_size(&stored).unwrap();
+        assert_eq!(stated, Some(100_000));
     }
 
     #[test]

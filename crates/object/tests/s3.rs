@@ -208,8 +208,8 @@ async fn silence_ends_at_the_deadline_and_says_so() {
         let error = failure.unwrap_err();
         assert!(matches!(error, ObjectError::Unavailable { .. }), "{error:?}");
         let text = error.to_string();
-        let told = ["no answer within", "gave up after", "s3://volumes", action];
-        assert!(told.iter().all(|part| text.contains(part)), "{text}");
+        let stated = ["no answer within", "gave up after", "s3://volumes", action];
+        assert!(stated.iter().all(|part| text.contains(part)), "{text}");
     }
     let listed: Result<Vec<_>, _> = store.list("").try_collect().await;
     assert!(matches!(listed, Err(ObjectError::Unavailable { action: "list", .. })), "{listed:?}");

@@ -128,18 +128,18 @@ impl Client {
     /// Whether an answer is true.
     fn judge(&self, marked: &Marked, answer: &FsResult<Done>) {
         let (mark, times) = (marked.mark, self.world.happened(marked.mark));
-        let told = match answer {
+        let notice = match answer {
             // Nothing to do, or nobody knows.
             Ok(Done { marked: false, .. }) | Err(FsError::Io(_) | FsError::Interrupted) => return,
             Ok(_) => Answer::Done,
             Err(_) => Answer::Failed,
         };
-        self.compare(mark, told, times, &format!("{marked:?}: {answer:?}"));
-        self.answers.lock().push((mark, told));
+        self.compare(mark, notice, times, &format!("{marked:?}: {answer:?}"));
+        self.answers.lock().push((mark, notice));
     }
 
-    fn compare(&self, mark: Mark, told: Answer, times: u64, what: &str) {
-        let wanted = u64::from(told == Answer::Done);
+    fn compare(&self, mark: Mark, notice: Answer, times: u64, what: &str) {
+        let wanted = u64::from(notice == Answer::Done);
         if times != wanted {
             self.world.fault(format!("client {} {mark:?} happened {times} times: {what}", self.at));
         }
@@ -147,8 +147,8 @@ impl Client {
 
     /// Whether what programs were told is still true.
     pub(crate) fn check_answers(&self) {
-        for (mark, told) in self.answers.lock().iter() {
-            self.compare(*mark, *told, self.world.happened(*mark), &format!("it was told: {told:?}"));
+        for (mark, notice) in self.answers.lock().iter() {
+            self.compare(*mark, *notice, self.world.happened(*mark), &format!("it was told: {notice:?}"));
         }
     }
 

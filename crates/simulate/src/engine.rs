@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use sluice_meta::{
     engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Watch, Write},
-    schema::{Key, Told},
+    schema::{Key, Notice},
 };
 use sluice_types::wait;
 
@@ -138,17 +138,17 @@ struct SimWatch {
 }
 
 impl Watch for SimWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         let world = &self.engine.world;
         let until = wait::now() + timeout;
         loop {
             if !world.reaches(self.engine.client) {
                 return Err(unavailable());
             }
-            let told = self.inner.next(Duration::ZERO)?;
+            let notice = self.inner.next(Duration::ZERO)?;
             let left = until.saturating_duration_since(wait::now());
-            if !told.is_empty() || left.is_zero() {
-                return Ok(told);
+            if !notice.is_empty() || left.is_zero() {
+                return Ok(notice);
             }
             let patience = [Duration::from_micros(200), Duration::from_millis(2), timeout];
             world.sched.pass(left.min(patience[world.sched.below(3) as usize]));

@@ -44,15 +44,15 @@ const QUICK: usize = 9;
 
 /// Runs a seed; with `tells`, notes what happens.
 pub fn simulate(seed: u64, tells: bool) -> Outcome {
-    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
-    let tell = Arc::clone(&told);
+    let notice = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let notify = Arc::clone(&notice);
     let (trace, panics) = Sched::run(seed, move |sched| {
         let world = World::new(Arc::clone(sched), Plan::of(seed), tells);
         world.log(|| format!("{:?}", world.plan));
         run(&world);
-        *tell.lock() = (world.faults(), world.story());
+        *notify.lock() = (world.faults(), world.story());
     });
-    let (mut faults, story) = std::mem::take(&mut *told.lock());
+    let (mut faults, story) = std::mem::take(&mut *notice.lock());
     faults.extend(panics);
     Outcome { trace, faults, story }
 }

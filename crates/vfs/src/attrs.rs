@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sluice_meta::{
-    DeedKind, Interrupt,
+    EffectKind, Interrupt,
     op::At,
     ops::{
         getattr::GetAttr,
@@ -138,7 +138,7 @@ impl Vfs {
         if ino.is_internal() {
             return self.internal_attr(ino);
         }
-        if self.was_done(interrupt, DeedKind::SetAttr) {
+        if self.was_done(interrupt, EffectKind::SetAttr) {
             return Ok(self.getattr(interrupt, ino)?.0);
         }
         // A later commit would set the time of the write.

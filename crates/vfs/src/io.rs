@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use sluice_data::visible;
 use sluice_meta::{
-    Asked, Deed, DeedKind, Interrupt,
+    Asked, Effect, EffectKind, Interrupt,
     op::UnderLocks,
     ops::{
         chunks::ReadChunks,
@@ -144,12 +144,12 @@ impl Vfs {
         place: Place,
         at_end: bool,
     ) -> FsResult<u64> {
-        if let Some(Found::Done(at) | Found::Perhaps(at)) = self.deed_of(Some(asked), DeedKind::Append) {
+        if let Some(Found::Done(at) | Found::Perhaps(at)) = self.effect_of(Some(asked), EffectKind::Append) {
             return Ok(at);
         }
         let value = self.append_at(interrupt, place, at_end)?;
         if let Some(journal) = &self.config.journal {
-            journal.decided(asked.unique, Deed { kind: DeedKind::Append, value });
+            journal.decided(asked.unique, Effect { kind: EffectKind::Append, value });
         }
         Ok(value)
     }
@@ -190,7 +190,7 @@ impl Vfs {
         if ino.is_internal() {
             return self.internal_attr(ino);
         }
-        if self.was_done(interrupt, DeedKind::Truncate) {
+        if self.was_done(interrupt, EffectKind::Truncate) {
             return Ok(self.getattr(interrupt, ino)?.0);
         }
         let handle = fh.and_then(|fh| self.handles.file(fh).ok()).filter(|handle| handle.file.ino == ino);
@@ -218,7 +218,7 @@ impl Vfs {
         what: Allocation,
     ) -> FsResult<()> {
         let handle = self.writable_handle(fh)?;
-        if self.was_done(interrupt, DeedKind::Allocate) {
+        if self.was_done(interrupt, EffectKind::Allocate) {
             return Ok(());
         }
         let file = &handle.file;
@@ -251,7 +251,7 @@ impl Vfs {
         to: Place,
         length: u64,
     ) -> FsResult<u64> {
-        if let Some(Found::Done(length)) = self.deed_of(interrupt.asked(), DeedKind::Copy) {
+        if let Some(Found::Done(length)) = self.effect_of(interrupt.asked(), EffectKind::Copy) {
             return Ok(length);
         }
         let source = self.handles.file(from.fh)?;

@@ -20,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
-use sluice_meta::{Deed, Ledger, Noted, TakenUp};
+use sluice_meta::{Effect, Ledger, Noted, TakenUp};
 use sluice_types::Ino;
 
 pub(crate) use self::past::Found;
@@ -51,7 +51,7 @@ pub struct Journal {
     file: File,
     table: Mutex<Table>,
     /// Deeds written so far.
-    deeds: AtomicU64,
+    effects: AtomicU64,
     /// Handle numbers up to here are noted as given.
     numbers: AtomicU64,
     /// Where bytes go next.
@@ -135,7 +135,7 @@ impl Journal {
         Self {
             file,
             table: Mutex::new(table),
-            deeds: past.next.into(),
+            effects: past.next.into(),
             numbers: past.last.into(),
             bytes: past.bytes.max(BYTES).into(),
             session: Mutex::new(session),
@@ -281,17 +281,17 @@ impl Journal {
     }
 
     /// What a request does is decided, whatever becomes of it.
-    pub(crate) fn decided(&self, unique: u64, deed: Deed) {
-        self.deeds(Kind::Done, 0, 0, &[(unique, deed)]);
+    pub(crate) fn decided(&self, unique: u64, effect: Effect) {
+        self.effects(Kind::Done, 0, 0, &[(unique, effect)]);
     }
 
-    fn deeds(&self, kind: Kind, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted {
-        let count = deeds.len() as u64;
-        let first = self.deeds.fetch_add(count, Ordering::Relaxed);
-        let mut bytes = Vec::with_capacity(deeds.len() * SLOT);
-        for (seq, (unique, deed)) in (first..).zip(deeds) {
-            let words = [*unique, deed.value, n, seq];
-            let slot = Slot { sub: deed.kind as u8, lane, ..Slot::new(kind, words) };
+    fn effects(&self, kind: Kind, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted {
+        let count = effects.len() as u64;
+        let first = self.effects.fetch_add(count, Ordering::Relaxed);
+        let mut bytes = Vec::with_capacity(effects.len() * SLOT);
+        for (seq, (unique, effect)) in (first..).zip(effects) {
+            let words = [*unique, effect.value, n, seq];
+            let slot = Slot { sub: effect.kind as u8, lane, ..Slot::new(kind, words) };
             bytes.extend_from_slice(&slot.encode());
         }
         self.write_ring(first, &bytes);
@@ -312,7 +312,7 @@ impl Journal {
     /// What became of the deeds that a dead process left is known: it is noted, so that it need not
     /// be found out again.
     pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
-        for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Deed)) {
+        for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Effect)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {
                 Some(true) => Slot { kind: Kind::Done as u8, ..*slot },
                 // Of a session that is gone nobody will know, and numbers begin anew.
@@ -365,8 +365,8 @@ impl Ledger for Journal {
         self.write_session();
     }
 
-    fn sending(&self, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted {
-        self.deeds(Kind::Deed, lane, n, deeds)
+    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted {
+        self.effects(Kind::Effect, lane, n, effects)
     }
 
     fn refused(&self, noted: Noted) {

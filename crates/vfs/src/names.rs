@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    DeedKind, Interrupt,
+    EffectKind, Interrupt,
     op::At,
     ops::{
         create::{Create, Made},
@@ -48,7 +48,7 @@ impl Vfs {
         name: &[u8],
         node: NewNode,
     ) -> FsResult<Entry> {
-        if let Some(entry) = self.made_before(interrupt, DeedKind::Create)? {
+        if let Some(entry) = self.made_before(interrupt, EffectKind::Create)? {
             return Ok(entry);
         }
         let ino = self.new_ino(interrupt)?;
@@ -70,7 +70,7 @@ impl Vfs {
             _ if target.contains(&0) => return Err(FsError::Invalid),
             _ => {}
         }
-        if let Some(entry) = self.made_before(interrupt, DeedKind::Create)? {
+        if let Some(entry) = self.made_before(interrupt, EffectKind::Create)? {
             return Ok(entry);
         }
         let node = NewNode { kind: FileType::Symlink, mode: 0o777, umask: 0, rdev: 0 };
@@ -114,7 +114,7 @@ impl Vfs {
         if ino.is_internal() {
             return Err(FsError::Perm);
         }
-        if let Some(entry) = self.made_before(interrupt, DeedKind::Link)? {
+        if let Some(entry) = self.made_before(interrupt, EffectKind::Link)? {
             return Ok(entry);
         }
         let at = At::new(dir, self.new_name(dir, name)?);
@@ -128,7 +128,7 @@ impl Vfs {
 
     /// Removes a name of anything but a directory. Two trips.
     pub fn unlink(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
-        if self.was_done(interrupt, DeedKind::Remove) {
+        if self.was_done(interrupt, EffectKind::Remove) {
             return Ok(());
         }
         let at = At::new(dir, self.old_name(dir, name)?);
@@ -142,7 +142,7 @@ impl Vfs {
 
     /// Removes an empty directory. Two trips if it was looked up lately, else three.
     pub fn rmdir(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
-        if self.was_done(interrupt, DeedKind::Remove) {
+        if self.was_done(interrupt, EffectKind::Remove) {
             return Ok(());
         }
         let at = At::new(dir, self.old_name(dir, name)?);
@@ -165,7 +165,7 @@ impl Vfs {
         to: (Ino, &[u8]),
         mode: RenameMode,
     ) -> FsResult<()> {
-        if self.was_done(interrupt, DeedKind::Rename) {
+        if self.was_done(interrupt, EffectKind::Rename) {
             return Ok(());
         }
         let from = At::new(from.0, self.old_name(from.0, from.1)?);

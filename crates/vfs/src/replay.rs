@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use sluice_meta::{Asked, DeedKind, Interrupt};
+use sluice_meta::{Asked, EffectKind, Interrupt};
 use sluice_types::{FileType, FsError, FsResult, Ino};
 
 use crate::{entry::Entry, handle_locks::Lock, handles::FileHandle, journal::Found, open::Opened, vfs::Vfs};
@@ -16,23 +16,23 @@ pub(crate) const BY_SYNC: u8 = 2;
 
 impl Vfs {
     /// What a request that is asked again has done of that kind.
-    pub(crate) fn deed_of(&self, asked: Option<Asked>, kind: DeedKind) -> Option<Found> {
+    pub(crate) fn effect_of(&self, asked: Option<Asked>, kind: EffectKind) -> Option<Found> {
         let asked = asked.filter(|asked| asked.again)?;
-        self.past.get()?.deed(asked.unique, kind, self.meta.taken_up())
+        self.past.get()?.effect(asked.unique, kind, self.meta.taken_up())
     }
 
     /// Whether a request is asked again that has done this.
-    pub(crate) fn was_done(&self, interrupt: &Interrupt, kind: DeedKind) -> bool {
-        matches!(self.deed_of(interrupt.asked(), kind), Some(Found::Done(_)))
+    pub(crate) fn was_done(&self, interrupt: &Interrupt, kind: EffectKind) -> bool {
+        matches!(self.effect_of(interrupt.asked(), kind), Some(Found::Done(_)))
     }
 
     /// The entry that a request made which is asked again.
-    pub(crate) fn made_before(&self, interrupt: &Interrupt, kind: DeedKind) -> FsResult<Option<Entry>> {
+    pub(crate) fn made_before(&self, interrupt: &Interrupt, kind: EffectKind) -> FsResult<Option<Entry>> {
         let entry = |ino| Ok(self.entry(ino, self.getattr(interrupt, ino)?.0));
-        match self.deed_of(interrupt.asked(), kind) {
+        match self.effect_of(interrupt.asked(), kind) {
             Some(Found::Done(ino)) => entry(Ino(ino)).map(Some),
             // Numbers of nodes are used once: if it is there, it was made.
-            Some(Found::Perhaps(ino)) if kind == DeedKind::Create => match entry(Ino(ino)) {
+            Some(Found::Perhaps(ino)) if kind == EffectKind::Create => match entry(Ino(ino)) {
                 Err(FsError::NotFound) => Ok(None),
                 found => found.map(Some),
             },
@@ -65,7 +65,7 @@ impl Vfs {
             let entry = self.entry(ino, self.getattr(interrupt, ino)?.0);
             return Ok(Some((entry, Opened { fh, ..Opened::default() })));
         }
-        let Some(entry) = self.made_before(interrupt, DeedKind::Create)? else { return Ok(None) };
+        let Some(entry) = self.made_before(interrupt, EffectKind::Create)? else { return Ok(None) };
         if entry.attr.kind != FileType::File {
             return Ok(None);
         }

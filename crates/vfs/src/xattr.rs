@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    DeedKind, Interrupt,
+    EffectKind, Interrupt,
     ops::{
         acl::{AclKind, GetAcl, SetAcl},
         xattr::{GetXattr, ListXattr, RemoveXattr, SetXattr, XattrMode},
@@ -62,7 +62,7 @@ impl Vfs {
         if self.is_not_kept(&name) {
             return Err(FsError::NotSupported);
         }
-        if self.was_done(interrupt, DeedKind::SetXattr) {
+        if self.was_done(interrupt, EffectKind::SetXattr) {
             return Ok(());
         }
         if let Some(kind) = acl_kind(&name) {
@@ -98,7 +98,7 @@ impl Vfs {
     /// Removes an attribute. Two trips.
     pub fn removexattr(&self, caller: &Caller, interrupt: &Interrupt, ino: Ino, name: &[u8]) -> FsResult<()> {
         let name = self.xattr_name(ino, name)?;
-        if self.was_done(interrupt, DeedKind::RemoveXattr) {
+        if self.was_done(interrupt, EffectKind::RemoveXattr) {
             return Ok(());
         }
         if let Some(kind) = acl_kind(&name) {

@@ -54,7 +54,7 @@ fn every_name_of_a_changed_directory_is_invalidated() {
 
     invalidated.lock().clear();
     let step = Step { writer: 99, lane: 0, from: 0, to: 1 };
-    let writes = [looked, listed].map(|dir| Write::Tell(Change::Names(dir))).to_vec();
+    let writes = [looked, listed].map(|dir| Write::Notify(Change::Names(dir))).to_vec();
     let begin = vec![Write::Put(Row::Writer(step.writer, step.lane, step.from))];
     for commit in [
         Commit { writes: begin, ..Commit::default() },
@@ -93,7 +93,7 @@ fn only_what_surely_changed_is_invalidated_as_changed() {
     let begin = vec![Write::Put(Row::Writer(step.writer, step.lane, step.from))];
     for commit in [
         Commit { writes: begin, ..Commit::default() },
-        Commit { step: Some(step), writes: vec![Write::Tell(Change::Names(dir))], ..Commit::default() },
+        Commit { step: Some(step), writes: vec![Write::Notify(Change::Names(dir))], ..Commit::default() },
     ] {
         volume.engine.commit(&commit).unwrap();
     }

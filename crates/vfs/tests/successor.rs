@@ -190,7 +190,7 @@ fn an_open_that_is_asked_again_gives_the_handle_that_it_gave() {
 /// An engine on which the commit that makes a node of that name stops for ever, and is given to the
 /// test.
 fn stuck_at(volume: &Volume, name: &'static str) -> (Arc<dyn Engine>, mpsc::Receiver<Commit>) {
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let makes = move |commit: &Commit| {
         commit
             .writes
@@ -206,19 +206,19 @@ fn stuck_at(volume: &Volume, name: &'static str) -> (Arc<dyn Engine>, mpsc::Rece
         }
         Ok(())
     });
-    (Arc::new(hooked), told)
+    (Arc::new(hooked), reported)
 }
 
 /// A process that died while it made a directory, and the commit that it had sent.
 fn died_in_mkdir(volume: &Volume) -> (File, Commit) {
-    let (engine, told) = stuck_at(volume, "d");
+    let (engine, reported) = stuck_at(volume, "d");
     let first = Process::on(volume, engine);
     first.client.put(ROOT, "before", b"1");
     thread::spawn({
         let vfs = Arc::clone(&first.client.vfs);
         move || vfs.make(&Caller::user(0, 0), &request(2), ROOT, b"d", node(FileType::Dir))
     });
-    let commit = told.recv().unwrap();
+    let commit = reported.recv().unwrap();
     (first.kill(), commit)
 }
 
@@ -256,7 +256,7 @@ fn a_commit_that_was_under_way_and_arrived_is_known_to_have_happened() {
 #[test]
 fn a_refused_commit_is_not_taken_for_one_that_got_its_number() {
     let volume = Volume::new();
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let engine = Hooked::new(Arc::clone(&volume.engine) as _).before_commit(move |commit| {
         let makes = |name: &[u8]| {
             commit
@@ -275,7 +275,7 @@ fn a_refused_commit_is_not_taken_for_one_that_got_its_number() {
     let Client { vfs, caller, .. } = &first.client;
     let refused = vfs.make(caller, &request(2), ROOT, b"refused", node(FileType::Dir));
     assert!(matches!(refused, Err(FsError::Io(_))), "{refused:?}");
-    told.recv().unwrap();
+    reported.recv().unwrap();
     first.client.mkdir(ROOT, "next").unwrap();
     let (second, _) = first.replace(&volume);
     let Client { vfs, caller, .. } = &second.client;

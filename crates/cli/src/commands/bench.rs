@@ -193,13 +193,13 @@ impl<'a> Files<'a> {
 /// The kernel's caches, which root can drop.
 #[derive(Default)]
 struct Caches {
-    told: AtomicBool,
+    warned: AtomicBool,
 }
 
 impl Caches {
     fn drop(&self) {
         rustix::fs::sync();
-        if fs::write("/proc/sys/vm/drop_caches", "3").is_err() && !self.told.swap(true, Ordering::Relaxed) {
+        if fs::write("/proc/sys/vm/drop_caches", "3").is_err() && !self.warned.swap(true, Ordering::Relaxed) {
             errln!("only root can drop the kernel's caches: reads may come from them");
         }
     }

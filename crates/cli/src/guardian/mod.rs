@@ -96,7 +96,7 @@ struct Former {
 
 struct Guardian<'a> {
     mountpoint: &'a Path,
-    tell: Sender<Event>,
+    sender: Sender<Event>,
     servers: u64,
     /// None between two tries.
     server: Option<Server>,
@@ -117,13 +117,13 @@ struct Guardian<'a> {
 /// Has `mountpoint` served as this process' command line says, until it is unmounted.
 pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
     steady();
-    let (tell, told) = mpsc::channel();
-    listen(tell.clone())?;
+    let (sender, events) = mpsc::channel();
+    listen(sender.clone())?;
     let executable = own_executable().context("cannot open the file of this program")?;
     let program = Arc::new(Program::new(executable, Call::own()));
     let mut guardian = Guardian {
         mountpoint,
-        tell,
+        sender,
         servers: 0,
         server: None,
         program,
@@ -137,19 +137,19 @@ pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
     };
     guardian.server = Some(guardian.start(&Arc::clone(&guardian.program), &Word::Mount, &[])?);
     loop {
-        let event = guardian.next(&told)?;
+        let event = guardian.next(&events)?;
         if let Some(code) = guardian.handle(event)? {
             return Ok(code);
         }
     }
 }
 
-fn listen(tell: Sender<Event>) -> Result<()> {
+fn listen(sender: Sender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]).context("cannot listen to signals")?;
     thread::Builder::new().name("sluice-signals".into()).spawn(move || {
         for signal in signals.forever() {
             // A hang-up of the terminal is nothing to it.
-            if signal != SIGHUP && tell.send(Event::Signal(signal)).is_err() {
+            if signal != SIGHUP && sender.send(Event::Signal(signal)).is_err() {
                 return;
             }
         }
@@ -158,17 +158,17 @@ fn listen(tell: Sender<Event>) -> Result<()> {
 }
 
 /// Says a server's last words in its place.
-fn pass_on(told: &str) {
-    let _ = writeln!(std::io::stderr(), "{told}");
-    background::failed(told);
+fn pass_on(message: &str) {
+    let _ = writeln!(std::io::stderr(), "{message}");
+    background::failed(message);
 }
 
 impl Guardian<'_> {
-    fn next(&self, told: &Receiver<Event>) -> Result<Event> {
+    fn next(&self, events: &Receiver<Event>) -> Result<Event> {
         let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again).chain(self.begins);
         let now = Instant::now();
         let deadline = deadlines.fold(now + LOOK, Instant::min);
-        let event = told.recv_timeout(deadline.saturating_duration_since(now));
+        let event = events.recv_timeout(deadline.saturating_duration_since(now));
         match event {
             Err(RecvTimeoutError::Timeout) => Ok(Event::Late),
             event => event.context("no thread listens any more"),
@@ -177,7 +177,7 @@ impl Guardian<'_> {
 
     fn start(&mut self, program: &Arc<Program>, first: &Word, beside: &[BorrowedFd<'_>]) -> Result<Server> {
         self.servers += 1;
-        Server::start(self.servers, program, (first, beside), &self.tell)
+        Server::start(self.servers, program, (first, beside), &self.sender)
             .context("cannot start a process that serves")
     }
 
@@ -258,7 +258,7 @@ impl Guardian<'_> {
                         server.say(&Word::HandOver(HAND_OVER.as_secs()), &[]);
                     }
                 }
-                Word::Failed(told, unreachable) => upgrade.server.told = Some((told, unreachable)),
+                Word::Failed(message, unreachable) => upgrade.server.message = Some((message, unreachable)),
                 _ => {}
             }
             return;
@@ -273,7 +273,7 @@ impl Guardian<'_> {
                 self.deaths.serves();
                 self.ready(first);
             }
-            Word::Failed(told, unreachable) => server.told = Some((told, unreachable)),
+            Word::Failed(message, unreachable) => server.message = Some((message, unreachable)),
             Word::Refused(why) => self.give_up_upgrade(&why),
             _ => {}
         }
@@ -287,8 +287,8 @@ impl Guardian<'_> {
         }
         if first {
             let device = self.held.as_ref().map_or(0, |held| held.connection.device());
-            let tell = self.tell.clone();
-            let hear = move |caller| tell.send(Event::Caller(caller)).is_ok();
+            let sender = self.sender.clone();
+            let hear = move |caller| sender.send(Event::Caller(caller)).is_ok();
             if let Err(why) = upgrade::listen(device, hear) {
                 tracing::warn!("the mount cannot be upgraded in place: {why}");
             }
@@ -327,9 +327,13 @@ impl Guardian<'_> {
     fn give_up_upgrade(&mut self, why: &str) {
         let Some(mut upgrade) = self.upgrade.take() else { return };
         upgrade.server.signal(Signal::KILL);
-        let told = upgrade.server.told.take().map(|(told, _)| told.trim_start_matches("sluice: ").to_owned());
-        let why = match told {
-            Some(told) => told,
+        let message = upgrade
+            .server
+            .message
+            .take()
+            .map(|(message, _)| message.trim_start_matches("sluice: ").to_owned());
+        let why = match message {
+            Some(message) => message,
             None if why.is_empty() => format!("the new server ended ({})", upgrade.server.how()),
             None => why.to_owned(),
         };
@@ -368,16 +372,16 @@ impl Guardian<'_> {
         self.begins = None;
         let (code, how) = (server.code(), server.how());
         let Some(held) = &self.held else {
-            let Some((told, _)) = &server.told else {
+            let Some((message, _)) = &server.message else {
                 bail!("the process that serves ended before it mounted ({how})")
             };
-            pass_on(told);
+            pass_on(message);
             return Ok(Some(ExitCode::from(code.unwrap_or(1))));
         };
         let gone = !held.is_mounted();
         if gone || server.serves && matches!(code, Some(0 | VOLUME_GONE)) {
-            if let Some((told, _)) = &server.told {
-                pass_on(told);
+            if let Some((message, _)) = &server.message {
+                pass_on(message);
             } else if code.is_none() {
                 tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
             }
@@ -401,7 +405,7 @@ impl Guardian<'_> {
             tracing::error!("the process that served {} died ({how})", self.mountpoint.display());
             return Ok(Some(self.leave()));
         }
-        let next = match &server.told {
+        let next = match &server.message {
             _ if handed_over => Next::Start,
             Some((_, true)) if !server.serves => self.deaths.not_reached(Instant::now()),
             _ => self.deaths.died(Instant::now()),

@@ -30,7 +30,7 @@ pub(super) struct Server {
     /// It said that it is ready.
     pub(super) serves: bool,
     /// Why it ends, and whether that is an engine that cannot be reached.
-    pub(super) told: Option<(String, bool)>,
+    pub(super) message: Option<(String, bool)>,
     pub(super) closed: bool,
     pub(super) status: Option<WaitStatus>,
     /// How often it was seen dead and could not be waited for.
@@ -65,7 +65,7 @@ impl Server {
             pid: Pid::from_child(&child),
             channel,
             serves: false,
-            told: None,
+            message: None,
             closed: false,
             status: None,
             stuck: 0,
@@ -114,8 +114,8 @@ impl Server {
                 None => "killed, and held up by the mount itself".to_owned(),
             },
         };
-        match &self.told {
-            Some((told, _)) => format!("{how}: {}", told.trim_start_matches("sluice: ")),
+        match &self.message {
+            Some((message, _)) => format!("{how}: {}", message.trim_start_matches("sluice: ")),
             None => how,
         }
     }

@@ -42,9 +42,9 @@ pub(super) struct Caller {
 impl Caller {
     /// Tells it what came of it.
     pub(super) fn answer(&mut self, answer: &Result<(), String>) {
-        let told = serde_json::to_vec(answer).map_err(io::Error::from);
+        let message = serde_json::to_vec(answer).map_err(io::Error::from);
         // It may have gone meanwhile; the log says the same.
-        let _ = told.and_then(|told| self.stream.write_all(&told));
+        let _ = message.and_then(|message| self.stream.write_all(&message));
     }
 }
 
@@ -112,8 +112,8 @@ pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
     if !is_trusted(&stream)? {
         bail!("another user serves the mount: run this command as that user");
     }
-    let mut told = Vec::new();
-    match converse(&mut stream, &mut told) {
+    let mut message = Vec::new();
+    match converse(&mut stream, &mut message) {
         Ok(()) => {}
         // It hangs up on whom it does not trust.
         Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
@@ -123,16 +123,16 @@ pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
         }
         Err(why) => return Err(why).context("the guardian of the mount does not answer"),
     }
-    let told = serde_json::from_slice(&told);
-    Ok(Some(told.context("the guardian of the mount did not say what came of it; its log may")?))
+    let message = serde_json::from_slice(&message);
+    Ok(Some(message.context("the guardian of the mount did not say what came of it; its log may")?))
 }
 
 /// Sends what this program is, and waits for the answer.
-fn converse(stream: &mut UnixStream, told: &mut Vec<u8>) -> io::Result<()> {
+fn converse(stream: &mut UnixStream, message: &mut Vec<u8>) -> io::Result<()> {
     stream.set_read_timeout(Some(ANSWER))?;
     let executable = own_executable()?;
     wire::send_bytes(stream.as_fd(), b"1", &[executable.as_fd()])?;
     stream.write_all(&serde_json::to_vec(&Call::own())?)?;
     stream.shutdown(Shutdown::Write)?;
-    stream.read_to_end(told).map(drop)
+    stream.read_to_end(message).map(drop)
 }

@@ -58,8 +58,8 @@ pub(crate) fn ward() -> Option<&'static Ward> {
 }
 
 /// Tells the guardian, if there is one, why this process ends; whether that worked.
-pub(crate) fn failed(told: &str, unreachable: bool) -> bool {
-    ward().is_some_and(|ward| ward.say(&Word::Failed(told.to_owned(), unreachable), &[]).is_ok())
+pub(crate) fn failed(message: &str, unreachable: bool) -> bool {
+    ward().is_some_and(|ward| ward.say(&Word::Failed(message.to_owned(), unreachable), &[]).is_ok())
 }
 
 impl Ward {

@@ -11,7 +11,7 @@ use sluice_types::{FsError, FsResult};
 pub(super) struct Failures {
     pub(super) count: u64,
     /// How many somebody was told of.
-    pub(super) told: u64,
+    pub(super) reported: u64,
     last: Option<FsError>,
 }
 
@@ -25,7 +25,7 @@ impl Failures {
     pub(super) fn tell(&mut self, since: u64) -> FsResult<()> {
         let last = self.last_since(since);
         if last.is_err() {
-            self.told = self.count;
+            self.reported = self.count;
         }
         last
     }
@@ -39,16 +39,16 @@ impl Failures {
 
     /// The last of those of which nobody was told.
     pub(super) fn tell_new(&mut self) -> FsResult<()> {
-        self.tell(self.told)
+        self.tell(self.reported)
     }
 
     /// The last of those of which nobody was told; that stays so.
     pub(super) fn untold(&self) -> FsResult<()> {
-        self.last_since(self.told)
+        self.last_since(self.reported)
     }
 
     /// Whether there are some of which nobody was told.
     pub(super) fn are_new(&self) -> bool {
-        self.count > self.told
+        self.count > self.reported
     }
 }

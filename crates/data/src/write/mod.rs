@@ -283,9 +283,9 @@ impl FileWriter {
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
         self.settle_all(&|| true)?;
         let mut state = self.state.lock();
-        let told = state.failures.tell_new();
+        let reported = state.failures.tell_new();
         self.cleaned(&mut state);
-        told
+        reported
     }
 
     /// As [`Self::flush`]; but whoever wrote is told of what failed all the same.

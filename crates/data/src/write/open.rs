@@ -28,9 +28,9 @@ pub struct OpenWriter {
 impl OpenWriter {
     /// What failed before and nobody knows of is told here, too.
     pub(crate) fn new(writer: Arc<FileWriter>) -> Self {
-        let told = writer.state.lock().failures.told;
+        let reported = writer.state.lock().failures.reported;
         let (_, lost) = writer.context.blocks.lost();
-        Self { writer, written: told.into(), synced: told.into(), lost: lost.into() }
+        Self { writer, written: reported.into(), synced: reported.into(), lost: lost.into() }
     }
 
     /// [`FileWriter::write`], which `interrupt` ends while it waits.
@@ -39,9 +39,9 @@ impl OpenWriter {
     /// As there, but for what an earlier write or fsync of this open file told; and `EINTR`.
     pub fn write(&self, offset: u64, data: &[u8], mtime: Time, interrupt: &Interrupt) -> FsResult<()> {
         self.writer.take(offset, data, mtime, interrupt, |failures| {
-            let told = failures.tell(self.written.load(Ordering::Relaxed));
+            let reported = failures.tell(self.written.load(Ordering::Relaxed));
             self.written.store(failures.count, Ordering::Relaxed);
-            told
+            reported
         })
     }
 
@@ -53,9 +53,9 @@ impl OpenWriter {
     pub fn flush(&self) -> FsResult<()> {
         self.writer.settle_all(&|| true)?;
         let mut state = self.writer.state.lock();
-        let told = state.failures.tell(self.synced.load(Ordering::Relaxed));
+        let reported = state.failures.tell(self.synced.load(Ordering::Relaxed));
         self.writer.cleaned(&mut state);
-        told
+        reported
     }
 
     /// [`FileWriter::fsync`]. `heard` says whether anybody still waits for the answer: if not, the

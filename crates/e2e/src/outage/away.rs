@@ -6,7 +6,7 @@
 
 use super::{
     Plan,
-    check::{check, told},
+    check::{check, report},
     work::Crew,
 };
 use crate::rig::{Engine, Volume, until};
@@ -84,7 +84,7 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let done = away(plan, &mut volume, &server);
     // What waits for the server ends only then.
     let _ = server.takes_commits(true);
-    told(&volume, done)
+    report(&volume, done)
 }
 
 fn away(plan: &Plan, volume: &mut Volume, server: &Server) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use crate::rig::Volume;
 use anyhow::Context;
 
 /// What the mounts said goes with an error.
-pub(super) fn told<T>(volume: &Volume, done: anyhow::Result<T>) -> anyhow::Result<T> {
+pub(super) fn report<T>(volume: &Volume, done: anyhow::Result<T>) -> anyhow::Result<T> {
     done.with_context(|| format!("the mounts said:\n{}", volume.last_words()))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Plan,
-    check::{check, told},
+    check::{check, report},
     work::Crew,
 };
 use crate::rig::Volume;
@@ -21,7 +21,7 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<()> {
     let meta = etcd.url("outage");
     let mut volume = Volume::at(&plan.program, &meta, &plan.within, &[])?;
     let done = killed(plan, &mut volume, &mut etcd);
-    told(&volume, done)
+    report(&volume, done)
 }
 
 fn killed(plan: &Plan, volume: &mut Volume, etcd: &mut Etcd) -> anyhow::Result<()> {

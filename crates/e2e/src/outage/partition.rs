@@ -2,7 +2,7 @@
 
 use super::{
     Plan,
-    check::{check, told},
+    check::{check, report},
     work::Crew,
 };
 use crate::rig::{Volume, until};
@@ -25,7 +25,7 @@ const STALE: Duration = Duration::from_secs(10);
 pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let mut volume = Volume::divided(&plan.program, plan.engine, &plan.within, &[])?;
     let done = partitioned(plan, &mut volume);
-    told(&volume, done)
+    report(&volume, done)
 }
 
 fn partitioned(plan: &Plan, volume: &mut Volume) -> anyhow::Result<()> {
@@ -85,8 +85,8 @@ fn look(point: &Path) -> anyhow::Result<()> {
 
 /// Whoever held the lock is told that it is lost.
 fn lost(mut locked: File) -> anyhow::Result<()> {
-    let told = locked.write_all(b"by one who lost the lock").and_then(|()| locked.sync_all());
-    ensure!(told.is_err(), "whoever lost its lock goes on as if it had it");
+    let report = locked.write_all(b"by one who lost the lock").and_then(|()| locked.sync_all());
+    ensure!(report.is_err(), "whoever lost its lock goes on as if it had it");
     Ok(())
 }
 

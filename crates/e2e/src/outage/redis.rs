@@ -2,7 +2,7 @@
 
 use super::{
     Plan,
-    check::{check, told},
+    check::{check, report},
     work::Crew,
 };
 use crate::rig::Volume;
@@ -20,7 +20,7 @@ pub(super) fn restarts(plan: &Plan) -> anyhow::Result<()> {
     let meta = redis.url(1);
     let mut volume = Volume::at(&plan.program, &meta, &plan.within, &[])?;
     let done = restarted(plan, &mut volume, &mut redis);
-    told(&volume, done)
+    report(&volume, done)
 }
 
 fn restarted(plan: &Plan, volume: &mut Volume, redis: &mut Redis) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ pub(super) fn answers(plan: &Plan) -> anyhow::Result<()> {
     let proxy = Proxy::start(redis.addr())?;
     let mut volume = Volume::at(&plan.program, &redis.url(1), &plan.within, &[])?;
     let done = unanswered(plan, &mut volume, &redis, &proxy);
-    told(&volume, done)
+    report(&volume, done)
 }
 
 fn unanswered(plan: &Plan, volume: &mut Volume, redis: &Redis, proxy: &Proxy) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{
     Plan,
-    check::{check, told},
+    check::{check, report},
     work::Crew,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub(super) fn errors(plan: &Plan) -> anyhow::Result<()> {
     let options = [&["--storage", "s3", "--bucket", &bucket], &keys[..]].concat();
     let mut volume = Volume::at(&plan.program, &meta, &plan.within, &options)?;
     let done = broken(plan, &mut volume, &s3);
-    told(&volume, done)
+    report(&volume, done)
 }
 
 fn broken(plan: &Plan, volume: &mut Volume, s3: &S3) -> anyhow::Result<()> {

@@ -164,26 +164,26 @@ impl Writer {
     pub(super) fn step(&mut self, step: u64) -> anyhow::Result<()> {
         let place = self.place();
         let path = self.path(&place);
-        let told = |what: &str| format!("{what} {}", path.display());
+        let report = |what: &str| format!("{what} {}", path.display());
         match self.model.names.get(&place).copied() {
             None => match self.rng.random_range(0..8) {
-                0 => self.make_dir(place, &path).with_context(|| told("mkdir")),
-                1 | 2 => self.link(place, &path).with_context(|| told("link to")),
-                3 => self.rename(place, &path).with_context(|| told("rename to")),
-                _ => self.create(place, &path, step).with_context(|| told("create")),
+                0 => self.make_dir(place, &path).with_context(|| report("mkdir")),
+                1 | 2 => self.link(place, &path).with_context(|| report("link to")),
+                3 => self.rename(place, &path).with_context(|| report("rename to")),
+                _ => self.create(place, &path, step).with_context(|| report("create")),
             },
             Some(Node::Dir) => {
-                fs::remove_dir(&path).with_context(|| told("rmdir"))?;
+                fs::remove_dir(&path).with_context(|| report("rmdir"))?;
                 self.model.remove(&place);
                 is_gone(&path)
             }
             Some(Node::File(file)) => match self.rng.random_range(0..16) {
-                0..6 => self.append(&path, file, step).with_context(|| told("append to")),
-                6..9 => self.overwrite(&path, file, step).with_context(|| told("write to")),
-                9 => self.truncate(&path, file).with_context(|| told("truncate")),
-                10 => self.rename(place, &path).with_context(|| told("rename over")),
-                11..13 => self.model.verify_file(&path, file).with_context(|| told("look at")),
-                _ => self.unlink(&place, &path, file).with_context(|| told("unlink")),
+                0..6 => self.append(&path, file, step).with_context(|| report("append to")),
+                6..9 => self.overwrite(&path, file, step).with_context(|| report("write to")),
+                9 => self.truncate(&path, file).with_context(|| report("truncate")),
+                10 => self.rename(place, &path).with_context(|| report("rename over")),
+                11..13 => self.model.verify_file(&path, file).with_context(|| report("look at")),
+                _ => self.unlink(&place, &path, file).with_context(|| report("unlink")),
             },
         }
     }

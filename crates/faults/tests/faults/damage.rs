@@ -22,7 +22,7 @@ fn files(client: &Client) -> (Ino, Vec<Ino>) {
 }
 
 /// Fails unless it is an error that says what is damaged and what to do.
-fn assert_told<T: std::fmt::Debug>(what: &str, outcome: FsResult<T>) {
+fn assert_reported<T: std::fmt::Debug>(what: &str, outcome: FsResult<T>) {
     let error = outcome.expect_err(what);
     assert_eq!(error, FsError::io(""), "{what}");
     assert!(error.to_string().contains("fsck"), "{what}: {error}");
@@ -36,9 +36,9 @@ fn check(volume: &Volume, dir: Ino, inos: &[Ino]) {
         assert_eq!(client.get(inos[at]).unwrap(), FILES[at].as_bytes());
     }
     assert_eq!(client.lookup(dir, "b-slices").unwrap().ino, inos[1]);
-    assert_told("slices", client.get(inos[1]));
-    assert_told("kind", client.lookup(dir, "c-kind"));
-    assert_told("kind", client.open(inos[2]).map(drop));
+    assert_reported("slices", client.get(inos[1]));
+    assert_reported("kind", client.lookup(dir, "c-kind"));
+    assert_reported("kind", client.open(inos[2]).map(drop));
     let missing = client.lookup(dir, "d-missing").unwrap_err();
     assert!(missing == FsError::NotFound || missing == FsError::io(""), "{missing}");
     assert_eq!(client.list(dir, false).unwrap(), FILES);
@@ -51,20 +51,20 @@ fn check(volume: &Volume, dir: Ino, inos: &[Ino]) {
             .map(|number| scope.spawn(move || client.put(dir, &format!("new{number}"), b"new")))
             .collect();
         // Nobody could say what the file holds then.
-        assert_told("append", client.vfs.fsync(&client.never, opened.fh));
+        assert_reported("append", client.vfs.fsync(&client.never, opened.fh));
         for neighbour in neighbours {
             neighbour.join().unwrap().unwrap();
         }
     });
     let _ = client.close(opened.fh);
-    assert_told("slices", client.get(inos[1]));
+    assert_reported("slices", client.get(inos[1]));
 
     // All in one batch.
     let at = |name: &str| At::new(dir, Name::new(name.as_bytes()).unwrap());
     let unlink = |name: &&str| Unlink { at: at(name), skip_trash: true, caller: Caller::client() };
     let meta = client.vfs.meta();
     let unlinked = meta.run_all(FILES[2..].iter().map(unlink).collect(), &client.never);
-    assert_told("unlink", unlinked[0].clone().map(drop));
+    assert_reported("unlink", unlinked[0].clone().map(drop));
     assert!(unlinked[1].is_ok(), "an entry without a node can be removed: {:?}", unlinked[1]);
     assert!(unlinked[2].is_ok() && unlinked[3].is_ok(), "{unlinked:?}");
     let made = meta.run_all(

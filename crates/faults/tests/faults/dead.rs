@@ -25,7 +25,7 @@ fn durable() -> Redis {
 }
 
 /// Fails unless it ended with an I/O error that names the engine.
-fn assert_told(outcome: FsResult<()>, redis: &Redis) {
+fn assert_reported(outcome: FsResult<()>, redis: &Redis) {
     let error = outcome.unwrap_err();
     assert_eq!(error, FsError::io(""), "{error}");
     let story = error.to_string();
@@ -57,13 +57,13 @@ fn beyond_patience_it_is_an_error_and_afterwards_all_goes_on() {
         ];
         let calls: Vec<_> = calls.into_iter().map(|call| scope.spawn(call)).collect();
         for call in calls {
-            assert_told(call.join().unwrap(), &redis);
+            assert_reported(call.join().unwrap(), &redis);
         }
     });
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(20), "{took:?}");
     client.write(opened.fh, 0, b"lost").unwrap();
-    assert_told(client.vfs.fsync(&client.never, opened.fh), &redis);
+    assert_reported(client.vfs.fsync(&client.never, opened.fh), &redis);
 
     redis.restart().unwrap();
     assert_eq!(client.get(ino).unwrap(), b"content");
@@ -142,7 +142,7 @@ fn nobody_waits_longer_because_others_wait_too() {
             })
             .collect();
         for call in calls {
-            assert_told(call.join().unwrap().map(drop), &redis);
+            assert_reported(call.join().unwrap().map(drop), &redis);
         }
     });
     let took = begun.elapsed();

@@ -98,13 +98,13 @@ impl VolumeFs {
     ) -> FsResult<sluice_vfs::Opened> {
         let opened = self.vfs.open(caller, interrupt, self.ino(ino), flags);
         match opened {
-            Ok(opened) if opened.trashed && !self.told.knows_trashed(ino, caller.pid) => {
+            Ok(opened) if opened.trashed && !self.kernel_sizes.knows_trashed(ino, caller.pid) => {
                 self.vfs.cancel_open(opened.fh)?;
                 Err(FsError::Stale)
             }
             Err(FsError::Perm) => {
                 let (attr, _) = self.vfs.getattr(interrupt, self.ino(ino))?;
-                let stale = attr.parent.is_trash_hour() && !self.told.knows_trashed(ino, caller.pid);
+                let stale = attr.parent.is_trash_hour() && !self.kernel_sizes.knows_trashed(ino, caller.pid);
                 Err(if stale { FsError::Stale } else { FsError::Perm })
             }
             opened => opened,
@@ -168,7 +168,7 @@ impl VolumeFs {
         let Write { fh, offset, data, kill_suid_gid, flags, cached, .. } = *write;
         // A page that was changed by a mapping belongs where it is.
         let appends = flags & libc::O_APPEND != 0 && !cached;
-        let at_end = appends && self.told.has_length(ino, offset);
+        let at_end = appends && self.kernel_sizes.has_length(ino, offset);
         let run = |caller: &Caller, interrupt: &Interrupt| {
             let mut place = Place { fh, offset };
             if appends {
@@ -187,7 +187,7 @@ impl VolumeFs {
             let at = done.map_or(offset, |(_, placed)| *placed);
             let _ = write!(text, "({ino},{},{at},{fh})", data.len());
         })?;
-        self.told.wrote(ino, offset + u64::from(written));
+        self.kernel_sizes.wrote(ino, offset + u64::from(written));
         if placed != offset {
             self.forget_pages(ino);
         }
@@ -227,13 +227,13 @@ impl VolumeFs {
     ) -> FsResult<Option<Bytes>> {
         if GET_FLAGS.contains(&ioctl.cmd) {
             let (attr, _) = self.vfs.getattr(interrupt, ino)?;
-            let mut answer = u64::from(told(attr.flags, &FLAGS)).to_ne_bytes().to_vec();
+            let mut answer = u64::from(kernel_sizes(attr.flags, &FLAGS)).to_ne_bytes().to_vec();
             answer.truncate(ioctl.out_size as usize);
             return Ok(Some(answer.into()));
         }
         if ioctl.cmd == GET_FSX {
             let (attr, _) = self.vfs.getattr(interrupt, ino)?;
-            let mut answer = told(attr.flags, &FSX_FLAGS).to_ne_bytes().to_vec();
+            let mut answer = kernel_sizes(attr.flags, &FSX_FLAGS).to_ne_bytes().to_vec();
             answer.resize(FSX_BYTES, 0);
             return Ok(Some(answer.into()));
         }
@@ -305,7 +305,7 @@ pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
 }
 
 /// Stored flags as a table tells them.
-fn told(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
+fn kernel_sizes(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
     table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
 }
 

@@ -115,7 +115,7 @@ impl<'c> Draft<'c> {
             Write::Use(ino, _) => wants.record(volume, &Key::DirStat(*ino)),
             Write::Charge(key, ..) => wants.record(volume, &Key::Quota(*key)),
             Write::Append(ino, index, _) => wants.record(volume, &Key::Chunk(*ino, *index)),
-            Write::Tell(_) => {}
+            Write::Notify(_) => {}
         }
     }
 
@@ -167,7 +167,7 @@ impl<'c> Draft<'c> {
             _ => None,
         });
         let cleared = std::mem::take(&mut self.cleared);
-        Ok(Changes { keys, cleared, spans: vacant.collect(), told: self.commit.told() })
+        Ok(Changes { keys, cleared, spans: vacant.collect(), notice: self.commit.notice() })
     }
 
     /// What must hold.

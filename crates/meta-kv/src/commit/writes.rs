@@ -117,7 +117,7 @@ impl Draft<'_> {
             }
             // What rides is added with the step; what is cleared went first; what is told is told
             // afterwards.
-            Write::Count(..) | Write::Clear(_) | Write::Tell(_) => Ok(()),
+            Write::Count(..) | Write::Clear(_) | Write::Notify(_) => Ok(()),
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) fn transaction(
     changes: Changes,
     most: usize,
 ) -> Result<TxnRequest, (usize, usize)> {
-    let Changes { keys: changed, cleared, spans, told } = changes;
+    let Changes { keys: changed, cleared, spans, notice } = changes;
     let mut txn = TxnRequest::default();
     for span in cleared {
         clear(&mut txn, &span, &changed);
@@ -56,7 +56,7 @@ pub(super) fn transaction(
         seen.join(keys, &mut all, &mut txn.compare);
     }
     txn.compare.extend(all.into_iter().map(|(key, revision)| unchanged(key, revision)));
-    txn.success.extend(told.map(|told| put(keys.message(told.writer, told.lane), told.encode())));
+    txn.success.extend(notice.map(|notice| put(keys.message(notice.writer, notice.lane), notice.encode())));
     nested(txn, most)
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Told,
+    schema::Notice,
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener.
 pub(super) struct Listener {
-    heard: UnboundedReceiver<Vec<Told>>,
+    heard: UnboundedReceiver<Vec<Notice>>,
     volume: Volume,
 }
 
@@ -42,17 +42,17 @@ impl Listener {
         // A read of anything says which revision is the present.
         let range = RangeRequest { key: volume.keys.messages().from, ..RangeRequest::default() };
         let from = look(&volume, members.read(0, &[range]))?.0 + 1;
-        let (tell, heard) = unbounded_channel();
-        spawn(listen(Arc::downgrade(members), from, tell));
+        let (notify, heard) = unbounded_channel();
+        spawn(listen(Arc::downgrade(members), from, notify));
         Ok(Self { heard, volume })
     }
 }
 
 impl Watch for Listener {
-    fn next(&mut self, wait: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, wait: Duration) -> Result<Vec<Notice>, EngineError> {
         run(async {
             match timeout(wait, self.heard.recv()).await {
-                Ok(Some(told)) => Ok(told),
+                Ok(Some(notice)) => Ok(notice),
                 Ok(None) => Err(self.volume.unavailable("nobody listens any more")),
                 Err(_) => Ok(Vec::new()),
             }
@@ -61,8 +61,8 @@ impl Watch for Listener {
 }
 
 /// Listens until nobody wants to hear it any more.
-async fn listen(members: Weak<Members>, mut from: i64, tell: UnboundedSender<Vec<Told>>) {
-    while !tell.is_closed() {
+async fn listen(members: Weak<Members>, mut from: i64, notify: UnboundedSender<Vec<Notice>>) {
+    while !notify.is_closed() {
         let Some(strong) = members.upgrade() else { return };
         let Span { from: key, to: range_end } = strong.volume.keys.messages();
         let create = WatchCreate { key, range_end, start_revision: from };
@@ -72,11 +72,11 @@ async fn listen(members: Weak<Members>, mut from: i64, tell: UnboundedSender<Vec
             Ok((at, mut stream)) => {
                 loop {
                     let heard = tokio::select! {
-                        () = tell.closed() => return,
+                        () = notify.closed() => return,
                         heard = stream.message() => heard,
                     };
                     let Ok(Some(heard)) = heard else { break };
-                    if hear(heard, &mut from, &tell) {
+                    if hear(heard, &mut from, &notify) {
                         break;
                     }
                 }
@@ -90,20 +90,20 @@ async fn listen(members: Weak<Members>, mut from: i64, tell: UnboundedSender<Vec
 }
 
 /// Passes on what was heard; whether that was the end of the stream.
-fn hear(heard: WatchResponse, from: &mut i64, tell: &UnboundedSender<Vec<Told>>) -> bool {
-    let mut told = Vec::new();
+fn hear(heard: WatchResponse, from: &mut i64, notify: &UnboundedSender<Vec<Notice>>) -> bool {
+    let mut notice = Vec::new();
     for event in heard.events {
         let Some(kv) = event.kv else { continue };
         *from = (*from).max(kv.mod_revision + 1);
         if event.kind == 0 {
-            told.push(Told::decode(&kv.value));
+            notice.push(Notice::decode(&kv.value));
         }
     }
     if heard.compact_revision > 0 {
         *from = (*from).max(heard.compact_revision);
-        told.push(Told::anything());
+        notice.push(Notice::anything());
     }
     // Nobody to tell it to is noticed by the next look.
-    let _ = if told.is_empty() { Ok(()) } else { tell.send(told) };
+    let _ = if notice.is_empty() { Ok(()) } else { notify.send(notice) };
     heard.canceled
 }

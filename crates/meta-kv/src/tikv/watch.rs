@@ -10,7 +10,7 @@ use std::{
 
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Told,
+    schema::Notice,
 };
 
 use super::store::Tikv;
@@ -59,13 +59,13 @@ fn bells(store: &Tikv) -> Result<Vec<Pair>, EngineError> {
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
             let now = bells(&self.store)?;
             if now != self.heard {
                 self.heard = now;
-                return Ok(vec![Told::anything()]);
+                return Ok(vec![Notice::anything()]);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

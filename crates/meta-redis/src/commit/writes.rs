@@ -50,7 +50,7 @@ impl Builder<'_> {
             Write::Discard(key) => self.delete(key, false, mark),
             Write::Clear(list) => self.clear(*list, mark),
             // All of a node together, behind the others.
-            Write::Bump { .. } | Write::Tell(_) => {}
+            Write::Bump { .. } | Write::Notify(_) => {}
             Write::Count(counter, by) => {
                 self.item(Phase::Write, "ci", None, &[&keys.counter(*counter), &signed(*by)], mark);
             }
@@ -267,7 +267,7 @@ impl Builder<'_> {
                 fields.push(b':');
                 under("xf", [&keys.writers(), &fields, &[]], 2);
             }
-            List::Changes(writer) => self.item(Phase::Clear, "sr", None, &[&keys.news(writer)], mark),
+            List::Changes(writer) => self.item(Phase::Clear, "sr", None, &[&keys.notices(writer)], mark),
             List::Xattrs(ino) | List::Parents(ino) => {
                 let hash = whole(ino);
                 self.item(Phase::Clear, "sr", None, &[&hash], mark);

@@ -32,7 +32,7 @@ use crate::codec::Columns;
 pub(super) type Answers = Vec<Vec<Row>>;
 
 /// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_millis(200);
+const CLOSING: Duration = Duration::from_millis(200);
 /// Seconds the server may make a statement wait for a lock: less than we wait for an answer.
 const LOCK_WAIT: u64 = 10;
 /// Seconds after which the server undoes a transaction whose client says nothing.
@@ -158,7 +158,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take() {
             // A server that is not told counts an aborted connection.
-            let _ = self.runtime.block_on(async { timeout(FAREWELL, conn.disconnect()).await });
+            let _ = self.runtime.block_on(async { timeout(CLOSING, conn.disconnect()).await });
         }
     }
 }

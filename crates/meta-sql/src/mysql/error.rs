@@ -155,20 +155,20 @@ impl Options {
         if !temporary.is_empty() {
             return self.unavailable(temporary);
         }
-        let told = &error.message;
+        let notice = &error.message;
         self.refused(match error.code {
             1045 | 1698 | 1251 => "the server refuses the user name or password".into(),
             1044 => format!("the user has no access to database {database}; GRANT it"),
             1049 => format!("there is no database {database}; make it: CREATE DATABASE {database}"),
-            1142 | 1143 | 1227 | 1370 => format!("the user lacks a privilege: {told}"),
-            NO_TABLE => format!("{told}: this is no volume yet; run `sluice format`"),
-            1021 | 1114 => format!("its disk is full; make room: {told}"),
-            1153 | 1301 => format!("a value is larger than its max_allowed_packet; raise that: {told}"),
-            1264 | 1406 => format!("a value is larger than the volume format can hold here: {told}"),
-            1300 | 1366 => format!("a name holds what its text columns cannot store: {told}"),
+            1142 | 1143 | 1227 | 1370 => format!("the user lacks a privilege: {notice}"),
+            NO_TABLE => format!("{notice}: this is no volume yet; run `sluice format`"),
+            1021 | 1114 => format!("its disk is full; make room: {notice}"),
+            1153 | 1301 => format!("a value is larger than its max_allowed_packet; raise that: {notice}"),
+            1264 | 1406 => format!("a value is larger than the volume format can hold here: {notice}"),
+            1300 | 1366 => format!("a name holds what its text columns cannot store: {notice}"),
             1665 => "its binlog_format is STATEMENT, which cannot work; set ROW or MIXED".into(),
-            1193 => format!("the URL sets a variable that the server does not know: {told}"),
-            code => format!("error {code}: {told}"),
+            1193 => format!("the URL sets a variable that the server does not know: {notice}"),
+            code => format!("error {code}: {notice}"),
         })
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Told,
+    schema::Notice,
 };
 
 use super::{store::Store, tables::push_text};
@@ -21,28 +21,28 @@ use crate::codec::{Columns, Record};
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Name of the number, which JuiceFS does not know.
-pub(super) const TOLD: &str = "sluiceTold";
+pub(super) const NOTICES: &str = "sluiceTold";
 
 pub(super) struct MysqlWatch {
     store: Arc<Store>,
-    told: i64,
+    notice: i64,
 }
 
 impl MysqlWatch {
     pub(super) fn new(store: Arc<Store>) -> Result<Self, EngineError> {
-        let told = told(&store)?;
-        Ok(Self { store, told })
+        let notice = notice(&store)?;
+        Ok(Self { store, notice })
     }
 }
 
 impl Watch for MysqlWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
-            let told = told(&self.store)?;
-            if told != self.told {
-                self.told = told;
-                return Ok(vec![Told::anything()]);
+            let notice = notice(&self.store)?;
+            if notice != self.notice {
+                self.notice = notice;
+                return Ok(vec![Notice::anything()]);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -53,9 +53,9 @@ impl Watch for MysqlWatch {
     }
 }
 
-fn told(store: &Store) -> Result<i64, EngineError> {
+fn notice(store: &Store) -> Result<i64, EngineError> {
     let mut text = format!("SELECT value FROM {} WHERE name=", store.tables.of(Record::Counter).table);
-    push_text(&mut text, TOLD.as_bytes());
+    push_text(&mut text, NOTICES.as_bytes());
     let pool = &store.pool;
     let answers = pool.ask(&text).map_err(|failed| pool.options.unanswered(failed))?;
     Ok(answers.first().and_then(|rows| rows.first()).and_then(|row| row.int(0).ok()).unwrap_or_default())

@@ -10,9 +10,12 @@ use sluice_meta::engine::List;
 use super::rows::{Action, Change, RowPlan, Span};
 use crate::{codec::Record, values::Value};
 
+/// From which index up to, not including, which other.
+type Range = Option<(u32, u32)>;
+
 /// The record of a collection that can be cleared, whose it is, and from which index up to, not
 /// including, which other. Parents are counted from the entries; the others are never cleared.
-pub(crate) const fn cleared(list: List) -> Option<(Record, u64, Option<(u32, u32)>)> {
+pub(crate) const fn cleared(list: List) -> Option<(Record, u64, Range)> {
     Some(match list {
         List::Xattrs(ino) => (Record::Xattr, ino.0, None),
         List::Flocks(ino) => (Record::Flock, ino.0, None),
@@ -25,7 +28,7 @@ pub(crate) const fn cleared(list: List) -> Option<(Record, u64, Option<(u32, u32
 }
 
 impl<'c> Span<'c> {
-    pub(super) fn new(id: u64, range: Option<(u32, u32)>) -> Self {
+    pub(super) fn new(id: u64, range: Range) -> Self {
         let bound = |at: i64| vec![Value::Int(at)];
         let after = range.map(|(from, _)| bound(i64::from(from) - 1));
         Self { id: id as i64, after, before: range.map(|(_, to)| bound(to.into())) }

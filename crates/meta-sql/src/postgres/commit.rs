@@ -112,8 +112,8 @@ impl Store {
                 _ => {}
             }
         }
-        if let Some(told) = commit.told() {
-            draft.flight.tell(notify(&self.channel, &told, &self.pool.options.naming));
+        if let Some(notice) = commit.notice() {
+            draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
         }
         if draft.flight.is_empty() {
             return Ok(());

@@ -130,7 +130,7 @@ impl Conn {
         let mut failed = None;
         self.owed = flight.marks();
         // What is committed must be safe as well; whom it is told nobody waits for.
-        while self.owed > flight.told_marks() {
+        while self.owed > flight.notices_marks() {
             let first = self.owed == flight.marks();
             let message = self.wire.receive(until).map_err(|error| match &failed {
                 // It says good-bye before it goes.

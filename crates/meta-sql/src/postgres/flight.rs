@@ -33,7 +33,7 @@ pub(super) struct Flight<'v> {
     flushes: bool,
     /// Told to listeners after the commit, in a transaction of its own: while one that tells
     /// commits, others wait.
-    tell: Option<String>,
+    notify: Option<String>,
 }
 
 /// Commits something, and so waits until all that was committed before is as safe as the session
@@ -84,13 +84,13 @@ impl<'v> Flight<'v> {
     }
 
     /// How many of its marks come behind what its caller must wait for.
-    pub(super) fn told_marks(&self) -> usize {
-        usize::from(self.tell.is_some())
+    pub(super) fn notices_marks(&self) -> usize {
+        usize::from(self.notify.is_some())
     }
 
     /// Tells the listeners after the commit.
-    pub(super) fn tell(&mut self, statement: String) {
-        self.tell = Some(statement);
+    pub(super) fn notify(&mut self, statement: String) {
+        self.notify = Some(statement);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -103,7 +103,7 @@ impl<'v> Flight<'v> {
 
     /// How many marks it has.
     pub(super) fn marks(&self) -> usize {
-        1 + usize::from(self.flushes) + usize::from(self.tell.is_some())
+        1 + usize::from(self.flushes) + usize::from(self.notify.is_some())
     }
 
     /// The flight as it goes out on a connection, the statements that it prepares, in order, and
@@ -137,8 +137,8 @@ impl<'v> Flight<'v> {
         let whole = out.len();
         // The message need not reach the disk: what it tells of has. While it waited, all others
         // that tell would too.
-        let tell = self.tell.as_ref().map(|tell| format!("SET LOCAL synchronous_commit=off;{tell}"));
-        for text in self.flushes.then_some(FLUSH).into_iter().chain(tell.as_deref()) {
+        let notify = self.notify.as_ref().map(|notify| format!("SET LOCAL synchronous_commit=off;{notify}"));
+        for text in self.flushes.then_some(FLUSH).into_iter().chain(notify.as_deref()) {
             frontend::query(text, out).map_err(|error| error.to_string())?;
         }
         Ok((prepares, whole))

@@ -86,11 +86,11 @@ fn handshake(options: &Options, host: &Address) -> Result<Wire, NoConnection> {
         encrypt(&mut wire, options, name, until)?;
     }
     let mut request = BytesMut::new();
-    let told = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let notice = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let who = [("user", options.user.as_str()), ("database", &options.database), ("client_encoding", "UTF8")];
     let named = options.settings.iter().any(|(name, _)| name == "application_name");
     let name = (!named).then_some(("application_name", "sluice"));
-    frontend::startup_message(who.into_iter().chain(name).chain(told), &mut request)?;
+    frontend::startup_message(who.into_iter().chain(name).chain(notice), &mut request)?;
     wire.send(&request, Kind::Read, until)?;
     authenticate(&mut wire, options, until)?;
     await_ready(&mut wire, until)?;

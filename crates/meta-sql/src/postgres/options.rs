@@ -247,9 +247,9 @@ mod tests {
         assert_eq!((full.limits.max_open, full.limits.max_idle), (7, 7));
         assert_eq!(full.limits.max_idle_time, Some(Duration::from_mins(2)));
         assert_eq!(full.naming.prefix(), "jfs_x_");
-        let told: Vec<_> =
+        let notice: Vec<_> =
             full.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(told, [("search_path", "fs"), ("application_name", "a b")]);
+        assert_eq!(notice, [("search_path", "fs"), ("application_name", "a b")]);
         assert_eq!(format!("{full:?}"), "postgres://me@db.example:6000/vol");
         for url in [
             "postgres:///vol?host=/run/pg&user=me",

@@ -15,7 +15,7 @@ use bytes::BytesMut;
 use postgres_protocol::message::{backend::Message, frontend};
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Told,
+    schema::Notice,
 };
 use sluice_net::{Kind, describe};
 
@@ -33,9 +33,9 @@ pub(super) fn channel(options: &Options) -> String {
 /// The statement that tells of a commit, which runs whether that succeeded or not: so it looks
 /// first. The lane's next commit, on another connection, may have been faster than it. Messages are
 /// texts of less than 8,000 bytes: twice the bytes of ours.
-pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
-    let message = hex::encode(told.encode());
-    let Told { writer, lane, n, .. } = told;
+pub(super) fn notify(channel: &str, notice: &Notice, naming: &Naming) -> String {
+    let message = hex::encode(notice.encode());
+    let Notice { writer, lane, n, .. } = notice;
     if *writer == 0 {
         return format!("NOTIFY \"{channel}\",'{message}'");
     }
@@ -47,8 +47,8 @@ pub(super) fn notify(channel: &str, told: &Told, naming: &Naming) -> String {
 }
 
 /// What a message says.
-fn decode(message: &str) -> Told {
-    hex::decode(message).map_or_else(|_| Told::anything(), |bytes| Told::decode(&bytes))
+fn decode(message: &str) -> Notice {
+    hex::decode(message).map_or_else(|_| Notice::anything(), |bytes| Notice::decode(&bytes))
 }
 
 /// A subscription.
@@ -84,23 +84,23 @@ impl Listener {
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         let until = Instant::now() + timeout.max(Duration::from_millis(1));
         let Some(wire) = &mut self.wire else {
             self.wire = Some(self.subscribe()?);
-            return Ok(vec![Told::anything()]);
+            return Ok(vec![Notice::anything()]);
         };
         loop {
             match wire.receive(until) {
                 Ok(Message::NotificationResponse(body)) => {
-                    return Ok(vec![body.message().map_or_else(|_| Told::anything(), decode)]);
+                    return Ok(vec![body.message().map_or_else(|_| Notice::anything(), decode)]);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(Vec::new()),
                 Err(_) => {
                     self.wire = None;
                     self.wire = Some(self.subscribe()?);
-                    return Ok(vec![Told::anything()]);
+                    return Ok(vec![Notice::anything()]);
                 }
             }
         }
@@ -128,15 +128,15 @@ mod tests {
         let writes = vec![Write::Insert(Row::Writer(7, 0, 3))];
         engine.commit(&Commit { writes, ..Commit::default() }).expect("the lane is at 3");
         let mut listener = engine.watch().expect("listen");
-        let told = |n| Told { writer: 7, lane: 0, n, changes: vec![Change::Node(Ino(n))] };
+        let notice = |n| Notice { writer: 7, lane: 0, n, changes: vec![Change::Node(Ino(n))] };
         for n in [4, 2, 3] {
-            let text = notify(&engine.0.channel, &told(n), &engine.0.pool.options.naming);
+            let text = notify(&engine.0.channel, &notice(n), &engine.0.pool.options.naming);
             server.sql_in(&database, &text).expect("sent");
         }
         let (mut heard, until) = (Vec::new(), Instant::now() + Duration::from_mins(1));
         while heard.len() < 2 && Instant::now() < until {
             heard.extend(listener.next(Duration::from_secs(1)).expect("heard"));
         }
-        assert_eq!(heard, [told(2), told(3)], "what never happened is not told");
+        assert_eq!(heard, [notice(2), notice(3)], "what never happened is not told");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Told,
+    schema::Notice,
 };
 
 use super::connect::Db;
@@ -32,7 +32,7 @@ impl SqliteWatch {
 }
 
 impl Watch for SqliteWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Told>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
             // A commit under way is not waited for: there will be a next look.
@@ -40,7 +40,7 @@ impl Watch for SqliteWatch {
                 && version != self.version
             {
                 self.version = version;
-                return Ok(vec![Told::anything()]);
+                return Ok(vec![Notice::anything()]);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

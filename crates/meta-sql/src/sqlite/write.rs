@@ -113,7 +113,7 @@ impl<'s, 'c> Writing<'s, 'c> {
                 // Removals of collections come before anything that fills them.
                 write if no_xattrs && xattrs(write) => {}
                 Write::Clear(list) => self.clear(*list)?,
-                Write::Tell(_) => {}
+                Write::Notify(_) => {}
                 adding => {
                     // What is added to may be among the new.
                     self.flush(&mut new)?;

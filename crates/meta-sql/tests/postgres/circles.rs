@@ -126,7 +126,7 @@ fn change(engine: &PostgresEngine, rng: &mut Rng, step: Option<Step>) -> Result<
         _ => None,
     });
     clears.extend(writes.into_values());
-    clears.push(Write::Tell(Change::Any));
+    clears.push(Write::Notify(Change::Any));
     engine.commit(&Commit { step, expects: expects.collect(), writes: clears })
 }
 

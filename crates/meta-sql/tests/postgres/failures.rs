@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Step, Write},
-    schema::{Change, Counter, Key, Row, Told, VolumeFormat},
+    schema::{Change, Counter, Key, Notice, Row, VolumeFormat},
 };
 use sluice_meta_sql::PostgresEngine;
 use sluice_testkit::server::{self, Behaviour, Postgres, PostgresOptions, Proxy};
@@ -111,18 +111,18 @@ fn a_server_that_comes_back_is_used_again() {
     assert_eq!(get(&engine, Key::Node(Ino(2))).expect("up"), Some(dir(2)));
     assert_eq!(get(&engine, Key::Node(Ino(3))).expect("up"), None);
     // The listener missed what there was, and says so.
-    let mut told = Vec::new();
+    let mut notice = Vec::new();
     for _ in 0..10 {
-        told.extend(watch.next(Duration::from_secs(5)).unwrap_or_default());
-        if !told.is_empty() {
+        notice.extend(watch.next(Duration::from_secs(5)).unwrap_or_default());
+        if !notice.is_empty() {
             break;
         }
     }
-    assert_eq!(told, [Told::anything()]);
-    commit(&engine, vec![Write::Tell(Change::Lock(Ino(9))), Write::Insert(dir(4))]).expect("up");
+    assert_eq!(notice, [Notice::anything()]);
+    commit(&engine, vec![Write::Notify(Change::Lock(Ino(9))), Write::Insert(dir(4))]).expect("up");
     assert_eq!(
         watch.next(Duration::from_secs(30)).expect("up"),
-        [Told::anonymous(vec![Change::Lock(Ino(9))])]
+        [Notice::anonymous(vec![Change::Lock(Ino(9))])]
     );
 }
 

@@ -78,8 +78,8 @@ fn a_volume_of_juicefs_is_read_as_it_was_written() {
     for file in &manifest {
         let number = |name: &str| file[name].as_i64().unwrap_or_default();
         let attr = nodes.get(&(number("ino") as u64)).expect("a node");
-        let told = (i64::from(attr.uid), i64::from(attr.gid), i64::from(attr.nlink), attr.length as i64);
-        assert_eq!(told, (number("uid"), number("gid"), number("nlink"), number("size")), "{file}");
+        let notice = (i64::from(attr.uid), i64::from(attr.gid), i64::from(attr.nlink), attr.length as i64);
+        assert_eq!(notice, (number("uid"), number("gid"), number("nlink"), number("size")), "{file}");
         assert_eq!(attr.mtime.sec * 1_000_000_000 + i64::from(attr.mtime.nsec), number("mtime_ns"), "{file}");
         let mode = u32::from_str_radix(file["mode"].as_str().unwrap_or_default().trim_start_matches("0o"), 8);
         assert_eq!(mode.expect("a mode") & 0o7777, u32::from(attr.mode), "{file}");

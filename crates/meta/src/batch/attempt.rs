@@ -103,7 +103,7 @@ impl Batcher {
             return if cached { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
         let lost = self.numbers[usize::from(lane)].lost.load(Ordering::Relaxed);
-        announce(&mut commit, self.news, lost);
+        announce(&mut commit, self.notices, lost);
         let sent = self.env.record_cache.as_ref().map(RecordCache::sent);
         let noted = self.note(step, group);
         match self.engine.commit_at(&commit, moment) {

@@ -12,8 +12,8 @@ impl Batcher {
     /// Notes which requests are done once this commit has happened.
     pub(super) fn note(&self, step: Step, group: &[Arc<AnyTicket>]) -> Noted {
         let Some(ledger) = &self.env.ledger else { return Noted::default() };
-        let deeds: Vec<_> = group.iter().filter_map(|ticket| ticket.deed()).collect();
-        if deeds.is_empty() { Noted::default() } else { ledger.sending(step.lane, step.to, &deeds) }
+        let effects: Vec<_> = group.iter().filter_map(|ticket| ticket.effect()).collect();
+        if effects.is_empty() { Noted::default() } else { ledger.sending(step.lane, step.to, &effects) }
     }
 
     /// The commit has not happened and will not.

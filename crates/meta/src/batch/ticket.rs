@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use sluice_types::{FsError, FsResult, Interrupt, wait};
 
 use crate::{
-    ledger::Deed,
+    ledger::Effect,
     op::{Lanes, Op},
     view::{Stop, View},
 };
@@ -106,7 +106,7 @@ pub(super) trait Run: Send {
     /// Answers it with an error.
     fn fail(&mut self, error: FsError);
     /// What it did, if it ran well.
-    fn deed(&self) -> Option<Deed>;
+    fn effect(&self) -> Option<Effect>;
 }
 
 /// How a run ended.
@@ -141,8 +141,8 @@ impl<O: Op> Run for Job<O> {
         self.answer = Some(Err(error));
     }
 
-    fn deed(&self) -> Option<Deed> {
-        self.answer.as_ref()?.as_ref().ok().and_then(|out| self.op.deed(out))
+    fn effect(&self) -> Option<Effect> {
+        self.answer.as_ref()?.as_ref().ok().and_then(|out| self.op.effect(out))
     }
 }
 
@@ -183,9 +183,9 @@ impl AnyTicket {
     }
 
     /// Which request it is for and what that has got done, if it ran well and has a number.
-    pub(super) fn deed(&self) -> Option<(u64, Deed)> {
+    pub(super) fn effect(&self) -> Option<(u64, Effect)> {
         let asked = self.turn.interrupt.asked()?;
-        Some((asked.unique, self.job.lock().deed()?))
+        Some((asked.unique, self.job.lock().effect()?))
     }
 
     /// Lets the caller have the answer. Only the first call counts.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
@@ -49,8 +49,8 @@ impl Op for CopyRange {
         smallvec![Lane::Node(self.from), Lane::Node(self.to)]
     }
 
-    fn deed(&self, copied: &Copied) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Copy, value: copied.length })
+    fn effect(&self, copied: &Copied) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Copy, value: copied.length })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Copied, Stop> {

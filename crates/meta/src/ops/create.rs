@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
@@ -53,8 +53,8 @@ impl Op for Create {
         smallvec![Lane::Dir(self.at.dir)]
     }
 
-    fn deed(&self, _made: &Made) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Create, value: self.ino.0 })
+    fn effect(&self, _made: &Made) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Create, value: self.ino.0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {

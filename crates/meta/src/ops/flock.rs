@@ -54,7 +54,7 @@ impl Op for Flock {
         let Some(kind) = self.kind else {
             if mine.is_some() {
                 view.delete(Key::Flock(self.ino, self.owner));
-                view.write(Write::Tell(Change::Lock(self.ino)));
+                view.write(Write::Notify(Change::Lock(self.ino)));
             }
             return Ok(());
         };
@@ -62,7 +62,7 @@ impl Op for Flock {
             return Err(FsError::Again.into());
         }
         if mine == Some(FlockKind::Write) && kind == FlockKind::Read {
-            view.write(Write::Tell(Change::Lock(self.ino)));
+            view.write(Write::Notify(Change::Lock(self.ino)));
         }
         if mine != Some(kind) {
             view.put(Row::Flock(self.ino, self.owner, kind));

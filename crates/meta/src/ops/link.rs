@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::{create::Made, rules};
 use crate::{
     engine::{Hold, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::{Entry, Key, Row},
     view::{Stop, View},
@@ -32,8 +32,8 @@ impl Op for Link {
         smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
     }
 
-    fn deed(&self, _made: &Made) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Link, value: self.ino.0 })
+    fn effect(&self, _made: &Made) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Link, value: self.ino.0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {

@@ -62,7 +62,7 @@ impl Op for SetPlock {
             view.put(Row::Plock(self.ino, self.owner, after));
         }
         if weaker {
-            view.write(Write::Tell(Change::Lock(self.ino)));
+            view.write(Write::Notify(Change::Lock(self.ino)));
         }
         Ok(holds)
     }

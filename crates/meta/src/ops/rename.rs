@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::{Counter, Entry, Key, QuotaKey, Row},
     view::{Stop, View},
@@ -77,8 +77,8 @@ impl Op for Rename {
         }
     }
 
-    fn deed(&self, _renamed: &Renamed) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Rename, value: 0 })
+    fn effect(&self, _renamed: &Renamed) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Rename, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Renamed, Stop> {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{Hold, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::Key,
     view::{Stop, View},
@@ -38,8 +38,8 @@ impl Op for Rmdir {
         smallvec![Lane::Dir(self.at.dir)]
     }
 
-    fn deed(&self, _removed: &Removed) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Remove, value: 0 })
+    fn effect(&self, _removed: &Removed) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Remove, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Removed, Stop> {

@@ -82,7 +82,7 @@ impl Op for DropLocks {
         for row in view.all(List::LocksOf(self.sid), Hold::None)? {
             if let Row::Flock(ino, ..) | Row::Plock(ino, ..) = row {
                 view.write(Write::Discard(row.key()));
-                view.write(Write::Tell(Change::Lock(ino)));
+                view.write(Write::Notify(Change::Lock(ino)));
             }
         }
         Ok(true)

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{QuotaKey, Row},
     view::{Stop, View},
@@ -60,8 +60,8 @@ impl Op for SetAttr {
         smallvec![Lane::Node(self.ino)]
     }
 
-    fn deed(&self, _attr: &Attr) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::SetAttr, value: 0 })
+    fn effect(&self, _attr: &Attr) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::SetAttr, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

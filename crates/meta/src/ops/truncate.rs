@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use super::{compact::release, rules, setattr::without_suid};
 use crate::{
     engine::{Hold, List, Write},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{DirStat, Key, Row},
     view::{Stop, View},
@@ -44,8 +44,8 @@ impl Op for Truncate {
         smallvec![Lane::Node(self.ino)]
     }
 
-    fn deed(&self, _attr: &Attr) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Truncate, value: 0 })
+    fn effect(&self, _attr: &Attr) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Truncate, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {
@@ -105,8 +105,8 @@ impl Op for Fallocate {
         smallvec![Lane::Node(self.ino)]
     }
 
-    fn deed(&self, _attr: &Attr) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::Allocate, value: 0 })
+    fn effect(&self, _attr: &Attr) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::Allocate, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Attr, Stop> {

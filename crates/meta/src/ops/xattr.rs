@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use super::rules;
 use crate::{
     engine::{Hold, List},
-    ledger::{Deed, DeedKind},
+    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},
@@ -98,8 +98,8 @@ impl Op for SetXattr {
         smallvec![Lane::Node(self.ino)]
     }
 
-    fn deed(&self, _done: &()) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::SetXattr, value: 0 })
+    fn effect(&self, _done: &()) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::SetXattr, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
@@ -142,8 +142,8 @@ impl Op for RemoveXattr {
         smallvec![Lane::Node(self.ino)]
     }
 
-    fn deed(&self, _done: &()) -> Option<Deed> {
-        Some(Deed { kind: DeedKind::RemoveXattr, value: 0 })
+    fn effect(&self, _done: &()) -> Option<Effect> {
+        Some(Effect { kind: EffectKind::RemoveXattr, value: 0 })
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {

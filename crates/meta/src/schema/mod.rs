@@ -12,8 +12,8 @@ mod entry;
 mod format;
 mod lock;
 mod node;
+mod notice;
 mod session;
-mod told;
 mod usage;
 mod writer;
 
@@ -27,9 +27,9 @@ pub use entry::Entry;
 pub use format::{FormatError, Tier, TrashDays, VolumeFormat};
 pub use lock::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
 pub use node::{decode_attr, encode_attr};
+pub use notice::{Change, Notice, decode_changes, encode_changes};
 pub(crate) use session::EXPIRED;
 pub use session::{Session, SessionInfo};
-pub use told::{Change, Told, decode_changes, encode_changes};
 pub use usage::{DirStat, Quota, QuotaKey};
 pub use writer::{RING, WriterId};
 

@@ -82,7 +82,7 @@ macro_rules! for_each_conformance_case {
             reads::follow_answers_the_entry_and_its_node,
             reads::names_keep_their_limit,
             reads::a_moment_reads_several_times,
-            reads::what_is_told_arrives,
+            reads::what_is_notices_arrives,
             reads::numbered_commits_are_told_in_order,
             scans::each_scan_returns_its_records_and_no_others,
             scans::pages_join_without_a_gap,

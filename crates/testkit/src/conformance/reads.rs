@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use sluice_meta::{
-    engine::{Commit, Expect, Found, Hold, List, Moment, News, Read, Step, Write},
-    schema::{Change, Key, Row, Told},
+    engine::{Commit, Expect, Found, Hold, List, Moment, Notices, Read, Step, Write},
+    schema::{Change, Key, Notice, Row},
 };
 use sluice_types::{Attr, Ino, Name};
 
@@ -113,19 +113,19 @@ pub fn a_moment_reads_several_times(factory: &Factory<'_>) {
 }
 
 /// A listener hears of a change, or at least that there was one, if the engine has messages at all.
-pub fn what_is_told_arrives(factory: &Factory<'_>) {
+pub fn what_is_notices_arrives(factory: &Factory<'_>) {
     let store = Store::new(factory);
     let mut watch = store.engine.watch().expect("watch");
-    store.write(vec![Write::Put(file_row(5)), Write::Tell(Change::Lock(Ino(5)))]);
+    store.write(vec![Write::Put(file_row(5)), Write::Notify(Change::Lock(Ino(5)))]);
     let until = Instant::now() + PATIENCE;
     loop {
         let heard = watch.next(Duration::from_millis(50)).expect("listen");
-        let changes: Vec<&Change> = heard.iter().flat_map(|told| &told.changes).collect();
+        let changes: Vec<&Change> = heard.iter().flat_map(|notice| &notice.changes).collect();
         if changes.contains(&&Change::Lock(Ino(5))) || changes.contains(&&Change::Any) {
             break;
         }
         // It need not hear itself.
-        if store.engine.limits().news == News::Bell {
+        if store.engine.limits().notices == Notices::Hint {
             break;
         }
         assert!(Instant::now() < until, "the message never arrived");
@@ -137,7 +137,7 @@ pub fn what_is_told_arrives(factory: &Factory<'_>) {
 /// it tells; one that fails sends none.
 pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![Row::Writer(12, 1, 0)]);
-    if store.engine.limits().news != News::Messages {
+    if store.engine.limits().notices != Notices::Push {
         return;
     }
     let mut watch = store.engine.watch().expect("watch");
@@ -147,14 +147,14 @@ pub fn numbered_commits_are_told_in_order(factory: &Factory<'_>) {
         2 => vec![Change::Node(Ino(5)), Change::Entry(Ino(7), Name::new(&long).expect("a name"))],
         _ => (0..n).map(|at| Change::Entry(Ino(at), name("é"))).collect(),
     };
-    let sent: Vec<Told> = (1..=5).map(|n| Told { writer: 12, lane: 1, n, changes: change(n) }).collect();
-    for told in &sent {
-        let step = |from| Some(Step { writer: 12, lane: 1, from, to: told.n });
-        let mut writes = vec![Write::Put(file_row(100 + told.n))];
-        writes.extend(told.changes.iter().cloned().map(Write::Tell));
+    let sent: Vec<Notice> = (1..=5).map(|n| Notice { writer: 12, lane: 1, n, changes: change(n) }).collect();
+    for notice in &sent {
+        let step = |from| Some(Step { writer: 12, lane: 1, from, to: notice.n });
+        let mut writes = vec![Write::Put(file_row(100 + notice.n))];
+        writes.extend(notice.changes.iter().cloned().map(Write::Notify));
         let commit = |from| Commit { step: step(from), expects: vec![], writes: writes.clone() };
-        store.engine.commit(&commit(told.n + 3)).expect_err("the wrong number");
-        store.engine.commit(&commit(told.n - 1)).expect("commit");
+        store.engine.commit(&commit(notice.n + 3)).expect_err("the wrong number");
+        store.engine.commit(&commit(notice.n - 1)).expect("commit");
     }
     let (mut heard, until) = (Vec::new(), Instant::now() + PATIENCE);
     while heard.len() < sent.len() && Instant::now() < until {

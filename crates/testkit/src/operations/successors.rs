@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, thread};
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    Asked, Deed, Interrupt, LanePast, Ledger, Meta, Noted, Options, Resumed,
+    Asked, Effect, Interrupt, LanePast, Ledger, Meta, Noted, Options, Resumed,
     engine::{Commit, Engine, EngineError, Found, Read, Step},
     ops::{
         flock::Flock,
@@ -28,7 +28,7 @@ struct Kept(Mutex<Past>);
 struct Past {
     resumed: Resumed,
     /// Requests with lane and number of their commit.
-    deeds: Vec<(u64, u16, u64)>,
+    effects: Vec<(u64, u16, u64)>,
 }
 
 impl Ledger for Kept {
@@ -41,19 +41,19 @@ impl Ledger for Kept {
         self.0.lock().resumed.fences = fences;
     }
 
-    fn sending(&self, lane: u16, n: u64, deeds: &[(u64, Deed)]) -> Noted {
+    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted {
         let mut past = self.0.lock();
         let attempted = &mut past.resumed.lanes[usize::from(lane)].attempted;
         *attempted = n.max(*attempted);
-        let first = past.deeds.len();
-        past.deeds.extend(deeds.iter().map(|(unique, _)| (*unique, lane, n)));
-        Noted { first: first as u64, count: deeds.len() as u64 }
+        let first = past.effects.len();
+        past.effects.extend(effects.iter().map(|(unique, _)| (*unique, lane, n)));
+        Noted { first: first as u64, count: effects.len() as u64 }
     }
 
     fn refused(&self, noted: Noted) {
         // Nothing has this number.
         let range = noted.first as usize..(noted.first + noted.count) as usize;
-        self.0.lock().deeds[range].iter_mut().for_each(|deed| deed.2 = u64::MAX);
+        self.0.lock().effects[range].iter_mut().for_each(|effect| effect.2 = u64::MAX);
     }
 
     fn voids(&self, lane: u16, from: u64, to: u64) {
@@ -112,8 +112,8 @@ pub fn a_session_goes_on_in_another_process(fresh: &Factory<'_>) {
     assert_eq!(second.sid(), sid);
     let taken = second.taken_up().expect("taken up").clone();
     assert!(!taken.fenced);
-    let deeds = kept.0.lock().deeds.clone();
-    let done = deeds.iter().filter(|(_, lane, n)| taken.happened(*lane, *n) == Some(true));
+    let effects = kept.0.lock().effects.clone();
+    let done = effects.iter().filter(|(_, lane, n)| taken.happened(*lane, *n) == Some(true));
     let done: HashSet<u64> = done.map(|(unique, ..)| *unique).collect();
     assert_eq!(done.len() as u64, THREADS * EACH, "all that was acknowledged");
     for (lane, from) in before.into_iter().enumerate() {

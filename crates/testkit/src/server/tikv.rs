@@ -219,7 +219,7 @@ impl Tikv {
                     http(self.pd_addr(), "/pd/api/v1/leader").is_ok_and(|body| body.contains("\"name\""))
                 }
                 TikvPart::Kv => {
-                    self.tell("/fault").is_ok() && TcpStream::connect((self.host, self.kv)).is_ok()
+                    self.notify("/fault").is_ok() && TcpStream::connect((self.host, self.kv)).is_ok()
                 }
             };
             if ready {
@@ -243,7 +243,7 @@ impl Tikv {
     pub fn fault(&self, method: &str, key: &[u8], action: &str, n: i32, delay: &str) -> io::Result<()> {
         let key = key.iter().fold(String::new(), |key, byte| key + &format!("%{byte:02x}"));
         let query = format!("/fault?method={method}&key={key}&action={action}&n={n}&delay={delay}");
-        self.tell(&query).map(drop)
+        self.notify(&query).map(drop)
     }
 
     /// Forgets all faults, and the numbers of requests.
@@ -251,7 +251,7 @@ impl Tikv {
     /// # Errors
     /// If the store does not answer.
     pub fn clear_faults(&self) -> io::Result<()> {
-        self.tell("/fault?clear=1").map(drop)
+        self.notify("/fault?clear=1").map(drop)
     }
 
     /// How many requests of each kind there were.
@@ -259,7 +259,7 @@ impl Tikv {
     /// # Errors
     /// If the store does not answer.
     pub fn requests(&self) -> io::Result<Vec<(String, u64)>> {
-        let body = self.tell("/fault")?;
+        let body = self.notify("/fault")?;
         let counts = body.lines().filter_map(|line| {
             let (method, count) = line.strip_prefix("calls ")?.split_once(' ')?;
             Some((method.to_owned(), count.trim().parse().ok()?))
@@ -273,10 +273,10 @@ impl Tikv {
     /// If it does not answer.
     pub fn regions(&self) -> io::Result<Vec<TikvRegion>> {
         let body = http(self.pd_addr(), "/pd/api/v1/regions")?;
-        let told: serde_json::Value = serde_json::from_str(&body)?;
+        let notice: serde_json::Value = serde_json::from_str(&body)?;
         let text =
             |region: &serde_json::Value, name: &str| region[name].as_str().unwrap_or_default().to_owned();
-        let mut regions: Vec<TikvRegion> = told["regions"]
+        let mut regions: Vec<TikvRegion> = notice["regions"]
             .as_array()
             .map_or(&[][..], Vec::as_slice)
             .iter()
@@ -291,7 +291,7 @@ impl Tikv {
     }
 
     /// Gives the store an order of ours.
-    fn tell(&self, path: &str) -> io::Result<String> {
+    fn notify(&self, path: &str) -> io::Result<String> {
         http((Ipv4Addr::LOCALHOST, self.admin).into(), path)
     }
 }

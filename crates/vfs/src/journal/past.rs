@@ -3,7 +3,7 @@
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_meta::{Deed, DeedKind, LanePast, Resumed, TakenUp};
+use sluice_meta::{Effect, EffectKind, LanePast, Resumed, TakenUp};
 use sluice_types::Ino;
 
 use super::{
@@ -25,7 +25,7 @@ pub struct Past {
     pub(crate) dirty: FxHashSet<Ino>,
     /// Handles that had still to report data lost before, and by which calls.
     pub(crate) unreported: FxHashMap<u64, u8>,
-    pub(super) deeds: FxHashMap<u64, Vec<Known>>,
+    pub(super) effects: FxHashMap<u64, Vec<Known>>,
     /// Requests under way, noted only if the kernel cannot ask again.
     pub(crate) underway: Vec<u64>,
     /// Everything in the table, by place.
@@ -59,7 +59,7 @@ pub(crate) struct RecordedDir {
 /// Something that a request did.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    pub(super) deed: Deed,
+    pub(super) effect: Effect,
     /// Lane and number of the commit with which it was done; none if it is sure.
     pub(super) commit: Option<(u16, u64)>,
 }
@@ -78,7 +78,7 @@ impl Past {
     /// What is needed once it was restored: what requests did and opened.
     pub(crate) fn restored(self) -> Self {
         let dirs = self.dirs.into_iter().map(|dir| RecordedDir { pages: Vec::new(), ..dir }).collect();
-        Self { files: self.files, dirs, deeds: self.deeds, ..Self::default() }
+        Self { files: self.files, dirs, effects: self.effects, ..Self::default() }
     }
 
     /// The handle that a request opened.
@@ -88,10 +88,10 @@ impl Past {
     }
 
     /// What a request has done of that kind, as far as is known.
-    pub(crate) fn deed(&self, unique: u64, kind: DeedKind, taken: Option<&TakenUp>) -> Option<Found> {
-        let all = self.deeds.get(&unique)?;
-        let known = all.iter().rev().find(|known| known.deed.kind == kind)?;
-        let value = known.deed.value;
+    pub(crate) fn effect(&self, unique: u64, kind: EffectKind, taken: Option<&TakenUp>) -> Option<Found> {
+        let all = self.effects.get(&unique)?;
+        let known = all.iter().rev().find(|known| known.effect.kind == kind)?;
+        let value = known.effect.value;
         let Some((lane, n)) = known.commit else { return Some(Found::Done(value)) };
         match taken.and_then(|taken| taken.happened(lane, n)) {
             Some(true) => Some(Found::Done(value)),
@@ -177,14 +177,14 @@ impl Past {
         for (_, slot) in &ring {
             let [unique, value, n, seq] = slot.words;
             self.next = self.next.max(seq + 1);
-            let Some(kind) = DeedKind::from_number(slot.sub) else { continue };
-            let commit = slot.is(Kind::Deed).then_some((slot.lane, n));
+            let Some(kind) = EffectKind::from_number(slot.sub) else { continue };
+            let commit = slot.is(Kind::Effect).then_some((slot.lane, n));
             if commit.is_some()
                 && let Some(lane) = self.lane(slot.lane)
             {
                 lane.attempted = lane.attempted.max(n);
             }
-            self.deeds.entry(unique).or_default().push(Known { deed: Deed { kind, value }, commit });
+            self.effects.entry(unique).or_default().push(Known { effect: Effect { kind, value }, commit });
         }
         self.ring = ring;
         Ok(())

@@ -50,7 +50,7 @@ pub(super) enum Kind {
     /// A number taken in stead of a commit: from, to.
     Void = 9,
     /// A request has done something, if commit `words[2]` of its lane happened; sub tells what.
-    Deed = 10,
+    Effect = 10,
     /// A request has done something.
     Done = 11,
     /// A request is under way.

@@ -42,8 +42,8 @@ enum Task {
 /// Does it, on a thread of its own.
 pub(super) struct Beside {
     meta: Arc<Meta>,
-    tell: Sender<Task>,
-    told: Receiver<Task>,
+    sender: Sender<Task>,
+    receiver: Receiver<Task>,
 }
 
 /// Tells it what to do. It ends with the last of these.
@@ -64,31 +64,31 @@ impl Handle {
 
     /// Waits until all is done.
     pub(super) fn finish(&self) -> FsResult<()> {
-        let (tell, told) = mpsc::channel();
-        let _ = self.0.send(Task::Finish(tell));
-        told.recv().unwrap_or_else(|_| Err(FsError::io("what works beside has ended")))
+        let (sender, receiver) = mpsc::channel();
+        let _ = self.0.send(Task::Finish(sender));
+        receiver.recv().unwrap_or_else(|_| Err(FsError::io("what works beside has ended")))
     }
 }
 
 impl Beside {
     pub(super) fn new(meta: Arc<Meta>) -> Self {
-        let (tell, told) = mpsc::channel();
-        Self { meta, tell, told }
+        let (sender, receiver) = mpsc::channel();
+        Self { meta, sender, receiver }
     }
 
     pub(super) fn handle(&self) -> Handle {
-        Handle(self.tell.clone())
+        Handle(self.sender.clone())
     }
 
     /// Works until nobody is left who could tell it anything.
     pub(super) fn run(self) {
-        let Self { meta, tell, told } = self;
-        drop(tell);
+        let Self { meta, sender, receiver } = self;
+        drop(sender);
         let mut failed = Ok(());
         let mut files = Vec::new();
         let mut beaten = Instant::now();
         loop {
-            let task = match told.recv_timeout(GATHER) {
+            let task = match receiver.recv_timeout(GATHER) {
                 Ok(task) => Some(task),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,

@@ -253,13 +253,13 @@ fn repeat(work: &mut Work, length: Length, number: &mut u64, interrupt: &Interru
 fn interrupt_on_signals() -> Result<Interrupt> {
     let interrupt = Interrupt::never();
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
-    let told = interrupt.clone();
+    let receiver = interrupt.clone();
     thread::Builder::new().name("sluice-signals".into()).spawn(move || {
         for signal in signals.forever() {
-            if told.is_set() {
+            if receiver.is_set() {
                 process::exit(128 + signal);
             }
-            told.set();
+            receiver.set();
         }
     })?;
     Ok(interrupt)
@@ -313,7 +313,7 @@ mod tests {
     fn as_many_as_asked_for_are_timed_each_after_its_preparation() {
         static PREPARED: AtomicU64 = AtomicU64::new(0);
         let mut done = Vec::new();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let mut work = Work {
             before: Some(Box::new(|number| {
                 assert_eq!(PREPARED.fetch_add(1, Ordering::Relaxed), number);
@@ -321,12 +321,12 @@ mod tests {
             })),
             operation: Box::new(move |number| {
                 assert_eq!(PREPARED.load(Ordering::Relaxed), number + 1);
-                tell.send(number).map_err(FsError::io)
+                sender.send(number).map_err(FsError::io)
             }),
         };
         let taken = turn(&mut work, Length::Operations(20), &Interrupt::never()).expect("nothing fails");
         assert_eq!(taken.operations, 20);
-        done.extend(told.try_iter());
+        done.extend(receiver.try_iter());
         assert_eq!(done, (0..22).collect::<Vec<_>>(), "and two before");
     }
 

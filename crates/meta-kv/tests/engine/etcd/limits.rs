@@ -8,7 +8,7 @@ use std::{
 
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, List, Read, Write},
-    schema::{Entry, Key, Row, Told},
+    schema::{Entry, Key, Notice, Row},
 };
 use sluice_meta_kv::EtcdEngine;
 use sluice_testkit::server::{Behaviour, Etcd, EtcdOptions, Proxy};
@@ -260,7 +260,7 @@ fn a_listener_that_was_cut_off_misses_nothing() {
     let proxy = Proxy::start(server.addrs()[0]).expect("a proxy");
     let other = server::open(&format!("etcd://{}/v", proxy.addr()));
     let mut listener = other.watch().expect("up");
-    let mut hear = |wanted: fn(&Told) -> bool| {
+    let mut hear = |wanted: fn(&Notice) -> bool| {
         let until = Instant::now() + Duration::from_mins(1);
         while Instant::now() < until {
             if listener.next(Duration::from_secs(1)).expect("it goes on").iter().any(wanted) {
@@ -270,7 +270,7 @@ fn a_listener_that_was_cut_off_misses_nothing() {
         false
     };
     engine.commit(&step(0, 2)).expect("up");
-    assert!(hear(|told| (told.writer, told.lane, told.n) == (4, 0, 1)));
+    assert!(hear(|notice| (notice.writer, notice.lane, notice.n) == (4, 0, 1)));
     for (n, given_up) in [(1, false), (2, true)] {
         proxy.set(Behaviour { refuse: true, ..Behaviour::default() });
         proxy.reset();
@@ -280,10 +280,14 @@ fn a_listener_that_was_cut_off_misses_nothing() {
             compact(&server);
         }
         proxy.heal();
-        assert!(if given_up { hear(|told| *told == Told::anything()) } else { hear(|told| told.n == 2) });
+        assert!(if given_up {
+            hear(|notice| *notice == Notice::anything())
+        } else {
+            hear(|notice| notice.n == 2)
+        });
     }
     engine.commit(&step(3, 20)).expect("up");
-    assert!(hear(|told| told.n == 4));
+    assert!(hear(|notice| notice.n == 4));
 }
 
 #[test]

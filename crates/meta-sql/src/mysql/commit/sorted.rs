@@ -13,7 +13,7 @@ use sluice_types::{FileType, Ino, Time};
 
 use crate::{
     codec::Record,
-    mysql::watch::TOLD,
+    mysql::watch::NOTICES,
     values::{key_values, row_values},
 };
 
@@ -152,7 +152,7 @@ impl<'c> Sorted<'c> {
                 self.written(&Key::Chunk(*ino, *index));
                 self.appends.entry((*ino, *index)).or_default().extend(encode_slices(slices));
             }
-            Write::Tell(_) => *self.counts.entry(TOLD).or_default() += 1,
+            Write::Notify(_) => *self.counts.entry(NOTICES).or_default() += 1,
         }
     }
 }

@@ -28,11 +28,11 @@ struct File {
 
 /// What the kernel was told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Notice {
     shards: [Mutex<FxHashMap<u64, File>>; SHARDS],
 }
 
-impl Told {
+impl Notice {
     fn shard(&self, ino: u64) -> &Mutex<FxHashMap<u64, File>> {
         &self.shards[(ino % SHARDS as u64) as usize]
     }
@@ -89,26 +89,29 @@ mod tests {
 
     #[test]
     fn the_kernel_believes_what_it_was_told_last_or_wrote() {
-        let told = Told::default();
-        assert!(!told.has_length(5, 0), "never told");
-        told.length(5, 100);
-        assert!(told.has_length(5, 100) && !told.has_length(5, 200));
-        told.wrote(5, 150);
-        told.wrote(5, 20);
-        assert!(told.has_length(5, 150));
-        told.found(5, true);
-        told.length(5, 70);
-        assert!(told.has_length(5, 70) && told.knows_trashed(5, 1));
-        told.found(5, false);
-        assert!(!told.knows_trashed(5, 1), "it was taken out of the trash");
-        assert!(told.knows_trashed(5, 1) && !told.knows_trashed(5, 2), "the same thread asks again");
+        let kernel_sizes = Notice::default();
+        assert!(!kernel_sizes.has_length(5, 0), "never told");
+        kernel_sizes.length(5, 100);
+        assert!(kernel_sizes.has_length(5, 100) && !kernel_sizes.has_length(5, 200));
+        kernel_sizes.wrote(5, 150);
+        kernel_sizes.wrote(5, 20);
+        assert!(kernel_sizes.has_length(5, 150));
+        kernel_sizes.found(5, true);
+        kernel_sizes.length(5, 70);
+        assert!(kernel_sizes.has_length(5, 70) && kernel_sizes.knows_trashed(5, 1));
+        kernel_sizes.found(5, false);
+        assert!(!kernel_sizes.knows_trashed(5, 1), "it was taken out of the trash");
+        assert!(
+            kernel_sizes.knows_trashed(5, 1) && !kernel_sizes.knows_trashed(5, 2),
+            "the same thread asks again"
+        );
     }
 
     #[test]
     fn memory_is_bounded() {
-        let told = Told::default();
-        (0..200_000).for_each(|ino| told.length(ino, 1));
-        let kept: usize = told.shards.iter().map(|shard| shard.lock().len()).sum();
+        let kernel_sizes = Notice::default();
+        (0..200_000).for_each(|ino| kernel_sizes.length(ino, 1));
+        let kept: usize = kernel_sizes.shards.iter().map(|shard| shard.lock().len()).sum();
         assert!(kept <= SHARDS * SHARD_FILES);
     }
 }

@@ -28,7 +28,7 @@ pub struct Plan {
 const BELIEVED: [&str; 6] = ["--attr-cache", "30", "--entry-cache", "30", "--dir-entry-cache", "30"];
 const NOT_BELIEVED: [&str; 6] = ["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"];
 /// A change that takes so long to be seen was not told.
-const NOT_TOLD: Duration = Duration::from_secs(10);
+const UNNOTICED: Duration = Duration::from_secs(10);
 const CACHE: &str = "client-cache=true";
 /// Changes of each kind by a program that tells nothing.
 const ROUNDS_BESIDE: usize = 20;
@@ -84,7 +84,7 @@ pub fn by_another(program: &Path, other: &Path, engine: Engine, within: &Path) -
 fn all_seen([here, there]: [&Path; 2], rounds: usize, bar: Duration) -> anyhow::Result<()> {
     fs::create_dir(here.join("d"))?;
     let (here, there) = (here.join("d"), there.join("d"));
-    until("the directory", NOT_TOLD, || there.exists())?;
+    until("the directory", UNNOTICED, || there.exists())?;
     let mut delays = [const { Vec::new() }; 4];
     for round in 0..rounds {
         let (name, other) = (format!("f{round}"), format!("g{round}"));
@@ -123,7 +123,7 @@ fn all_seen([here, there]: [&Path; 2], rounds: usize, bar: Duration) -> anyhow::
 fn seen(what: &str, mut now: impl FnMut() -> bool) -> anyhow::Result<Duration> {
     let changed = Instant::now();
     while !now() {
-        ensure!(changed.elapsed() < NOT_TOLD, "{what} was not seen within {NOT_TOLD:?}");
+        ensure!(changed.elapsed() < UNNOTICED, "{what} was not seen within {UNNOTICED:?}");
         std::thread::yield_now();
     }
     Ok(changed.elapsed())
@@ -142,7 +142,7 @@ fn looks(plan: &Plan) -> anyhow::Result<()> {
         (0..times).try_for_each(|_| fs::metadata(&file).map(drop)).context("stat")?;
         Ok(volume.proxy()?.requests() - before)
     };
-    until("looks that ask nothing", NOT_TOLD, || look(100).is_ok_and(|asked| asked == 0))?;
+    until("looks that ask nothing", UNNOTICED, || look(100).is_ok_and(|asked| asked == 0))?;
     let began = Instant::now();
     let asked = look(LOOKS)?;
     let took = began.elapsed();

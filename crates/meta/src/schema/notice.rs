@@ -26,7 +26,7 @@ pub enum Change {
 
 /// What a commit changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Told {
+pub struct Notice {
     /// Who committed, 0 if nobody says.
     pub writer: WriterId,
     /// In which lane.
@@ -42,7 +42,7 @@ pub struct Told {
 /// but that something changed. Twice as many characters fit into a message of every engine.
 const LONGEST: usize = 3072;
 
-impl Told {
+impl Notice {
     /// Told by nobody in particular.
     pub fn anonymous(changes: Vec<Change>) -> Self {
         Self { writer: 0, lane: 0, n: 0, changes }
@@ -184,10 +184,10 @@ mod tests {
             Change::Names(Ino(300)),
             Change::Any,
         ];
-        let told = Told { writer: 1 << 40, lane: u16::MAX, n: u64::MAX, changes };
-        assert_eq!(Told::decode(&told.encode()), told);
-        let nothing = Told { changes: Vec::new(), ..told };
-        assert_eq!(Told::decode(&nothing.encode()), nothing);
+        let notice = Notice { writer: 1 << 40, lane: u16::MAX, n: u64::MAX, changes };
+        assert_eq!(Notice::decode(&notice.encode()), notice);
+        let nothing = Notice { changes: Vec::new(), ..notice };
+        assert_eq!(Notice::decode(&nothing.encode()), nothing);
     }
 
     #[test]
@@ -197,9 +197,9 @@ mod tests {
                 .flat_map(|at| [entry(at % dirs, &format!("n{at}")), Change::Node(Ino(at % dirs))])
                 .collect()
         };
-        let told = decode_changes(&encode_changes(&long(2)));
+        let notice = decode_changes(&encode_changes(&long(2)));
         assert_eq!(
-            told,
+            notice,
             [0, 1]
                 .map(Ino)
                 .map(Change::Names)
@@ -219,6 +219,6 @@ mod tests {
         }
         bytes[0] = b'?';
         assert_eq!(decode_changes(&bytes), [Change::Any]);
-        assert_eq!(Told::decode(&[0x80; 30]), Told::anything());
+        assert_eq!(Notice::decode(&[0x80; 30]), Notice::anything());
     }
 }

@@ -188,20 +188,20 @@ impl Records {
 }
 
 /// Fails unless everything in `volume` fits together. `url` reaches its metadata without any fault.
-pub fn assert_sound(volume: &Volume, url: &str, layout: Layout, story: &str) {
+pub fn assert_sound(volume: &Volume, url: &str, layout: Layout, context: &str) {
     let records = Records::load(engine(url).as_ref());
     let mut faults = records.faults_of_tree();
     let (missing, leaks) = records.faults_of_blocks(layout, &volume.store.keys());
     faults.extend(missing);
     faults.extend(leaks);
-    assert!(faults.is_empty(), "{story}: {faults:#?}");
+    assert!(faults.is_empty(), "{context}: {faults:#?}");
 }
 
 /// Fails unless the tree is sound and no block of it is missing; blocks that nothing shows are
 /// allowed.
-pub fn assert_nothing_missing(volume: &Volume, url: &str, layout: Layout, story: &str) {
+pub fn assert_nothing_missing(volume: &Volume, url: &str, layout: Layout, context: &str) {
     let records = Records::load(engine(url).as_ref());
     let mut faults = records.faults_of_tree();
     faults.extend(records.faults_of_blocks(layout, &volume.store.keys()).0);
-    assert!(faults.is_empty(), "{story}: {faults:#?}");
+    assert!(faults.is_empty(), "{context}: {faults:#?}");
 }

@@ -42,11 +42,11 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How long a dead engine is waited for before an operation fails with `EIO`.
     pub patience: Duration,
-    /// Whether changes may start from what this client saw last, and so save a trip. Only engines
-    /// that compare at the commit make use of it.
+    /// Whether changes may start from what this client saw last, and so save a trip. The commit
+    /// compares it.
     pub record_cache: bool,
-    /// Whether lookups and attributes are answered from what is remembered, while [`Meta::follow`]
-    /// hears what others change.
+    /// Whether lookups and attributes are answered from what is remembered, while
+    /// [`Meta::follow`](crate::Meta::follow) hears what others change.
     pub client_cache: Option<ClientCache>,
     /// Where is noted what a successor must know.
     pub ledger: Option<Arc<dyn Ledger>>,

@@ -29,7 +29,7 @@ pub struct Outcome {
     /// What was found to be wrong.
     pub faults: Vec<String>,
     /// What happened, if that was asked for.
-    pub story: Vec<String>,
+    pub events: Vec<String>,
 }
 
 /// Until everybody has heard of everything.
@@ -42,19 +42,19 @@ const STEPS: usize = 20;
 /// Steps after which most are.
 const QUICK: usize = 9;
 
-/// Runs a seed; with `tells`, notes what happens.
-pub fn simulate(seed: u64, tells: bool) -> Outcome {
-    let notice = Arc::new(Mutex::new((Vec::new(), Vec::new())));
-    let notify = Arc::clone(&notice);
+/// Runs a seed; with `verbose`, notes what happens.
+pub fn simulate(seed: u64, verbose: bool) -> Outcome {
+    let outcome = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let kept = Arc::clone(&outcome);
     let (trace, panics) = Sched::run(seed, move |sched| {
-        let world = World::new(Arc::clone(sched), Plan::of(seed), tells);
+        let world = World::new(Arc::clone(sched), Plan::of(seed), verbose);
         world.log(|| format!("{:?}", world.plan));
         run(&world);
-        *notify.lock() = (world.faults(), world.story());
+        *kept.lock() = (world.faults(), world.events());
     });
-    let (mut faults, story) = std::mem::take(&mut *notice.lock());
+    let (mut faults, events) = std::mem::take(&mut *outcome.lock());
     faults.extend(panics);
-    Outcome { trace, faults, story }
+    Outcome { trace, faults, events }
 }
 
 fn run(world: &Arc<World>) {

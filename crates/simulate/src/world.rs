@@ -201,7 +201,7 @@ impl World {
     }
 
     /// What happened.
-    pub(crate) fn story(&self) -> Vec<String> {
+    pub(crate) fn events(&self) -> Vec<String> {
         self.state.lock().log.take().unwrap_or_default()
     }
 

@@ -11,6 +11,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("herd", "commit_delay"),
     ("insist", "retry"),
     ("recall", "record_cache"),
+    ("story", "reason or context"),
     ("told", "notice, message or reported"),
 ];
 

@@ -79,9 +79,9 @@ pub enum FsError {
 }
 
 impl FsError {
-    /// An I/O error with its story.
-    pub fn io(story: impl std::fmt::Display) -> Self {
-        Self::Io(story.to_string().into())
+    /// An I/O error with its reason.
+    pub fn io(reason: impl std::fmt::Display) -> Self {
+        Self::Io(reason.to_string().into())
     }
 
     /// The errno the kernel is told, positive.

@@ -72,8 +72,8 @@ fn a_full_disk_under_the_database_is_told_and_nothing_is_half_done() {
             Ok(_) => made.push(name),
             Err(error) => {
                 assert_eq!(error, FsError::io(""));
-                let story = error.to_string();
-                assert!(story.contains("disk") && story.contains("full"), "{story}");
+                let context = error.to_string();
+                assert!(context.contains("disk") && context.contains("full"), "{context}");
                 refused += 1;
                 if refused == 5 {
                     break;

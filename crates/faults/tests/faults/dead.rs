@@ -28,9 +28,9 @@ fn durable() -> Redis {
 fn assert_reported(outcome: FsResult<()>, redis: &Redis) {
     let error = outcome.unwrap_err();
     assert_eq!(error, FsError::io(""), "{error}");
-    let story = error.to_string();
+    let context = error.to_string();
     let address = redis.addr().to_string();
-    assert!(story.contains("metadata engine") && story.contains(&address), "{story}");
+    assert!(context.contains("metadata engine") && context.contains(&address), "{context}");
 }
 
 #[test]

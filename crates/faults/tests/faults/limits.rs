@@ -12,9 +12,9 @@ use sluice_types::FsError;
 
 use crate::{ROOT, fencing::Sink, objects::sqlite};
 
-fn sound(volume: &Volume, story: &str) {
+fn sound(volume: &Volume, context: &str) {
     let layout = volume.mount_with(&volume.url, &Mount::default()).vfs.data().layout();
-    check::assert_sound(volume, &volume.url, layout, story);
+    check::assert_sound(volume, &volume.url, layout, context);
 }
 
 #[test]

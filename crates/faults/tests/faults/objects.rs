@@ -128,8 +128,8 @@ fn damaged(volume: &Volume, mount: &Mount, change: impl Fn(&mut Vec<u8>)) {
     let fresh = volume.mount_with(&volume.url, mount);
     let error = fresh.get(ino).unwrap_err();
     assert_eq!(error, FsError::io(""));
-    let story = error.to_string();
-    assert!(story.contains("chunks/0/0/") && story.contains("damaged"), "it names the object: {story}");
+    let context = error.to_string();
+    assert!(context.contains("chunks/0/0/") && context.contains("damaged"), "it names the object: {context}");
     let opened = fresh.open(ino).unwrap();
     for offset in [0, 70_000, 150_000, 199_999_usize] {
         match fresh.read(opened.fh, offset as u64, 1) {

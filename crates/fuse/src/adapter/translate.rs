@@ -50,8 +50,8 @@ pub(super) fn name_only(ino: u64, kind: FileType) -> Entry {
 }
 
 pub(super) fn errno(error: &FsError) -> Errno {
-    if let FsError::Io(story) = error {
-        tracing::error!("{story}");
+    if let FsError::Io(reason) = error {
+        tracing::error!("{reason}");
     }
     Errno(error.errno())
 }

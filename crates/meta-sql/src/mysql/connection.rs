@@ -74,7 +74,7 @@ impl Connection {
             Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
                 return Err(options.refused("the server does not encrypt connections; write tls=false"));
             }
-            Ok(Err(error)) => return Err(options.unavailable(story(&error))),
+            Ok(Err(error)) => return Err(options.unavailable(describe(&error))),
             Err(_) => return Err(options.unavailable("no connection within the deadline")),
         };
         let now = Instant::now();
@@ -131,7 +131,7 @@ impl Connection {
         let failure = match answered {
             Ok(Ok(answers)) => return Ok(answers),
             Ok(Err((Error::Server(error), done))) => Failure::Server(error, done),
-            Ok(Err((error, _))) => Failure::Lost(story(&error)),
+            Ok(Err((error, _))) => Failure::Lost(describe(&error)),
             Err(_) => Failure::Lost("no answer within the deadline".into()),
         };
         let usable = matches!(&failure, Failure::Server(error, _) if !error::is_last(error));
@@ -214,7 +214,7 @@ fn opts(options: &Options, tls: Tls) -> Opts {
 }
 
 /// What happened, without what was sent.
-fn story(error: &Error) -> String {
+fn describe(error: &Error) -> String {
     match error {
         Error::Io(IoError::Io(error)) => error.to_string(),
         Error::Driver(DriverError::ConnectionClosed) => "the server closed the connection".into(),

@@ -38,7 +38,7 @@ pub enum Finding {
     /// A record cannot be read.
     Unreadable {
         /// Which, and why.
-        story: String,
+        reason: String,
     },
     /// A name stands for a node that does not exist.
     EntryWithoutNode {
@@ -164,13 +164,13 @@ pub enum Finding {
 impl Finding {
     /// What an engine says of a record that it cannot read.
     pub(super) fn unreadable(damage: EngineError) -> Self {
-        let story = match damage {
+        let reason = match damage {
             EngineError::Corrupt { engine, record, reason } => {
                 format!("record {record} in {engine} cannot be read: {reason}")
             }
             other => other.to_string(),
         };
-        Self::Unreadable { story }
+        Self::Unreadable { reason }
     }
 
     /// What it means to who uses the volume.
@@ -211,8 +211,8 @@ fn shown(name: &Name) -> impl fmt::Display + '_ {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable { story } => {
-                write!(f, "{story}; put it back from a backup, or delete it, and check again")
+            Self::Unreadable { reason } => {
+                write!(f, "{reason}; put it back from a backup, or delete it, and check again")
             }
             Self::EntryWithoutNode { dir, name, ino, .. } => {
                 write!(

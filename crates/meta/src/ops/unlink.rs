@@ -108,11 +108,11 @@ pub fn target(view: &mut View<'_>, at: &At) -> Result<(Ino, Attr), Stop> {
     match view.follow(at.dir, &at.name, Hold::Lock)? {
         Some((entry, Some(attr))) => Ok((entry.ino, attr)),
         Some((entry, None)) => {
-            let story = format!(
+            let reason = format!(
                 "{:?} in {} names node {}, which is missing; run `sluice fsck`",
                 at.name, at.dir, entry.ino
             );
-            Err(FsError::io(story).into())
+            Err(FsError::io(reason).into())
         }
         None => Err(FsError::NotFound.into()),
     }

@@ -137,17 +137,17 @@ fn check(seed: u64) {
     }
     let fold = overlay.into_writes();
     let lines = |rows: &[Write]| rows.iter().map(|row| format!("  {row:?}")).collect::<Vec<_>>().join("\n");
-    let story = || {
+    let context = || {
         let touched = before.values().map(|row| format!("  {row:?}")).collect::<Vec<_>>().join("\n");
         format!("seed {seed}\nbefore\n{touched}writes\n{}fold\n{}", lines(&log), lines(&fold))
     };
     if let Err(error) = commit(&folded, fold.clone()) {
-        panic!("the fold fails: {error}\n{}", story());
+        panic!("the fold fails: {error}\n{}", context());
     }
     let (single, folded) = (records(&single), records(&folded));
     for key in single.keys().chain(folded.keys()) {
         let (one, other) = (single.get(key), folded.get(key));
-        assert!(one == other, "one by one {one:?}\nfolded {other:?}\n{}", story());
+        assert!(one == other, "one by one {one:?}\nfolded {other:?}\n{}", context());
     }
 }
 

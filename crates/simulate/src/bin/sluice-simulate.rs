@@ -1,5 +1,5 @@
 //! Runs as many seeds as wanted: `sluice-simulate [--seeds N] [--seed FIRST] [--threads N]
-//! [--tell]`.
+//! [--verbose]`.
 
 use std::{
     process::ExitCode,
@@ -18,13 +18,13 @@ struct Wanted {
     first: u64,
     seeds: u64,
     threads: u64,
-    tells: bool,
+    verbose: bool,
     /// Faults after which to stop.
     most: usize,
 }
 
 fn wanted() -> Result<Wanted, String> {
-    let mut wanted = Wanted { first: 0, seeds: 1, threads: 1, tells: false, most: 1 };
+    let mut wanted = Wanted { first: 0, seeds: 1, threads: 1, verbose: false, most: 1 };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || {
@@ -36,8 +36,8 @@ fn wanted() -> Result<Wanted, String> {
             "--seeds" => wanted.seeds = number()?,
             "--threads" => wanted.threads = number()?.max(1),
             "--most" => wanted.most = number()? as usize,
-            "--tell" => wanted.tells = true,
-            _ => return Err(format!("{word}: say --seed, --seeds, --threads, --most or --tell")),
+            "--verbose" => wanted.verbose = true,
+            _ => return Err(format!("{word}: say --seed, --seeds, --threads, --most or --verbose")),
         }
     }
     Ok(wanted)
@@ -61,8 +61,8 @@ fn main() -> ExitCode {
                 return;
             }
             let seed = wanted.first + at;
-            let outcome = simulate(seed, wanted.tells);
-            outcome.story.iter().for_each(|line| println!("{line}"));
+            let outcome = simulate(seed, wanted.verbose);
+            outcome.events.iter().for_each(|line| println!("{line}"));
             if !outcome.faults.is_empty() {
                 println!("seed {seed} ({:?}): {}", Plan::of(seed).theme, outcome.faults.join("\n  "));
                 if let Ok(mut bad) = bad.lock() {

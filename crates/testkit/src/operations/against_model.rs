@@ -288,28 +288,28 @@ fn compare(factory: &Factory<'_>, seed: u64, has_trash: bool) {
     let clients = [first, store.client()];
     let (mut rng, mut model) = (Rng::seeded(seed), Model::new(has_trash));
     let mut done = 0;
-    let mut story = format!("SLUICE_SEED={seed}, trash {has_trash}\n");
+    let mut context = format!("SLUICE_SEED={seed}, trash {has_trash}\n");
     for at in 0..OPS {
         let mut author = Author { rng: &mut rng, model: &model };
         let (call, caller) = (author.call(100 + at), author.caller());
         let wanted = call.on_model(&mut model, &caller);
-        writeln!(story, "uid {} {}: {call:?} -> {wanted:?}", caller.uid, caller.check).unwrap();
+        writeln!(context, "uid {} {}: {call:?} -> {wanted:?}", caller.uid, caller.check).unwrap();
         let client = &clients[rng.below(2) as usize];
         match (&call.on_meta(client, caller), &wanted) {
             (Ok(()), Ok(())) => done += 1,
             (Err(error), Err(faults)) if faults.contains(error) => {}
-            (answer, _) => panic!("{story}but it answered {answer:?}"),
+            (answer, _) => panic!("{context}but it answered {answer:?}"),
         }
     }
-    assert!(done > OPS / 20, "only {done} calls succeeded: {story}");
+    assert!(done > OPS / 20, "only {done} calls succeeded: {context}");
     let state = State::of(store.open().as_ref());
     let tree = stored(&state, has_trash);
     for (ino, wanted) in &model.inodes {
-        assert_eq!(tree.inodes.get(ino), Some(wanted), "#{ino}: {story}");
+        assert_eq!(tree.inodes.get(ino), Some(wanted), "#{ino}: {context}");
     }
-    assert_eq!(tree, model, "{story}");
-    state.assert_tree(&story);
-    state.assert_slices(&story);
+    assert_eq!(tree, model, "{context}");
+    state.assert_tree(&context);
+    state.assert_slices(&context);
 }
 
 /// What is removed is gone.

@@ -94,7 +94,7 @@ impl State {
 
     /// Users and groups are on record with what they own, on a volume that keeps that, and else not
     /// at all.
-    pub fn assert_owners(&self, story: &str) {
+    pub fn assert_owners(&self, context: &str) {
         let kept = matches!(self.rows.get(&Key::Setting), Some(Row::Setting(json))
                 if VolumeFormat::parse(json).expect("settings").user_group_quota);
         let mut owned: BTreeMap<QuotaKey, (i64, i64)> = BTreeMap::new();
@@ -110,21 +110,21 @@ impl State {
         }
         for row in self.rows.values() {
             if let Row::Quota(key @ (QuotaKey::User(_) | QuotaKey::Group(_)), quota) = row {
-                assert!(kept, "{key:?} is on record: {story}");
+                assert!(kept, "{key:?} is on record: {context}");
                 let counted = owned.remove(key).unwrap_or_default();
-                assert_eq!((quota.used_space, quota.used_inodes), counted, "usage of {key:?}: {story}");
+                assert_eq!((quota.used_space, quota.used_inodes), counted, "usage of {key:?}: {context}");
             }
         }
-        assert_eq!(owned, BTreeMap::new(), "not on record: {story}");
+        assert_eq!(owned, BTreeMap::new(), "not on record: {context}");
     }
 
     /// Every node is reached from the root exactly as often as its links say; parents, counters,
     /// directory statistics and the usage of users and groups agree.
-    pub fn assert_tree(&self, story: &str) {
+    pub fn assert_tree(&self, context: &str) {
         let (mut names, mut children) = (BTreeMap::<Ino, Vec<Ino>>::new(), BTreeMap::<Ino, Vec<Ino>>::new());
         for row in self.rows.values() {
             if let Row::Entry(dir, name, entry) = row {
-                assert!(self.node(entry.ino).is_some(), "{dir}/{name:?} names nothing: {story}");
+                assert!(self.node(entry.ino).is_some(), "{dir}/{name:?} names nothing: {context}");
                 names.entry(entry.ino).or_default().push(*dir);
                 children.entry(*dir).or_default().push(entry.ino);
             }
@@ -137,7 +137,7 @@ impl State {
         }
         let (mut inodes, mut space) = (0, 0);
         for (ino, attr) in self.nodes() {
-            assert!(reached.contains(&ino), "{ino} is not in the tree: {story}");
+            assert!(reached.contains(&ino), "{ino} is not in the tree: {context}");
             if ino != Ino::ROOT && ino != Ino::TRASH {
                 inodes += 1;
                 space += attr.space();
@@ -146,21 +146,21 @@ impl State {
             if attr.is_dir() {
                 let below: Vec<Attr> =
                     children.get(&ino).into_iter().flatten().filter_map(|ino| self.node(*ino)).collect();
-                self.assert_dir(ino, &attr, parents, &below, story);
+                self.assert_dir(ino, &attr, parents, &below, context);
             } else {
-                self.assert_file(ino, &attr, parents, story);
+                self.assert_file(ino, &attr, parents, context);
             }
         }
         let stored = (self.counter(Counter::TotalInodes), self.counter(Counter::UsedSpace));
-        assert_eq!(stored, (inodes, space), "totalInodes and usedSpace: {story}");
-        self.assert_owners(story);
+        assert_eq!(stored, (inodes, space), "totalInodes and usedSpace: {context}");
+        self.assert_owners(context);
     }
 
-    fn assert_dir(&self, ino: Ino, attr: &Attr, parents: &[Ino], below: &[Attr], story: &str) {
+    fn assert_dir(&self, ino: Ino, attr: &Attr, parents: &[Ino], below: &[Attr], context: &str) {
         let dirs = if ino.is_trash() { 0 } else { below.iter().filter(|attr| attr.is_dir()).count() };
-        assert_eq!(attr.nlink as usize, 2 + dirs, "nlink of directory {ino}: {story}");
+        assert_eq!(attr.nlink as usize, 2 + dirs, "nlink of directory {ino}: {context}");
         let root = ino == Ino::ROOT || ino == Ino::TRASH;
-        assert!(root || parents == [attr.parent], "parent of directory {ino}: {story}");
+        assert!(root || parents == [attr.parent], "parent of directory {ino}: {context}");
         if let Some(Row::DirStat(_, stat)) = self.rows.get(&Key::DirStat(ino)) {
             let length = |attr: &Attr| if attr.is_file() { attr.length } else { 0 };
             let wanted = DirStat {
@@ -168,26 +168,26 @@ impl State {
                 space: below.iter().map(|attr| align4k(length(attr))).sum(),
                 inodes: below.len() as i64,
             };
-            assert_eq!(*stat, wanted, "statistics of directory {ino}: {story}");
+            assert_eq!(*stat, wanted, "statistics of directory {ino}: {context}");
         }
     }
 
-    fn assert_file(&self, ino: Ino, attr: &Attr, parents: &[Ino], story: &str) {
-        assert_eq!(attr.nlink as usize, parents.len(), "nlink of {ino}: {story}");
+    fn assert_file(&self, ino: Ino, attr: &Attr, parents: &[Ino], context: &str) {
+        assert_eq!(attr.nlink as usize, parents.len(), "nlink of {ino}: {context}");
         if attr.parent != Ino::NONE {
-            assert_eq!(parents, [attr.parent], "parent of {ino}: {story}");
+            assert_eq!(parents, [attr.parent], "parent of {ino}: {context}");
             return;
         }
         for dir in parents {
             let count = parents.iter().filter(|other| *other == dir).count() as i64;
             let stored = self.rows.get(&Key::Parents(ino, *dir));
-            assert_eq!(stored, Some(&Row::Parents(ino, *dir, count)), "parents of {ino}: {story}");
+            assert_eq!(stored, Some(&Row::Parents(ino, *dir, count)), "parents of {ino}: {context}");
         }
     }
 
     /// Every slice is counted as often as chunks show it, and every chunk belongs to a file, or to
     /// one on record as deleted.
-    pub fn assert_slices(&self, story: &str) {
+    pub fn assert_slices(&self, context: &str) {
         let mut shown: BTreeMap<(u64, u32), i64> = BTreeMap::new();
         let deleted: BTreeSet<Ino> = self
             .rows
@@ -197,7 +197,7 @@ impl State {
         for row in self.rows.values() {
             let Row::Chunk(ino, index, slices) = row else { continue };
             let owned = self.node(*ino).is_some() || deleted.contains(ino);
-            assert!(owned, "chunk {index} of {ino} belongs to nothing: {story}");
+            assert!(owned, "chunk {index} of {ino} belongs to nothing: {context}");
             for slice in slices.iter().filter(|slice| !slice.is_hole()) {
                 *shown.entry((slice.id, slice.size)).or_default() += 1;
             }
@@ -208,12 +208,12 @@ impl State {
                 Some(Row::SliceRef(_, _, refs)) => *refs,
                 _ => 1,
             };
-            assert_eq!(stored, count, "references to slice {id}: {story}");
+            assert_eq!(stored, count, "references to slice {id}: {context}");
         }
         for row in self.rows.values() {
             if let Row::SliceRef(id, size, refs) = row {
                 let leaked = *refs > 0 && !shown.contains_key(&(*id, *size));
-                assert!(!leaked, "slice {id} is shown nowhere: {story}");
+                assert!(!leaked, "slice {id} is shown nowhere: {context}");
             }
         }
     }

@@ -93,7 +93,7 @@ fn storm(factory: &Factory<'_>, seed: u64, chances: Chances) {
                     for op in 0..OPS {
                         match step(&mut rng, meta, 1000 * (thread + 1) + op) {
                             Ok(()) => done += 1,
-                            Err(FsError::Io(story)) => panic!("seed {seed}: {story}"),
+                            Err(FsError::Io(context)) => panic!("seed {seed}: {context}"),
                             Err(_) => {}
                         }
                     }
@@ -104,11 +104,11 @@ fn storm(factory: &Factory<'_>, seed: u64, chances: Chances) {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     let injected: Vec<_> = faulty.iter().map(Faulty::injected).collect();
-    let story = format!("seed {seed}, {injected:?}");
-    assert!(done > 50, "only {done} operations succeeded: {story}");
+    let context = format!("seed {seed}, {injected:?}");
+    assert!(done > 50, "only {done} operations succeeded: {context}");
     let state = State::of(store.open().as_ref());
-    state.assert_tree(&story);
-    state.assert_slices(&story);
+    state.assert_tree(&context);
+    state.assert_slices(&context);
 }
 
 /// On the engine as it is.

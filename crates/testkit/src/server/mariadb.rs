@@ -263,8 +263,8 @@ fn make_template() -> io::Result<PathBuf> {
     }
     let output = install.output()?;
     if !output.status.success() {
-        let story = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(io::Error::other(format!("mariadb-install-db failed: {story}")));
+        let context = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("mariadb-install-db failed: {context}")));
     }
     // Somebody else may have been faster.
     match fs::rename(unfinished.path(), &finished) {

@@ -273,8 +273,8 @@ fn run(command: &mut Command) -> io::Result<Output> {
     if output.status.success() {
         return Ok(output);
     }
-    let story = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(io::Error::other(format!("{}: {story}", command.get_program().display())))
+    let context = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("{}: {context}", command.get_program().display())))
 }
 
 /// The data directory of a server that never ran, beside the programs of this build.

@@ -86,14 +86,14 @@ fn exactly_once(seed: u64, chances: Chances) -> Injected {
     let mut done = log(&engine);
     created.sort_unstable();
     done.sort_unstable();
-    let story = format!("seed {seed}, {:?}", faulty.injected());
-    assert_eq!(created, done, "what was acknowledged and what happened: {story}");
+    let context = format!("seed {seed}, {:?}", faulty.injected());
+    assert_eq!(created, done, "what was acknowledged and what happened: {context}");
     // Take the increments of directory 2 out before the links are compared.
     let attr = node(&engine, 2).unwrap();
     let fixed = sluice_types::Attr { nlink: attr.nlink - increments, ..attr };
     let writes = vec![Write::Put(Row::Node(Ino(2), fixed))];
     engine.commit(&Commit { writes, ..Default::default() }).unwrap();
-    assert_consistent(&engine, &story);
+    assert_consistent(&engine, &context);
     faulty.injected()
 }
 

@@ -153,7 +153,7 @@ pub(crate) fn node(engine: &MemEngine, ino: u64) -> Option<Attr> {
 }
 
 /// Asserts that directories, entries, nodes and counters agree with the files in the log.
-pub(crate) fn assert_consistent(engine: &MemEngine, story: &str) {
+pub(crate) fn assert_consistent(engine: &MemEngine, context: &str) {
     let mut done = log(engine);
     let records = engine.records();
     let entries: Vec<(Ino, Ino)> = records
@@ -163,20 +163,20 @@ pub(crate) fn assert_consistent(engine: &MemEngine, story: &str) {
     let count = done.len();
     done.sort_unstable();
     done.dedup();
-    assert_eq!(done.len(), count, "an operation happened twice: {story}");
-    assert_eq!(entries.len(), count, "entries: {story}");
+    assert_eq!(done.len(), count, "an operation happened twice: {context}");
+    assert_eq!(entries.len(), count, "entries: {context}");
     for (_, ino) in &entries {
-        assert!(records.contains_key(&Key::Node(*ino)), "an entry without a node: {story}");
+        assert!(records.contains_key(&Key::Node(*ino)), "an entry without a node: {context}");
     }
     for dir in 1..=DIRS {
         let inside = entries.iter().filter(|(of, _)| *of == Ino(dir)).count();
-        assert_eq!(node(engine, dir).unwrap().nlink as usize, 2 + inside, "nlink of #{dir}: {story}");
+        assert_eq!(node(engine, dir).unwrap().nlink as usize, 2 + inside, "nlink of #{dir}: {context}");
     }
     let total = match records.get(&Key::Counter(Counter::TotalInodes)) {
         Some(Row::Counter(_, n)) => *n,
         _ => 0,
     };
-    assert_eq!(total as usize, count, "counter: {story}");
+    assert_eq!(total as usize, count, "counter: {context}");
 }
 
 /// Runs `work` and panics if it does not end: a hang is a fault too.

@@ -79,14 +79,20 @@ impl Op for DropLocks {
             view.write(Write::Clear(List::Lanes(self.sid)));
             view.write(Write::Clear(List::Changes(self.sid)));
         }
-        for row in view.all(List::LocksOf(self.sid), Hold::None)? {
-            if let Row::Flock(ino, ..) | Row::Plock(ino, ..) = row {
-                view.write(Write::Discard(row.key()));
-                view.write(Write::Notify(Change::Lock(ino)));
-            }
-        }
+        drop_locks(view, self.sid)?;
         Ok(true)
     }
+}
+
+/// Removes the locks of a session, and lets those try again who wait for them.
+fn drop_locks(view: &mut View<'_>, sid: u64) -> Result<(), Stop> {
+    for row in view.all(List::LocksOf(sid), Hold::None)? {
+        if let Row::Flock(ino, ..) | Row::Plock(ino, ..) = row {
+            view.write(Write::Discard(row.key()));
+            view.write(Write::Notify(Change::Lock(ino)));
+        }
+    }
+    Ok(())
 }
 
 /// Lists the sustained files of a session. One trip.
@@ -110,8 +116,8 @@ impl Op for ListSustained {
     }
 }
 
-/// Removes the record of a session whose locks and sustained files are gone. Nothing is removed if
-/// it was refreshed meanwhile. Its writer records go in the same commit, so that whoever still
+/// Removes the record of a session whose locks and sustained files are gone, and of one that died
+/// the locks that came since. Nothing is removed if it was refreshed meanwhile. Its writer records go in the same commit, so that whoever still
 /// commits under it learns of it. Two trips.
 #[derive(Clone, Debug)]
 pub struct DropSession {
@@ -133,13 +139,19 @@ impl Op for DropSession {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let key = Key::Session(self.sid);
-        view.want(&[Want::get(key.clone(), Hold::Lock)])?;
+        let locks = self.dead_before.map(|_| Want::all(List::LocksOf(self.sid), Hold::None));
+        let wants: Vec<Want> = locks.into_iter().chain([Want::get(key.clone(), Hold::Lock)]).collect();
+        view.want(&wants)?;
         let alive = match (view.get(&key, Hold::Lock)?, self.dead_before) {
             (Some(Row::Session(_, session)), Some(before)) => session.expire >= before,
             _ => false,
         };
         if alive {
             return Ok(false);
+        }
+        // A lock may have been granted just before the session lost the right to commit.
+        if self.dead_before.is_some() {
+            drop_locks(view, self.sid)?;
         }
         view.write(Write::Discard(key));
         if !self.keep_writer {

@@ -10,14 +10,14 @@ use std::{
 
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::{Commit, Engine, EngineError, Found, Read, Write},
+    engine::{Commit, Engine, EngineError, Found, List, Read, Write},
     ops::{
         getattr::GetAttr,
         session::{DropLocks, DropSession, ListSustained},
         sustained::DropSustained,
         unlink::Unlink,
     },
-    schema::{Key, Row},
+    schema::{FlockKind, Key, LockOwner, Row},
 };
 use sluice_testkit::{
     operations::{at, create},
@@ -83,6 +83,35 @@ fn a_session_that_came_back_keeps_what_it_has_open() {
     two.run(DropSession { sid, dead_before: Some(late), keep_writer: false }, &never).unwrap();
     let buried = two.run(DropLocks { sid, dead_before: Some(late) }, &never);
     assert_eq!(buried, Ok(false), "it is gone, and may be back at any moment");
+}
+
+#[test]
+fn a_lock_that_is_granted_while_its_session_is_buried_does_not_stay() {
+    let (store, clock, never) = (crate::fresh(), ManualClock::new(NOW), Interrupt::never());
+    store.format(0);
+    let one = Meta::open(store.open(), options(&clock)).unwrap();
+    one.run(create(1, "f", 10, FileType::File), &never).unwrap();
+    let (sid, other) = (one.sid(), store.open());
+    let lock = Row::Flock(Ino(10), LockOwner { sid, owner: 1 }, FlockKind::Write);
+    let granted = lock.clone();
+    let engine = Hooked::new(store.open()).before_commit(move |commit: &Commit| {
+        // Behind the last look at its locks, before the session loses the right to commit.
+        if commit.writes.contains(&Write::Clear(List::Lanes(sid)))
+            && !commit.writes.contains(&Write::Discard(Key::Session(sid)))
+        {
+            let writes = vec![Write::Insert(granted.clone())];
+            other.commit(&Commit { writes, ..Commit::default() }).unwrap();
+        }
+        Ok(())
+    });
+    let two = Meta::open(Arc::new(engine), options(&clock)).unwrap();
+    let late = Some(NOW.sec + 61);
+    assert_eq!(two.run(DropLocks { sid, dead_before: late }, &never), Ok(true));
+    let engine = store.open();
+    let locks = || engine.read(&[Read::All(List::LocksOf(sid))]).unwrap();
+    assert_eq!(locks(), [Found::Rows(vec![lock])]);
+    two.run(DropSession { sid, dead_before: late, keep_writer: false }, &never).unwrap();
+    assert_eq!(locks(), [Found::Rows(vec![])]);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Group commit: whatever waits when a commit returns goes out together.
 //!
-//! A caller that finds a lane of the engine free runs the batch itself, on its own thread, with
-//! whatever else waits; a caller that finds none waits, and is woken either with its answer or to
-//! run the next batch, for which those that were answered with it may come back first
-//! (`commit_delay`). There are no timers and no threads of our own. An operation that fails leaves
-//! no trace and fails alone.
+//! A caller that finds a lane of the engine free runs the batch itself, on its own thread, with all
+//! other operations that wait. A caller that finds no free lane sleeps. It is woken with its
+//! answer, or to run the next batch. Before it runs that batch it may wait for the threads that
+//! were answered with it (`commit_delay`). There are no timers and no threads of our own. An
+//! operation that fails leaves no trace and fails alone.
 
 mod attempt;
 mod commit_delay;

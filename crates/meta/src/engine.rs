@@ -7,12 +7,12 @@
 //! engine's own deadline.
 //!
 //! # What an engine promises
-//! * A commit is atomic: all of its writes or none, and none unless every [`Expect`] and every
-//!   precondition stated at [`Write`] holds at that moment.
+//! * A commit is atomic: the engine applies all of its writes, or none. It applies them only if
+//!   every [`Expect`] and every precondition stated at [`Write`] holds at that moment.
 //! * A read sees each record as committed at some moment during the call; two records need not be
 //!   seen at the same moment. It holds nothing.
-//! * The commit compares every [`Expect`], wherever what it states was read: it may come from a
-//!   cache.
+//! * The commit compares every [`Expect`] with the database. The caller may have the expected
+//!   record from a cache.
 //! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as
 //!   this.
 

@@ -18,7 +18,7 @@ pub struct Effect {
     pub value: u64,
 }
 
-/// Kinds of deeds. The numbers are those of the record.
+/// Kinds of effects. The numbers are those of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EffectKind {

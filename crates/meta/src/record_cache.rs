@@ -1,15 +1,17 @@
 //! What this client saw last of nodes, entries and extended attributes.
 //!
-//! Changes start from it, so that they need not read before they commit: what an operation takes
-//! from here becomes an expectation of its commit, and if that fails the operation runs again on
-//! what the engine says. So that is only done with engines that compare at the commit, and a stale
-//! record costs one trip. Records older than what the kernel caches are not used for it: attributes
-//! of a directory go back to the kernel, and its times and links are not compared.
+//! Changes start from it, so they need no read before the commit. A record that an operation takes
+//! from here becomes an expectation of its commit. If the expectation fails, the operation runs
+//! again on what the engine says. Every engine compares at the commit, so the cache may be used
+//! this way, and a stale record costs one trip. A change does not use records that are older than
+//! what the kernel caches: the attributes of a directory go back to the kernel, and the commit does
+//! not compare its times and links.
 //!
-//! Looks believe it, if the mount asked for that, while somebody follows what other clients change
-//! ([`RecordCache::trust`]). What must stay true: an answer that was asked for before a change
-//! became known here never replaces what is known since. So whoever asks takes the
-//! [`RecordCache::moment`] before.
+//! Lookups and getattr believe it if the mount asked for that, and only while a listener follows
+//! what other clients change ([`RecordCache::trust`]).
+//!
+//! What must stay true: an answer never replaces what became known after its question. So whoever
+//! asks takes the [`RecordCache::moment`] first.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

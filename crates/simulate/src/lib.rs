@@ -1,16 +1,18 @@
 //! A simulator of many clients of one volume: one seed decides all that happens, and replays it.
 //!
-//! The clients are the real ones, over the in-memory engine. Threads run one at a time in virtual
-//! time, so that a trip, a commit, an answer, a death or a jump of the clocks may come between any
-//! two others. After each round all is checked: what programs were told is true, the tree is one,
-//! counters are right, what is open is there, what is remembered is so, locks exclude each other
-//! and are held as their owners believe. What must stay true: nothing but the seed and the code
-//! decides what happens.
+//! The clients are the real ones, over the in-memory engine. Threads run one at a time, in virtual
+//! time. So a trip, a commit, an answer, a death or a jump of the clocks may come between any two
+//! others. After each round the simulator checks: programs got true answers, the files form one
+//! tree, counters are right, open files exist, caches hold what the engine holds, and locks exclude
+//! each other and are held by those who believe it.
+//!
+//! What must stay true: nothing but the seed and the code decides what happens.
 //!
 //! # What it finds
 //!
-//! A mend is undone by hand, and seeds are run from 0 on: the fault must show within 10,000. Seeds
-//! change with the code, so that these only say how many it takes.
+//! Each row undoes one fix by hand, or puts in one fault. Seeds then run from 0 on, and one of the
+//! first 10,000 must show the fault. The table has the first that did. Seeds change with the code:
+//! the numbers only say how long the search takes.
 //!
 //! | Undone or put in | Seed |
 //! |---|---|

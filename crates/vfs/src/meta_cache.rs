@@ -30,18 +30,20 @@
 //!   answered           marked    -            -        -            -          -
 //! ```
 //!
-//! 1. Forgotten instead, if another client's change was announced since it was begun.
+//! 1. The attributes are forgotten instead, if a change of another client was announced after this
+//!    change began.
 //! 2. The last attributes of a node that is no file go to the removed nodes.
-//! 3. What a change that is under way answers is forgotten, too: which of both came last is
-//!    unknown.
-//! 4. All names that the kernel may have cached of the directory, or of any, are handed out to be
-//!    invalidated.
-//! 5. Unless this client changed the file after the question, or knows a later answer.
-//! 6. If the times are not those that were seen last.
+//! 3. The answer of a change that is still under way is not kept either: nobody knows which of both
+//!    came last.
+//! 4. The caller gets all names of the directory (for `Any`: of all directories) that the kernel
+//!    may have cached, and invalidates them.
+//! 5. Not set if this client changed the file after the question was asked, or knows a later
+//!    answer.
+//! 6. Forgotten only if the times differ from those that were seen last.
 //!
-//! An inode whose last change is *marked* makes worthless what was asked for before: its attributes
-//! in pages of listings and of the lookup prefetch, and answers that are on their way. Hints about
-//! directories are never forgotten, since they may be wrong.
+//! When an event *marks* an inode, nothing that was asked for before the mark is used any more: its
+//! attributes in pages of listings and of the lookup prefetch, and answers that are still on their
+//! way. Hints about directories are never forgotten, because they are allowed to be wrong.
 
 mod answers;
 mod changes;

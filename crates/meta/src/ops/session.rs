@@ -117,8 +117,8 @@ impl Op for ListSustained {
 }
 
 /// Removes the record of a session whose locks and sustained files are gone, and of one that died
-/// the locks that came since. Nothing is removed if it was refreshed meanwhile. Its writer records go in the same commit, so that whoever still
-/// commits under it learns of it. Two trips.
+/// the locks that came since. Nothing is removed if it was refreshed meanwhile. Its writer records
+/// go in the same commit, so that whoever still commits under it learns of it. Two trips.
 #[derive(Clone, Debug)]
 pub struct DropSession {
     /// The session.

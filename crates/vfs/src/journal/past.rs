@@ -195,7 +195,7 @@ impl Past {
     }
 }
 
-/// What is known of a deed.
+/// What is known of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It was done.

@@ -512,15 +512,14 @@ fn damaged_cache_files_are_fetched_again() {
         |path| fs::write(path, b"").unwrap(),
     ];
     // A write that was under way when its store was dropped may leave a file that is no block.
-    let blocks = || files(&raw).iter().filter(|path| path.extension().is_none()).count();
+    let stored = || files(&raw).into_iter().filter(|path| path.extension().is_none());
+    let blocks = || stored().count();
     for breakage in breakages {
         let data = volume.open(&cached(dir.path()));
         assert!(read_all(&data, INO, 0, 10_000, 10_000).unwrap() == content);
         eventually("blocks are cached", || blocks() == 3);
         drop(data);
-        for path in files(&raw) {
-            breakage(&path);
-        }
+        stored().for_each(|path| breakage(&path));
         let data = volume.open(&cached(dir.path()));
         eventually("the directory is scanned", || blocks() as u64 == data.stats().cache_blocks.get());
         for from in [0, 5, 4096, 9999] {

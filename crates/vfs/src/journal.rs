@@ -309,7 +309,7 @@ impl Journal {
         }
     }
 
-    /// What became of the deeds that a dead process left is known: it is noted, so that it need not
+    /// What became of the effects that a dead process left is known: it is noted, so that it need not
     /// be found out again.
     pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Effect)) {

@@ -309,8 +309,8 @@ impl Journal {
         }
     }
 
-    /// What became of the effects that a dead process left is known: it is noted, so that it need not
-    /// be found out again.
+    /// What became of the effects that a dead process left is known: it is noted, so that it need
+    /// not be found out again.
     pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Effect)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {

@@ -165,16 +165,16 @@ impl Meta {
                 Err(Stop::More(wants)) => wants,
             };
             if let Some(found) = known(&wants) {
-                batch.learn(wants, found);
+                batch.learn(Want::split(wants), found);
                 continue;
             }
-            let reads: Vec<Read> = wants.iter().map(|want| want.read.clone()).collect();
+            let (reads, holds) = Want::split(wants);
             let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
             let found = self.patiently(interrupt, || self.engine.read(&reads))?;
             if let Some(record_cache) = &self.env.record_cache {
                 record_cache.learn(&reads, &found, moment);
             }
-            batch.learn(wants, found);
+            batch.learn((reads, holds), found);
             let dangling = batch.dangling();
             if !dangling.is_empty() {
                 let found = self.patiently(interrupt, || self.engine.read(&dangling))?;

@@ -78,10 +78,10 @@ impl<'e> Batch<'e> {
     }
 
     /// Takes in the answers of one trip.
-    pub(crate) fn learn(&mut self, wants: Vec<Want>, found: Vec<Found>) {
+    pub(crate) fn learn(&mut self, (reads, holds): (Vec<Read>, Vec<Hold>), found: Vec<Found>) {
         // Most questions are for an entry and its node.
-        self.rows.reserve(2 * wants.len());
-        for (Want { read, hold }, found) in wants.into_iter().zip(found) {
+        self.rows.reserve(2 * reads.len());
+        for ((read, hold), found) in reads.into_iter().zip(holds).zip(found) {
             match (read, found) {
                 (Read::Get(key), Found::Row(row)) => self.learn_row(key, hold, row),
                 (Read::Follow(dir, name), Found::Rows(rows)) => {

@@ -38,6 +38,11 @@ impl Want {
         Self { read: Read::All(list), hold }
     }
 
+    /// What to ask the engine, and the hold of each, in the same order.
+    pub(crate) fn split(wants: Vec<Self>) -> (Vec<Read>, Vec<Hold>) {
+        wants.into_iter().map(|Self { read, hold }| (read, hold)).unzip()
+    }
+
     /// Up to `limit` names of a directory.
     pub fn names(dir: Ino, limit: usize) -> Self {
         Self { read: Read::Names { dir, limit }, hold: Hold::None }

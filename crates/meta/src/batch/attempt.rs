@@ -89,7 +89,7 @@ impl Batcher {
             };
             if let Some(seen) = seen {
                 cached = true;
-                batch.learn(round.wants, seen);
+                batch.learn(Want::split(round.wants), seen);
                 continue;
             }
             self.fetch(&mut moment, &mut batch, round.wants).map_err(|error| touched.blame(error))?;
@@ -99,7 +99,7 @@ impl Batcher {
         // Whoever opens one of these files waits until this commit is over.
         let _doomed = batch.doomed.take();
         let Some(mut commit) = batch.into_commit(step) else {
-            // Without a commit nothing would check what was recalled.
+            // Without a commit nothing would check what came from the cache.
             return if cached { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };
         };
         let lost = self.numbers[usize::from(lane)].lost.load(Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl Batcher {
     /// trips.
     fn fetch(&self, at: &mut Moment, batch: &mut Batch<'_>, wants: Vec<Want>) -> Result<(), EngineError> {
         let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
-        let reads: Vec<Read> = wants.iter().map(|want| want.read.clone()).collect();
+        let (reads, holds) = Want::split(wants);
         let found = self.engine.read_at(&reads, at)?;
         if let Some(record_cache) = &self.env.record_cache {
             record_cache.learn(&reads, &found, moment);
@@ -151,7 +151,7 @@ impl Batcher {
         if reads.len() > MANY {
             batch.expect_many(2 * reads.len());
         }
-        batch.learn(wants, found);
+        batch.learn((reads, holds), found);
         let dangling = batch.dangling();
         if !dangling.is_empty() {
             let changed = batch.recheck_dangling(&self.engine.read_at(&dangling, at)?);

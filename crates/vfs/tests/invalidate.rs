@@ -5,27 +5,16 @@
 
 mod rig;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rig::{Volume, eventually};
+use rig::{TTL, Volume, eventually, lasting, name};
 use sluice_meta::{
     engine::{Commit, Engine as _, Step, Write},
     schema::{Change, Row},
 };
 use sluice_types::{Ino, Name};
-use sluice_vfs::{Certainty, Changes, VfsConfig};
-
-/// Longer than the test.
-const TTL: Duration = Duration::from_hours(1);
-
-fn config() -> VfsConfig {
-    VfsConfig { attr_ttl: TTL, entry_ttl: TTL, dir_entry_ttl: TTL, ..VfsConfig::default() }
-}
-
-fn name(file: usize) -> String {
-    format!("f{file}")
-}
+use sluice_vfs::{Certainty, Changes};
 
 #[test]
 fn every_name_of_a_changed_directory_is_invalidated() {
@@ -36,7 +25,7 @@ fn every_name_of_a_changed_directory_is_invalidated() {
         other.put(dir, &name(file), b"");
     }
 
-    let one = volume.follow(config());
+    let one = volume.follow(lasting());
     let invalidated: Arc<Mutex<Vec<Change>>> = Arc::default();
     let notified = Arc::clone(&invalidated);
     one.vfs.on_invalidate(move |change, _| {
@@ -76,7 +65,7 @@ fn only_what_surely_changed_is_invalidated_as_changed() {
     let dir = other.mkdir(Ino::ROOT, "d").unwrap().ino;
     other.put(dir, "f", b"");
     other.put(dir, "g", b"");
-    let one = volume.follow(config());
+    let one = volume.follow(lasting());
     let invalidated: Arc<Mutex<Vec<(Change, Certainty)>>> = Arc::default();
     let notified = Arc::clone(&invalidated);
     one.vfs.on_invalidate(move |change, certainty| {
@@ -106,7 +95,7 @@ fn an_inode_that_the_kernel_is_about_to_know_is_invalidated_by_its_name() {
     let volume = Volume::new();
     let other = volume.mount();
     let ino = other.put(Ino::ROOT, "f", b"");
-    let one = volume.follow(config());
+    let one = volume.follow(lasting());
     let invalidated: Arc<Mutex<Vec<Change>>> = Arc::default();
     let notified = Arc::clone(&invalidated);
     one.vfs.on_invalidate(move |change, _| {

@@ -5,29 +5,17 @@
 
 mod rig;
 
-use std::time::Duration;
-
-use rig::Volume;
+use rig::{Volume, lasting, name};
 use sluice_types::{FsError, Ino};
-use sluice_vfs::{Changes, RenameMode, VfsConfig};
+use sluice_vfs::{Changes, RenameMode};
 
 const ROOT: Ino = Ino::ROOT;
 const FILES: usize = 200;
 
-/// Ages in which a page does not expire, however slow the machine is.
-fn config() -> VfsConfig {
-    let ttl = Duration::from_hours(1);
-    VfsConfig { attr_ttl: ttl, entry_ttl: ttl, dir_entry_ttl: ttl, ..VfsConfig::default() }
-}
-
-fn name(file: usize) -> String {
-    format!("f{file}")
-}
-
 #[test]
 fn many_lookups_take_few_trips_and_changes_are_seen() {
     let volume = Volume::new();
-    let (one, two) = (volume.mount_with(config()), volume.mount_with(config()));
+    let (one, two) = (volume.mount_with(lasting()), volume.mount_with(lasting()));
     let dir = one.mkdir(ROOT, "d").unwrap().ino;
     let inos: Vec<Ino> = (0..FILES)
         .map(|file| {

@@ -16,6 +16,19 @@ use sluice_testkit::wrap::Counting;
 use sluice_types::{Caller, Clock, FileType, FsResult, Ino, SystemClock};
 use sluice_vfs::{Entry, Interrupt, MetaIndex, NewNode, Opened, Place, Vfs, VfsConfig};
 
+/// Longer than any test.
+pub const TTL: Duration = Duration::from_hours(1);
+
+/// Settings under which nothing that is cached expires, however slow the machine is.
+pub fn lasting() -> VfsConfig {
+    VfsConfig { attr_ttl: TTL, entry_ttl: TTL, dir_entry_ttl: TTL, ..VfsConfig::default() }
+}
+
+/// The name of a numbered file.
+pub fn name(file: usize) -> String {
+    format!("f{file}")
+}
+
 /// A volume that several clients can mount.
 pub struct Volume {
     pub engine: Arc<Counting>,

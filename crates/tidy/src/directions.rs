@@ -8,7 +8,7 @@ use crate::{Fault, Source, sources::DEV_CRATES};
 const ARROWS: [(&str, &[&str]); 13] = [
     ("types", &[]),
     ("meta", &["types"]),
-    ("net", &[]),
+    ("net", &["types"]),
     ("meta-sql", &["types", "meta", "net"]),
     ("meta-redis", &["types", "meta", "net"]),
     ("meta-kv", &["types", "meta"]),

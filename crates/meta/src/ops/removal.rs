@@ -196,23 +196,7 @@ pub(super) fn check_hour(view: &View<'_>, at: &At, caller: &Caller) -> Result<()
 
 /// Name of an hour directory: `YYYY-MM-DD-HH` in UTC.
 pub fn hour_name(time: Time) -> String {
-    let days = time.sec.div_euclid(86_400);
-    let hour = time.sec.rem_euclid(86_400) / 3600;
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}-{hour:02}")
-}
-
-/// The date `days` after the epoch, by the usual count of 400-year eras that begin in March.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    time.utc("%Y-%m-%d-%H")
 }
 
 /// Name in the trash: where it was and what it was, cut to the longest name there may be.

@@ -53,8 +53,9 @@ impl Time {
     }
 }
 
-/// Reads a duration such as `1h30m`, `100ms`, `1.5h` or `7d`; a bare number is seconds. A day has 24
-/// hours. `None` if the text is none, or less than nothing.
+/// Reads a duration such as `1h30m`, `100ms`, `1.5h` or `7d`; a bare number is seconds.
+///
+/// A day has 24 hours. `None` if the text is none, or less than nothing.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Duration::try_from_secs_f64(seconds).ok();

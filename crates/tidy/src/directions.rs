@@ -12,13 +12,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("meta-sql", &["types", "meta", "net"]),
     ("meta-redis", &["types", "meta", "net"]),
     ("meta-kv", &["types", "meta"]),
+    ("dump", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
     ("vfs", &["types", "meta", "data"]),
     ("fuse", &["types", "vfs"]),
-    ("gateway", &["types", "vfs"]),
-    ("peer", &["types", "data", "object"]),
-    ("sdk", &["types", "vfs"]),
 ];
 
 /// External crates with the only crates that may use them in what ships.

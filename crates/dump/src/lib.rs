@@ -1,0 +1,6 @@
+//! Dumps: the metadata of a volume as a file, in the two forms of JuiceFS.
+
+pub mod binary;
+mod error;
+
+pub use error::DumpError;

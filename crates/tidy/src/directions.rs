@@ -5,7 +5,7 @@ use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that
 /// ship.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),

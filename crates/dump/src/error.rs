@@ -24,6 +24,9 @@ pub enum DumpError {
         /// Where, in bytes from the beginning of what is decompressed.
         at: u64,
     },
+    /// The file is no JSON dump, or a damaged one.
+    #[error("the JSON dump cannot be read: {0}")]
+    Text(String),
     /// The dump has a form that this version does not know.
     #[error("the dump has version {0}, this program reads version 1; use a newer one")]
     Newer(u32),

@@ -2,5 +2,6 @@
 
 pub mod binary;
 mod error;
+pub mod json;
 
 pub use error::DumpError;

@@ -1,5 +1,7 @@
 //! The messages of a binary dump, by the numbers of their fields.
 
+#![allow(clippy::struct_field_names, reason = "the names are the format's")]
+
 macro_rules! messages {
     ($($name:ident { $($field:ident: $type:ty [$($how:tt)*]),* })*) => {$(
         #[derive(Clone, PartialEq, prost::Message)]

@@ -79,10 +79,10 @@ impl<R: Read> Reader<R> {
                 }
                 "Quotas" => head.quotas.extend(self.quotas(|id| Some(QuotaKey::Dir(Ino(id))))?),
                 "UserQuotas" => {
-                    head.quotas.extend(self.quotas(|id| Some(QuotaKey::User(id.try_into().ok()?)))?)
+                    head.quotas.extend(self.quotas(|id| Some(QuotaKey::User(id.try_into().ok()?)))?);
                 }
                 "GroupQuotas" => {
-                    head.quotas.extend(self.quotas(|id| Some(QuotaKey::Group(id.try_into().ok()?)))?)
+                    head.quotas.extend(self.quotas(|id| Some(QuotaKey::Group(id.try_into().ok()?)))?);
                 }
                 other => {
                     self.tree = tree(other);
@@ -134,13 +134,13 @@ impl<R: Read> Reader<R> {
                         self.ended = true;
                         return Ok(None);
                     }
-                    Some(name) => match tree(&name) {
-                        Some(tree) => tree,
-                        None => {
+                    Some(name) => {
+                        let Some(tree) = tree(&name) else {
                             self.json.skip_value().map_err(text)?;
                             continue;
-                        }
-                    },
+                        };
+                        tree
+                    }
                 },
             };
             // An empty trash may be null.

@@ -114,31 +114,31 @@ impl<W: Write> Writer<W> {
     }
 
     fn quotas(&mut self, head: &Head) {
-        let kinds: [(&str, fn(&QuotaKey) -> Option<u64>); 3] = [
-            ("Quotas", |key| if let QuotaKey::Dir(ino) = key { Some(ino.0) } else { None }),
-            ("UserQuotas", |key| if let QuotaKey::User(uid) = key { Some((*uid).into()) } else { None }),
-            ("GroupQuotas", |key| if let QuotaKey::Group(gid) = key { Some((*gid).into()) } else { None }),
-        ];
-        for (name, id) in kinds {
-            let limited = |quota: &Quota| quota.max_space >= 0 || quota.max_inodes >= 0;
-            let of_kind = head
-                .quotas
-                .iter()
-                .filter_map(|(key, quota)| Some((id(key)?, quota)))
-                .filter(|(_, q)| limited(q));
-            self.text(",\n\"");
-            self.text(name);
-            self.text("\":{");
-            self.list(of_kind, |own, (id, quota)| {
-                own.text("\"");
-                own.number(id);
-                own.text("\":{\"maxSpace\":");
-                own.number(quota.max_space);
-                own.member("maxInodes", quota.max_inodes);
-                own.text("}");
-            });
-            self.text("}");
-        }
+        self.quotas_of("Quotas", head, |key| if let QuotaKey::Dir(ino) = key { Some(ino.0) } else { None });
+        self.quotas_of("UserQuotas", head, |key| {
+            if let QuotaKey::User(uid) = key { Some(u64::from(uid)) } else { None }
+        });
+        self.quotas_of("GroupQuotas", head, |key| {
+            if let QuotaKey::Group(gid) = key { Some(u64::from(gid)) } else { None }
+        });
+    }
+
+    /// The quotas whose key has an `id`. Users and groups whose usage is only kept have no limit.
+    fn quotas_of(&mut self, name: &str, head: &Head, id: impl Fn(QuotaKey) -> Option<u64>) {
+        let limited = |quota: &Quota| quota.max_space >= 0 || quota.max_inodes >= 0;
+        let wanted = head.quotas.iter().filter(|(_, quota)| limited(quota));
+        self.text(",\n\"");
+        self.text(name);
+        self.text("\":{");
+        self.list(wanted.filter_map(|(key, quota)| Some((id(*key)?, quota))), |own, (id, quota)| {
+            own.text("\"");
+            own.number(id);
+            own.text("\":{\"maxSpace\":");
+            own.number(quota.max_space);
+            own.member("maxInodes", quota.max_inodes);
+            own.text("}");
+        });
+        self.text("}");
     }
 
     fn name(&mut self, name: &Name) {

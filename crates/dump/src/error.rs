@@ -3,6 +3,7 @@
 use std::io;
 
 use sluice_meta::engine::EngineError;
+use sluice_types::Ino;
 
 /// Why a dump or a load ended.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,18 @@ pub enum DumpError {
     /// The database failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The database holds no volume.
+    #[error("there is no volume in this database; `sluice format` makes one, `sluice load` loads one")]
+    NoVolume,
+    /// The database holds something.
+    #[error("the database is not empty; load into an empty one, or destroy what is there first")]
+    NotEmpty,
+    /// The settings cannot be understood.
+    #[error("the settings of the volume cannot be read: {0}")]
+    Setting(String),
+    /// What is to be dumped is no directory.
+    #[error("node {0} is no directory")]
+    NoDirectory(Ino),
     /// The file ends before the dump does.
     #[error("the dump is cut off after {0} bytes; take a whole one")]
     CutOff(u64),

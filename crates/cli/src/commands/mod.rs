@@ -4,9 +4,11 @@ mod bench;
 mod bench_meta;
 mod clone;
 mod config;
+mod dump;
 mod format;
 mod fsck;
 mod info;
+mod load;
 mod mdtest;
 mod mount;
 mod rmr;
@@ -33,6 +35,8 @@ pub(crate) enum Command {
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
     Fsck(fsck::Fsck),
+    Dump(dump::Dump),
+    Load(load::Load),
     Bench(bench::Bench),
     BenchMeta(bench_meta::BenchMeta),
     Mdtest(mdtest::Mdtest),
@@ -52,6 +56,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
         Command::Fsck(command) => command.run(),
+        Command::Dump(command) => command.run(),
+        Command::Load(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::BenchMeta(command) => command.run(),
         Command::Mdtest(command) => command.run(),

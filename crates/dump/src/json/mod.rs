@@ -93,6 +93,11 @@ const COUNTERS: [(Counter, &str); 6] = [
     (Counter::NextTrash, "nextTrash"),
 ];
 
+/// The counters that dumps have.
+pub(crate) fn counters() -> [Counter; 6] {
+    COUNTERS.map(|(counter, _)| counter)
+}
+
 /// The types of nodes, and their names there.
 const KINDS: [(FileType, &str); 7] = [
     (FileType::File, "regular"),

@@ -1,0 +1,110 @@
+//! `sluice dump`: the metadata of a volume as a file.
+//!
+//! What must stay true: the file has its name only once it is whole.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use sluice_dump::{DumpOptions, Packing, dump_json};
+use sluice_meta::{Meta, Options};
+use sluice_types::Ino;
+
+use crate::{engines, progress::Progress, tree};
+
+/// Write the metadata of a volume to a file
+///
+/// Example: `sluice dump redis://localhost/1 meta.json.gz`. The end of the name, .gz or .zst, says
+/// how the file is compressed. File data are not in it.
+#[derive(Args)]
+pub(crate) struct Dump {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// The file; standard output if none
+    file: Option<PathBuf>,
+    /// Only what is below this directory, which becomes the root of the dump
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    subdir: String,
+    /// Leave the keys of the object store in the settings
+    #[arg(long)]
+    keep_secret_key: bool,
+    /// Threads that read, each over a connection of its own
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    /// Leave out the trash
+    #[arg(long)]
+    skip_trash: bool,
+    /// No effect: a dump is always fast and takes little memory
+    #[arg(long, hide = true)]
+    fast: bool,
+}
+
+impl Dump {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if self.fast {
+            tracing::warn!("--fast has no effect: a dump is always fast and takes little memory");
+        }
+        let engine = engines::open(&self.meta_url)?;
+        let root = match self.subdir.as_str() {
+            "/" => Ino::ROOT,
+            path => {
+                let options = Options { read_only: true, ..Options::default() };
+                let meta = Meta::open(engine.clone(), options)?;
+                let dir = tree::find(&meta, path)?;
+                meta.close()?;
+                dir.with_context(|| format!("there is no {path} in the volume"))?
+            }
+        };
+        let options = DumpOptions {
+            root,
+            keep_secrets: self.keep_secret_key,
+            skip_trash: self.skip_trash,
+            threads: self.threads,
+        };
+        let progress = Progress::new("dump entries", None);
+        let write = |out: &mut dyn Write| -> Result<()> {
+            dump_json(&*engine, out, &options, &|count| progress.add(count))?;
+            Ok(())
+        };
+        match self.file.as_deref().filter(|file| *file != Path::new("-")) {
+            Some(file) => to_file(file, write)?,
+            None => write(&mut io::stdout().lock())?,
+        }
+        let (count, time) = progress.finish();
+        errln!("dumped {count} entries in {:.2} s", time.as_secs_f64());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Has `write` fill a new file, which gets its name in the end.
+fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    if file.is_dir() {
+        bail!("{} is a directory; name a file", file.display());
+    }
+    let name = file.file_name().context("the name of the file is missing")?.to_string_lossy();
+    let part = file.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let filled = fill(&part, Packing::of(&name), write).and_then(|()| Ok(fs::rename(&part, file)?));
+    if filled.is_err() {
+        // It may not even have been made.
+        let _ = fs::remove_file(&part);
+    }
+    filled.with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn fill(part: &Path, packing: Packing, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    // It may hold keys.
+    let mut options = File::options();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.write(true).create(true).truncate(true).open(part)?;
+    let mut packer = packing.pack(BufWriter::with_capacity(1 << 20, file))?;
+    write(&mut packer)?;
+    let file = packer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Directories read ahead, by a few threads.
+//!
+//! What must stay true: what is read ahead has a limit, whatever the tree looks like; and whoever
+//! needs a page that nobody read ahead reads it at once.
+
+use std::{
+    panic::resume_unwind,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread::{Scope, ScopedJoinHandle},
+};
+
+use rustc_hash::FxHashMap;
+use sluice_meta::{
+    engine::{Cursor, Engine, Found, List, Read, Scan},
+    schema::{AclRule, Key, Row},
+};
+use sluice_types::{FileType, Ino, Name};
+
+use crate::{DumpError, json::Node};
+
+/// Entries of a page.
+const PAGE: usize = 1000;
+/// Pages read ahead at most; each holds some 300 bytes for an entry.
+const AHEAD: usize = 32;
+/// Bytes of a chunk.
+const CHUNK: u64 = 1 << 26;
+
+/// Part of a directory: its entries with what belongs to them.
+pub(crate) struct Part {
+    pub(crate) entries: Vec<(Name, Node)>,
+    pub(crate) next: Next,
+}
+
+/// Where a directory goes on.
+pub(crate) enum Next {
+    End,
+    At(Cursor),
+    Coming(Coming),
+}
+
+/// A part that is being read.
+pub(crate) struct Coming(Receiver<Result<Part, DumpError>>);
+
+struct Job {
+    dir: Ino,
+    from: Option<Cursor>,
+    answer: SyncSender<Result<Part, DumpError>>,
+}
+
+/// Reads directories.
+pub(crate) struct Fetch<'e> {
+    engine: &'e dyn Engine,
+    acls: FxHashMap<u32, AclRule>,
+    jobs: Mutex<Option<Sender<Job>>>,
+    queue: Mutex<Receiver<Job>>,
+    ahead: AtomicUsize,
+}
+
+impl<'e> Fetch<'e> {
+    pub(crate) fn new(engine: &'e dyn Engine, acls: FxHashMap<u32, AclRule>) -> Self {
+        let (jobs, queue) = channel();
+        Self {
+            engine,
+            acls,
+            jobs: Mutex::new(Some(jobs)),
+            queue: Mutex::new(queue),
+            ahead: AtomicUsize::new(0),
+        }
+    }
+
+    /// Starts a thread that reads ahead until [`Self::stop`].
+    pub(crate) fn start<'s>(&'s self, scope: &'s Scope<'s, '_>) -> ScopedJoinHandle<'s, ()> {
+        scope.spawn(|| {
+            loop {
+                let job = self.queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok(Job { dir, from, answer }) = job else { return };
+                // Whoever asked may have given up.
+                let _ = answer.send(self.read(dir, from.as_ref()));
+            }
+        })
+    }
+
+    /// Lets the threads end.
+    pub(crate) fn stop(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Has a part read ahead, if there is room; else gives back where it begins.
+    pub(crate) fn ahead(&self, dir: Ino, from: Option<Cursor>) -> Result<Coming, Option<Cursor>> {
+        let more = |count| (count < AHEAD).then_some(count + 1);
+        if self.ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+            return Err(from);
+        }
+        let (answer, coming) = sync_channel(1);
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        // After the end nobody takes what was read.
+        if let Some(jobs) = jobs.as_ref() {
+            let _ = jobs.send(Job { dir, from, answer });
+        }
+        Ok(Coming(coming))
+    }
+
+    /// Waits for a part that is read ahead.
+    pub(crate) fn take(&self, coming: &Coming) -> Result<Part, DumpError> {
+        let part = coming.0.recv();
+        self.ahead.fetch_sub(1, Ordering::Relaxed);
+        // The thread panicked: whoever joins it says why.
+        part.unwrap_or_else(|_| Err(DumpError::File(std::io::ErrorKind::BrokenPipe.into())))
+    }
+
+    /// Reads a part of `dir` now; what follows may be read ahead.
+    pub(crate) fn read(&self, dir: Ino, from: Option<&Cursor>) -> Result<Part, DumpError> {
+        let page = self.engine.scan(Scan::Entries { dir, nodes: true }, from, PAGE)?.sound()?;
+        let next = match page.next {
+            None => Next::End,
+            Some(cursor) => match self.ahead(dir, Some(cursor)) {
+                Ok(coming) => Next::Coming(coming),
+                Err(Some(cursor)) => Next::At(cursor),
+                Err(None) => Next::End,
+            },
+        };
+        let mut entries = Vec::with_capacity(page.rows.len() / 2);
+        let mut named = None;
+        for row in page.rows {
+            match row {
+                Row::Entry(_, name, _) => named = Some(name),
+                // An entry without a node leads nowhere.
+                Row::Node(ino, attr) => {
+                    entries.extend(named.take().map(|name| (name, Node::new(ino, attr))));
+                }
+                _ => {}
+            }
+        }
+        self.fill(entries.iter_mut().map(|(_, node)| node))?;
+        Ok(Part { entries, next })
+    }
+
+    /// Adds to nodes what other records hold of them. One trip.
+    pub(crate) fn fill<'n>(&self, nodes: impl Iterator<Item = &'n mut Node>) -> Result<(), DumpError> {
+        let mut nodes: Vec<&mut Node> = nodes.collect();
+        let mut reads = Vec::with_capacity(2 * nodes.len());
+        for node in &nodes {
+            reads.push(Read::All(List::Xattrs(node.ino)));
+            match node.attr.kind {
+                FileType::Symlink => reads.push(Read::Get(Key::Symlink(node.ino))),
+                FileType::File if node.attr.length > 0 => {
+                    let chunks = node.attr.length.div_ceil(CHUNK) as u32;
+                    reads.push(Read::All(List::Chunks(node.ino, 0, chunks)));
+                }
+                _ => {}
+            }
+        }
+        let found = if reads.is_empty() { Vec::new() } else { self.engine.read(&reads)? };
+        let mut rows = found.into_iter().flat_map(|found| match found {
+            Found::Rows(rows) => rows,
+            Found::Row(row) => row.into_iter().collect(),
+            Found::Names(_) => Vec::new(),
+        });
+        let mut row = rows.next();
+        // The answers stand in the order of the questions, and each row says whose it is.
+        for node in &mut nodes {
+            while let Some(belongs) = row.take_if(|row| owner(row) == Some(node.ino)) {
+                match belongs {
+                    Row::Xattr(_, name, value) => node.xattrs.push((name, value)),
+                    Row::Symlink(_, target) => node.symlink = target,
+                    Row::Chunk(_, index, slices) => node.chunks.push((index, slices)),
+                    _ => {}
+                }
+                row = rows.next();
+            }
+            node.chunks.sort_unstable_by_key(|(index, _)| *index);
+            let rule = |id: u32| self.acls.get(&id).cloned();
+            node.access_acl = rule(node.attr.access_acl);
+            node.default_acl = rule(node.attr.default_acl);
+        }
+        Ok(())
+    }
+}
+
+const fn owner(row: &Row) -> Option<Ino> {
+    match row {
+        Row::Xattr(ino, ..) | Row::Symlink(ino, _) | Row::Chunk(ino, ..) => Some(*ino),
+        _ => None,
+    }
+}
+
+/// Waits for threads; panics as they did.
+pub(crate) fn join(threads: Vec<ScopedJoinHandle<'_, ()>>) {
+    for thread in threads {
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+    }
+}

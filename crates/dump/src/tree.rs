@@ -1,0 +1,142 @@
+//! Writes a volume as a JSON dump.
+
+use std::{collections::VecDeque, io::Write, thread};
+
+use sluice_meta::{
+    engine::{Engine, Found, Read},
+    schema::{Key, Row},
+};
+use sluice_types::{Attr, FileType, Ino, Name, Time};
+
+use crate::{
+    DumpError, DumpOptions,
+    fetch::{Coming, Fetch, Next, Part, join},
+    head::{acls, head},
+    json::{Node, Tree, Writer},
+};
+
+/// Sub-directories of a directory that are read ahead.
+const DIRS_AHEAD: usize = 8;
+
+/// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of entries.
+///
+/// # Errors
+/// If the database cannot be read, or `out` cannot be written.
+pub fn dump_json<W: Write>(
+    engine: &dyn Engine,
+    out: W,
+    options: &DumpOptions,
+    progress: &dyn Fn(u64),
+) -> Result<W, DumpError> {
+    let mut writer = Writer::new(out, &head(engine, options.keep_secrets)?);
+    let fetch = Fetch::new(engine, acls(engine)?);
+    let root =
+        attr(engine, options.root)?.filter(Attr::is_dir).ok_or(DumpError::NoDirectory(options.root))?;
+    let root = Node::new(options.root, root);
+    let with_trash = !options.skip_trash && options.root == Ino::ROOT;
+    let trash = if with_trash { Some(root_of_trash(engine)?) } else { None };
+    thread::scope(|scope| {
+        let threads = (0..options.threads.max(1)).map(|_| fetch.start(scope)).collect();
+        let mut walk = Walk { fetch: &fetch, writer: &mut writer, progress };
+        let done = walk.tree(Tree::Files, root).and_then(|()| match trash {
+            Some(trash) => walk.tree(Tree::Trash, trash),
+            None => Ok(()),
+        });
+        fetch.stop();
+        join(threads);
+        done
+    })?;
+    writer.finish()
+}
+
+/// The trash has no record before the first file is in it.
+fn root_of_trash(engine: &dyn Engine) -> Result<Node, DumpError> {
+    let none = || Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, Time::default());
+    Ok(Node::new(Ino::TRASH, attr(engine, Ino::TRASH)?.unwrap_or_else(none)))
+}
+
+fn attr(engine: &dyn Engine, ino: Ino) -> Result<Option<Attr>, DumpError> {
+    Ok(match engine.read(&[Read::Get(Key::Node(ino))])?.into_iter().next() {
+        Some(Found::Row(Some(Row::Node(_, attr)))) => Some(attr),
+        _ => None,
+    })
+}
+
+/// A directory that is being written.
+struct Open {
+    ino: Ino,
+    /// Sub-directories that are still to be written, the first of them read ahead.
+    dirs: VecDeque<(Name, Node, Option<Coming>)>,
+    next: Next,
+}
+
+struct Walk<'a, 'e, W> {
+    fetch: &'a Fetch<'e>,
+    writer: &'a mut Writer<W>,
+    progress: &'a dyn Fn(u64),
+}
+
+impl<W: Write> Walk<'_, '_, W> {
+    /// Writes a tree. The way down is a list and not the stack, which a deep tree would overflow.
+    fn tree(&mut self, tree: Tree, mut root: Node) -> Result<(), DumpError> {
+        self.fetch.fill(std::iter::once(&mut root))?;
+        let part = self.fetch.read(root.ino, None)?;
+        let ino = root.ino;
+        // A part of a volume is a volume once it is loaded.
+        if tree == Tree::Files {
+            root.ino = Ino::ROOT;
+        }
+        self.writer.begin(tree, &root);
+        let mut open = vec![self.part(ino, part)?];
+        while let Some(dir) = open.last_mut() {
+            if let Some((name, node, coming)) = dir.dirs.pop_front() {
+                read_ahead(self.fetch, dir);
+                self.writer.directory(&name, &node)?;
+                let part = match coming {
+                    Some(coming) => self.fetch.take(&coming)?,
+                    None => self.fetch.read(node.ino, None)?,
+                };
+                let below = self.part(node.ino, part)?;
+                open.push(below);
+                continue;
+            }
+            let ino = dir.ino;
+            let part = match std::mem::replace(&mut dir.next, Next::End) {
+                Next::End => {
+                    self.writer.close();
+                    open.pop();
+                    continue;
+                }
+                Next::At(cursor) => self.fetch.read(ino, Some(&cursor))?,
+                Next::Coming(coming) => self.fetch.take(&coming)?,
+            };
+            *dir = self.part(ino, part)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what of a part is no directory.
+    fn part(&mut self, ino: Ino, part: Part) -> Result<Open, DumpError> {
+        let count = part.entries.len() as u64;
+        let mut open = Open { ino, dirs: VecDeque::new(), next: part.next };
+        for (name, node) in part.entries {
+            if node.attr.is_dir() {
+                open.dirs.push_back((name, node, None));
+            } else {
+                self.writer.file(&name, &node)?;
+            }
+        }
+        read_ahead(self.fetch, &mut open);
+        (self.progress)(count);
+        Ok(open)
+    }
+}
+
+fn read_ahead(fetch: &Fetch<'_>, dir: &mut Open) {
+    for (_, node, coming) in dir.dirs.iter_mut().take(DIRS_AHEAD).filter(|(.., coming)| coming.is_none()) {
+        match fetch.ahead(node.ino, None) {
+            Ok(read) => *coming = Some(read),
+            Err(_) => return,
+        }
+    }
+}

@@ -153,7 +153,7 @@ impl<'c> Prepared<'c> {
     /// A write that adds to a row. What is expected to be absent is made by it.
     fn add(&mut self, write: &'c Write) -> Done {
         let int = Value::Int;
-        match write {
+        let (record, key, values) = match write {
             Write::Bump { ino, nlink, time } => {
                 let [micros, nanos] = time.map_or([Value::Null, Value::Null], |time| {
                     let (micros, nanos) = time_columns(time);
@@ -161,38 +161,34 @@ impl<'c> Prepared<'c> {
                 });
                 let values = vec![int(ino.0 as i64), int((*nlink).into()), micros, nanos];
                 let change = Change { action: Action::Add, key: Some(Key::Node(*ino)), values };
-                self.change(Record::Node, Lock::Key, change)
+                return self.change(Record::Node, Lock::Key, change);
             }
             Write::Count(counter, by) if *counter != Counter::AclMaxId => {
                 let values = vec![Value::Text(counter.name().as_bytes().into()), int(*by)];
-                self.added(Record::Counter, Key::Counter(*counter), values)
+                (Record::Counter, Key::Counter(*counter), values)
             }
             Write::Refer(slice, size, by) => {
                 let values = [*slice as i64, (*size).into(), 1 + by].map(int).into();
-                self.added(Record::SliceRef, Key::SliceRef(*slice, *size), values)
+                (Record::SliceRef, Key::SliceRef(*slice, *size), values)
             }
             Write::Use(ino, by) => {
                 let values = [ino.0 as i64, by.length, by.space, by.inodes].map(int).into();
-                self.added(Record::DirStat, Key::DirStat(*ino), values)
+                (Record::DirStat, Key::DirStat(*ino), values)
+            }
+            Write::Charge(key @ QuotaKey::Dir(ino), space, inodes) => {
+                (Record::DirQuota, Key::Quota(*key), [ino.0 as i64, *space, *inodes].map(int).into())
             }
             Write::Charge(key, space, inodes) => {
                 let (kind, of) = quota_columns(*key);
-                let (record, values) = match key {
-                    QuotaKey::Dir(_) => (Record::DirQuota, [of, *space, *inodes].map(int).into()),
-                    _ => (Record::Quota, [kind, of, -1, -1, *space, *inodes].map(int).into()),
-                };
-                self.added(record, Key::Quota(*key), values)
+                (Record::Quota, Key::Quota(*key), [kind, of, -1, -1, *space, *inodes].map(int).into())
             }
             Write::Append(ino, index, slices) => {
                 let slices = Value::Bytes(encode_slices(slices).into());
                 let values = vec![int(ino.0 as i64), int((*index).into()), slices];
-                self.added(Record::Chunk, Key::Chunk(*ino, *index), values)
+                (Record::Chunk, Key::Chunk(*ino, *index), values)
             }
-            _ => Ok(()),
-        }
-    }
-
-    fn added(&mut self, record: Record, key: Key, values: Vec<Value<'c>>) -> Done {
+            _ => return Ok(()),
+        };
         let makes = !matches!(record, Record::DirStat | Record::DirQuota);
         if makes && self.absent.contains(&key) {
             return self.insert(key, record, values);

@@ -127,7 +127,9 @@ fn of_expect<'c>(commit: &'c Commit, expect: &'c Expect) -> Option<Doubt<'c>> {
             });
             let leaving: FxHashSet<&Name> = leaving.collect();
             let read = Read::Names { dir: *dir, limit: leaving.len() + 1 };
-            let holds = move |found: &Found| matches!(found, Found::Names(names) if names.iter().all(|name| leaving.contains(name)));
+            let is_leaving = move |name: &Name| leaving.contains(name);
+            let holds =
+                move |found: &Found| matches!(found, Found::Names(names) if names.iter().all(&is_leaving));
             Doubt { key, read, holds: Box::new(holds) }
         }
         Expect::Same(list, then) => {

@@ -1,10 +1,10 @@
 //! Engines that keep a volume's metadata in SQL tables, laid out as JuiceFS lays them out.
 //!
 //! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows: these are
-//! shared by all SQL databases. `plan` sorts what a commit does by table and unique key; PostgreSQL
-//! takes all of it, MySQL what is cleared. Each database has a module of its own for what differs:
-//! connections, the text of its statements, its errors. What must stay true: every value is stored
-//! as JuiceFS would store it, so that both may use one volume at once.
+//! shared by all SQL databases. `plan` says what a commit to PostgreSQL or MySQL does, in the order
+//! in which it locks. Each database has a module of its own for what differs: connections, the text
+//! of its statements, its errors. What must stay true: every value is stored as JuiceFS would store
+//! it, so that both may use one volume at once.
 
 mod codec;
 mod mysql;

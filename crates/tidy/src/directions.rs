@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("net", &[]),
     ("meta-sql", &["types", "meta", "net"]),
     ("meta-redis", &["types", "meta", "net"]),
-    ("meta-kv", &["types", "meta"]),
+    ("meta-kv", &["types", "meta", "net"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
     ("vfs", &["types", "meta", "data"]),

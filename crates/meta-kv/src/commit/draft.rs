@@ -175,18 +175,20 @@ impl<'c> Draft<'c> {
     fn hold(&mut self, values: &Values) {
         let keys = &self.volume.keys;
         for expect in &self.commit.expects {
+            let key = expect.key();
             match expect {
                 Expect::Row(_, Hold::None) => continue,
                 Expect::Same(list, _) => {
                     keys.locks(*list).iter().for_each(|key| self.hold_key(key, values.get(key)));
                 }
-                _ => keys.of(&expect.key()).for_each(|key| self.hold_key(&key, values.get(&key))),
+                _ => keys.of(&key).for_each(|key| self.hold_key(&key, values.get(&key))),
             }
-            if let Key::Counter(counter) = expect.key()
+            if let Key::Counter(counter) = key
                 && is_spread(counter)
             {
-                let lanes = values.rows(&keys.writers());
-                lanes.iter().for_each(|(key, value)| self.hold_key(key, Some(value)));
+                for (key, value) in values.rows(&keys.writers()) {
+                    self.hold_key(key, Some(value));
+                }
             }
         }
     }

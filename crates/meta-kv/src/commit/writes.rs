@@ -175,7 +175,7 @@ impl Draft<'_> {
 
     /// Adds what a writer record holds to the totals. The record is the caller's to change.
     pub(super) fn fold_into_totals(&mut self, values: &Values, lane: Lane) -> Result<()> {
-        let parts = TOTALS.into_iter().zip(lane.parts).filter(|(_, part)| *part != 0);
-        parts.map(|(counter, part)| self.count(values, counter, part)).collect()
+        let mut parts = TOTALS.into_iter().zip(lane.parts).filter(|(_, part)| *part != 0);
+        parts.try_for_each(|(counter, part)| self.count(values, counter, part))
     }
 }

@@ -41,12 +41,11 @@ impl Listener {
     }
 
     async fn open(&mut self) -> Result<&mut Streaming<WatchResponse>> {
-        let stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => {
-                let Span { from: key, to: range_end } = self.store.volume.keys.messages();
-                self.store.listen(WatchCreate { key, range_end, start_revision: self.from }).await?
-            }
+        let stream = if let Some(stream) = self.stream.take() {
+            stream
+        } else {
+            let Span { from: key, to: range_end } = self.store.volume.keys.messages();
+            self.store.listen(WatchCreate { key, range_end, start_revision: self.from }).await?
         };
         Ok(self.stream.insert(stream))
     }

@@ -2,77 +2,95 @@
 //! `scheme://user:password@host1:port,host2/path?option=value`.
 
 use sluice_meta::engine::EngineError;
+use sluice_net::{Address as Host, url};
+
+use crate::{keys::Keys, kv::Volume, stored::Result};
+
+/// The port of a host that names none, for all stores.
+const PORT: u16 = 2379;
 
 /// A URL in its parts, without escapes.
 pub(crate) struct Address {
+    scheme: &'static str,
     /// Name and password.
     pub(crate) user: Option<(String, String)>,
     /// `host:port`, at least one.
     pub(crate) hosts: Vec<String>,
     /// With the slash that it begins with.
     pub(crate) path: String,
-    /// Names with hyphens.
-    pub(crate) options: Vec<(String, String)>,
+    /// Those that nobody took yet. Names have hyphens.
+    options: Vec<(String, String)>,
 }
 
 impl Address {
-    /// Takes a URL apart; `port` is that of a host that names none.
-    pub(crate) fn parse(url: &str, scheme: &'static str, port: u16) -> Result<Self, EngineError> {
+    /// Takes a URL apart.
+    pub(crate) fn parse(url: &str, scheme: &'static str) -> Result<Self> {
         let wrong = |what: &str| {
-            let form = format!("write {scheme}://host1:{port},host2:{port}/prefix");
+            let form = format!("write {scheme}://host1:{PORT},host2:{PORT}/prefix");
             refused(scheme, format!("the URL {what}; {form}"))
         };
+        let unread = |reason| refused(scheme, reason);
         let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
         let rest = rest.ok_or_else(|| wrong(&format!("does not begin with {scheme}://")))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
         let (user, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
-        let plain = |text| unescaped(text).ok_or_else(|| wrong("holds escapes that are no UTF-8"));
+        let plain = |text| url::decoded(text).map_err(unread);
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         // A password alone shows nobody.
         let user = if name.is_empty() { None } else { Some((plain(name)?, plain(password)?)) };
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
-        let hosts: Vec<String> = hosts.map(|host| with_port(host, port)).collect();
+        let hosts = hosts.map(|host| Ok(Host::parse(host, PORT).map_err(unread)?.to_string()));
+        let hosts: Vec<String> = hosts.collect::<Result<_>>()?;
         if hosts.is_empty() {
             return Err(wrong("names no server"));
         }
-        let options = url::form_urlencoded::parse(query.as_bytes());
-        let options = options.map(|(name, value)| (name.replace('_', "-"), value.into_owned())).collect();
-        Ok(Self { user, hosts, path: plain(path)?, options })
+        let options = url::options(query).map_err(unread)?.into_iter();
+        let options = options.map(|(name, value)| (name.replace('_', "-"), value)).collect();
+        Ok(Self { scheme, user, hosts, path: plain(path)?, options })
     }
-}
 
-/// Something is wrong with a URL.
-pub(crate) fn refused(scheme: &str, reason: String) -> EngineError {
-    EngineError::Refused { engine: scheme.into(), reason }
-}
+    /// Takes an option.
+    pub(crate) fn option(&mut self, name: &str) -> Option<String> {
+        let at = self.options.iter().position(|(named, _)| named == name)?;
+        Some(self.options.remove(at).1)
+    }
 
-fn with_port(host: &str, port: u16) -> String {
-    let named = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if named && !host.ends_with(']') { host.into() } else { format!("{host}:{port}") }
-}
+    /// Takes an option that is a number, `usual` if it is not given.
+    pub(crate) fn number(&mut self, name: &str, usual: usize) -> Result<usize> {
+        let given = self.option(name).map(|value| url::number(name, &value)).transpose();
+        given.map(|given| given.unwrap_or(usual)).map_err(|reason| self.refused(reason))
+    }
 
-fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        if let (b'%', Some(value)) = (byte, hex) {
-            bytes.push(value);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*byte);
-            rest = tail;
+    /// Takes the option that says how many commits may be under way at once. One gathers what waits
+    /// meanwhile. Several meet at the directories that they change, and tear the batches apart
+    /// (TiKV, files in one directory: 5,300/s with 1, 2,750 with 2, 1,580 with 4).
+    pub(crate) fn lanes(&mut self) -> Result<usize> {
+        // 0 means no limit to other drivers.
+        Ok(self.number("max-open-conns", 1)?.clamp(1, 64))
+    }
+
+    /// Warns of the options that nobody took.
+    pub(crate) fn warn(&self) {
+        for (option, _) in &self.options {
+            tracing::warn!(option, "this option of the {} URL has no effect", self.scheme);
         }
     }
-    String::from_utf8(bytes).ok()
+
+    /// The volume whose keys begin with `prefix`.
+    pub(crate) fn volume(&self, prefix: &str) -> Volume {
+        let label = format!("{}://{}{}", self.scheme, self.hosts.join(","), self.path);
+        Volume { keys: Keys::new(prefix), label: label.into() }
+    }
+
+    /// Something is wrong with the URL.
+    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
+        refused(self.scheme, reason.into())
+    }
 }
 
-/// Commits under way at once, as an option says; 0 means no limit to other drivers and `usual`
-/// here.
-pub(crate) fn lanes(name: &str, value: &str, usual: usize) -> Result<usize, String> {
-    let lanes: usize = value.parse().map_err(|_| format!("{name}={value} is no number"))?;
-    Ok(if lanes == 0 { usual } else { lanes.clamp(1, 64) })
+fn refused(scheme: &str, reason: String) -> EngineError {
+    EngineError::Refused { engine: scheme.into(), reason }
 }
 
 #[cfg(test)]
@@ -82,15 +100,20 @@ mod tests {
     #[test]
     fn urls_as_they_are_written_for_juicefs() {
         let url = "etcd://me:a%40b@h1:99,h2,[::1]/jfs/v%31?cacert=/ca&max_txn_ops=512";
-        let address = Address::parse(url, "etcd", 2379).expect("valid");
+        let mut address = Address::parse(url, "etcd").expect("valid");
         assert_eq!(address.hosts, ["h1:99", "h2:2379", "[::1]:2379"]);
-        assert_eq!((address.path.as_str(), address.user), ("/jfs/v1", Some(("me".into(), "a@b".into()))));
+        assert_eq!(
+            (address.path.as_str(), address.user.clone()),
+            ("/jfs/v1", Some(("me".into(), "a@b".into())))
+        );
         let options = [("cacert", "/ca"), ("max-txn-ops", "512")];
         assert_eq!(address.options, options.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let address = Address::parse("etcd://h", "etcd", 2379).expect("valid");
-        assert_eq!((address.path.as_str(), address.user), ("", None));
+        assert_eq!((address.option("cacert").as_deref(), address.option("cacert")), (Some("/ca"), None));
+        assert_eq!((address.number("max-txn-ops", 1), address.number("max-txn-ops", 1)), (Ok(512), Ok(1)));
+        let mut address = Address::parse("etcd://h?max-open-conns=0", "etcd").expect("valid");
+        assert_eq!((address.lanes(), address.path.as_str(), address.user), (Ok(1), "", None));
         for bad in ["http://x", "etcd:///v"] {
-            assert!(Address::parse(bad, "etcd", 2379).is_err(), "{bad}");
+            assert!(Address::parse(bad, "etcd").is_err(), "{bad}");
         }
     }
 }

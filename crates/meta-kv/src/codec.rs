@@ -10,7 +10,8 @@ use sluice_meta::schema::{
 };
 
 use crate::{
-    locks::{decode_all_plocks, decode_flocks},
+    locks,
+    parts::{numbers, read_numbers},
     stored::Damage,
     totals::Lane,
 };
@@ -26,20 +27,20 @@ pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         Row::Counter(counter, value) => Some(encode_counter(*counter, *value)),
         Row::Node(_, attr) => Some(encode_attr(attr)),
         Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
-        Row::Parents(_, _, count) => (*count > 0).then(|| count.to_le_bytes().to_vec()),
+        Row::Parents(_, _, count) => (*count > 0).then(|| numbers(&[count.swap_bytes()])),
         Row::Symlink(_, target) => Some(target.to_vec()),
         Row::Xattr(_, _, value) if value.is_empty() => return (None, Some(MARK.to_vec())),
         Row::Xattr(_, _, value) => Some(value.to_vec()),
         Row::Chunk(_, _, slices) => (!slices.is_empty()).then(|| encode_slices(slices)),
-        Row::SliceRef(_, _, refs) => (*refs != 1).then(|| (refs - 1).to_le_bytes().to_vec()),
-        Row::DelFile(_, _, time) | Row::Detached(_, time) => Some(time.to_be_bytes().to_vec()),
+        Row::SliceRef(_, _, refs) => (*refs != 1).then(|| numbers(&[(refs - 1).swap_bytes()])),
+        Row::DelFile(_, _, time) | Row::Detached(_, time) => Some(numbers(&[*time])),
         Row::DelSlices(_, _, slices) => Some(encode_replaced(slices)),
         Row::Acl(_, rule) => Some(rule.encode()),
-        Row::DirStat(_, stat) => Some(words(&[stat.length, stat.space, stat.inodes])),
-        Row::Quota(_, q) => Some(words(&[q.max_space, q.max_inodes, q.used_space, q.used_inodes])),
+        Row::DirStat(_, stat) => Some(numbers(&[stat.length, stat.space, stat.inodes])),
+        Row::Quota(_, q) => Some(numbers(&[q.max_space, q.max_inodes, q.used_space, q.used_inodes])),
         Row::Session(_, session) => {
             let info = session.info.as_ref().map(|info| info.to_vec());
-            return (Some(session.expire.to_be_bytes().to_vec()), info);
+            return (Some(numbers(&[session.expire])), info);
         }
         Row::Sustained(..) => Some(MARK.to_vec()),
         Row::Writer(_, _, n) => Some(Lane { n: *n, ..Lane::default() }.encode()),
@@ -64,7 +65,7 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         Key::Entry(dir, name) => {
             Row::Entry(*dir, name.clone(), Entry::decode(first).ok_or("no 9-byte directory entry")?)
         }
-        Key::Parents(ino, parent) => match i64::from_le_bytes(word(first)?) {
+        Key::Parents(ino, parent) => match little(first)? {
             // Counts that fell to nothing may linger.
             ..=0 => return Ok(None),
             count => Row::Parents(*ino, *parent, count),
@@ -74,28 +75,28 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         Key::Chunk(ino, index) => {
             Row::Chunk(*ino, *index, decode_slices(first).ok_or("no list of 24-byte slice records")?)
         }
-        Key::SliceRef(id, size) => match i64::from_le_bytes(word(first)?) {
+        Key::SliceRef(id, size) => match little(first)? {
             // The same as no record: one reference.
             0 => return Ok(None),
             more => Row::SliceRef(*id, *size, more + 1),
         },
-        Key::DelFile(ino, length) => Row::DelFile(*ino, *length, i64::from_be_bytes(word(first)?)),
-        Key::Detached(ino) => Row::Detached(*ino, i64::from_be_bytes(word(first)?)),
+        Key::DelFile(ino, length) => Row::DelFile(*ino, *length, number(first)?),
+        Key::Detached(ino) => Row::Detached(*ino, number(first)?),
         Key::DelSlices(id, time) => {
             Row::DelSlices(*id, *time, decode_replaced(first).ok_or("no list of 12-byte slice names")?)
         }
         Key::Acl(id) => Row::Acl(*id, AclRule::decode(first).ok_or("no ACL rule")?),
         Key::DirStat(ino) => {
-            let [length, space, inodes] = read_words(first)?;
+            let [length, space, inodes] = read_numbers(first)?;
             Row::DirStat(*ino, DirStat { length, space, inodes })
         }
         Key::Quota(key) => {
-            let [max_space, max_inodes, used_space, used_inodes] = read_words(first)?;
+            let [max_space, max_inodes, used_space, used_inodes] = read_numbers(first)?;
             Row::Quota(*key, Quota { max_space, max_inodes, used_space, used_inodes })
         }
         Key::Session(sid) => {
             let info = second.map(Bytes::copy_from_slice);
-            Row::Session(*sid, Session { expire: i64::from_be_bytes(word(first)?), info })
+            Row::Session(*sid, Session { expire: number(first)?, info })
         }
         Key::Sustained(sid, ino) => Row::Sustained(*sid, *ino),
         Key::Writer(writer, lane) => Row::Writer(*writer, *lane, Lane::decode(first)?.n),
@@ -103,13 +104,9 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
             let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
             Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
         }
-        Key::Flock(ino, owner) => {
-            let mut held = decode_flocks(first)?.into_iter();
-            return Ok(held.find(|(of, _)| of == owner).map(|(_, kind)| Row::Flock(*ino, *owner, kind)));
-        }
-        Key::Plock(ino, owner) => {
-            let mut held = decode_all_plocks(first)?.into_iter();
-            return Ok(held.find(|(of, _)| of == owner).map(|(_, ranges)| Row::Plock(*ino, *owner, ranges)));
+        Key::Flock(..) | Key::Plock(..) => {
+            let Some(list) = locks::collection(key) else { return Ok(None) };
+            return Ok(locks::decode(list, first)?.into_iter().find(|row| row.key() == *key));
         }
     }))
 }
@@ -126,28 +123,18 @@ fn is_time(counter: Counter) -> bool {
 }
 
 pub(crate) fn encode_counter(counter: Counter, value: i64) -> Vec<u8> {
-    if is_time(counter) { value.to_be_bytes() } else { value.to_le_bytes() }.to_vec()
+    numbers(&[if is_time(counter) { value } else { value.swap_bytes() }])
 }
 
-pub(crate) fn decode_counter(counter: Counter, bytes: &[u8]) -> Result<i64, Damage> {
-    let bytes = word(bytes)?;
-    Ok(if is_time(counter) { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) })
+pub(crate) fn decode_counter(counter: Counter, value: &[u8]) -> Result<i64, Damage> {
+    if is_time(counter) { number(value) } else { little(value) }
 }
 
-fn word(bytes: &[u8]) -> Result<[u8; 8], Damage> {
-    bytes.try_into().map_err(|_| "no 8-byte number")
+fn number(value: &[u8]) -> Result<i64, Damage> {
+    read_numbers(value).map(|[number]| number)
 }
 
-fn words(all: &[i64]) -> Vec<u8> {
-    all.iter().flat_map(|one| one.to_be_bytes()).collect()
-}
-
-fn read_words<const N: usize>(bytes: &[u8]) -> Result<[i64; N], Damage> {
-    let (all, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() || all.len() != N {
-        return Err("not the right number of 8-byte numbers");
-    }
-    let mut out = [0; N];
-    out.iter_mut().zip(all).for_each(|(out, bytes)| *out = i64::from_be_bytes(*bytes));
-    Ok(out)
+/// A little-endian number.
+fn little(value: &[u8]) -> Result<i64, Damage> {
+    number(value).map(i64::swap_bytes)
 }

@@ -14,10 +14,10 @@ use sluice_meta::engine::{Commit, EngineError};
 use tokio::time::sleep;
 
 use self::draft::Draft;
-pub(crate) use self::draft::Fold;
 use crate::{
-    kv::{Kv, Outcome, within},
-    values::{Values, Wants},
+    kv::{Kv, within},
+    stored::Result,
+    values::Begun,
 };
 
 /// Times that a commit is tried before whoever asked is told that others keep changing what it
@@ -26,53 +26,36 @@ const TRIES: u32 = 40;
 /// No try begins later than this, so that the last one has time to end.
 const LAST_TRY: Duration = Duration::from_secs(8);
 
-/// A transaction begun, and what it has read.
-pub(crate) struct Begun<M> {
-    pub(crate) at: M,
-    pub(crate) values: Values,
-}
-
-/// Brings a commit through, or says why not. `begun` is what the reads before it saw.
+/// Brings a commit through, or says why not. `begun` is what the reads before it saw; `fold` says
+/// whether it adds what its process has not yet added to the volume's totals.
 pub(crate) async fn commit<K: Kv>(
     kv: &K,
     mut begun: Option<Begun<K::Moment>>,
     commit: &Commit,
-    mut fold: Fold,
-) -> Result<(), EngineError> {
+    mut fold: bool,
+) -> Result<()> {
     let start = Instant::now();
-    let mut look_first = false;
-    for tries in 1.. {
-        let mut draft = Draft::new(kv, commit, fold, look_first);
-        let wants = draft.wants();
-        let Begun { at, values } = within(kv.volume(), look(kv, begun.take(), wants)).await?;
-        let changes = draft.changes(&values)?;
-        match kv.commit(at, changes).await? {
-            Outcome::Done => return Ok(()),
-            Outcome::Exists => look_first = true,
-            Outcome::Outrun => {}
+    let mut tries = 0;
+    loop {
+        // At first it is left to the server to refuse what is not new.
+        let draft = Draft::new(kv, commit, fold, tries > 0);
+        let read = async {
+            let mut begun = Begun::or_begin(begun.take(), kv).await?;
+            begun.values.fetch(kv, &begun.at, draft.wants()).await?;
+            Ok(begun)
+        };
+        let Begun { at, values } = within(kv.volume(), read).await?;
+        if kv.commit(at, draft.changes(&values)?).await? {
+            return Ok(());
         }
-        // Whoever folds meets all others; that can wait.
-        fold = Fold::Later;
+        tries += 1;
         if tries >= TRIES || start.elapsed() > LAST_TRY {
             return Err(EngineError::Conflict(Vec::new()));
         }
+        // Whoever folds meets all others; that can wait.
+        fold = false;
         pause(start.elapsed(), tries).await;
     }
-    Err(EngineError::Conflict(Vec::new()))
-}
-
-/// Begins, unless that was done, and reads what is not known.
-async fn look<K: Kv>(
-    kv: &K,
-    begun: Option<Begun<K::Moment>>,
-    wants: Wants,
-) -> Result<Begun<K::Moment>, EngineError> {
-    let mut begun = match begun {
-        Some(begun) => begun,
-        None => Begun { at: kv.begin().await?, values: Values::default() },
-    };
-    begun.values.fetch(kv, &begun.at, wants).await?;
-    Ok(begun)
 }
 
 /// Waits a little, for different clients differently: how long they took tells them apart.

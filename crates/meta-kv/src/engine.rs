@@ -9,16 +9,18 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch, Write,
+use sluice_meta::{
+    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Watch, Write},
+    schema::{Counter, Key},
 };
 
 use crate::{
-    commit::{Begun, Fold, commit},
+    commit::commit,
     kv::{Kv, look, run},
     read::answer,
     scan,
-    values::Values,
+    stored::Result,
+    values::Begun,
 };
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
@@ -40,13 +42,13 @@ impl<K: Kv> KvEngine<K> {
     }
 
     /// Whether it is time to fold, and nobody else does it at this moment.
-    fn fold(&self) -> Fold {
+    fn is_fold_due(&self) -> bool {
         let mut folded = self.folded.lock();
-        if folded.elapsed() < FOLD {
-            return Fold::Later;
+        let is_due = folded.elapsed() >= FOLD;
+        if is_due {
+            *folded = Instant::now();
         }
-        *folded = Instant::now();
-        Fold::Now
+        is_due
     }
 }
 
@@ -59,42 +61,31 @@ impl<K: Kv> Engine for KvEngine<K> {
         self.kv.limits()
     }
 
-    fn prepare(&self) -> Result<(), EngineError> {
-        look(self.kv.volume(), async {
-            let now = self.kv.now().await?;
-            let any = self.kv.volume().keys.counter(sluice_meta::schema::Counter::NextInode);
-            self.kv.get(&now, &[any]).await.map(drop)
-        })
+    fn prepare(&self) -> Result<()> {
+        self.read(&[Read::Get(Key::Counter(Counter::NextInode))]).map(drop)
     }
 
-    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let kv = &*self.kv;
-        look(kv.volume(), async {
-            let now = kv.now().await?;
-            answer(kv, &now, &mut Values::default(), reads).await
-        })
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>> {
+        self.read_at(reads, &mut Moment::default())
     }
 
-    fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
+    fn commit(&self, commit: &Commit) -> Result<()> {
         self.commit_at(commit, Moment::default())
     }
 
-    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>> {
         let kv = &*self.kv;
         look(kv.volume(), async {
-            let mut begun: Begun<K::Moment> = match taken(moment) {
-                Some(begun) => begun,
-                None => Begun { at: kv.begin().await?, values: Values::default() },
-            };
+            let mut begun: Begun<K::Moment> = Begun::or_begin(taken(moment), kv).await?;
             let found = answer(kv, &begun.at, &mut begun.values, reads).await;
             moment.0 = Some(Box::new(begun));
             found
         })
     }
 
-    fn commit_at(&self, what: &Commit, mut moment: Moment) -> Result<(), EngineError> {
+    fn commit_at(&self, what: &Commit, mut moment: Moment) -> Result<()> {
         let kv = &self.kv;
-        let fold = if what.step.is_some() { self.fold() } else { Fold::Later };
+        let fold = what.step.is_some() && self.is_fold_due();
         run(commit(&**kv, taken(&mut moment), what, fold))?;
         if what.writes.iter().any(|write| matches!(write, Write::Notify(_))) {
             // The message may be lost: who waits for it asks again by itself, only later.
@@ -103,20 +94,20 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
-    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {
         look(self.kv.volume(), scan::page(&*self.kv, scan, from, limit))
     }
 
-    fn sync(&self) -> Result<(), EngineError> {
+    fn sync(&self) -> Result<()> {
         Ok(())
     }
 
     /// A commit is seen when most servers have it.
-    fn harden(&self) -> Result<(), EngineError> {
+    fn harden(&self) -> Result<()> {
         Ok(())
     }
 
-    fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
+    fn watch(&self) -> Result<Box<dyn Watch>> {
         self.kv.watch()
     }
 }

@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     keys::{Keys, after},
-    stored::{Pair, Raw, Span},
+    stored::{Pair, Raw, Result, Span},
 };
 
 /// Longest time that one call of the engine takes.
@@ -54,17 +54,6 @@ pub struct Changes {
     pub notice: Option<Notice>,
 }
 
-/// How a commit ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It happened.
-    Done,
-    /// Others were faster: look again.
-    Outrun,
-    /// A key that was to be new exists, or others were faster: look again, at that key too.
-    Exists,
-}
-
 /// An ordered store of keys and values.
 ///
 /// Each call ends by itself or is ended by the caller's deadline, but for [`Self::commit`], which
@@ -89,13 +78,10 @@ pub trait Kv: Sized + Send + Sync + 'static {
     fn limits(&self) -> Limits;
 
     /// The present.
-    fn now(&self) -> impl Future<Output = Result<Self::Moment, EngineError>>;
-
-    /// As [`Self::now`], and something can be committed.
-    fn begin(&self) -> impl Future<Output = Result<Self::Moment, EngineError>>;
+    fn begin(&self) -> impl Future<Output = Result<Self::Moment>>;
 
     /// Values of the keys that have one.
-    fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>, EngineError>>;
+    fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>>>;
 
     /// The first rows of a range that is not empty, in order: `limit` of them, which is from 1 to
     /// [`Self::PAGE`], or all. Without values, these are empty.
@@ -105,7 +91,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
         span: &Span,
         limit: usize,
         values: bool,
-    ) -> impl Future<Output = Result<Vec<Pair>, EngineError>>;
+    ) -> impl Future<Output = Result<Vec<Pair>>>;
 
     /// As [`Self::page`], of any range and without a limit of its own.
     fn range(
@@ -114,7 +100,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
         span: &Span,
         limit: usize,
         values: bool,
-    ) -> impl Future<Output = Result<Vec<Pair>, EngineError>> {
+    ) -> impl Future<Output = Result<Vec<Pair>>> {
         async move {
             let mut rest = span.clone();
             let mut all = Vec::new();
@@ -131,18 +117,15 @@ pub trait Kv: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Commits all of it or nothing. [`EngineError::Indeterminate`] if that cannot be told.
-    fn commit(
-        &self,
-        at: Self::Moment,
-        changes: Changes,
-    ) -> impl Future<Output = Result<Outcome, EngineError>>;
+    /// Commits all of it or nothing: whether it happened, or others were faster, or a key that was
+    /// to be new exists. [`EngineError::Indeterminate`] if that cannot be told.
+    fn commit(&self, at: Self::Moment, changes: Changes) -> impl Future<Output = Result<bool>>;
 
     /// Something was committed that tells something; for a store without messages.
     fn ring(self: &Arc<Self>) {}
 
     /// A listener for what others tell.
-    fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>, EngineError>;
+    fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>>;
 }
 
 /// Where a volume lies: how its keys are spelled, and what it is called.
@@ -177,7 +160,7 @@ impl Volume {
 
 /// The runtime of all stores of this process: their clients work on tasks of their own between
 /// calls. Two threads: one keeps the other from waiting while it decodes.
-fn runtime() -> Result<&'static Runtime, EngineError> {
+fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {
         let mut builder = Builder::new_multi_thread();
@@ -189,22 +172,13 @@ fn runtime() -> Result<&'static Runtime, EngineError> {
     })
 }
 
-/// Runs something that starts tasks of a client.
-pub(crate) fn enter<T>(what: impl FnOnce() -> T) -> Result<T, EngineError> {
-    let _entered = runtime()?.enter();
-    Ok(what())
-}
-
 /// Runs a call that sees to its end itself.
-pub(crate) fn run<T>(call: impl Future<Output = Result<T, EngineError>>) -> Result<T, EngineError> {
+pub(crate) fn run<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     runtime()?.block_on(call)
 }
 
 /// A call that commits nothing, to its end or to the deadline.
-pub(crate) async fn within<T>(
-    volume: &Volume,
-    call: impl Future<Output = Result<T, EngineError>>,
-) -> Result<T, EngineError> {
+pub(crate) async fn within<T>(volume: &Volume, call: impl Future<Output = Result<T>>) -> Result<T> {
     match timeout(DEADLINE, call).await {
         Ok(ended) => ended,
         Err(_) => Err(volume.unavailable(format!("no answer within {} s", DEADLINE.as_secs()))),
@@ -212,10 +186,7 @@ pub(crate) async fn within<T>(
 }
 
 /// Runs a call that commits nothing.
-pub(crate) fn look<T>(
-    volume: &Volume,
-    call: impl Future<Output = Result<T, EngineError>>,
-) -> Result<T, EngineError> {
+pub(crate) fn look<T>(volume: &Volume, call: impl Future<Output = Result<T>>) -> Result<T> {
     run(within(volume, call))
 }
 

@@ -12,6 +12,7 @@ mod etcd;
 mod keys;
 mod kv;
 mod locks;
+mod parts;
 mod read;
 mod scan;
 mod stored;
@@ -22,7 +23,7 @@ mod values;
 
 pub use engine::KvEngine;
 pub use etcd::{Etcd, EtcdEngine};
-pub use kv::{Change, Changes, Kv, Outcome, Volume};
+pub use kv::{Change, Changes, Kv, Volume};
 pub use stored::{Pair, Raw, Span};
 #[cfg(feature = "tikv")]
 pub use tikv::{Tikv, TikvEngine};

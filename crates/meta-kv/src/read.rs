@@ -3,13 +3,14 @@
 //! Only what an answer names is fetched after it: the node that a followed entry stands for.
 
 use sluice_meta::{
-    engine::{EngineError, Found, Read},
-    schema::{Entry, Key, Row},
+    engine::{Found, Read},
+    schema::{Key, Row},
 };
-use sluice_types::{Ino, Name};
+use sluice_types::Name;
 
 use crate::{
     kv::{Kv, Volume},
+    stored::Result,
     values::{Values, Wants},
 };
 
@@ -20,37 +21,37 @@ pub(crate) async fn answer<K: Kv>(
     at: &K::Moment,
     values: &mut Values,
     reads: &[Read],
-) -> Result<Vec<Found>, EngineError> {
+) -> Result<Vec<Found>> {
     let volume = kv.volume();
     let mut wants = Wants::default();
     for read in reads {
         match read {
-            Read::Get(key) => wants.record(volume, key),
-            Read::Follow(dir, name) => wants.key(volume.keys.entry(*dir, name)),
+            Read::Get(key) => wants.record(&volume.keys, key),
+            Read::Follow(dir, name) => wants.record(&volume.keys, &Key::Entry(*dir, name.clone())),
             Read::Names { dir, limit } => wants.span(volume.keys.entries(*dir), *limit, false),
-            Read::All(list) => wants.list(volume, *list),
+            Read::All(list) => wants.list(&volume.keys, *list),
         }
     }
     values.fetch(kv, at, wants).await?;
     let mut nodes = Wants::default();
     for read in reads {
         if let Read::Follow(dir, name) = read
-            && let Some(to) = entry(volume, values, *dir, name)?
+            && let Some(Row::Entry(_, _, to)) = values.record(volume, &Key::Entry(*dir, name.clone()))?
         {
-            nodes.key(volume.keys.node(to.ino));
+            nodes.record(&volume.keys, &Key::Node(to.ino));
         }
     }
     values.fetch(kv, at, nodes).await?;
     reads.iter().map(|read| found(volume, values, read)).collect()
 }
 
-fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found, EngineError> {
+fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found> {
     Ok(match read {
         Read::Get(key) => Found::Row(values.record(volume, key)?),
         Read::Follow(dir, name) => {
             let mut rows = Vec::with_capacity(2);
-            if let Some(to) = entry(volume, values, *dir, name)? {
-                rows.push(Row::Entry(*dir, name.clone(), to));
+            rows.extend(values.record(volume, &Key::Entry(*dir, name.clone()))?);
+            if let Some(Row::Entry(_, _, to)) = rows.first() {
                 rows.extend(values.record(volume, &Key::Node(to.ino))?);
             }
             Found::Rows(rows)
@@ -61,12 +62,5 @@ fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found, EngineE
             Found::Names(names.map(|(key, _)| Name::stored(&key[span.from.len()..])).collect())
         }
         Read::All(list) => Found::Rows(values.list(volume, *list)?),
-    })
-}
-
-fn entry(volume: &Volume, values: &Values, dir: Ino, name: &Name) -> Result<Option<Entry>, EngineError> {
-    Ok(match values.record(volume, &Key::Entry(dir, name.clone()))? {
-        Some(Row::Entry(_, _, entry)) => Some(entry),
-        _ => None,
     })
 }

@@ -5,19 +5,16 @@
 //! kinds are mixed; it is gone through by the last byte of the inode's number, several at once
 //! while they are short, so that no page asks all servers for much.
 
-use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Cursor, EngineError, Page, Scan},
+    engine::{Cursor, Page, Scan},
     schema::{Key, Row},
 };
-use sluice_types::Ino;
 
 use crate::{
-    codec::decode,
-    keys::{Place, after},
-    kv::{Kv, Volume},
-    stored::{Pair, Raw, Span},
-    values::rows_at,
+    keys::{Keys, Place, after},
+    kv::Kv,
+    stored::{Pair, Raw, Result, Span},
+    values::{Values, Wants, rows_at},
 };
 
 /// Groups of inodes that are looked at together at first.
@@ -26,54 +23,94 @@ const GROUPS: u8 = 16;
 const MOST: usize = 4096;
 
 /// One page of about `limit` records.
-pub(crate) async fn page<K: Kv>(
-    kv: &K,
-    scan: Scan,
-    from: Option<&Cursor>,
-    limit: usize,
-) -> Result<Page, EngineError> {
+pub(crate) async fn page<K: Kv>(kv: &K, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {
     let limit = limit.clamp(1, MOST);
     let volume = kv.volume();
-    let now = kv.now().await?;
+    let now = kv.begin().await?;
     let from = from.map(|cursor| cursor.0.clone());
-    let (pairs, next) = match span(volume, scan) {
+    let (pairs, next) = match span(&volume.keys, scan) {
         Some(mut span) => {
             span.from = from.unwrap_or(span.from);
-            let pairs = kv.range(&now, &span, limit, true).await?;
-            let next = (pairs.len() == limit).then(|| pairs.last().map(|(key, _)| after(key))).flatten();
-            (pairs, next)
+            first_rows(kv, &now, &span, limit).await?
         }
         None => inodes(kv, &now, from, limit).await?,
     };
     let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: next.map(Cursor) };
-    let more = joined(kv, &now, scan, &pairs).await?;
-    for (key, value) in &pairs {
-        match rows(volume, scan, key, value, &more) {
-            Ok(rows) => page.rows.extend(rows),
+    let mut found = Vec::new();
+    for (key, value) in pairs.iter().filter(|(key, _)| belongs(&volume.keys, scan, key)) {
+        match rows_at(volume, key, value) {
+            Ok(rows) => found.extend(rows),
             Err(damage) if matches!(scan, Scan::Entries { .. }) => return Err(damage),
             Err(damage) => page.damaged.push(damage),
         }
     }
+    let mut wants = Wants::default();
+    found.iter().filter_map(|row| elsewhere(scan, row)).for_each(|key| wants.record(&volume.keys, &key));
+    let mut more = Values::default();
+    more.fetch(kv, &now, wants).await?;
+    for row in found {
+        let other = match elsewhere(scan, &row) {
+            Some(key) => more.record(volume, &key)?,
+            None => None,
+        };
+        // A session is all there; a node comes after its entry.
+        if scan != Scan::Sessions || other.is_none() {
+            page.rows.push(row);
+        }
+        page.rows.extend(other);
+    }
     Ok(page)
 }
 
+/// Whether what lies there is a concern of the scan. Among everything about inodes there is more.
+fn belongs(keys: &Keys, scan: Scan, raw: &[u8]) -> bool {
+    match scan {
+        Scan::Nodes => matches!(keys.place(raw), Some(Place::Record(Key::Node(_)))),
+        Scan::AllEntries => matches!(keys.place(raw), Some(Place::Record(Key::Entry(..)))),
+        Scan::Chunks => matches!(keys.place(raw), Some(Place::Record(Key::Chunk(..)))),
+        _ => true,
+    }
+}
+
+/// The record that is wanted with another, or of which the other is a part.
+fn elsewhere(scan: Scan, row: &Row) -> Option<Key> {
+    match (scan, row) {
+        (Scan::Sessions, Row::Session(..)) => Some(row.key()),
+        (Scan::Entries { nodes: true, .. }, Row::Entry(_, _, to)) => Some(Key::Node(to.ino)),
+        _ => None,
+    }
+}
+
 /// Where a scan's records lie, unless it is among everything about inodes.
-fn span(volume: &Volume, scan: Scan) -> Option<Span> {
-    let keys = &volume.keys;
-    Some(match scan {
+fn span(keys: &Keys, scan: Scan) -> Option<Span> {
+    let letters: &[u8] = match scan {
         Scan::Nodes | Scan::AllEntries | Scan::Chunks => return None,
-        Scan::Entries { dir, .. } => keys.entries(dir),
-        Scan::SliceRefs => keys.word(b"K"),
-        Scan::DelFiles => keys.word(b"D"),
-        Scan::DelSlices => keys.word(b"L"),
-        Scan::Sessions => keys.word(b"SE"),
-        Scan::Sustained => keys.word(b"SS"),
-        Scan::Detached => keys.word(b"N"),
-        Scan::Acls => keys.word(b"R"),
-        Scan::DirStats => keys.word(b"U"),
-        Scan::Quotas => keys.word(b"Q"),
-        Scan::Writers => keys.writers(),
-    })
+        Scan::Entries { dir, .. } => return Some(keys.entries(dir)),
+        Scan::Writers => return Some(keys.writers()),
+        Scan::SliceRefs => b"K",
+        Scan::DelFiles => b"D",
+        Scan::DelSlices => b"L",
+        Scan::Sessions => b"SE",
+        Scan::Sustained => b"SS",
+        Scan::Detached => b"N",
+        Scan::Acls => b"R",
+        Scan::DirStats => b"U",
+        Scan::Quotas => b"Q",
+    };
+    Some(keys.word(letters))
+}
+
+/// The first rows of a range, and where it goes on if there may be more.
+async fn first_rows<K: Kv>(
+    kv: &K,
+    now: &K::Moment,
+    span: &Span,
+    limit: usize,
+) -> Result<(Vec<Pair>, Option<Raw>)> {
+    let pairs = kv.range(now, span, limit, true).await?;
+    let last = pairs.last().filter(|_| pairs.len() == limit);
+    let next = last.map(|(key, _)| after(key));
+    Ok((pairs, next))
 }
 
 /// Rows about inodes from a key on, and where to go on.
@@ -82,98 +119,23 @@ async fn inodes<K: Kv>(
     now: &K::Moment,
     from: Option<Raw>,
     limit: usize,
-) -> Result<(Vec<Pair>, Option<Raw>), EngineError> {
+) -> Result<(Vec<Pair>, Option<Raw>)> {
     let keys = &kv.volume().keys;
+    let span = |group: u8| keys.word(&[b'A', group]);
     let first = from.as_deref().and_then(|key| keys.inode_group(key)).unwrap_or(0);
-    let within = from.filter(|key| *key > keys.inodes(first, first).from);
-    if let Some(from) = within {
-        let span = Span { from, ..keys.inodes(first, first) };
-        let pairs = kv.range(now, &span, limit, true).await?;
-        let next = match pairs.last() {
-            Some((last, _)) if pairs.len() == limit => Some(after(last)),
-            _ => first.checked_add(1).map(|group| keys.inodes(group, group).from),
-        };
-        return Ok((pairs, next));
-    }
-    let last = first.saturating_add(GROUPS - 1);
-    let share = limit.div_ceil(usize::from(GROUPS));
-    let spans: Vec<Span> = (first..=last).map(|group| keys.inodes(group, group)).collect();
-    let asked = spans.iter().map(|span| kv.range(now, span, share, true));
+    // Within a group that is not short.
+    let within = from.filter(|key| *key > span(first).from).map(|from| Span { from, ..span(first) });
+    let groups = if within.is_some() { 1 } else { GROUPS };
+    let last = first.saturating_add(groups - 1);
+    let spans: Vec<Span> = within.map_or_else(|| (first..=last).map(span).collect(), |span| vec![span]);
+    let share = limit.div_ceil(usize::from(groups));
     let mut all = Vec::new();
-    for pairs in futures::future::try_join_all(asked).await? {
-        let next = (pairs.len() == share).then(|| pairs.last().map(|(key, _)| after(key))).flatten();
+    let asked = spans.iter().map(|span| first_rows(kv, now, span, share));
+    for (pairs, next) in futures::future::try_join_all(asked).await? {
         all.extend(pairs);
         if next.is_some() {
             return Ok((all, next));
         }
     }
-    Ok((all, last.checked_add(1).map(|group| keys.inodes(group, group).from)))
-}
-
-/// The second half of records that lie in two places, or go in pairs.
-async fn joined<K: Kv>(
-    kv: &K,
-    now: &K::Moment,
-    scan: Scan,
-    pairs: &[Pair],
-) -> Result<FxHashMap<Raw, Vec<u8>>, EngineError> {
-    let volume = kv.volume();
-    let second = |(key, value): &Pair| match (scan, volume.keys.place(key)) {
-        (Scan::Sessions, Some(Place::Record(Key::Session(sid)))) => Some(volume.keys.session_info(sid)),
-        (Scan::Entries { nodes: true, .. }, _) => node_key(volume, key, value),
-        _ => None,
-    };
-    let mut keys: Vec<Raw> = pairs.iter().filter_map(second).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    Ok(kv.get(now, &keys).await?.into_iter().collect())
-}
-
-fn node_key(volume: &Volume, key: &[u8], value: &[u8]) -> Option<Raw> {
-    Some(volume.keys.node(entry_ino(volume, key, value)?))
-}
-
-fn entry_ino(volume: &Volume, key: &[u8], value: &[u8]) -> Option<Ino> {
-    match rows_at(volume, key, value).ok()?.first()? {
-        Row::Entry(_, _, to) => Some(to.ino),
-        _ => None,
-    }
-}
-
-/// The records of a scan that a pair stands for.
-fn rows(
-    volume: &Volume,
-    scan: Scan,
-    key: &[u8],
-    value: &[u8],
-    more: &FxHashMap<Raw, Vec<u8>>,
-) -> Result<Vec<Row>, EngineError> {
-    let place = volume.keys.place(key);
-    let wanted = match (scan, &place) {
-        (Scan::Nodes, Some(Place::Record(Key::Node(_))))
-        | (Scan::AllEntries, Some(Place::Record(Key::Entry(..))))
-        | (Scan::Chunks, Some(Place::Record(Key::Chunk(..)))) => true,
-        // What else there is about inodes is no concern of these.
-        (Scan::Nodes | Scan::AllEntries | Scan::Chunks, _) => false,
-        _ => true,
-    };
-    if !wanted {
-        return Ok(Vec::new());
-    }
-    let damaged = |damage| volume.corrupt(key, damage);
-    if let (Scan::Sessions, Some(Place::Record(key @ Key::Session(sid)))) = (scan, &place) {
-        let info = more.get(&volume.keys.session_info(*sid));
-        let row = decode(key, Some(value), info.map(Vec::as_slice)).map_err(damaged)?;
-        return Ok(row.into_iter().collect());
-    }
-    let mut rows = rows_at(volume, key, value).map_err(damaged)?;
-    if let Scan::Entries { nodes: true, .. } = scan
-        && let Some(ino) = entry_ino(volume, key, value)
-    {
-        let raw = volume.keys.node(ino);
-        let attr = more.get(&raw).map(Vec::as_slice);
-        let node = decode(&Key::Node(ino), attr, None).map_err(|damage| volume.corrupt(&raw, damage))?;
-        rows.extend(node);
-    }
-    Ok(rows)
+    Ok((all, last.checked_add(1).map(|group| span(group).from)))
 }

@@ -1,5 +1,10 @@
 //! Keys, pairs and ranges as they are stored.
 
+use sluice_meta::engine::EngineError;
+
+/// What a call of a store answers.
+pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 /// A key as stored.
 pub type Raw = Vec<u8>;
 

@@ -8,17 +8,15 @@ mod watch;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{EngineError, Limits, Notices, Watch};
+use sluice_meta::engine::{Limits, Notices, Watch};
+use tikv_client::{Snapshot, Transaction};
 
+use self::config::Config;
 pub use self::store::Tikv;
-use self::{
-    config::Config,
-    store::{Moment, Retry},
-};
 use crate::{
     engine::KvEngine,
-    kv::{Changes, Kv, Outcome, Volume, spawn},
-    stored::{Pair, Raw, Span},
+    kv::{Changes, Kv, Volume, spawn},
+    stored::{Pair, Raw, Result, Span},
 };
 
 /// Operations in one commit: some thousand keys, a few requests to each region.
@@ -32,13 +30,13 @@ impl TikvEngine {
     ///
     /// # Errors
     /// [`EngineError::Refused`] if the URL is wrong.
-    pub fn open(url: &str) -> Result<Self, EngineError> {
+    pub fn open(url: &str) -> Result<Self> {
         Ok(Self::new(Tikv::new(Config::parse(url)?)))
     }
 }
 
 impl Kv for Tikv {
-    type Moment = Moment;
+    type Moment = Transaction;
     const NAME: &'static str = "tikv";
     const PAGE: usize = 1024;
 
@@ -50,55 +48,37 @@ impl Kv for Tikv {
         Limits { lanes: self.config.lanes, batch: BATCH, notices: Notices::Poll }
     }
 
-    async fn now(&self) -> Result<Moment, EngineError> {
-        Ok(Moment { at: self.timestamp().await?, txn: None })
+    async fn begin(&self) -> Result<Transaction> {
+        self.transaction().await
     }
 
-    async fn begin(&self) -> Result<Moment, EngineError> {
-        let txn = self.transaction().await?;
-        Ok(Moment { at: txn.start_timestamp(), txn: Some(txn) })
-    }
-
-    async fn get(&self, now: &Moment, keys: &[Raw]) -> Result<Vec<Pair>, EngineError> {
+    async fn get(&self, at: &Transaction, keys: &[Raw]) -> Result<Vec<Pair>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let mut retry = Retry::default();
-        loop {
-            let got = self.snapshot(&now.at).await?.batch_get(keys.iter().cloned()).await;
-            match got {
-                Ok(pairs) => return Ok(pairs.map(|pair| (pair.0.into(), pair.1)).collect()),
-                Err(error) => retry.wait(self, error).await?,
-            }
-        }
+        let read = async |mut snapshot: Snapshot| {
+            let pairs = snapshot.batch_get(keys.iter().cloned()).await?;
+            Ok(pairs.map(|pair| (pair.0.into(), pair.1)).collect())
+        };
+        self.read(at, read).await
     }
 
-    async fn page(
-        &self,
-        now: &Moment,
-        span: &Span,
-        limit: usize,
-        values: bool,
-    ) -> Result<Vec<Pair>, EngineError> {
+    async fn page(&self, at: &Transaction, span: &Span, limit: usize, values: bool) -> Result<Vec<Pair>> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let mut retry = Retry::default();
-        loop {
-            let mut snapshot = self.snapshot(&now.at).await?;
+        let read = async |mut snapshot: Snapshot| {
             let range = span.from.clone()..span.to.clone();
-            let got = if values {
-                snapshot.scan(range, limit).await.map(|pairs| pairs.map(|p| (p.0.into(), p.1)).collect())
+            Ok(if values {
+                let pairs = snapshot.scan(range, limit).await?;
+                pairs.map(|pair| (pair.0.into(), pair.1)).collect()
             } else {
-                let keys = snapshot.scan_keys(range, limit).await;
-                keys.map(|keys| keys.map(|key| (key.into(), Vec::new())).collect())
-            };
-            match got {
-                Ok(pairs) => return Ok(pairs),
-                Err(error) => retry.wait(self, error).await?,
-            }
-        }
+                let keys = snapshot.scan_keys(range, limit).await?;
+                keys.map(|key| (key.into(), Vec::new())).collect()
+            })
+        };
+        self.read(at, read).await
     }
 
-    async fn commit(&self, at: Moment, changes: Changes) -> Result<Outcome, EngineError> {
+    async fn commit(&self, at: Transaction, changes: Changes) -> Result<bool> {
         commit::commit(self, at, changes.keys).await
     }
 
@@ -106,7 +86,7 @@ impl Kv for Tikv {
         spawn(watch::ring(self.clone()));
     }
 
-    fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>, EngineError> {
+    fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {
         Ok(Box::new(watch::Listener::new(self.clone())?))
     }
 }

@@ -8,58 +8,48 @@
 
 use sluice_meta::schema::Counter;
 
-use crate::stored::Damage;
+use crate::{
+    parts::{numbers, read_numbers},
+    stored::Damage,
+};
+
+/// The counters of which parts ride in the writer records.
+pub(crate) const TOTALS: [Counter; 2] = [Counter::UsedSpace, Counter::TotalInodes];
+
+/// Whether parts of that counter ride in the writer records.
+pub(crate) fn is_spread(counter: Counter) -> bool {
+    TOTALS.contains(&counter)
+}
 
 /// The value of a writer record: three 8-byte numbers, big endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lane {
     /// Number of the last commit.
     pub(crate) n: u64,
-    /// Bytes not yet folded.
-    pub(crate) space: i64,
-    /// Inodes not yet folded.
-    pub(crate) inodes: i64,
+    /// What is not yet folded, in the order of [`TOTALS`].
+    pub(crate) parts: [i64; 2],
 }
 
 impl Lane {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = self.n.to_be_bytes().to_vec();
-        out.extend(self.space.to_be_bytes());
-        out.extend(self.inodes.to_be_bytes());
-        out
+        let [space, inodes] = self.parts;
+        numbers(&[self.n as i64, space, inodes])
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        let ([n, space, inodes], []) = bytes.as_chunks::<8>() else {
-            return Err("a writer record is three 8-byte numbers");
-        };
-        Ok(Self {
-            n: u64::from_be_bytes(*n),
-            space: i64::from_be_bytes(*space),
-            inodes: i64::from_be_bytes(*inodes),
-        })
+        let [n, space, inodes] = read_numbers(bytes)?;
+        Ok(Self { n: n as u64, parts: [space, inodes] })
     }
 
     /// What it adds to a counter.
     pub(crate) fn part_of(&self, counter: Counter) -> i64 {
-        match counter {
-            Counter::UsedSpace => self.space,
-            Counter::TotalInodes => self.inodes,
-            _ => 0,
-        }
+        TOTALS.iter().position(|total| *total == counter).map_or(0, |at| self.parts[at])
     }
 
     /// Adds to what is not yet folded.
     pub(crate) fn add(&mut self, counter: Counter, by: i64) {
-        match counter {
-            Counter::UsedSpace => self.space += by,
-            Counter::TotalInodes => self.inodes += by,
-            _ => {}
+        if let Some(at) = TOTALS.iter().position(|total| *total == counter) {
+            self.parts[at] += by;
         }
     }
-}
-
-/// Whether parts of that counter ride in the writer records.
-pub(crate) fn is_spread(counter: Counter) -> bool {
-    matches!(counter, Counter::UsedSpace | Counter::TotalInodes)
 }

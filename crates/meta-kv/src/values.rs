@@ -3,18 +3,19 @@
 //! What must stay true: an answer that is here is never asked for again, so that one transaction
 //! sees one moment.
 
+use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{
-    engine::{EngineError, List},
-    schema::{Key, Row},
+    engine::List,
+    schema::{Counter, Key, Row},
 };
 
 use crate::{
     codec::{decode, decode_counter},
-    keys::{Cells, Place},
+    keys::{Keys, Place},
     kv::{Kv, Volume},
-    locks::{decode_all_plocks, decode_flocks},
-    stored::{Pair, Raw, Span},
+    locks,
+    stored::{Pair, Raw, Result, Span},
     totals::{Lane, is_spread},
 };
 
@@ -27,10 +28,6 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    pub(crate) fn key(&mut self, key: Raw) {
-        self.keys.insert(key);
-    }
-
     pub(crate) fn span(&mut self, span: Span, limit: usize, values: bool) {
         let (most, any) = self.spans.entry(span).or_insert((0, false));
         *most = (*most).max(limit);
@@ -38,39 +35,40 @@ impl Wants {
     }
 
     /// All that makes a record.
-    pub(crate) fn record(&mut self, volume: &Volume, key: &Key) {
+    pub(crate) fn record(&mut self, keys: &Keys, key: &Key) {
         if let Key::Counter(counter) = key
             && is_spread(*counter)
         {
-            self.span(volume.keys.writers(), usize::MAX, true);
+            self.span(keys.writers(), usize::MAX, true);
         }
-        self.keys.extend(volume.keys.cells(key).into_iter());
+        self.keys.extend(keys.of(key));
+    }
+
+    /// What is stored of counters, without what rides in writer records.
+    pub(crate) fn counters(&mut self, keys: &Keys, counters: &[Counter]) {
+        self.keys.extend(counters.iter().map(|counter| keys.raw(&Key::Counter(*counter))));
     }
 
     /// All that makes a collection.
-    pub(crate) fn list(&mut self, volume: &Volume, list: List) {
-        match list {
-            List::Flocks(ino) => self.key(volume.keys.flocks(ino)),
-            List::Plocks(ino) => self.key(volume.keys.plocks(ino)),
-            _ => spans(volume, list).into_iter().for_each(|span| self.span(span, usize::MAX, true)),
-        }
+    pub(crate) fn list(&mut self, keys: &Keys, list: List) {
+        self.keys.extend(keys.locks(list));
+        keys.spans(list).into_iter().for_each(|span| self.span(span, usize::MAX, true));
     }
 }
 
-/// Where a collection lies that is no single value.
-pub(crate) fn spans(volume: &Volume, list: List) -> Vec<Span> {
-    let keys = &volume.keys;
-    match list {
-        List::Xattrs(ino) => vec![keys.xattrs(ino)],
-        List::Parents(ino) => vec![keys.parents(ino)],
-        List::Chunks(ino, from, to) => vec![keys.chunks(ino, from, to)],
-        List::Sustained(sid) => vec![keys.sustained(sid)],
-        List::Lanes(writer) => vec![keys.lanes(writer)],
-        List::Changes(writer) => vec![keys.changes(writer)],
-        // Nothing lists the locks of a session: those of all files are looked through, as JuiceFS
-        // does.
-        List::LocksOf(_) => vec![keys.word(b"F"), keys.word(b"P")],
-        List::Flocks(_) | List::Plocks(_) => Vec::new(),
+/// A transaction begun, and what it has read.
+pub(crate) struct Begun<M> {
+    pub(crate) at: M,
+    pub(crate) values: Values,
+}
+
+impl<M> Begun<M> {
+    /// Begins, unless that was done.
+    pub(crate) async fn or_begin<K: Kv<Moment = M>>(begun: Option<Self>, kv: &K) -> Result<Self> {
+        match begun {
+            Some(begun) => Ok(begun),
+            None => Ok(Self { at: kv.begin().await?, values: Values::default() }),
+        }
     }
 }
 
@@ -83,12 +81,7 @@ pub(crate) struct Values {
 
 impl Values {
     /// Reads what is wanted and not here: one flight.
-    pub(crate) async fn fetch<K: Kv>(
-        &mut self,
-        kv: &K,
-        at: &K::Moment,
-        wants: Wants,
-    ) -> Result<(), EngineError> {
+    pub(crate) async fn fetch<K: Kv>(&mut self, kv: &K, at: &K::Moment, wants: Wants) -> Result<()> {
         let keys: Vec<Raw> = wants.keys.into_iter().filter(|key| !self.keys.contains_key(key)).collect();
         let spans: Vec<(Span, (usize, bool))> = wants
             .spans
@@ -123,48 +116,47 @@ impl Values {
     }
 
     /// What the writer records of a range add to the totals, each with its key.
-    pub(crate) fn lanes(&self, volume: &Volume, span: &Span) -> Result<Vec<(Raw, Lane)>, EngineError> {
-        let one = |(key, value): &Pair| match Lane::decode(value) {
-            Ok(lane) => Ok((key.clone(), lane)),
-            Err(damage) => Err(volume.corrupt(key, damage)),
+    pub(crate) fn lanes(&self, volume: &Volume, span: &Span) -> Result<Vec<(Raw, Lane)>> {
+        let one = |(key, value): &Pair| {
+            let lane = Lane::decode(value).map_err(|damage| volume.corrupt(key, damage))?;
+            Ok((key.clone(), lane))
         };
         self.rows(span).iter().map(one).collect()
     }
 
-    /// The record of a key, whose cells were read.
-    pub(crate) fn record(&self, volume: &Volume, key: &Key) -> Result<Option<Row>, EngineError> {
-        let Cells { first, second } = volume.keys.cells(key);
+    /// What all writer records add to a counter.
+    pub(crate) fn spread(&self, volume: &Volume, counter: Counter) -> Result<i64> {
+        let lanes = self.lanes(volume, &volume.keys.writers())?;
+        Ok(lanes.iter().map(|(_, lane)| lane.part_of(counter)).sum())
+    }
+
+    /// The record of a key that was read.
+    pub(crate) fn record(&self, volume: &Volume, key: &Key) -> Result<Option<Row>> {
+        let damaged = |damage| volume.corrupt(&volume.keys.raw(key), damage);
+        let first = self.get(&volume.keys.raw(key));
         if let Key::Counter(counter) = key
             && is_spread(*counter)
         {
-            let parts = self.lanes(volume, &volume.keys.writers())?;
-            let part: i64 = parts.iter().map(|(_, lane)| lane.part_of(*counter)).sum();
-            let stored = self.get(&first).map(|value| decode_counter(*counter, value)).transpose();
-            let stored = stored.map_err(|damage| volume.corrupt(&first, damage))?;
+            let part = self.spread(volume, *counter)?;
+            let stored = first.map(|value| decode_counter(*counter, value)).transpose().map_err(damaged)?;
             let there = stored.is_some() || part != 0;
             return Ok(there.then(|| Row::Counter(*counter, stored.unwrap_or(0) + part)));
         }
-        let second = second.as_deref().and_then(|second| self.get(second));
-        decode(key, self.get(&first), second).map_err(|damage| volume.corrupt(&first, damage))
+        let second = volume.keys.second(key);
+        decode(key, first, second.and_then(|second| self.get(&second))).map_err(damaged)
     }
 
     /// The records of a collection that was read.
-    pub(crate) fn list(&self, volume: &Volume, list: List) -> Result<Vec<Row>, EngineError> {
-        let damaged = |key: &[u8], damage| volume.corrupt(key, damage);
-        let single = match list {
-            List::Flocks(ino) => Some(volume.keys.flocks(ino)),
-            List::Plocks(ino) => Some(volume.keys.plocks(ino)),
-            _ => None,
-        };
-        if let Some(key) = single {
-            let Some(value) = self.get(&key) else { return Ok(Vec::new()) };
-            return rows_at(volume, &key, value).map_err(|damage| damaged(&key, damage));
-        }
+    pub(crate) fn list(&self, volume: &Volume, list: List) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        for span in spans(volume, list) {
-            for (key, value) in self.rows(&span) {
-                rows.extend(rows_at(volume, key, value).map_err(|damage| damaged(key, damage))?);
-            }
+        let mut add = |key: &[u8], value: &[u8]| rows_at(volume, key, value).map(|found| rows.extend(found));
+        if let Some(key) = volume.keys.locks(list)
+            && let Some(value) = self.get(&key)
+        {
+            add(&key, value)?;
+        }
+        for (key, value) in volume.keys.spans(list).iter().flat_map(|span| self.rows(span)) {
+            add(key, value)?;
         }
         rows.retain(|row| list.contains(&row.key()));
         Ok(rows)
@@ -172,20 +164,12 @@ impl Values {
 }
 
 /// The records that a key with a value stands for, as far as one key tells.
-pub(crate) fn rows_at(volume: &Volume, key: &[u8], value: &[u8]) -> Result<Vec<Row>, &'static str> {
-    Ok(match volume.keys.place(key) {
-        Some(Place::Record(key)) => decode(&key, Some(value), None)?.into_iter().collect(),
-        Some(Place::EmptyXattr(ino, name)) => {
-            decode(&Key::Xattr(ino, name), None, Some(value))?.into_iter().collect()
-        }
-        Some(Place::Flocks(ino)) => {
-            let locks = decode_flocks(value)?;
-            locks.into_iter().map(|(owner, kind)| Row::Flock(ino, owner, kind)).collect()
-        }
-        Some(Place::Plocks(ino)) => {
-            let locks = decode_all_plocks(value)?;
-            locks.into_iter().map(|(owner, ranges)| Row::Plock(ino, owner, ranges)).collect()
-        }
-        None => return Err("a name that is none of the volume format"),
-    })
+pub(crate) fn rows_at(volume: &Volume, key: &[u8], value: &[u8]) -> Result<Vec<Row>> {
+    let rows = match volume.keys.place(key) {
+        Some(Place::Record(key)) => decode(&key, Some(value), None).map(|row| row.into_iter().collect()),
+        Some(Place::EmptyXattr(ino, name)) => Ok(vec![Row::Xattr(ino, name, Bytes::new())]),
+        Some(Place::Locks(list)) => locks::decode(list, value),
+        None => Err("a name that is none of the volume format"),
+    };
+    rows.map_err(|damage| volume.corrupt(key, damage))
 }

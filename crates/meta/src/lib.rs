@@ -5,6 +5,7 @@
 //! nothing of object storage, FUSE or any particular database.
 
 mod above;
+mod adding;
 mod announce;
 pub mod batch;
 mod beater;

@@ -19,7 +19,7 @@ use crate::{
         Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan, Watch,
         Write, still_holds,
     },
-    schema::{Counter, Key, Notice, Row},
+    schema::{Key, Notice, Row},
 };
 
 /// The in-memory engine. Clones share the records.
@@ -275,55 +275,12 @@ fn apply(rows: &mut BTreeMap<Key, Row>, write: &Write) {
         Write::Insert(row) | Write::Put(row) => drop(rows.insert(row.key(), row.clone())),
         Write::Delete(key) | Write::Discard(key) => drop(rows.remove(key)),
         Write::Clear(list) => rows.retain(|key, _| !list.contains(key)),
-        Write::Bump { ino, nlink, time } => {
-            if let Some(Row::Node(_, attr)) = rows.get_mut(&Key::Node(*ino)) {
-                attr.nlink = attr.nlink.saturating_add_signed(*nlink);
-                if let Some(time) = *time {
-                    attr.mtime = attr.mtime.max(time);
-                    attr.ctime = attr.ctime.max(time);
-                }
+        _ => {
+            let Some(key) = write.base() else { return };
+            if let Some(row) = write.add_to(rows.remove(&key)) {
+                rows.insert(key, row);
             }
         }
-        Write::Count(counter, by) => {
-            let start = i64::from(matches!(counter, Counter::NextInode | Counter::NextChunk));
-            let row = rows.entry(Key::Counter(*counter)).or_insert(Row::Counter(*counter, start));
-            if let Row::Counter(_, value) = row {
-                *value += by;
-            }
-        }
-        Write::Refer(id, size, by) => {
-            let row = rows.entry(Key::SliceRef(*id, *size)).or_insert(Row::SliceRef(*id, *size, 1));
-            if let Row::SliceRef(_, _, refs) = row {
-                *refs += by;
-            }
-        }
-        Write::Link(ino, parent, by) => {
-            let row = rows.entry(Key::Parents(*ino, *parent)).or_insert(Row::Parents(*ino, *parent, 0));
-            if let Row::Parents(_, _, count) = row {
-                *count += by;
-            }
-        }
-        Write::Use(ino, by) => {
-            if let Some(Row::DirStat(_, stat)) = rows.get_mut(&Key::DirStat(*ino)) {
-                *stat = stat.plus(*by);
-            }
-        }
-        Write::Charge(key, space, inodes) => {
-            let at = Key::Quota(*key);
-            if let Some(fresh) = key.kept() {
-                rows.entry(at.clone()).or_insert(Row::Quota(*key, fresh));
-            }
-            if let Some(Row::Quota(_, quota)) = rows.get_mut(&at) {
-                quota.charge(*space, *inodes);
-            }
-        }
-        Write::Append(ino, index, slices) => {
-            let row = rows.entry(Key::Chunk(*ino, *index)).or_insert(Row::Chunk(*ino, *index, Vec::new()));
-            if let Row::Chunk(_, _, records) = row {
-                records.extend_from_slice(slices);
-            }
-        }
-        Write::Notify(_) => {}
     }
 }
 

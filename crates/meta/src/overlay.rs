@@ -51,8 +51,8 @@ impl Pending {
 /// A pending change of `nlink` and times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bump {
-    nlink: i32,
-    time: Option<Time>,
+    pub(crate) nlink: i32,
+    pub(crate) time: Option<Time>,
 }
 
 impl Bump {

@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("net", &["types"]),
     ("meta-sql", &["types", "meta", "net"]),
     ("meta-redis", &["types", "meta", "net"]),
-    ("meta-kv", &["types", "meta"]),
+    ("meta-kv", &["types", "meta", "net"]),
     ("dump", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),

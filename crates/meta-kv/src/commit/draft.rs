@@ -3,7 +3,8 @@
 //! What must stay true: every key that decides whether the commit may happen is among those it
 //! names.
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, List, Write, still_holds},
     schema::{Counter, Key, Row},
@@ -12,25 +13,18 @@ use sluice_types::Ino;
 
 use crate::{
     codec::decode,
-    keys::Cells,
     kv::{Change, Changes, Kv, Volume},
-    stored::{Raw, Span},
-    totals::{Lane, is_spread},
-    values::{Values, Wants, spans},
+    stored::{Raw, Result, Span},
+    totals::{Lane, TOTALS, is_spread},
+    values::{Values, Wants},
 };
-
-/// Whether a commit adds what its process has not yet added to the volume's totals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fold {
-    Now,
-    Later,
-}
 
 /// A commit on its way to a list of changed keys.
 pub(crate) struct Draft<'c> {
     pub(super) volume: &'c Volume,
     commit: &'c Commit,
-    fold: Fold,
+    /// Whether it adds what its process has not yet added to the volume's totals.
+    fold: bool,
     /// Whether new records are looked for rather than left to the server to refuse.
     look_first: bool,
     /// Whether ranges are emptied without a look at what is in them.
@@ -38,40 +32,37 @@ pub(crate) struct Draft<'c> {
     pub(super) cleared: Vec<Span>,
     /// In the order in which they came up: the first is the key by whose lock the commit lives or
     /// dies.
-    order: Vec<Raw>,
-    pub(super) out: FxHashMap<Raw, Change>,
+    pub(super) out: IndexMap<Raw, Change, FxBuildHasher>,
     pub(super) broken: Vec<Key>,
 }
 
 impl<'c> Draft<'c> {
-    pub(crate) fn new<K: Kv>(kv: &'c K, commit: &'c Commit, fold: Fold, look_first: bool) -> Self {
-        let (order, out) = (Vec::new(), FxHashMap::default());
+    pub(crate) fn new<K: Kv>(kv: &'c K, commit: &'c Commit, fold: bool, look_first: bool) -> Self {
         let (volume, clears, cleared) = (kv.volume(), K::CLEARS, Vec::new());
-        Self { volume, commit, fold, look_first, clears, cleared, order, out, broken: Vec::new() }
+        let (out, broken) = (IndexMap::default(), Vec::new());
+        Self { volume, commit, fold, look_first, clears, cleared, out, broken }
     }
 
     /// What must be known.
     pub(crate) fn wants(&self) -> Wants {
-        let (volume, keys) = (self.volume, &self.volume.keys);
+        let keys = &self.volume.keys;
         let mut wants = Wants::default();
         if let Some(step) = self.commit.step {
-            wants.record(volume, &Key::Writer(step.writer, step.lane));
-            if self.fold == Fold::Now {
-                wants.span(keys.lanes(step.writer), usize::MAX, true);
-                wants.key(keys.counter(Counter::UsedSpace));
-                wants.key(keys.counter(Counter::TotalInodes));
+            wants.record(keys, &Key::Writer(step.writer, step.lane));
+            if self.fold {
+                wants.list(keys, List::Lanes(step.writer));
+                wants.counters(keys, &TOTALS);
             }
         }
         for expect in &self.commit.expects {
             match expect {
                 Expect::Row(_, Hold::None) => {}
-                Expect::Row(row, _) => wants.record(volume, &row.key()),
-                Expect::Absent(key) => wants.record(volume, key),
+                Expect::Row(..) | Expect::Absent(_) => wants.record(keys, &expect.key()),
                 Expect::Vacant(dir) => {
-                    wants.key(keys.node(*dir));
+                    wants.record(keys, &expect.key());
                     wants.span(keys.entries(*dir), self.removed_from(*dir).count() + 1, false);
                 }
-                Expect::Same(list, _) => wants.list(volume, *list),
+                Expect::Same(list, _) => wants.list(keys, *list),
             }
         }
         self.commit.writes.iter().for_each(|write| self.wants_of(write, &mut wants));
@@ -79,43 +70,32 @@ impl<'c> Draft<'c> {
     }
 
     fn wants_of(&self, write: &Write, wants: &mut Wants) {
-        let (volume, keys) = (self.volume, &self.volume.keys);
+        let keys = &self.volume.keys;
         match write {
-            Write::Insert(row) if self.look_first => wants.record(volume, &row.key()),
+            Write::Insert(row) if self.look_first => wants.record(keys, &row.key()),
             Write::Insert(row) | Write::Put(row) => match row {
                 // What is written depends on what is there.
                 Row::Flock(..) | Row::Plock(..) | Row::Xattr(..) | Row::Writer(..) | Row::Counter(..) => {
-                    wants.record(volume, &row.key());
+                    wants.record(keys, &row.key());
                 }
                 _ => {}
             },
             Write::Delete(key) | Write::Discard(key) => {
-                wants.record(volume, key);
+                wants.record(keys, key);
                 if let Key::Writer(..) = key {
-                    wants.key(keys.counter(Counter::UsedSpace));
-                    wants.key(keys.counter(Counter::TotalInodes));
+                    wants.counters(keys, &TOTALS);
                 }
             }
             Write::Clear(list) if self.is_emptied(*list) => {}
             Write::Clear(list) => {
-                wants.list(volume, *list);
+                wants.list(keys, *list);
                 if let List::Lanes(_) = list {
-                    wants.key(keys.counter(Counter::UsedSpace));
-                    wants.key(keys.counter(Counter::TotalInodes));
+                    wants.counters(keys, &TOTALS);
                 }
             }
-            Write::Count(counter, _) => {
-                if !self.rides(*counter) {
-                    wants.key(keys.counter(*counter));
-                }
-            }
-            Write::Bump { ino, .. } => wants.key(keys.node(*ino)),
-            Write::Refer(id, size, _) => wants.record(volume, &Key::SliceRef(*id, *size)),
-            Write::Link(ino, parent, _) => wants.record(volume, &Key::Parents(*ino, *parent)),
-            Write::Use(ino, _) => wants.record(volume, &Key::DirStat(*ino)),
-            Write::Charge(key, ..) => wants.record(volume, &Key::Quota(*key)),
-            Write::Append(ino, index, _) => wants.record(volume, &Key::Chunk(*ino, *index)),
-            Write::Notify(_) => {}
+            Write::Count(counter, _) if self.rides(*counter) => {}
+            Write::Count(counter, _) => wants.counters(keys, &[*counter]),
+            _ => write.base().iter().for_each(|key| wants.record(keys, key)),
         }
     }
 
@@ -137,41 +117,36 @@ impl<'c> Draft<'c> {
 
     fn removed_from(&self, dir: Ino) -> impl Iterator<Item = Raw> {
         self.commit.writes.iter().filter_map(move |write| match write {
-            Write::Delete(Key::Entry(of, name)) if *of == dir => Some(self.volume.keys.entry(dir, name)),
+            Write::Delete(key @ Key::Entry(of, _)) if *of == dir => Some(self.volume.keys.raw(key)),
             _ => None,
         })
     }
 
     /// The keys that change, by what was read; a conflict if something does not hold.
-    pub(crate) fn changes(&mut self, values: &Values) -> Result<Changes, EngineError> {
+    pub(crate) fn changes(mut self, values: &Values) -> Result<Changes> {
         self.check(values)?;
         // Directories first: the next commit reads them, and the first key is free as soon as this
         // one is answered.
         let (bumps, others): (Vec<_>, Vec<_>) =
             self.commit.writes.iter().partition(|write| matches!(write, Write::Bump { .. }));
-        let (clears, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|write| matches!(write, Write::Clear(_)));
-        self.clear(values, &clears)?;
         for write in bumps.into_iter().chain(others) {
             self.apply(values, write)?;
         }
         self.step(values)?;
         self.hold(values);
         if !self.broken.is_empty() {
-            return Err(EngineError::Conflict(std::mem::take(&mut self.broken)));
+            return Err(EngineError::Conflict(self.broken));
         }
-        let mut out = std::mem::take(&mut self.out);
-        let keys = self.order.drain(..).filter_map(|key| out.remove_entry(&key)).collect();
         let vacant = self.commit.expects.iter().filter_map(|expect| match expect {
             Expect::Vacant(dir) => Some(self.volume.keys.entries(*dir)),
             _ => None,
         });
-        let cleared = std::mem::take(&mut self.cleared);
-        Ok(Changes { keys, cleared, spans: vacant.collect(), notice: self.commit.notice() })
+        let (keys, spans) = (self.out.into_iter().collect(), vacant.collect());
+        Ok(Changes { keys, cleared: self.cleared, spans, notice: self.commit.notice() })
     }
 
     /// What must hold.
-    fn check(&mut self, values: &Values) -> Result<(), EngineError> {
+    fn check(&mut self, values: &Values) -> Result<()> {
         for expect in &self.commit.expects {
             let holds = match expect {
                 Expect::Row(_, Hold::None) => true,
@@ -198,48 +173,36 @@ impl<'c> Draft<'c> {
 
     /// Names what must hold and is not written otherwise.
     fn hold(&mut self, values: &Values) {
+        let keys = &self.volume.keys;
         for expect in &self.commit.expects {
-            let keys = match expect {
+            let key = expect.key();
+            match expect {
                 Expect::Row(_, Hold::None) => continue,
-                Expect::Row(row, _) => self.cells_held(values, &row.key()),
-                Expect::Absent(key) => self.cells_held(values, key),
-                Expect::Vacant(dir) => vec![self.volume.keys.node(*dir)],
-                Expect::Same(List::Flocks(ino), _) => vec![self.volume.keys.flocks(*ino)],
-                Expect::Same(List::Plocks(ino), _) => vec![self.volume.keys.plocks(*ino)],
-                Expect::Same(list, _) => spans(self.volume, *list)
-                    .iter()
-                    .flat_map(|span| values.rows(span).iter().map(|(key, _)| key.clone()))
-                    .collect(),
-            };
-            for key in keys {
-                if !self.out.contains_key(&key) {
-                    let now = values.get(&key).map(<[u8]>::to_vec);
-                    let change = if self.goes(&key) { Change::Delete } else { Change::Hold(now) };
-                    self.set(key, change);
+                Expect::Same(list, _) => {
+                    keys.locks(*list).iter().for_each(|key| self.hold_key(key, values.get(key)));
+                }
+                _ => keys.of(&key).for_each(|key| self.hold_key(&key, values.get(&key))),
+            }
+            if let Key::Counter(counter) = key
+                && is_spread(counter)
+            {
+                for (key, value) in values.rows(&keys.writers()) {
+                    self.hold_key(key, Some(value));
                 }
             }
         }
     }
 
-    fn cells_held(&mut self, values: &Values, key: &Key) -> Vec<Raw> {
-        let mut keys: Vec<Raw> = self.volume.keys.cells(key).into_iter().collect();
-        if let Key::Counter(counter) = key
-            && is_spread(*counter)
-        {
-            for (key, value) in values.rows(&self.volume.keys.writers()) {
-                if !self.out.contains_key(key) {
-                    self.set(key.clone(), Change::Hold(Some(value.clone())));
-                }
-            }
+    fn hold_key(&mut self, key: &Raw, now: Option<&[u8]>) {
+        if !self.out.contains_key(key) {
+            let hold = || Change::Hold(now.map(<[u8]>::to_vec));
+            let change = if self.goes(key) { Change::Delete } else { hold() };
+            self.set(key.clone(), change);
         }
-        keys.dedup();
-        keys
     }
 
     pub(super) fn set(&mut self, key: Raw, change: Change) {
-        if self.out.insert(key.clone(), change).is_none() {
-            self.order.push(key);
-        }
+        self.out.insert(key, change);
     }
 
     /// The value that a key has by now.
@@ -254,20 +217,24 @@ impl<'c> Draft<'c> {
     }
 
     /// The record that a key has by now.
-    pub(super) fn record(&self, values: &Values, key: &Key) -> Result<Option<Row>, EngineError> {
-        let Cells { first, second } = self.volume.keys.cells(key);
+    pub(super) fn record(&self, values: &Values, key: &Key) -> Result<Option<Row>> {
+        let (first, second) = (self.volume.keys.raw(key), self.volume.keys.second(key));
         let second = second.as_deref().and_then(|second| self.now(values, second));
         decode(key, self.now(values, &first), second).map_err(|damage| self.volume.corrupt(&first, damage))
     }
 
+    /// The writer record that a key holds by now.
+    pub(super) fn lane(&self, values: &Values, key: &[u8]) -> Result<Option<Lane>> {
+        let lane = self.now(values, key).map(Lane::decode).transpose();
+        lane.map_err(|damage| self.volume.corrupt(key, damage))
+    }
+
     /// Takes the writer record one further, with what is added to the totals.
-    fn step(&mut self, values: &Values) -> Result<(), EngineError> {
+    fn step(&mut self, values: &Values) -> Result<()> {
         let Some(step) = self.commit.step else { return Ok(()) };
         let own = Key::Writer(step.writer, step.lane);
-        let key = self.volume.keys.cells(&own).first;
-        let stored = values.get(&key).map(Lane::decode).transpose();
-        let stored = stored.map_err(|damage| self.volume.corrupt(&key, damage))?;
-        let Some(mut lane) = stored.filter(|lane| lane.n == step.from) else {
+        let key = self.volume.keys.raw(&own);
+        let Some(mut lane) = self.lane(values, &key)?.filter(|lane| lane.n == step.from) else {
             self.broken.push(own);
             return Ok(());
         };
@@ -278,12 +245,11 @@ impl<'c> Draft<'c> {
             }
         }
         self.set(key.clone(), Change::Put(lane.encode()));
-        if self.fold == Fold::Now {
-            let siblings = values.lanes(self.volume, &self.volume.keys.lanes(step.writer))?;
-            for (sibling, stored) in siblings {
+        if self.fold {
+            for (sibling, stored) in values.lanes(self.volume, &self.volume.keys.lanes(step.writer))? {
                 let lane = if sibling == key { lane } else { stored };
-                if lane.space != 0 || lane.inodes != 0 {
-                    self.fold_into_totals(values, &sibling, &lane.encode())?;
+                if lane.parts != [0; 2] {
+                    self.fold_into_totals(values, lane)?;
                     self.set(sibling, Change::Put(Lane { n: lane.n, ..Lane::default() }.encode()));
                 }
             }

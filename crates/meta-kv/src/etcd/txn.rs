@@ -3,131 +3,159 @@
 //! What must stay true: every key that the commit names and that was read is compared, by itself or
 //! in a range that tells the same.
 
+use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_meta::schema::Key;
+use tokio::sync::OnceCell;
 
-use super::wire::{Compare, DeleteRequest, PutRequest, RequestKind, RequestOp, TxnRequest};
+use super::wire::{Compare, DeleteRequest, KeyValue, PutRequest, RequestOp, TxnRequest};
 use crate::{
-    keys::{Keys, after},
-    kv::{Change, Changes},
-    stored::{Raw, Span},
+    keys::{Keys, Place, after},
+    kv::{Change, Changes, Volume},
+    stored::{Pair, Raw, Result, Span},
 };
 
 /// Ways to compare, and the revision of a key's last change as what is compared.
 const EQUAL: i32 = 0;
 const LESS: i32 = 2;
 const MOD: i32 = 2;
+/// How deep transactions within the transaction go. Two levels hold more than one request may.
+const DEPTH: u32 = 2;
 
-/// What was read before a commit.
-pub(super) struct Seen<'s> {
-    /// When.
-    pub(super) revision: i64,
-    /// When each key had last changed; 0 for those that were absent.
-    pub(super) keys: &'s FxHashMap<Raw, i64>,
+/// One revision, that of the first read, and when the keys that were read had last changed: what a
+/// commit compares.
+#[derive(Debug, Default)]
+pub struct Moment {
+    pub(super) revision: OnceCell<i64>,
+    /// 0 for those that are absent.
+    keys: Mutex<FxHashMap<Raw, i64>>,
 }
 
-/// The transaction of at most `most` operations that does this; `Err` tells how many there would
-/// be, and how many comparisons.
-pub(super) fn transaction(
-    keys: &Keys,
-    seen: &Seen<'_>,
-    changes: Changes,
-    most: usize,
-) -> Result<TxnRequest, (usize, usize)> {
-    let Changes { keys: changed, cleared, spans, notice } = changes;
-    let mut txn = TxnRequest::default();
-    for span in cleared {
-        clear(&mut txn, &span, &changed);
+impl Moment {
+    /// Notes what was found under a key.
+    pub(super) fn note(&self, key: Raw, found: Option<KeyValue>) -> Option<Pair> {
+        let last = found.as_ref().map_or(0, |kv| kv.mod_revision);
+        self.keys.lock().entry(key).or_insert(last);
+        found.map(|kv| (kv.key, kv.value))
     }
-    let mut all = Vec::new();
-    for (key, change) in changed {
-        match seen.keys.get(&key) {
-            Some(revision) => all.push((key.clone(), *revision)),
-            None if matches!(change, Change::Insert(_)) => txn.compare.push(unchanged(key.clone(), 0)),
-            None => {}
+
+    /// The transaction for some changes, with at most `most` operations on the way to each. `None`
+    /// if it would fit, were the new keys known to be absent.
+    pub(super) fn transaction(
+        self,
+        volume: &Volume,
+        changes: Changes,
+        most: usize,
+    ) -> Result<Option<TxnRequest>> {
+        let (now, last) = (self.revision.into_inner().unwrap_or(0), self.keys.into_inner());
+        let Changes { keys, cleared, spans, notice } = changes;
+        let mut success: Vec<RequestOp> = cleared.iter().flat_map(|span| clear(span, &keys)).collect();
+        // Keys, when they had last changed, and whether the commit leaves or makes them.
+        let mut read: Vec<(Raw, i64, bool)> = Vec::new();
+        let mut unread = Vec::new();
+        for (key, change) in keys {
+            match last.get(&key) {
+                Some(last) => read.push((key.clone(), *last, change != Change::Delete)),
+                None if matches!(change, Change::Insert(_)) => unread.push(unchanged(key.clone(), 0)),
+                None => {}
+            }
+            success.extend(match change {
+                Change::Put(value) | Change::Insert(value) => Some(put(key, value)),
+                Change::Delete => Some(delete(key, Vec::new())),
+                Change::Hold(_) => None,
+            });
         }
-        txn.success.extend(match change {
-            Change::Put(value) | Change::Insert(value) => Some(put(key, value)),
-            Change::Delete => Some(delete(key, Vec::new())),
-            Change::Hold(_) => None,
-        });
+        let message =
+            notice.map(|notice| put(volume.keys.message(notice.writer, notice.lane), notice.encode()));
+        success.extend(message);
+        let may_be_absent = !unread.is_empty();
+        let mut compare = unread;
+        compare.extend(spans.into_iter().map(|span| compare_range(span, now)));
+        if compare.len() + read.len() > most {
+            compare.extend(join(&volume.keys, &mut read, now));
+        }
+        compare.extend(read.into_iter().map(|(key, last, _)| unchanged(key, last)));
+        let (operations, compares) = (success.len(), compare.len());
+        let txn = nested(compare, success, most);
+        if txn.is_some() || may_be_absent {
+            return Ok(txn);
+        }
+        Err(volume.refused(format!(
+            "a change of {operations} records that compares {compares} does not fit into one transaction, which has at \
+             most {most} operations; raise --max-txn-ops of all etcd servers and say so in the URL (max-txn-ops=N)"
+        )))
     }
-    txn.compare.extend(spans.into_iter().map(|span| seen.compare_range(span)));
-    if txn.compare.len() + all.len() > most {
-        seen.join(keys, &mut all, &mut txn.compare);
-    }
-    txn.compare.extend(all.into_iter().map(|(key, revision)| unchanged(key, revision)));
-    txn.success.extend(notice.map(|notice| put(keys.message(notice.writer, notice.lane), notice.encode())));
-    nested(txn, most)
 }
 
 /// Empties a range but for the keys that change: none may come up twice in one transaction.
-fn clear(txn: &mut TxnRequest, span: &Span, changed: &[(Raw, Change)]) {
-    let kept = changed.iter().map(|(key, _)| key).filter(|key| span.contains(key));
-    let mut kept: Vec<Raw> = kept.cloned().collect();
+fn clear(span: &Span, changed: &[(Raw, Change)]) -> Vec<RequestOp> {
+    let mut kept: Vec<&Raw> = changed.iter().map(|(key, _)| key).filter(|key| span.contains(key)).collect();
     kept.sort_unstable();
     let from = std::iter::once(span.from.clone()).chain(kept.iter().map(|key| after(key)));
-    let to = kept.iter().cloned().chain([span.to.clone()]);
+    let to = kept.iter().copied().chain([&span.to]);
     // A range from a key to itself is no range to the server.
-    let parts = from.zip(to).filter(|(from, to)| from < to);
-    txn.success.extend(parts.map(|(from, to)| delete(from, to)));
+    from.zip(to).filter(|(from, to)| from < *to).map(|(from, to)| delete(from, to.clone())).collect()
 }
 
-impl Seen<'_> {
-    /// Nothing in a range is newer than what was read.
-    fn compare_range(&self, span: Span) -> Compare {
-        compare(span.from, span.to, LESS, self.revision + 1)
-    }
-
-    /// Takes the keys that one range after another tells of, and adds these. If nothing between the
-    /// first and the last of some keys is newer, those that were absent are, and those that were
-    /// there are unchanged or gone. Chunks do not go unless their node changes or goes, too; so
-    /// where that is compared, it tells the rest.
-    fn join(&self, keys: &Keys, all: &mut Vec<(Raw, i64)>, ranges: &mut Vec<Compare>) {
-        let compared: FxHashSet<Raw> = all.iter().map(|(key, _)| key.clone()).collect();
-        let held = |key: &Raw| keys.node_of_chunk(key).is_some_and(|node| compared.contains(&node));
-        let joined: Vec<_> = all.extract_if(.., |(key, revision)| *revision == 0 || held(key)).collect();
-        let mut joined: Vec<Raw> = joined.into_iter().map(|(key, _)| key).collect();
-        joined.sort_unstable();
-        // Others of the same kind that are newer send the commit back to look again.
-        ranges.extend(joined.chunk_by(|one, other| keys.kind(one) == keys.kind(other)).filter_map(|run| {
-            let (from, to) = (run.first()?.clone(), after(run.last()?));
-            Some(self.compare_range(Span { from, to }))
-        }));
-    }
+/// Takes the keys that a comparison of a few ranges covers. If nothing between the first and the
+/// last of some keys is newer, those that were absent are, and those that were there are unchanged
+/// or gone. That one is gone shows elsewhere:
+///
+/// - A chunk does not go unless its node changes or goes, too, which is compared.
+/// - The number of a slice's references does not go as long as there is one, and whoever changes
+///   the number compares where one is.
+fn join(keys: &Keys, read: &mut Vec<(Raw, i64, bool)>, now: i64) -> Vec<Compare> {
+    let compared: FxHashSet<Raw> = read.iter().map(|(key, ..)| key.clone()).collect();
+    let is_covered = |(key, last, stays): &mut (Raw, i64, bool)| match keys.place(key) {
+        _ if *last == 0 => true,
+        Some(Place::Record(Key::Chunk(ino, _))) => compared.contains(&keys.raw(&Key::Node(ino))),
+        Some(Place::Record(Key::SliceRef(..))) => *stays,
+        _ => false,
+    };
+    let mut joined: Vec<Raw> = read.extract_if(.., is_covered).map(|(key, ..)| key).collect();
+    joined.sort_unstable();
+    let runs = joined.chunk_by(|one, other| keys.kind(one) == keys.kind(other));
+    // Others of the same kind that are newer send the commit back to look again.
+    let spans = runs.filter_map(|run| Some(Span { from: run.first()?.clone(), to: after(run.last()?) }));
+    spans.map(|span| compare_range(span, now)).collect()
 }
 
 /// Puts the operations into transactions within the transaction if there are too many: the server
 /// counts those on the way to each, and the comparisons with them.
-fn nested(mut txn: TxnRequest, most: usize) -> Result<TxnRequest, (usize, usize)> {
-    let (compares, count) = (txn.compare.len(), txn.success.len());
-    if compares.max(count) <= most {
-        return Ok(txn);
-    }
-    let outer = compares.max(most / 2);
-    let inner = most.saturating_sub(outer);
-    if count > inner * outer {
-        return Err((count, compares));
-    }
-    let groups = txn.success.chunks(inner).map(|group| {
-        let group = TxnRequest { compare: Vec::new(), success: group.to_vec() };
-        RequestKind::Txn(group).into()
+fn nested(compare: Vec<Compare>, mut success: Vec<RequestOp>, most: usize) -> Option<TxnRequest> {
+    let sizes = (0..=DEPTH).map(|depth| {
+        let outer = compare.len().max(most / (depth as usize + 1));
+        (depth, outer, most.saturating_sub(outer) / depth.max(1) as usize)
     });
-    txn.success = groups.collect();
-    Ok(txn)
+    let fits = |(depth, outer, inner): &(u32, usize, usize)| {
+        *outer <= most && success.len() <= outer * inner.pow(*depth)
+    };
+    let (depth, _, inner) = sizes.into_iter().find(fits)?;
+    for _ in 0..depth {
+        let mut rest = success.into_iter().peekable();
+        let groups = std::iter::from_fn(|| {
+            rest.peek()?;
+            let txn = TxnRequest { compare: Vec::new(), success: rest.by_ref().take(inner).collect() };
+            Some(RequestOp { txn: Some(txn), ..RequestOp::default() })
+        });
+        success = groups.collect();
+    }
+    Some(TxnRequest { compare, success })
 }
 
 fn put(key: Raw, value: Vec<u8>) -> RequestOp {
-    RequestKind::Put(PutRequest { key, value }).into()
+    RequestOp { put: Some(PutRequest { key, value }), ..RequestOp::default() }
 }
 
 fn delete(key: Raw, range_end: Raw) -> RequestOp {
-    RequestKind::Delete(DeleteRequest { key, range_end }).into()
+    RequestOp { delete: Some(DeleteRequest { key, range_end }), ..RequestOp::default() }
 }
 
-fn unchanged(key: Raw, revision: i64) -> Compare {
-    compare(key, Vec::new(), EQUAL, revision)
+fn unchanged(key: Raw, last: i64) -> Compare {
+    Compare { result: EQUAL, target: MOD, key, mod_revision: Some(last), range_end: Vec::new() }
 }
 
-fn compare(key: Raw, range_end: Raw, result: i32, revision: i64) -> Compare {
-    Compare { result, target: MOD, key, mod_revision: Some(revision), range_end }
+/// Nothing in a range is newer than that.
+fn compare_range(Span { from: key, to: range_end }: Span, now: i64) -> Compare {
+    Compare { result: LESS, target: MOD, key, mod_revision: Some(now + 1), range_end }
 }

@@ -4,27 +4,20 @@
 //! What must stay true: after a break the stream goes on behind the last revision that was heard;
 //! if that is gone, something was missed and is said to be.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use sluice_meta::{
-    engine::{EngineError, Watch},
-    schema::Notice,
-};
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{sleep, timeout},
-};
+use sluice_meta::{engine::Watch, schema::Notice};
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::Streaming;
 
 use super::{
-    members::Members,
-    wire::{RangeRequest, WatchCreate, WatchResponse},
+    store::Etcd,
+    txn::Moment,
+    wire::{WatchCreate, WatchResponse},
 };
 use crate::{
-    kv::{Volume, look, run, spawn},
-    stored::Span,
+    kv::{Kv, look, run},
+    stored::{Result, Span},
 };
 
 /// How long until a stream that broke is opened anew.
@@ -32,78 +25,64 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener.
 pub(super) struct Listener {
-    heard: UnboundedReceiver<Vec<Notice>>,
-    volume: Volume,
+    store: Arc<Etcd>,
+    /// The revision behind the last one that was heard.
+    from: i64,
+    stream: Option<Streaming<WatchResponse>>,
 }
 
 impl Listener {
-    pub(super) fn new(members: &Arc<Members>) -> Result<Self, EngineError> {
-        let volume = members.volume.clone();
+    pub(super) fn new(store: Arc<Etcd>) -> Result<Self> {
         // A read of anything says which revision is the present.
-        let range = RangeRequest { key: volume.keys.messages().from, ..RangeRequest::default() };
-        let from = look(&volume, members.read(0, &[range]))?.0 + 1;
-        let (notify, heard) = unbounded_channel();
-        spawn(listen(Arc::downgrade(members), from, notify));
-        Ok(Self { heard, volume })
+        let (now, any) = (Moment::default(), store.volume.keys.messages().from);
+        look(&store.volume, store.get(&now, &[any]))?;
+        let from = now.revision.get().copied().unwrap_or(0) + 1;
+        Ok(Self { store, from, stream: None })
+    }
+
+    async fn open(&mut self) -> Result<&mut Streaming<WatchResponse>> {
+        let stream = if let Some(stream) = self.stream.take() {
+            stream
+        } else {
+            let Span { from: key, to: range_end } = self.store.volume.keys.messages();
+            self.store.listen(WatchCreate { key, range_end, start_revision: self.from }).await?
+        };
+        Ok(self.stream.insert(stream))
+    }
+
+    /// What a message says.
+    fn hear(&mut self, heard: WatchResponse) -> Vec<Notice> {
+        let missed = (heard.compact_revision > 0).then(Notice::anything);
+        let revisions = heard.events.iter().filter_map(|event| Some(event.kv.as_ref()?.mod_revision + 1));
+        self.from = revisions.chain([heard.compact_revision]).fold(self.from, i64::max);
+        let new = heard.events.into_iter().filter(|event| event.kind == 0).filter_map(|event| event.kv);
+        new.map(|kv| Notice::decode(&kv.value)).chain(missed).collect()
     }
 }
 
 impl Watch for Listener {
-    fn next(&mut self, wait: Duration) -> Result<Vec<Notice>, EngineError> {
+    fn next(&mut self, wait: Duration) -> Result<Vec<Notice>> {
+        let until = Instant::now() + wait;
         run(async {
-            match timeout(wait, self.heard.recv()).await {
-                Ok(Some(notice)) => Ok(notice),
-                Ok(None) => Err(self.volume.unavailable("nobody listens any more")),
-                Err(_) => Ok(Vec::new()),
+            loop {
+                let heard = match self.open().await {
+                    Ok(stream) => timeout_at(until, stream.message()).await,
+                    Err(error) => {
+                        tracing::debug!(%error, "a watch cannot be opened");
+                        Ok(Ok(None))
+                    }
+                };
+                let Ok(heard) = heard else { return Ok(Vec::new()) };
+                let heard = heard.ok().flatten();
+                if heard.as_ref().is_none_or(|heard| heard.canceled) {
+                    self.stream = None;
+                    sleep(PAUSE).await;
+                }
+                let notices = heard.map_or_else(Vec::new, |heard| self.hear(heard));
+                if !notices.is_empty() || Instant::now() >= until {
+                    return Ok(notices);
+                }
             }
         })
     }
-}
-
-/// Listens until nobody wants to hear it any more.
-async fn listen(members: Weak<Members>, mut from: i64, notify: UnboundedSender<Vec<Notice>>) {
-    while !notify.is_closed() {
-        let Some(strong) = members.upgrade() else { return };
-        let Span { from: key, to: range_end } = strong.volume.keys.messages();
-        let create = WatchCreate { key, range_end, start_revision: from };
-        let opened = strong.watch(create).await;
-        drop(strong);
-        match opened {
-            Ok((at, mut stream)) => {
-                loop {
-                    let heard = tokio::select! {
-                        () = notify.closed() => return,
-                        heard = stream.message() => heard,
-                    };
-                    let Ok(Some(heard)) = heard else { break };
-                    if hear(heard, &mut from, &notify) {
-                        break;
-                    }
-                }
-                let Some(strong) = members.upgrade() else { return };
-                strong.leave(at);
-            }
-            Err(error) => tracing::debug!(%error, "a watch cannot be opened"),
-        }
-        sleep(PAUSE).await;
-    }
-}
-
-/// Passes on what was heard; whether that was the end of the stream.
-fn hear(heard: WatchResponse, from: &mut i64, notify: &UnboundedSender<Vec<Notice>>) -> bool {
-    let mut notice = Vec::new();
-    for event in heard.events {
-        let Some(kv) = event.kv else { continue };
-        *from = (*from).max(kv.mod_revision + 1);
-        if event.kind == 0 {
-            notice.push(Notice::decode(&kv.value));
-        }
-    }
-    if heard.compact_revision > 0 {
-        *from = (*from).max(heard.compact_revision);
-        notice.push(Notice::anything());
-    }
-    // Nobody to tell it to is noticed by the next look.
-    let _ = if notice.is_empty() { Ok(()) } else { notify.send(notice) };
-    heard.canceled
 }

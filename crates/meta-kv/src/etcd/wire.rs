@@ -1,5 +1,5 @@
 //! The messages of etcd's protocol that a volume needs, by the numbers of their fields
-//! (etcdserverpb/rpc.proto).
+//! (etcdserverpb/rpc.proto). What is a choice there is a field for each of its cases here.
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty [$($how:tt)*]),* })*) => {$(
@@ -26,7 +26,12 @@ messages! {
     RangeResponse { kvs: Vec<KeyValue> [message, repeated, tag = "2"] }
     PutRequest { key: Vec<u8> [bytes = "vec", tag = "1"], value: Vec<u8> [bytes = "vec", tag = "2"] }
     DeleteRequest { key: Vec<u8> [bytes = "vec", tag = "1"], range_end: Vec<u8> [bytes = "vec", tag = "2"] }
-    RequestOp { request: Option<RequestKind> [oneof = "RequestKind", tags = "1, 2, 3, 4"] }
+    RequestOp {
+        range: Option<RangeRequest> [message, optional, tag = "1"],
+        put: Option<PutRequest> [message, optional, tag = "2"],
+        delete: Option<DeleteRequest> [message, optional, tag = "3"],
+        txn: Option<TxnRequest> [message, optional, tag = "4"]
+    }
     #[doc = "Of what other operations than reads answer nothing is looked at."]
     ResponseOp { range: Option<RangeResponse> [message, optional, tag = "1"] }
     #[doc = "The revision is one of a choice: one of 0 is sent, too."]
@@ -62,23 +67,5 @@ messages! {
         canceled: bool [bool, tag = "4"],
         compact_revision: i64 [int64, tag = "5"],
         events: Vec<Event> [message, repeated, tag = "11"]
-    }
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum RequestKind {
-    #[prost(message, tag = "1")]
-    Range(RangeRequest),
-    #[prost(message, tag = "2")]
-    Put(PutRequest),
-    #[prost(message, tag = "3")]
-    Delete(DeleteRequest),
-    #[prost(message, tag = "4")]
-    Txn(TxnRequest),
-}
-
-impl From<RequestKind> for RequestOp {
-    fn from(kind: RequestKind) -> Self {
-        Self { request: Some(kind) }
     }
 }

@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
-use sluice_meta::engine::EngineError;
+use tikv_client::Transaction;
 use tokio::time::timeout;
 
 use super::{
     error::{Meaning, meaning, shown},
-    store::{Moment, Tikv},
+    store::Tikv,
 };
 use crate::{
-    kv::{Change, Outcome},
-    stored::Raw,
+    kv::Change,
+    stored::{Raw, Result},
 };
 
 /// Longest time that the two phases may take.
@@ -23,18 +23,10 @@ const WRITING: Duration = Duration::from_secs(10);
 /// Longest time that is spent on undoing what was refused.
 const UNDOING: Duration = Duration::from_secs(5);
 
-pub(super) async fn commit(
-    store: &Tikv,
-    at: Moment,
-    changes: Vec<(Raw, Change)>,
-) -> Result<Outcome, EngineError> {
+pub(super) async fn commit(store: &Tikv, mut txn: Transaction, changes: Vec<(Raw, Change)>) -> Result<bool> {
     if changes.is_empty() {
-        return Ok(Outcome::Done);
+        return Ok(true);
     }
-    let mut txn = match at.txn {
-        Some(txn) => txn,
-        None => store.transaction().await?,
-    };
     for (key, change) in changes {
         let buffered = match change {
             Change::Put(value) | Change::Hold(Some(value)) => txn.put(key, value).await,
@@ -44,7 +36,7 @@ pub(super) async fn commit(
         buffered.map_err(|error| store.volume.refused(shown(&error)))?;
     }
     let error = match timeout(WRITING, txn.commit()).await {
-        Ok(Ok(_)) => return Ok(Outcome::Done),
+        Ok(Ok(_)) => return Ok(true),
         Ok(Err(error)) => error,
         Err(_) => return Err(store.volume.indeterminate("no answer in time")),
     };
@@ -60,9 +52,8 @@ pub(super) async fn commit(
     if !matches!(timeout(UNDOING, txn.rollback()).await, Ok(Ok(()))) {
         tracing::debug!("a refused commit could not be undone everywhere");
     }
-    match meaning {
-        Meaning::Exists => Ok(Outcome::Exists),
-        Meaning::Never => Err(store.volume.refused("the commit is larger than a transaction may be")),
-        _ => Ok(Outcome::Outrun),
+    if meaning == Meaning::Never {
+        return Err(store.volume.refused("the commit is larger than a transaction may be"));
     }
+    Ok(false)
 }

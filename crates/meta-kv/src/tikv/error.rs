@@ -8,10 +8,9 @@ use tikv_client::{Error, ProtoKeyError};
 /// What an error means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Others wrote what the transaction writes, or hold it at this moment: begin anew.
+    /// Others wrote what the transaction writes, or hold it at this moment, or a key that was to be
+    /// new exists: begin anew.
     Conflict,
-    /// A key that was to be new exists.
-    Exists,
     /// A lock whose transaction has no trace: left by a client that died, or on its way.
     Orphan,
     /// The server will never do it.
@@ -37,11 +36,10 @@ pub(crate) fn meaning(error: &Error) -> Meaning {
 }
 
 fn of_key(error: &ProtoKeyError) -> Meaning {
-    if error.already_exist.is_some() {
-        Meaning::Exists
-    } else if error.txn_not_found.is_some() {
+    if error.txn_not_found.is_some() {
         Meaning::Orphan
-    } else if error.conflict.is_some()
+    } else if error.already_exist.is_some()
+        || error.conflict.is_some()
         || error.locked.is_some()
         || error.deadlock.is_some()
         || !error.retryable.is_empty()

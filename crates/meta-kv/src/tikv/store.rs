@@ -9,25 +9,27 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sluice_meta::engine::EngineError;
 use tikv_client::{
     CheckLevel, Config as ClientConfig, Error, Snapshot, Timestamp, TimestampExt, Transaction,
     TransactionClient, TransactionOptions, transaction::ResolveLocksOptions,
 };
+use tokio::sync::OnceCell;
 
 use super::{
     config::Config,
     error::{Meaning, meaning, shown},
 };
 use crate::{
-    keys::Keys,
     kv::{Volume, spawn},
+    stored::Result,
 };
 
 /// Longest wait for one answer of a server.
 const REQUEST: Duration = Duration::from_secs(5);
 /// Largest answer: a page of whole chunks.
 const LARGEST_ANSWER: usize = 256 << 20;
+/// Most tries of a read before the caller is told; each goes through the client's own tries first.
+const TRIES: u32 = 12;
 /// Locks of transactions that began this long ago are no living client's: its calls have deadlines.
 const DEAD: Duration = Duration::from_secs(20);
 
@@ -35,64 +37,69 @@ const DEAD: Duration = Duration::from_secs(20);
 pub struct Tikv {
     pub(super) config: Config,
     pub(super) volume: Volume,
-    client: Mutex<Option<TransactionClient>>,
+    client: OnceCell<TransactionClient>,
     cleaned_at: Mutex<Option<Instant>>,
-}
-
-/// A moment that the placement driver gave, and the transaction that began then, if something may
-/// be committed.
-pub struct Moment {
-    pub(super) at: Timestamp,
-    pub(super) txn: Option<Transaction>,
 }
 
 impl Tikv {
     /// For a configuration read before; connects at the first call.
     pub(super) fn new(config: Config) -> Arc<Self> {
-        let volume = Volume { keys: Keys::new(&config.prefix), label: config.label().into() };
-        let store = Arc::new(Self { config, volume, client: Mutex::new(None), cleaned_at: Mutex::new(None) });
+        let volume = config.address.volume(config.prefix());
+        let store = Arc::new(Self { config, volume, client: OnceCell::new(), cleaned_at: Mutex::new(None) });
         if store.config.gc_interval.is_some() {
             spawn(Self::collect_garbage(Arc::downgrade(&store)));
         }
         store
     }
 
-    async fn client(&self) -> Result<TransactionClient, EngineError> {
-        if let Some(client) = self.client.lock().clone() {
-            return Ok(client);
-        }
-        let mut config =
-            ClientConfig::default().with_timeout(REQUEST).with_grpc_max_decoding_message_size(LARGEST_ANSWER);
-        if let Some(tls) = &self.config.tls {
-            for file in [&tls.ca, &tls.cert, &tls.key] {
-                if let Err(error) = std::fs::File::open(file) {
-                    return Err(self.volume.refused(format!("{} cannot be read: {error}", file.display())));
+    async fn client(&self) -> Result<&TransactionClient> {
+        let connect = async || {
+            let mut config = ClientConfig::default().with_timeout(REQUEST);
+            config = config.with_grpc_max_decoding_message_size(LARGEST_ANSWER);
+            if let Some([ca, cert, key]) = &self.config.tls {
+                for file in [ca, cert, key] {
+                    let unread = |error| self.volume.refused(format!("{file} cannot be read: {error}"));
+                    std::fs::File::open(file).map_err(unread)?;
                 }
+                config = config.with_security(ca, cert, key);
             }
-            config = config.with_security(&tls.ca, &tls.cert, &tls.key);
-        }
-        let made = TransactionClient::new_with_config(self.config.endpoints.clone(), config).await;
-        let client = made.map_err(|error| self.volume.unavailable(shown(&error)))?;
-        Ok(self.client.lock().get_or_insert(client).clone())
-    }
-
-    pub(super) async fn timestamp(&self) -> Result<Timestamp, EngineError> {
-        let now = self.client().await?.current_timestamp().await;
-        now.map_err(|error| self.volume.unavailable(shown(&error)))
+            let made = TransactionClient::new_with_config(self.config.address.hosts.clone(), config).await;
+            made.map_err(|error| self.volume.unavailable(shown(&error)))
+        };
+        self.client.get_or_try_init(connect).await
     }
 
     /// A transaction that reads what is committed now.
-    pub(super) async fn transaction(&self) -> Result<Transaction, EngineError> {
-        let client = self.client().await?;
-        let options = TransactionOptions::new_optimistic().drop_check(CheckLevel::None);
-        let begun = client.begin_with_options(options).await;
+    pub(super) async fn transaction(&self) -> Result<Transaction> {
+        let begun = self.client().await?.begin_with_options(options()).await;
         begun.map_err(|error| self.volume.unavailable(shown(&error)))
     }
 
-    /// A look at what was committed at a time.
-    pub(super) async fn snapshot(&self, at: &Timestamp) -> Result<Snapshot, EngineError> {
-        let options = TransactionOptions::new_optimistic().drop_check(CheckLevel::None);
-        Ok(self.client().await?.snapshot(at.clone(), options))
+    /// Reads what was committed when a transaction began. It waits for what passes by itself; the
+    /// deadline of the call ends it.
+    pub(super) async fn read<T>(
+        &self,
+        at: &Transaction,
+        read: impl AsyncFn(Snapshot) -> Result<T, Error>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let snapshot = self.client().await?.snapshot(at.start_timestamp(), options());
+            let error = match read(snapshot).await {
+                Ok(found) => return Ok(found),
+                Err(error) => error,
+            };
+            tries += 1;
+            let meaning = meaning(&error);
+            if meaning == Meaning::Never || tries > TRIES {
+                return Err(self.volume.unavailable(shown(&error)));
+            }
+            tracing::debug!(tries, error = shown(&error), "a read is tried again");
+            if meaning == Meaning::Orphan && tries > 6 {
+                self.remove_dead_locks().await;
+            }
+            tokio::time::sleep(Duration::from_millis(1 << tries.min(9))).await;
+        }
     }
 
     /// Clears away what dead clients left: locks without a transaction block their keys for ever
@@ -105,9 +112,9 @@ impl Tikv {
             }
             *cleaned_at = Some(Instant::now());
         }
-        let (Ok(client), Ok(now)) = (self.client().await, self.timestamp().await) else { return };
+        let (Ok(client), Ok(now)) = (self.client().await, self.transaction().await) else { return };
         let dead = earlier(&now, DEAD);
-        let span = self.volume.keys.all();
+        let span = self.volume.keys.word(b"");
         let cleaned = client.cleanup_locks(span.from..span.to, &dead, ResolveLocksOptions::default()).await;
         match cleaned {
             Ok(cleaned) if cleaned.resolved_locks > 0 => {
@@ -124,7 +131,7 @@ impl Tikv {
             let Some(interval) = store.upgrade().and_then(|store| store.config.gc_interval) else { return };
             tokio::time::sleep(interval).await;
             let Some(store) = store.upgrade() else { return };
-            let (Ok(client), Ok(now)) = (store.client().await, store.timestamp().await) else { continue };
+            let (Ok(client), Ok(now)) = (store.client().await, store.transaction().await) else { continue };
             if let Err(error) = client.gc(earlier(&now, interval)).await {
                 tracing::warn!(error = shown(&error), "old versions could not be given up");
             }
@@ -132,33 +139,13 @@ impl Tikv {
     }
 }
 
-/// The time so much before another.
-fn earlier(at: &Timestamp, by: Duration) -> Timestamp {
-    let physical = at.physical.saturating_sub(by.as_millis() as i64).max(0);
+/// What is dropped without a commit has left nothing.
+fn options() -> TransactionOptions {
+    TransactionOptions::new_optimistic().drop_check(CheckLevel::None)
+}
+
+/// The time so much before a transaction began.
+fn earlier(txn: &Transaction, by: Duration) -> Timestamp {
+    let physical = txn.start_timestamp().physical.saturating_sub(by.as_millis() as i64).max(0);
     Timestamp { physical, logical: 0, ..Timestamp::from_version(0) }
-}
-
-/// How a read waits for what passes by itself. The deadline of the call ends it.
-#[derive(Default)]
-pub(super) struct Retry {
-    tries: u32,
-}
-
-impl Retry {
-    /// Most tries before the caller is told; each goes through the client's own tries first.
-    const TRIES: u32 = 12;
-
-    pub(super) async fn wait(&mut self, store: &Tikv, error: Error) -> Result<(), EngineError> {
-        self.tries += 1;
-        let meaning = meaning(&error);
-        if meaning == Meaning::Never || self.tries > Self::TRIES {
-            return Err(store.volume.unavailable(shown(&error)));
-        }
-        tracing::debug!(tries = self.tries, error = shown(&error), "a read is tried again");
-        if meaning == Meaning::Orphan && self.tries > 6 {
-            store.remove_dead_locks().await;
-        }
-        tokio::time::sleep(Duration::from_millis(1 << self.tries.min(9))).await;
-        Ok(())
-    }
 }

@@ -8,16 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sluice_meta::{
-    engine::{EngineError, Watch},
-    schema::Notice,
-};
+use sluice_meta::{engine::Watch, schema::Notice};
 
 use super::store::Tikv;
 use crate::{
     keys::BELLS,
     kv::{Kv, look},
-    stored::{Pair, Raw},
+    stored::{Pair, Raw, Result},
 };
 
 /// How often the bells are looked at.
@@ -42,16 +39,16 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(store: Arc<Tikv>) -> Result<Self, EngineError> {
+    pub(crate) fn new(store: Arc<Tikv>) -> Result<Self> {
         let heard = bells(&store)?;
         Ok(Self { store, heard })
     }
 }
 
-fn bells(store: &Tikv) -> Result<Vec<Pair>, EngineError> {
+fn bells(store: &Tikv) -> Result<Vec<Pair>> {
     let keys: Vec<Raw> = (0..BELLS).map(|at| store.volume.keys.bell(at)).collect();
     look(&store.volume, async {
-        let now = store.now().await?;
+        let now = store.begin().await?;
         let mut pairs = store.get(&now, &keys).await?;
         pairs.sort_unstable();
         Ok(pairs)
@@ -59,7 +56,7 @@ fn bells(store: &Tikv) -> Result<Vec<Pair>, EngineError> {
 }
 
 impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>> {
         let until = Instant::now() + timeout;
         loop {
             let now = bells(&self.store)?;

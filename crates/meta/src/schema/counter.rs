@@ -50,6 +50,14 @@ impl Counter {
         Self::DirMoves,
     ];
 
+    /// The value of one that has no record yet.
+    pub const fn start(self) -> i64 {
+        match self {
+            Self::NextInode | Self::NextChunk => 1,
+            _ => 0,
+        }
+    }
+
     /// Name in the volume format (SQL and TiKV; Redis writes the first three in lower case).
     pub const fn name(self) -> &'static str {
         match self {

@@ -113,33 +113,76 @@ fn chunks_of_a_large_file_go_and_come_at_once() {
     }
 }
 
-/// Chunks of one file and slices with one reference are compared as ranges where they are too many:
-/// a server that was told nothing takes the truncation of a file of 60 GiB. It takes no more than
-/// 64 times 64 writes.
+/// Chunks of one file and slices are compared as ranges where they are too many: a server that was
+/// told nothing takes the truncation of a file of 400 GiB that shares its slices with clones. It
+/// takes no more than 42 times 43 times 43 writes, which is more than one request may hold.
 #[test]
 fn a_large_truncation_fits_into_a_transaction_of_the_usual_size() {
+    const CHUNKS: u32 = 6000;
     let server = server::own(1, &[]);
     let engine = server::open(&server.url("v"));
     let slice = |id| Slice { pos: 0, id, size: 8, off: 0, len: 8 };
     let chunk = |index: u32| Row::Chunk(Ino(5), index, vec![slice(100 + u64::from(index))]);
     let chunks = |count| (0..count).map(|index| Write::Put(chunk(index))).collect::<Vec<_>>();
-    let refused = reason(commit(&engine, chunks(4097)));
-    assert!(refused.contains("4097") && refused.contains("--max-txn-ops"), "{refused}");
-    commit(&engine, chunks(4096)).expect("nothing is compared");
+    let refused = reason(commit(&engine, chunks(80_000)));
+    assert!(refused.contains("80000") && refused.contains("--max-txn-ops"), "{refused}");
+    let refused = reason(commit(&engine, chunks(60_000)));
+    assert!(refused.contains("larger") && refused.contains("--max-request-bytes"), "{refused}");
+    commit(&engine, chunks(CHUNKS + 1)).expect("nothing is compared");
     commit(&engine, vec![Write::Put(dir(5))]).expect("up");
-    let slices = || (0..1000).map(|index| Key::SliceRef(100 + index, 8));
+    // Every second slice is shared.
+    let stored = |index: u32| 100 + u64::from(index);
+    let refs = |index| (index % 2 == 0).then(|| Row::SliceRef(stored(index), 8, 2));
+    commit(&engine, (0..CHUNKS).filter_map(refs).map(Write::Put).collect()).expect("nothing is compared");
     let mut expects = vec![Expect::Row(dir(5), Hold::Lock)];
-    expects.extend((0..1000).map(|index| Expect::Row(chunk(index), Hold::Lock)));
-    expects.extend(slices().map(Expect::Absent));
-    let mut writes: Vec<Write> = (0..1000).map(|index| Write::Delete(Key::Chunk(Ino(5), index))).collect();
-    writes.extend((0..1000).map(|index| Write::Put(Row::SliceRef(100 + index, 8, 0))));
+    expects.extend((0..CHUNKS).map(|index| Expect::Row(chunk(index), Hold::Lock)));
+    expects.extend((0..CHUNKS).map(|index| match refs(index) {
+        Some(row) => Expect::Row(row, Hold::Lock),
+        None => Expect::Absent(Key::SliceRef(stored(index), 8)),
+    }));
+    let mut writes: Vec<Write> = (0..CHUNKS).map(|index| Write::Delete(Key::Chunk(Ino(5), index))).collect();
+    writes.extend((0..CHUNKS).map(|index| Write::Refer(stored(index), 8, -1)));
     let truncation = Commit { expects, writes, step: None };
+    // One reference more, which came after the expectations.
+    commit(&engine, vec![Write::Refer(stored(8), 8, 1)]).expect("up");
+    let outcome = engine.commit(&truncation);
+    let shared = Key::SliceRef(stored(8), 8);
+    assert!(matches!(&outcome, Err(EngineError::Conflict(keys)) if *keys == [shared]), "{outcome:?}");
+    commit(&engine, vec![Write::Refer(stored(8), 8, -1)]).expect("up");
     engine.commit(&truncation).expect("it fits");
-    assert_eq!(get(&engine, Key::Chunk(Ino(5), 999)), Ok(None));
-    assert_eq!(get(&engine, Key::Chunk(Ino(5), 1000)), Ok(Some(chunk(1000))));
-    assert_eq!(get(&engine, Key::SliceRef(1099, 8)), Ok(Some(Row::SliceRef(1099, 8, 0))));
+    assert_eq!(get(&engine, Key::Chunk(Ino(5), CHUNKS - 1)), Ok(None));
+    assert_eq!(get(&engine, Key::Chunk(Ino(5), CHUNKS)), Ok(Some(chunk(CHUNKS))));
+    assert_eq!(get(&engine, Key::SliceRef(stored(5998), 8)), Ok(None), "one reference is left");
+    let dead = Key::SliceRef(stored(5999), 8);
+    assert_eq!(get(&engine, dead.clone()), Ok(Some(Row::SliceRef(stored(5999), 8, 0))));
     let again = engine.commit(&truncation);
-    assert!(matches!(&again, Err(EngineError::Conflict(keys)) if keys.len() >= 2000), "{again:?}");
+    assert!(matches!(&again, Err(EngineError::Conflict(keys)) if keys.len() >= 12_000), "{again:?}");
+}
+
+/// Clones of the same file that meet each other count every reference, however many there are.
+#[test]
+fn references_of_many_slices_that_meet_are_all_counted() {
+    const SLICES: u64 = 300;
+    let server = server::own(1, &[]);
+    let engine = server::open(&server.url("v"));
+    let refer = |by| (1..=SLICES).map(|id| Write::Refer(id, 8, by)).collect::<Vec<_>>();
+    commit(&engine, refer(1)).expect("they are absent");
+    std::thread::scope(|scope| {
+        for by in [1, 1, 1, -1] {
+            let (engine, refer) = (&engine, &refer);
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    while let Err(error) = commit(engine, refer(by)) {
+                        assert!(matches!(error, EngineError::Conflict(_)), "{error}");
+                    }
+                }
+            });
+        }
+    });
+    for id in [1, 2, SLICES / 2, SLICES] {
+        let expected = Row::SliceRef(id, 8, 2 + 5 + 5 + 5 - 5);
+        assert_eq!(get(&engine, Key::SliceRef(id, 8)), Ok(Some(expected)));
+    }
 }
 
 /// Of two changes of the same many chunks that meet, one sees what the other made.

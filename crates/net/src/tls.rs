@@ -81,7 +81,13 @@ impl Tls {
 /// does not change it.
 pub fn rejected_certificate(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref() {
-        Some(rustls::Error::InvalidCertificate(reason)) => Some(reason.to_string()),
+        Some(rustls::Error::InvalidCertificate(reason)) => Some(match reason {
+            // One of the same name may be known, with another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "no trusted authority signed it".into()
+            }
+            reason => reason.to_string(),
+        }),
         _ => None,
     }
 }

@@ -40,6 +40,11 @@ pub fn options(query: &str) -> Result<Vec<(&str, String)>, String> {
         .collect()
 }
 
+/// The error about an option that there is not, which names those that there are.
+pub fn unknown(name: &str, known: &[&str]) -> String {
+    format!("the URL has no option \"{name}\"; there are {}", known.join(", "))
+}
+
 /// A number.
 ///
 /// # Errors

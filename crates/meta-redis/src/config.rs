@@ -9,7 +9,8 @@ use std::{fmt, path::PathBuf, time::Duration};
 use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits,
-    url::{boolean, deadline, decoded, number, options, unknown},
+    tls::Files as Tls,
+    url::{Url, deadline, decoded, number, options, unknown},
 };
 
 /// Where the database is, who we are there, how long to wait, and how many connections to have.
@@ -46,44 +47,15 @@ pub struct Config {
 const MAX_OPEN: usize = 8;
 
 /// The options that have an effect, hyphens or underscores, without what go-redis calls them else.
-const OPTIONS: [&str; 14] = [
-    "db",
-    "max_open_conns",
-    "max_idle_conns",
-    "max_idle_time",
-    "max_life_time",
-    "dial_timeout",
-    "read_timeout",
-    "write_timeout",
-    "wait-replicas",
-    "tls-ca-cert-file",
-    "tls-cert-file",
-    "tls-key-file",
-    "tls-server-name",
-    "insecure-skip-verify",
-];
+const OPTIONS: &str = "db, max_open_conns, max_idle_conns, max_idle_time, max_life_time, dial_timeout, read_timeout, \
+                       write_timeout, wait-replicas, tls-ca-cert-file, tls-cert-file, tls-key-file, \
+                       tls-server-name, insecure-skip-verify";
 
 /// Options of JuiceFS and of go-redis that have no meaning here: whoever asks tries again by
 /// itself, with a patience of its own, and `meta` has the client cache.
-const IDLE: [&str; 17] = [
-    "max-retries",
-    "min-retry-backoff",
-    "max-retry-backoff",
-    "max-redirects",
-    "pool-timeout",
-    "pool-fifo",
-    "min-idle-conns",
-    "idle-check-frequency",
-    "protocol",
-    "client-name",
-    "read-only",
-    "route-by-latency",
-    "route-by-random",
-    "client-cache",
-    "client-cache-size",
-    "client-cache-expire",
-    "client-cache-preload",
-];
+const IDLE: &str = "max-retries, min-retry-backoff, max-retry-backoff, max-redirects, pool-timeout, pool-fifo, \
+                    min-idle-conns, idle-check-frequency, protocol, client-name, read-only, route-by-latency, \
+                    route-by-random, client-cache, client-cache-size, client-cache-expire, client-cache-preload";
 
 /// Which servers there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,21 +71,6 @@ pub enum Servers {
     },
     /// The cluster that these nodes belong to.
     Cluster(Vec<Address>),
-}
-
-/// How a connection is encrypted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// File with the client's certificate, PEM.
-    pub cert_file: Option<PathBuf>,
-    /// File with the client's key, PEM.
-    pub key_file: Option<PathBuf>,
-    /// File with the certificates to trust instead of the system's, PEM.
-    pub ca_file: Option<PathBuf>,
-    /// The name in the servers' certificates, if it is not that of their host.
-    pub server_name: Option<String>,
-    /// Take any certificate.
-    pub insecure: bool,
 }
 
 impl fmt::Debug for Config {
@@ -132,31 +89,20 @@ impl Config {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("a URL begins with redis://")?;
+        let Url { scheme, user, password, hosts, path, options: query } = Url::parse(text)?;
         if !matches!(scheme, "redis" | "rediss" | "unix") {
             return Err(format!("unknown scheme {scheme}://; use redis://, rediss:// or unix://"));
         }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let key = query.split('=').next().unwrap_or_default();
-        if scheme != "unix" && (path.contains('@') || key.contains('@')) {
-            // To name the part before it would show the beginning of the password.
-            return Err("a / in a user's name or a password is written as %2F, a ? as %3F".into());
-        }
-        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let some = |text: &str| decoded(text).map(|text| Some(text).filter(|text| !text.is_empty()));
-        let unix = scheme == "unix";
-        let servers = if unix {
-            Servers::One(Address::Unix(PathBuf::from(format!("{hosts}{}", decoded(path)?))))
+        let (servers, db) = if scheme == "unix" {
+            (Servers::One(Address::Unix(PathBuf::from(format!("{hosts}{}", decoded(path)?)))), 0)
         } else {
-            servers(hosts)?
+            (servers(hosts)?, database(path.trim_matches('/'))?)
         };
         let mut config = Self {
             servers,
-            db: if unix { 0 } else { database(path.trim_matches('/'))? },
-            user: some(user)?,
-            password: some(password)?,
+            db,
+            user,
+            password,
             sentinel_password: None,
             tls: (scheme == "rediss").then(Tls::default),
             dial_timeout: Duration::from_secs(5),
@@ -183,27 +129,25 @@ impl Config {
             return Ok(());
         }
         let mut none = Tls::default();
-        let tls = self.tls.as_mut().unwrap_or(&mut none);
-        let file = || Some(PathBuf::from(value));
+        if self.tls.as_mut().unwrap_or(&mut none).set(name, value)? {
+            if self.tls.is_none() {
+                tracing::warn!(option = name, "this option has no effect without rediss://");
+            }
+            return Ok(());
+        }
         match name {
             "db" => self.db = database(value)?,
             "dial-timeout" => self.dial_timeout = deadline(name, value)?,
             "read-timeout" => self.read_timeout = deadline(name, value)?,
             "write-timeout" => self.write_timeout = deadline(name, value)?,
             "wait-replicas" => self.wait_replicas = number(name, value)?,
-            "tls-cert-file" => tls.cert_file = file(),
-            "tls-key-file" => tls.key_file = file(),
-            "tls-ca-cert-file" => tls.ca_file = file(),
-            "tls-server-name" => tls.server_name = Some(value.into()),
-            "insecure-skip-verify" | "skip-verify" => tls.insecure = boolean(name, value)?,
-            _ if IDLE.contains(&name) => tracing::debug!(name, "an option of the URL has no effect"),
+            _ if IDLE.split(", ").any(|idle| idle == name) => {
+                tracing::debug!(name, "an option of the URL has no effect")
+            }
             "route-read" => {
                 tracing::warn!("route-read has no effect: all reads go to the server that takes the writes");
             }
-            _ => return Err(unknown(name, &OPTIONS)),
-        }
-        if none != Tls::default() {
-            tracing::warn!(option = name, "this option has no effect without rediss://");
+            _ => return Err(unknown(name, OPTIONS)),
         }
         Ok(())
     }
@@ -303,9 +247,9 @@ mod tests {
             let error = Config::parse(&format!("redis://u:secret@h?{wrong}")).expect_err(wrong).to_string();
             let name = wrong.split('=').next().unwrap_or_default();
             assert!(error.contains(&format!("\"{name}\"")) && !error.contains("secret"), "{error}");
-            assert!(OPTIONS.iter().all(|option| error.contains(option)), "{error}");
+            assert!(error.ends_with(OPTIONS), "{error}");
         }
-        for option in OPTIONS.into_iter().chain(IDLE) {
+        for option in OPTIONS.split(", ").chain(IDLE.split(", ")) {
             let value = if option.ends_with("-file") { "/f" } else { "1" };
             for scheme in ["redis", "rediss"] {
                 for option in [option.replace('-', "_"), option.replace('_', "-")] {

@@ -17,9 +17,8 @@ use std::{
 use redis::Value;
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Notice,
+    schema::{Change, Key, Notice},
 };
-use sluice_net::describe;
 
 use crate::{
     conn::Conn,
@@ -42,7 +41,7 @@ const CHANNEL: &str = "sluice:changes";
 pub(crate) fn channel(keys: &Keys) -> Text {
     let mut channel = keys.word(CHANNEL);
     channel.push(b':');
-    channel.extend_from_slice(&number(u64::from(keys.db())));
+    channel.extend_from_slice(&number(keys.db()));
     channel
 }
 
@@ -106,8 +105,9 @@ impl Listener {
         }
         let mut pipeline = Pipeline::default();
         pipeline.command("SUBSCRIBE").push(&self.channel);
-        let sent = conn.wire.send(&pipeline.render(false, None)).and_then(|()| conn.wire.receive());
-        self.pool.errors().sound(sent.map_err(|error| self.pool.errors().unavailable(describe(&error)))?)?;
+        let errors = self.pool.errors();
+        let answers = conn.exchange(&pipeline).map_err(|failure| errors.unavailable(failure.reason))?;
+        answers.into_iter().try_for_each(|answer| errors.sound(answer).map(drop))?;
         (self.heard, self.asked) = (Instant::now(), None);
         self.expected = Expected::default();
         self.conn = Some(conn);
@@ -120,12 +120,12 @@ impl Listener {
         pipeline.command("HELLO").push(b"3");
         let tracking = pipeline.command("CLIENT");
         tracking.extend([&b"TRACKING"[..], b"ON", b"BCAST"]);
-        for prefix in self.keys.watched() {
-            tracking.extend([&b"PREFIX"[..], &prefix]);
+        // Nodes and directories; other keys begin so, too.
+        for letter in ["i", "d"] {
+            tracking.extend([&b"PREFIX"[..], &self.keys.word(letter)]);
         }
-        conn.wire.send(&pipeline.render(false, None)).map_err(|error| describe(&error))?;
-        for _ in 0..pipeline.len() {
-            if let Value::ServerError(error) = conn.wire.receive().map_err(|error| describe(&error))? {
+        for answer in conn.exchange(&pipeline).map_err(|failure| failure.reason)? {
+            if let Value::ServerError(error) = answer {
                 return Err(error.to_string());
             }
         }
@@ -190,7 +190,11 @@ impl Listener {
             }
             [Value::BulkString(kind), Value::Array(keys)] if kind == b"invalidate" => {
                 let changes = keys.iter().filter_map(|key| match key {
-                    Value::BulkString(key) => self.keys.change(key),
+                    Value::BulkString(key) => match self.keys.record(key, b"")? {
+                        Key::Node(ino) => Some(Change::Node(ino)),
+                        Key::Entry(dir, _) => Some(Change::Names(dir)),
+                        _ => None,
+                    },
                     _ => None,
                 });
                 let untold = self.expected.untold(changes.collect());

@@ -60,6 +60,24 @@ pub fn boolean(name: &str, text: &str) -> Result<bool, String> {
     }
 }
 
+/// What one of these words stands for.
+///
+/// # Errors
+/// A message that names them, if it is none.
+pub fn one_of<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        format!("{name}={text} is none of {}", words.join(", "))
+    })
+}
+
+/// What is said of an option that neither the engine nor its server knows.
+#[must_use]
+pub fn unknown(name: &str, known: &[&str]) -> String {
+    format!("{name} is no option of the URL; there are {}", known.join(", "))
+}
+
 /// Reads `30s`, `500ms`, `1m30s`, or a plain number of seconds.
 ///
 /// # Errors
@@ -123,6 +141,17 @@ mod tests {
         assert!(decoded("%ff").is_err());
         let pairs = options("a=1&&b=x%26y&c").expect("valid");
         assert_eq!(pairs, [("a", "1".to_owned()), ("b", "x&y".into()), ("c", String::new())]);
+    }
+
+    #[test]
+    fn words_that_are_none_and_unknown_options_are_errors_that_name_what_there_is() {
+        let words = [("on", 1), ("off", 2)];
+        assert_eq!(one_of("w", "off", &words), Ok(2));
+        assert_eq!(one_of("w", "of", &words), Err("w=of is none of on, off".into()));
+        assert_eq!(
+            unknown("tmeout", &["timeout", "tls"]),
+            "tmeout is no option of the URL; there are timeout, tls"
+        );
     }
 
     #[test]

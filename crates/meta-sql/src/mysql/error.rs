@@ -5,9 +5,10 @@
 
 use mysql_async::ServerError;
 use sluice_meta::engine::EngineError;
+use sluice_net::url;
 
 use super::{
-    options::Options,
+    options::{KNOWN, Options},
     style::{CHECK, Style},
 };
 use crate::codec::Damage;
@@ -167,7 +168,8 @@ impl Options {
             1264 | 1406 => format!("a value is larger than the volume format can hold here: {notice}"),
             1300 | 1366 => format!("a name holds what its text columns cannot store: {notice}"),
             1665 => "its binlog_format is STATEMENT, which cannot work; set ROW or MIXED".into(),
-            1193 => format!("the URL sets a variable that the server does not know: {notice}"),
+            // What is no option of ours is a variable of the session.
+            1193 => url::unknown(notice.split('\'').nth(1).unwrap_or(notice), &KNOWN),
             code => format!("error {code}: {notice}"),
         })
     }

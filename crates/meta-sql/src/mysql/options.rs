@@ -10,7 +10,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address,
-    url::{self, decoded, number},
+    url::{self, decoded, number, one_of},
 };
 
 use crate::naming::Naming;
@@ -72,6 +72,30 @@ const NO_DATABASE: &str = "the URL names no database; write mysql://user:passwor
 /// keeps one.
 const MAX_OPEN: usize = 12;
 const MAX_IDLE: usize = 6;
+
+/// Options that are ours. Any other is a variable of the session.
+pub(super) const KNOWN: [&str; 12] = [
+    "max_open_conns",
+    "max_idle_conns",
+    "max_idle_time",
+    "max_life_time",
+    "table_prefix",
+    "tls",
+    "tls-ca-cert-file",
+    "tls-cert-file",
+    "tls-key-file",
+    "timeout",
+    "readTimeout",
+    "compound",
+];
+const TLS: [(&str, Tls); 6] = [
+    ("true", Tls::Verify),
+    ("1", Tls::Verify),
+    ("skip-verify", Tls::SkipVerify),
+    ("preferred", Tls::Preferred),
+    ("false", Tls::Off),
+    ("0", Tls::Off),
+];
 
 /// Options of the Go driver that change nothing here.
 const IGNORED: [&str; 19] = [
@@ -175,15 +199,7 @@ impl Options {
             "timeout" => self.connect_timeout = duration(name, value)?,
             "readTimeout" => self.read_timeout = duration(name, value)?,
             "compound" => self.compound = url::boolean(name, value)?,
-            "tls" => {
-                self.tls = match value {
-                    "false" | "0" => Tls::Off,
-                    "true" | "1" => Tls::Verify,
-                    "skip-verify" => Tls::SkipVerify,
-                    "preferred" => Tls::Preferred,
-                    _ => return Err(format!("tls={value} is none of true, skip-verify, preferred, false")),
-                }
-            }
+            "tls" => self.tls = one_of(name, value, &TLS)?,
             "tls_ca_cert_file" => self.ca_file = Some(value.into()),
             "tls_cert_file" => self.identity[0] = Some(value.into()),
             "tls_key_file" => self.identity[1] = Some(value.into()),
@@ -196,7 +212,7 @@ impl Options {
                 }
                 self.variables.push((variable.to_owned(), value.to_owned()));
             }
-            _ => return Err(format!("{name} is no option")),
+            _ => return Err(url::unknown(name, &KNOWN)),
         }
         Ok(())
     }

@@ -6,8 +6,9 @@
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;
 use sluice_meta::engine::EngineError;
+use sluice_net::url;
 
-use super::options::Options;
+use super::options::{KNOWN, Options};
 use crate::codec::Damage;
 
 /// What the server says went wrong.
@@ -105,6 +106,10 @@ impl Options {
             }
             "42501" => return self.refused(format!("the user lacks a permission: {message}")),
             "42P01" => return self.refused(format!("{message}: this is no volume yet; run `sluice format`")),
+            // What is no option of ours is a setting of the server.
+            "42704" if message.contains("configuration parameter") => {
+                return self.refused(url::unknown(message.split('"').nth(1).unwrap_or(message), &KNOWN));
+            }
             "22021" => return self.refused("a name of an extended attribute must be UTF-8 here"),
             _ if error.spoils_connection() || code.starts_with("53") || code.starts_with("57") => {
                 format!("{message} ({code})")

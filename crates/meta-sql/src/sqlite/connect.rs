@@ -154,7 +154,7 @@ fn open_writer(options: &Options, create: bool) -> Result<Connection, EngineErro
     let journal: String = writer
         .query_row(&format!("PRAGMA journal_mode={}", options.journal), [], |row| row.get(0))
         .map_err(failed)?;
-    if !journal.eq_ignore_ascii_case(&options.journal) {
+    if !journal.eq_ignore_ascii_case(options.journal) {
         tracing::warn!(wanted = options.journal, got = journal, "SQLite chose another journal mode");
     }
     writer

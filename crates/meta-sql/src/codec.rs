@@ -17,6 +17,8 @@ pub(crate) trait Columns {
     fn int(&self, at: usize) -> Result<i64, String>;
     /// Bytes or text; empty for NULL.
     fn bytes(&self, at: usize) -> Result<&[u8], String>;
+    /// Whether it is NULL.
+    fn is_null(&self, at: usize) -> bool;
 }
 
 /// A row that breaks the format.
@@ -28,8 +30,7 @@ pub(crate) struct Damage {
     pub(crate) reason: String,
 }
 
-/// Which record a result holds. The columns of each are listed by
-/// [`columns`](crate::codec::columns).
+/// Which record a result holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Record {
     Setting,
@@ -56,39 +57,8 @@ pub(crate) enum Record {
     Changes,
 }
 
-/// Columns of a record in the order in which [`decode`] takes them: those of its unique key first,
-/// then those that its [`Key`](sluice_meta::schema::Key) names besides.
-macro_rules! columns {
-    (Setting) => { "name,value" };
-    (Counter) => { "name,value" };
-    (Node) => {
-        "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,ctimensec,nlink,length,rdev,parent,\
-         access_acl_id,default_acl_id,tier_id"
-    };
-    (Entry) => { "parent,name,inode,type" };
-    (Parents) => { "inode,parent,count(*)" };
-    (Symlink) => { "inode,target" };
-    (Xattr) => { "inode,name,value" };
-    (Chunk) => { "inode,indx,slices" };
-    (SliceRef) => { "chunkid,size,refs" };
-    (DelFile) => { "inode,length,expire" };
-    (DelSlices) => { "chunkid,deleted,slices" };
-    (Acl) => { "id,owner,`group`,mask,other,named_users,named_groups" };
-    (DirStat) => { "inode,data_length,used_space,used_inodes" };
-    (DirQuota) => { "inode,max_space,max_inodes,used_space,used_inodes" };
-    (Quota) => { "qtype,qkey,max_space,max_inodes,used_space,used_inodes" };
-    (Session) => { "sid,expire,info" };
-    (Sustained) => { "sid,inode" };
-    (Flock) => { "inode,sid,owner,ltype" };
-    (Plock) => { "inode,sid,owner,records" };
-    (Detached) => { "inode,added" };
-    (Writer) => { "writer,lane,n" };
-    (Changes) => { "writer,lane,slot,n,changes" };
-}
-pub(crate) use columns;
-
 /// Number of columns of an entry, after which a join has the columns of its node.
-pub(crate) const ENTRY_COLUMNS: usize = 4;
+const ENTRY_COLUMNS: usize = 4;
 
 /// `qtype` of the quota of a user.
 pub(crate) const USER: i64 = 1;
@@ -106,6 +76,10 @@ pub(crate) struct Shape {
     pub(crate) unique: usize,
     /// How many of the columns its [`Key`](sluice_meta::schema::Key) names.
     pub(crate) named: usize,
+}
+
+const fn shape(table: &'static str, columns: &'static str, unique: usize, named: usize) -> Shape {
+    Shape { table, columns, unique, named }
 }
 
 impl Record {
@@ -135,38 +109,75 @@ impl Record {
         Self::Changes,
     ];
 
-    /// Where its rows are. Parents are counted from the entries.
+    /// Where its rows are, and their columns: those of the unique key first, then those that the
+    /// [`Key`](sluice_meta::schema::Key) names besides. Parents are counted from the entries.
     pub(crate) const fn shape(self) -> Shape {
-        macro_rules! shape {
-            ($table:literal, $record:ident, $unique:literal, $named:literal) => {
-                Shape { table: $table, columns: columns!($record), unique: $unique, named: $named }
-            };
-        }
         match self {
-            Self::Setting => shape!("jfs_setting", Setting, 1, 1),
-            Self::Counter => shape!("jfs_counter", Counter, 1, 1),
-            Self::Node => shape!("jfs_node", Node, 1, 1),
-            Self::Entry => shape!("jfs_edge", Entry, 2, 2),
-            Self::Parents => shape!("jfs_edge", Parents, 0, 2),
-            Self::Symlink => shape!("jfs_symlink", Symlink, 1, 1),
-            Self::Xattr => shape!("jfs_xattr", Xattr, 2, 2),
-            Self::Chunk => shape!("jfs_chunk", Chunk, 2, 2),
-            Self::SliceRef => shape!("jfs_chunk_ref", SliceRef, 1, 2),
-            Self::DelFile => shape!("jfs_delfile", DelFile, 1, 2),
-            Self::DelSlices => shape!("jfs_delslices", DelSlices, 1, 2),
-            Self::Acl => shape!("jfs_acl", Acl, 1, 1),
-            Self::DirStat => shape!("jfs_dir_stats", DirStat, 1, 1),
-            Self::DirQuota => shape!("jfs_dir_quota", DirQuota, 1, 1),
-            Self::Quota => shape!("jfs_user_group_quota", Quota, 2, 2),
-            Self::Session => shape!("jfs_session2", Session, 1, 1),
-            Self::Sustained => shape!("jfs_sustained", Sustained, 2, 2),
-            Self::Flock => shape!("jfs_flock", Flock, 3, 3),
-            Self::Plock => shape!("jfs_plock", Plock, 3, 3),
-            Self::Detached => shape!("jfs_detached_node", Detached, 1, 1),
-            Self::Writer => shape!("sluice_writer", Writer, 2, 2),
-            Self::Changes => shape!("sluice_changes", Changes, 3, 3),
+            Self::Setting => shape("jfs_setting", "name,value", 1, 1),
+            Self::Counter => shape("jfs_counter", "name,value", 1, 1),
+            Self::Node => shape(
+                "jfs_node",
+                "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,ctimensec,nlink,length,rdev,parent,\
+         access_acl_id,default_acl_id,tier_id",
+                1,
+                1,
+            ),
+            Self::Entry => shape("jfs_edge", "parent,name,inode,type", 2, 2),
+            Self::Parents => shape("jfs_edge", "inode,parent,count(*)", 0, 2),
+            Self::Symlink => shape("jfs_symlink", "inode,target", 1, 1),
+            Self::Xattr => shape("jfs_xattr", "inode,name,value", 2, 2),
+            Self::Chunk => shape("jfs_chunk", "inode,indx,slices", 2, 2),
+            Self::SliceRef => shape("jfs_chunk_ref", "chunkid,size,refs", 1, 2),
+            Self::DelFile => shape("jfs_delfile", "inode,length,expire", 1, 2),
+            Self::DelSlices => shape("jfs_delslices", "chunkid,deleted,slices", 1, 2),
+            Self::Acl => shape("jfs_acl", "id,owner,`group`,mask,other,named_users,named_groups", 1, 1),
+            Self::DirStat => shape("jfs_dir_stats", "inode,data_length,used_space,used_inodes", 1, 1),
+            Self::DirQuota => {
+                shape("jfs_dir_quota", "inode,max_space,max_inodes,used_space,used_inodes", 1, 1)
+            }
+            Self::Quota => {
+                shape("jfs_user_group_quota", "qtype,qkey,max_space,max_inodes,used_space,used_inodes", 2, 2)
+            }
+            Self::Session => shape("jfs_session2", "sid,expire,info", 1, 1),
+            Self::Sustained => shape("jfs_sustained", "sid,inode", 2, 2),
+            Self::Flock => shape("jfs_flock", "inode,sid,owner,ltype", 3, 3),
+            Self::Plock => shape("jfs_plock", "inode,sid,owner,records", 3, 3),
+            Self::Detached => shape("jfs_detached_node", "inode,added", 1, 1),
+            Self::Writer => shape("sluice_writer", "writer,lane,n", 2, 2),
+            Self::Changes => shape("sluice_changes", "writer,lane,slot,n,changes", 3, 3),
         }
     }
+
+    /// The column that numbers the rows of its table, by which they are read page by page.
+    pub(crate) fn number(self) -> &'static str {
+        match self {
+            Self::Entry | Self::Chunk | Self::Sustained => "id",
+            _ => self.shape().columns.split(',').next().unwrap_or_default(),
+        }
+    }
+
+    /// Its columns, each behind `of`.
+    pub(crate) fn columns_of(self, of: &str) -> String {
+        let columns = self.shape().columns.split(',');
+        columns.map(|column| format!("{of}{column}")).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Columns of an entry `e` and its node `n`, as [`decode_joined`] takes them.
+pub(crate) fn joined_columns() -> String {
+    format!("{},{}", Record::Entry.columns_of("e."), Record::Node.columns_of("n."))
+}
+
+/// Hands the entry that a row holds from column `at` on to `take`, and then its node, if it exists.
+pub(crate) fn decode_joined(row: &impl Columns, at: usize, mut take: impl FnMut(Row)) -> Result<(), Damage> {
+    take(decode(Record::Entry, row, at)?);
+    decode_node(row, at).map_or(Ok(()), |node| node.map(take))
+}
+
+/// The node of a row that holds an entry from column `at` on, if it exists.
+pub(crate) fn decode_node(row: &impl Columns, at: usize) -> Option<Result<Row, Damage>> {
+    let at = at + ENTRY_COLUMNS;
+    (!row.is_null(at)).then(|| decode(Record::Node, row, at))
 }
 
 /// The record that a row holds from column `at` on.

@@ -1,18 +1,21 @@
 //! Engines that keep a volume's metadata in SQL tables, laid out as JuiceFS lays them out.
 //!
-//! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows: these are
-//! shared by all SQL databases. `plan` sorts what a commit does by table and unique key; PostgreSQL
-//! takes all of it, MySQL what is cleared. Each database has a module of its own for what differs:
-//! connections, the text of its statements, its errors. What must stay true: every value is stored
-//! as JuiceFS would store it, so that both may use one volume at once.
+//! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows, and
+//! `scan` the pages of large collections: these are shared by all SQL databases. `text` has the
+//! statements of those that prepare theirs. `plan` sorts what a commit does by table and unique
+//! key; PostgreSQL takes all of it, MySQL and SQLite what is cleared. Each database has a module of
+//! its own for what differs: connections, the text of its statements, its errors. What must stay
+//! true: every value is stored as JuiceFS would store it, so that both may use one volume at once.
 
 mod codec;
 mod mysql;
 mod naming;
 mod plan;
 mod postgres;
+mod scan;
 mod schema;
 mod sqlite;
+mod text;
 mod values;
 
 pub use mysql::MysqlEngine;

@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use mysql_async::{Row as Columned, Value as Cell};
 use rustc_hash::FxHashMap;
 use sluice_meta::{
     engine::{EngineError, Found, List, Read},
@@ -21,7 +20,7 @@ use super::{
     tables::{Tables, push_bytes, push_int},
 };
 use crate::{
-    codec::{Columns, Damage, ENTRY_COLUMNS, Record, columns, decode},
+    codec::{Columns, Damage, Record, decode, decode_node, joined_columns},
     values::key_values,
 };
 
@@ -57,18 +56,8 @@ type Members = (Record, u32, u32);
 
 /// A statement that reads entries and the nodes they name, up to its WHERE.
 pub(super) fn join(tables: &Tables, index: &str) -> String {
-    format!(
-        "SELECT e.parent,e.name,e.inode,e.type,n.inode,n.type,n.flags,n.mode,n.uid,n.gid,n.atime,n.mtime,n.ctime,\
-         n.atimensec,n.mtimensec,n.ctimensec,n.nlink,n.length,n.rdev,n.parent,n.access_acl_id,n.default_acl_id,\
-         n.tier_id FROM {} e{index} LEFT JOIN {} n ON n.inode=e.inode ",
-        tables.edge, tables.node
-    )
-}
-
-/// The node of a joined row, if it exists.
-pub(super) fn joined_node(row: &Columned) -> Option<Result<Row, Damage>> {
-    let exists = !matches!(row.as_ref(ENTRY_COLUMNS), None | Some(Cell::NULL));
-    exists.then(|| decode(Record::Node, row, ENTRY_COLUMNS))
+    let columns = joined_columns();
+    format!("SELECT {columns} FROM {} e {index} LEFT JOIN {} n ON n.inode=e.inode ", tables.edge, tables.node)
 }
 
 impl<'r> Plan<'r> {
@@ -233,12 +222,12 @@ impl<'r> Plan<'r> {
                         let entry = decode(Record::Entry, row, 0).map_err(damaged)?;
                         let Row::Entry(dir, name, _) = &entry else { continue };
                         let at = (*dir, name.clone());
-                        let node = joined_node(row).transpose().map_err(damaged)?;
+                        let node = decode_node(row, 0).transpose().map_err(damaged)?;
                         followed.insert(at, std::iter::once(entry).chain(node).collect());
                     }
                     Ask::LastAcl => {
                         let number = |reason| damaged(Damage { record: "acl".into(), reason });
-                        if !matches!(row.as_ref(0), Some(Cell::NULL)) {
+                        if !row.is_null(0) {
                             let last = Row::Counter(Counter::AclMaxId, row.int(0).map_err(number)?);
                             rows.insert(last.key(), last);
                         }
@@ -311,6 +300,3 @@ fn select_by_keys(tables: &Tables, record: Record, keys: &[&Key]) -> String {
     place.among_keys(&mut text, &keys);
     text
 }
-
-/// Columns of an entry.
-pub(super) const ENTRY: &str = columns!(Entry);

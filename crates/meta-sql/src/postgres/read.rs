@@ -17,7 +17,8 @@ use super::{
     statement::Template,
 };
 use crate::{
-    codec::{Columns, Damage, ENTRY_COLUMNS, Record, decode},
+    codec::{Columns, Damage, Record, decode, decode_joined},
+    text::{Look, listed},
     values::{Value, key_values},
 };
 
@@ -73,11 +74,11 @@ impl Store {
         for (at, read) in reads.iter().enumerate() {
             match read {
                 Read::Get(Key::Counter(Counter::AclMaxId)) => {
-                    alone(Take::Last(at), Template::Last, Record::Acl, Vec::new());
+                    alone(Take::Last(at), Template::Look(Look::Last), Record::Acl, Vec::new());
                 }
                 Read::Get(Key::Parents(ino, parent)) => {
                     let args = vec![Arg::int(ino.0 as i64), Arg::int(parent.0 as i64)];
-                    alone(Take::Rows(Record::Parents, at), Template::Get, Record::Parents, args);
+                    alone(Take::Rows(Record::Parents, at), Template::Look(Look::Get), Record::Parents, args);
                 }
                 // There is none by a name that is no text.
                 Read::Get(Key::Xattr(_, name)) if std::str::from_utf8(name).is_err() => {}
@@ -90,15 +91,16 @@ impl Store {
                 Read::Names { dir, limit } => {
                     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
                     let args = vec![Arg::int(dir.0 as i64), Arg::int(limit)];
-                    alone(Take::Names(at), Template::Names, Record::Entry, args);
+                    alone(Take::Names(at), Template::Look(Look::Names), Record::Entry, args);
                 }
                 Read::All(List::Chunks(ino, from, to)) => {
                     let args = vec![Arg::int(ino.0 as i64), Arg::int((*from).into()), Arg::int((*to).into())];
-                    alone(Take::Rows(Record::Chunk, at), Template::Range, Record::Chunk, args);
+                    alone(Take::Rows(Record::Chunk, at), Template::Look(Look::Range), Record::Chunk, args);
                 }
                 Read::All(list) => {
-                    for (record, of_session, id) in listed(*list) {
-                        lists.entry((record, of_session)).or_default().push((at, id));
+                    let (records, what, of) = listed(*list);
+                    for record in records {
+                        lists.entry((*record, what == Look::OfSession)).or_default().push((at, of as i64));
                     }
                 }
             }
@@ -114,7 +116,7 @@ impl Store {
             [] => {}
             [(at, dir, name)] => {
                 let args = vec![Arg::int(*dir), Arg::One(Value::Bytes((*name).into()))];
-                flight.add(self.catalog.get(Template::Follow, Record::Entry), args);
+                flight.add(self.catalog.get(Template::Look(Look::Follow), Record::Entry), args);
                 takes.push(Take::Joined(*at));
             }
             many => {
@@ -138,7 +140,7 @@ impl Store {
             if wanted.len() == 1 {
                 let Some((at, values)) = wanted.pop() else { continue };
                 let args = values.into_iter().map(Arg::One).collect();
-                flight.add(self.catalog.get(Template::Get, record), args);
+                flight.add(self.catalog.get(Template::Look(Look::Get), record), args);
                 takes.push(Take::Rows(record, at));
                 continue;
             }
@@ -156,7 +158,7 @@ fn take_in(take: &Take, answer: &Answer, found: &mut [Found]) -> Result<(), Dama
     for row in &answer.rows {
         match take {
             Take::Rows(record, at) => put(found, *at, decode(*record, row, 0)?),
-            Take::Joined(at) => take_joined(row, 0, |row| put(found, *at, row))?,
+            Take::Joined(at) => decode_joined(row, 0, |row| put(found, *at, row))?,
             Take::Names(at) => {
                 if let Some(Found::Names(names)) = found.get_mut(*at) {
                     names.push(Name::stored(row.bytes(0).map_err(odd)?));
@@ -170,7 +172,7 @@ fn take_in(take: &Take, answer: &Answer, found: &mut [Found]) -> Result<(), Dama
             Take::Many(record, places) => put(found, place(row, places)?, decode(*record, row, 1)?),
             Take::JoinedMany(places) => {
                 let at = place(row, places)?;
-                take_joined(row, 1, |row| put(found, at, row))?;
+                decode_joined(row, 1, |row| put(found, at, row))?;
             }
         }
     }
@@ -187,22 +189,6 @@ pub(super) fn columns<'v>(rows: impl Iterator<Item = Vec<Value<'v>>>) -> Vec<Arg
         }
     }
     columns.into_iter().map(Arg::Many).collect()
-}
-
-/// The records of a list, whether their sessions are asked for rather than their first columns, and
-/// which.
-fn listed(list: List) -> Vec<(Record, bool, i64)> {
-    match list {
-        List::Xattrs(ino) => vec![(Record::Xattr, false, ino.0 as i64)],
-        List::Parents(ino) => vec![(Record::Parents, false, ino.0 as i64)],
-        List::Flocks(ino) => vec![(Record::Flock, false, ino.0 as i64)],
-        List::Plocks(ino) => vec![(Record::Plock, false, ino.0 as i64)],
-        List::Chunks(..) => Vec::new(),
-        List::Sustained(sid) => vec![(Record::Sustained, false, sid as i64)],
-        List::LocksOf(sid) => vec![(Record::Flock, true, sid as i64), (Record::Plock, true, sid as i64)],
-        List::Lanes(writer) => vec![(Record::Writer, false, writer as i64)],
-        List::Changes(writer) => vec![(Record::Changes, false, writer as i64)],
-    }
 }
 
 const fn nothing(read: &Read) -> Found {
@@ -226,21 +212,6 @@ fn place(row: &RawRow, places: &[usize]) -> Result<usize, Damage> {
     places.get(at).copied().ok_or_else(|| odd(format!("there is no question {at}")))
 }
 
-/// Takes an entry and, if it exists, its node.
-pub(super) fn take_joined(row: &RawRow, at: usize, mut take: impl FnMut(Row)) -> Result<(), Damage> {
-    take(decode(Record::Entry, row, at)?);
-    if let Some(node) = joined_node(row, at) {
-        take(node?);
-    }
-    Ok(())
-}
-
-/// The node of a joined row, if it exists.
-pub(super) fn joined_node(row: &RawRow, at: usize) -> Option<Result<Row, Damage>> {
-    let exists = !row.is_null(at + ENTRY_COLUMNS);
-    exists.then(|| decode(Record::Node, row, at + ENTRY_COLUMNS))
-}
-
-pub(super) fn odd(reason: String) -> Damage {
+fn odd(reason: String) -> Damage {
     Damage { record: "an answer".into(), reason }
 }

@@ -20,7 +20,7 @@ use super::{
 /// Commits. One trip.
 pub(super) fn commit(db: &Db, commit: &Commit) -> Result<(), EngineError> {
     let transaction = Transaction::begin(db)?;
-    let statements = Statements::new(&transaction.0, &db.options);
+    let statements = Statements::new(&transaction.0, db);
     let reader = Reader::new(&statements);
     let mut broken = Vec::new();
     for expect in &commit.expects {

@@ -9,6 +9,7 @@ use sluice_meta::{
     engine::{EngineError, List, Step, Write},
     schema::{Key, Row},
 };
+use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     codec::{Damage, Record},
     plan::cleared,
-    values::{Value, id, int, key_values, push_added, push_row, row_values},
+    values::{NODE_COLUMNS, Value, id, int, push_added, push_key, push_row},
 };
 
 /// What is written inside one transaction.
@@ -146,16 +147,18 @@ impl<'s, 'c> Writing<'s, 'c> {
 
     /// Inserts or replaces a row.
     fn store(&self, what: What, row: &Row) -> Result<(), EngineError> {
+        let mut values = SmallVec::<[Value<'_>; NODE_COLUMNS]>::new();
         // The table of the rules numbers itself, and parents are counted from the entries.
-        let Some((record, values)) = row_values(row) else { return Ok(()) };
+        let Some(record) = push_row(row, &mut values) else { return Ok(()) };
         let stored = self.try_run((what, record), values);
         stored.map(drop).map_err(|error| self.met(&error, &[row]))
     }
 
     /// Removes a record; whether there was one.
     fn remove(&self, key: &Key) -> Result<bool, EngineError> {
+        let mut values = SmallVec::<[Value<'_>; 3]>::new();
         // Parents are counted from the entries.
-        let Some((record, values)) = key_values(key) else { return Ok(true) };
+        let Some(record) = push_key(key, &mut values) else { return Ok(true) };
         Ok(self.run((What::Delete, record), values)? > 0)
     }
 
@@ -174,7 +177,7 @@ impl<'s, 'c> Writing<'s, 'c> {
 
     /// The writes that add to what is there.
     fn add(&self, write: &Write) -> Result<(), EngineError> {
-        let mut values = smallvec::SmallVec::<[Value<'_>; 6]>::new();
+        let mut values = SmallVec::<[Value<'_>; 6]>::new();
         let Some(record) = push_added(write, &mut values) else { return Ok(()) };
         let changed = self.run((What::Add, record), values)?;
         match write {

@@ -11,6 +11,7 @@ mod codec;
 mod mysql;
 mod naming;
 mod plan;
+mod polled;
 mod postgres;
 mod scan;
 mod schema;

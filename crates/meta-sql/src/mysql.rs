@@ -32,7 +32,6 @@ use pool::Pool;
 use read::Plan;
 use store::Store;
 use tables::Tables;
-use watch::MysqlWatch;
 
 use crate::{codec::Record, scan::page};
 
@@ -134,6 +133,6 @@ impl Engine for MysqlEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(MysqlWatch::new(self.0.clone())?))
+        watch::watch(self.0.clone())
     }
 }

@@ -31,7 +31,6 @@ use connect::Db;
 use options::Options;
 use read::Reader;
 use statements::Statements;
-use watch::SqliteWatch;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
 /// Fewer write the same pages to the log more often.
@@ -103,7 +102,7 @@ impl Engine for SqliteEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(SqliteWatch::new(self.0.clone())?))
+        watch::watch(self.0.clone())
     }
 }
 

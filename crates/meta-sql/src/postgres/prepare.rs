@@ -1,7 +1,4 @@
 //! Makes tables, columns and indexes that are missing.
-//!
-//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that
-//! others use.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -12,7 +9,7 @@ use sluice_meta::engine::EngineError;
 use sluice_net::{Kind, describe};
 
 use super::{Store, error::ServerError, wire::Wire};
-use crate::schema::{Dialect, OWN, TABLES, Table};
+use crate::schema::{Dialect, lacking};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the
 /// connection.
@@ -45,10 +42,7 @@ impl Store {
     /// The statements that make what is missing.
     fn missing(&self, wire: &mut Wire) -> Result<Vec<String>, EngineError> {
         let existing = self.simple(wire, EXISTING)?;
-        let naming = &self.pool.options.naming;
-        let wanted = TABLES.iter().map(|table| (naming.prefix(), table));
-        let own = OWN.iter().map(|table| (naming.own_prefix(), table));
-        Ok(wanted.chain(own).flat_map(|(prefix, table)| lacking(&existing, &prefix, table)).collect())
+        Ok(lacking(Dialect::Postgres, &self.pool.options.naming, &existing, ""))
     }
 
     /// Runs statements without parameters; the first column of what they answer.
@@ -75,20 +69,4 @@ impl Store {
             }
         }
     }
-}
-
-fn lacking(existing: &BTreeSet<String>, prefix: &str, table: &Table) -> Vec<String> {
-    let name = format!("{prefix}{}", table.name);
-    let mut statements = Vec::new();
-    if existing.contains(&name) {
-        let columns =
-            table.columns.iter().filter(|column| !existing.contains(&format!("{name}.{}", column.name)));
-        let adds = columns.map(|column| table.column(Dialect::Postgres, column));
-        statements.extend(adds.map(|column| format!("ALTER TABLE \"{name}\" ADD {column}")));
-    } else {
-        statements.push(table.create(Dialect::Postgres, prefix));
-    }
-    let indexes = table.indexes(Dialect::Postgres, prefix).into_iter();
-    statements.extend(indexes.filter(|(index, _)| !existing.contains(index)).map(|(_, text)| text));
-    statements
 }

@@ -6,43 +6,66 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, Row, Session, decode_attr, decode_changes,
-    decode_plocks, decode_replaced, decode_slices, encode_attr, encode_changes, encode_plocks,
-    encode_replaced, encode_slices,
+    AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, QuotaKey, Row, Session, decode_attr,
+    decode_changes, decode_plocks, decode_replaced, decode_slices, encode_attr, encode_changes,
+    encode_plocks, encode_replaced, encode_slices,
 };
-use sluice_types::Ino;
+use sluice_types::{Ino, Name};
 use smallvec::{SmallVec, smallvec};
 
-use crate::keys::{Keys, Text, number, owner_field, pair, quota_field, signed, slice_field};
+use crate::keys::{
+    Keys, NEWS, Text, WRITERS, number, owner_field, pair, parse, parse_owner, parse_pair, signed, slice_field,
+};
 
-/// One place in Redis.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Cell {
+/// How a value is stored. The letter is that of the script's operations on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Shape {
     /// A string.
-    Str(Text),
-    /// A field of a hash.
-    Field(Text, Text),
-    /// The score of a member of a sorted set.
-    Score(Text, Text),
-    /// A member of a set.
-    Member(Text, Text),
+    Text = b's',
+    /// A string that is a number; one that is missing is 0.
+    Counter = b'c',
     /// A whole list.
-    List(Text),
+    List = b'l',
+    /// A field of a hash.
+    Field = b'h',
+    /// A field that is a number; one that is missing is 0.
+    Number = b'k',
+    /// A field that is a number; one that is missing is 0, and all below 0 is as good.
+    Links = b'p',
+    /// The score of a member of a sorted set.
+    Score = b'z',
+    /// A member of a set.
+    Member = b't',
 }
 
-impl Cell {
-    /// The Redis key it lies in.
-    pub(crate) fn container(&self) -> &Text {
-        match self {
-            Self::Str(key)
-            | Self::List(key)
-            | Self::Field(key, _)
-            | Self::Score(key, _)
-            | Self::Member(key, _) => key,
-        }
+impl Shape {
+    /// Whether the whole key is the value.
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(self, Self::Text | Self::Counter | Self::List)
+    }
+
+    /// Whether it lies in a hash.
+    pub(crate) fn is_field(self) -> bool {
+        matches!(self, Self::Field | Self::Number | Self::Links)
     }
 }
 
+/// One place in Redis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Cell {
+    pub(crate) shape: Shape,
+    /// The Redis key.
+    pub(crate) key: Text,
+    /// The field or member in it; empty if the whole key is the value.
+    pub(crate) field: Text,
+}
+
+const SESSION: [(Shape, &str); 2] = [(Shape::Score, "allSessions"), (Shape::Field, "sessionInfos")];
+/// Used space, used inodes, data length. JuiceFS takes the first for the sign that there is a
+/// record, and counts the directory again without the second.
+const DIR_STAT: [(Shape, &str); 3] =
+    [(Shape::Field, "dirUsedSpace"), (Shape::Field, "dirUsedInodes"), (Shape::Number, "dirDataLength")];
 /// The cells of a record.
 pub(crate) type Cells = SmallVec<[Cell; 3]>;
 
@@ -52,41 +75,108 @@ pub(crate) type Damage = &'static str;
 impl Keys {
     /// Where the record of `key` lies.
     pub(crate) fn cells(&self, key: &Key) -> Cells {
-        smallvec![match key {
-            Key::Setting => Cell::Str(self.word("setting")),
-            Key::Counter(counter) => Cell::Str(self.counter(*counter)),
-            Key::Node(ino) => Cell::Str(self.node(*ino)),
-            Key::Symlink(ino) => Cell::Str(self.symlink(*ino)),
-            Key::Entry(dir, name) => Cell::Field(self.dir(*dir), Text::from_slice(name)),
-            Key::Parents(ino, parent) => Cell::Field(self.parents(*ino), number(parent.0)),
-            Key::Xattr(ino, name) => Cell::Field(self.xattrs(*ino), Text::from_slice(name)),
-            Key::SliceRef(id, size) => Cell::Field(self.word("sliceRef"), slice_field(*id, *size)),
-            Key::DelSlices(id, time) => Cell::Field(self.word("delSlices"), pair(*id, b'_', *time as u64)),
-            Key::Acl(id) => Cell::Field(self.word("acl"), number(u64::from(*id))),
-            Key::Flock(ino, owner) => Cell::Field(self.flocks(*ino), owner_field(*owner)),
-            Key::Plock(ino, owner) => Cell::Field(self.plocks(*ino), owner_field(*owner)),
-            Key::Writer(writer, lane) => Cell::Field(self.writers(), pair(*writer, b':', u64::from(*lane))),
+        let name = |name: &Name| Text::from_slice(name);
+        // One field or member in several places.
+        let joined = |places: &[(Shape, &str)], field: u64| {
+            let cell = |(shape, word): &(Shape, &str)| (*shape, self.word(word), number(field));
+            places.iter().map(cell).map(|(shape, key, field)| Cell { shape, key, field }).collect()
+        };
+        // Limits, used space, used inodes.
+        let quota = |kind, id| {
+            let cell = |(shape, what): (_, &str)| {
+                let mut key = self.word(kind);
+                key.extend_from_slice(what.as_bytes());
+                Cell { shape, key, field: number(id) }
+            };
+            [(Shape::Field, ""), (Shape::Number, "UsedSpace"), (Shape::Number, "UsedInodes")].map(cell).into()
+        };
+        let (shape, key, field) = match key {
+            Key::Setting => (Shape::Text, self.word("setting"), Text::new()),
+            Key::Counter(counter) => (Shape::Counter, self.word(counter_word(*counter)), Text::new()),
+            Key::Node(ino) => (Shape::Text, self.node(*ino), Text::new()),
+            Key::Symlink(ino) => (Shape::Text, self.of("s", ino.0), Text::new()),
+            Key::Chunk(ino, index) => (Shape::List, self.chunk(*ino, *index), Text::new()),
+            Key::Entry(dir, entry) => (Shape::Field, self.dir(*dir), name(entry)),
+            Key::Parents(ino, parent) => (Shape::Links, self.of("p", ino.0), number(parent.0)),
+            Key::Xattr(ino, xattr) => (Shape::Field, self.of("x", ino.0), name(xattr)),
+            Key::SliceRef(id, size) => (Shape::Number, self.word("sliceRef"), slice_field(*id, *size)),
+            Key::DelSlices(id, time) => (Shape::Field, self.word("delSlices"), pair(*id, b'_', *time as u64)),
+            Key::Acl(id) => (Shape::Field, self.word("acl"), number(u64::from(*id))),
+            Key::Flock(ino, owner) => (Shape::Field, self.of("lockf", ino.0), owner_field(*owner)),
+            Key::Plock(ino, owner) => (Shape::Field, self.of("lockp", ino.0), owner_field(*owner)),
+            Key::Writer(writer, lane) => {
+                (Shape::Field, self.word(WRITERS), pair(*writer, b':', u64::from(*lane)))
+            }
             Key::Changes(writer, lane, slot) => {
-                Cell::Field(self.notices(*writer), pair(u64::from(*lane), b':', u64::from(*slot)))
+                (Shape::Field, self.of(NEWS, *writer), pair(u64::from(*lane), b':', u64::from(*slot)))
             }
-            Key::Chunk(ino, index) => Cell::List(self.chunk(*ino, *index)),
-            Key::DelFile(ino, length) => Cell::Score(self.word("delfiles"), pair(ino.0, b':', *length)),
-            Key::Detached(ino) => Cell::Score(self.word("detachedNodes"), number(ino.0)),
-            Key::Sustained(sid, ino) => Cell::Member(self.sustained(*sid), number(ino.0)),
-            Key::DirStat(ino) => {
-                return self.dir_stats().into_iter().map(|hash| Cell::Field(hash, number(ino.0))).collect();
+            Key::DelFile(ino, length) => (Shape::Score, self.word("delfiles"), pair(ino.0, b':', *length)),
+            Key::Detached(ino) => (Shape::Score, self.word("detachedNodes"), number(ino.0)),
+            Key::Sustained(sid, ino) => (Shape::Member, self.of("session", *sid), number(ino.0)),
+            Key::Session(sid) => return joined(&SESSION, *sid),
+            Key::DirStat(ino) => return joined(&DIR_STAT, ino.0),
+            Key::Quota(QuotaKey::Dir(ino)) => return quota("dirQuota", ino.0),
+            Key::Quota(QuotaKey::User(id)) => return quota("userQuota", u64::from(*id)),
+            Key::Quota(QuotaKey::Group(id)) => return quota("groupQuota", u64::from(*id)),
+        };
+        smallvec![Cell { shape, key, field }]
+    }
+}
+
+impl Keys {
+    /// The record that lies at a Redis key and, unless the whole key is its value, at a field or
+    /// member; `None` if the volume format has none there.
+    pub(crate) fn record(&self, key: &[u8], field: &[u8]) -> Option<Key> {
+        let key = key.strip_prefix(&*self.prefix)?;
+        let digits = key.iter().position(u8::is_ascii_digit).unwrap_or(key.len());
+        let (word, digits) = key.split_at(digits);
+        let ino = || parse(digits).map(Ino);
+        let short = |field| u32::try_from(parse(field)?).ok();
+        Some(match word {
+            b"i" => Key::Node(ino()?),
+            b"d" => Key::Entry(ino()?, Name::stored(field)),
+            b"p" => Key::Parents(ino()?, Ino(parse(field)?)),
+            b"x" => Key::Xattr(ino()?, Name::stored(field)),
+            b"c" => {
+                let (ino, index) = parse_pair(digits, b'_')?;
+                Key::Chunk(Ino(ino), u32::try_from(index).ok()?)
             }
-            Key::Quota(key) => {
-                let field = quota_field(*key);
-                return self.quota(*key).into_iter().map(|hash| Cell::Field(hash, field.clone())).collect();
+            b"lockf" => Key::Flock(ino()?, parse_owner(field)?),
+            b"lockp" => Key::Plock(ino()?, parse_owner(field)?),
+            b"session" => Key::Sustained(parse(digits)?, Ino(parse(field)?)),
+            b"sliceRef" => {
+                let (id, size) = parse_pair(field.strip_prefix(b"k")?, b'_')?;
+                Key::SliceRef(id, u32::try_from(size).ok()?)
             }
-            Key::Session(sid) => {
-                return smallvec![
-                    Cell::Score(self.word("allSessions"), number(*sid)),
-                    Cell::Field(self.word("sessionInfos"), number(*sid)),
-                ];
+            b"delSlices" => parse_pair(field, b'_').map(|(id, time)| Key::DelSlices(id, time as i64))?,
+            b"delfiles" => parse_pair(field, b':').map(|(ino, length)| Key::DelFile(Ino(ino), length))?,
+            b"detachedNodes" => Key::Detached(Ino(parse(field)?)),
+            b"allSessions" => Key::Session(parse(field)?),
+            b"acl" => Key::Acl(short(field)?),
+            b"dirUsedSpace" => Key::DirStat(Ino(parse(field)?)),
+            b"dirQuota" => Key::Quota(QuotaKey::Dir(Ino(parse(field)?))),
+            b"userQuota" => Key::Quota(QuotaKey::User(short(field)?)),
+            b"groupQuota" => Key::Quota(QuotaKey::Group(short(field)?)),
+            _ if word == WRITERS.as_bytes() => {
+                let (writer, lane) = parse_pair(field, b':')?;
+                Key::Writer(writer, u16::try_from(lane).ok()?)
             }
-        }]
+            _ if word == NEWS.as_bytes() => {
+                let (lane, slot) = parse_pair(field, b':')?;
+                Key::Changes(parse(digits)?, lane.try_into().ok()?, slot.try_into().ok()?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The key of a counter, as JuiceFS spells it.
+fn counter_word(counter: Counter) -> &'static str {
+    match counter {
+        Counter::NextInode => "nextinode",
+        Counter::NextChunk => "nextchunk",
+        Counter::NextSession => "nextsession",
+        other => other.name(),
     }
 }
 
@@ -202,9 +292,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
             Row::Plock(*ino, *owner, decode_plocks(&first).ok_or("no list of 24-byte lock records")?)
         }
         Key::Detached(ino) => Row::Detached(*ino, score(&first)?),
-        Key::Writer(writer, lane) => {
-            Row::Writer(*writer, *lane, crate::keys::parse(&first).ok_or("no decimal number")?)
-        }
+        Key::Writer(writer, lane) => Row::Writer(*writer, *lane, parse(&first).ok_or("no decimal number")?),
         Key::Changes(writer, lane, slot) => {
             let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
             Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
@@ -213,7 +301,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
 }
 
 /// The value of a directory's field.
-pub(crate) fn entry(bytes: &[u8]) -> Result<Entry, Damage> {
+fn entry(bytes: &[u8]) -> Result<Entry, Damage> {
     Entry::decode(bytes).ok_or("no 9-byte directory entry")
 }
 

@@ -16,7 +16,7 @@ use sluice_meta::{
     schema::Key,
 };
 
-use self::arguments::{Builder, Mark, Phase};
+use self::arguments::{Action, Builder, Mark, Phase};
 use crate::{
     keys::{Keys, number, signed},
     pipeline::Pipeline,
@@ -87,9 +87,9 @@ impl Builder<'_> {
     fn commit(&mut self, commit: &Commit) {
         if let Some(step) = commit.step {
             let key = Key::Writer(step.writer, step.lane);
-            let cells = self.keys.cells(&key);
-            self.equal(&cells[0], &key, &number(step.from), Mark::Step);
-            self.set(&cells[0], &number(step.to), Mark::Step);
+            let cell = &self.keys.cells(&key)[0];
+            self.cell(Action::Equal, cell, Some(&number(step.from)), Mark::Step);
+            self.cell(Action::Set, cell, Some(&number(step.to)), Mark::Step);
         }
         let inserted: FxHashSet<Key> = commit
             .writes
@@ -114,10 +114,7 @@ impl Builder<'_> {
                         .iter()
                         .filter(|write| matches!(write, Write::Delete(Key::Entry(of, _)) if of == dir))
                         .count();
-                    let key = self.keys.dir(*dir);
-                    let count = number(going as u64);
-                    self.checked.insert(key.clone());
-                    self.item(Phase::Check, "ve", Some(&key), &[&count], Mark::Expect(at));
+                    self.has_fields(&self.keys.dir(*dir), going, Mark::Expect(at));
                 }
             }
         }
@@ -127,13 +124,14 @@ impl Builder<'_> {
         }
         if let Some(notice) = commit.notice() {
             let channel = watch::channel(self.keys);
-            self.item(Phase::Last, "pb", Some(&channel), &[&notice.encode()], Mark::Step);
+            self.item(Phase::Last, *b"pb", &[&channel], &[&notice.encode()], Mark::Step);
         }
         self.add_up();
         for (ino, (nlink, time, at)) in bumps {
             let key = self.keys.node(ino);
             let time = time.map(writes::encode_time).unwrap_or_default();
-            self.item(Phase::Write, "nb", None, &[&key, &signed(i64::from(nlink)), &time], Mark::Write(at));
+            let args: [&[u8]; 3] = [&key, &signed(i64::from(nlink)), &time];
+            self.item(Phase::Write, *b"nb", &[], &args, Mark::Write(at));
         }
     }
 }

@@ -9,7 +9,8 @@ use std::{fmt, path::PathBuf, time::Duration};
 use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits,
-    url::{boolean, deadline, decoded, number, options},
+    tls::Files as Tls,
+    url::{Url, deadline, decoded, number, options, unknown},
 };
 
 /// Where the database is, who we are there, how long to wait, and how many connections to have.
@@ -45,6 +46,17 @@ pub struct Config {
 /// below the 10,000 that a server takes by itself.
 const MAX_OPEN: usize = 8;
 
+/// The options that have an effect, hyphens or underscores, without what go-redis calls them else.
+const OPTIONS: &str = "db, max_open_conns, max_idle_conns, max_idle_time, max_life_time, dial_timeout, read_timeout, \
+                       write_timeout, wait-replicas, tls-ca-cert-file, tls-cert-file, tls-key-file, \
+                       tls-server-name, insecure-skip-verify";
+
+/// Options of JuiceFS and of go-redis that have no meaning here: whoever asks tries again by
+/// itself, with a patience of its own, and `meta` has the client cache.
+const IDLE: &str = "max-retries, min-retry-backoff, max-retry-backoff, max-redirects, pool-timeout, pool-fifo, \
+                    min-idle-conns, idle-check-frequency, protocol, client-name, read-only, route-by-latency, \
+                    route-by-random, client-cache, client-cache-size, client-cache-expire, client-cache-preload";
+
 /// Which servers there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
@@ -59,21 +71,6 @@ pub enum Servers {
     },
     /// The cluster that these nodes belong to.
     Cluster(Vec<Address>),
-}
-
-/// How a connection is encrypted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// File with the client's certificate, PEM.
-    pub cert_file: Option<PathBuf>,
-    /// File with the client's key, PEM.
-    pub key_file: Option<PathBuf>,
-    /// File with the certificates to trust instead of the system's, PEM.
-    pub ca_file: Option<PathBuf>,
-    /// The name in the servers' certificates, if it is not that of their host.
-    pub server_name: Option<String>,
-    /// Take any certificate.
-    pub insecure: bool,
 }
 
 impl fmt::Debug for Config {
@@ -92,31 +89,20 @@ impl Config {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("a URL begins with redis://")?;
+        let Url { scheme, user, password, hosts, path, options: query } = Url::parse(text)?;
         if !matches!(scheme, "redis" | "rediss" | "unix") {
             return Err(format!("unknown scheme {scheme}://; use redis://, rediss:// or unix://"));
         }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let key = query.split('=').next().unwrap_or_default();
-        if scheme != "unix" && (path.contains('@') || key.contains('@')) {
-            // To name the part before it would show the beginning of the password.
-            return Err("a / in a user's name or a password is written as %2F, a ? as %3F".into());
-        }
-        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let some = |text: &str| decoded(text).map(|text| Some(text).filter(|text| !text.is_empty()));
-        let unix = scheme == "unix";
-        let servers = if unix {
-            Servers::One(Address::Unix(PathBuf::from(format!("{hosts}{}", decoded(path)?))))
+        let (servers, db) = if scheme == "unix" {
+            (Servers::One(Address::Unix(PathBuf::from(format!("{hosts}{}", decoded(path)?)))), 0)
         } else {
-            servers(hosts)?
+            (servers(hosts)?, database(path.trim_matches('/'))?)
         };
         let mut config = Self {
             servers,
-            db: if unix { 0 } else { database(path.trim_matches('/'))? },
-            user: some(user)?,
-            password: some(password)?,
+            db,
+            user,
+            password,
             sentinel_password: None,
             tls: (scheme == "rediss").then(Tls::default),
             dial_timeout: Duration::from_secs(5),
@@ -142,24 +128,26 @@ impl Config {
         if self.limits.set(shared, value)? {
             return Ok(());
         }
-        let file = || Some(PathBuf::from(value));
-        match (name, &mut self.tls) {
-            ("db", _) => self.db = database(value)?,
-            ("dial-timeout", _) => self.dial_timeout = deadline(name, value)?,
-            ("read-timeout", _) => self.read_timeout = deadline(name, value)?,
-            ("write-timeout", _) => self.write_timeout = deadline(name, value)?,
-            ("wait-replicas", _) => self.wait_replicas = number(name, value)?,
-            ("tls-cert-file", Some(tls)) => tls.cert_file = file(),
-            ("tls-key-file", Some(tls)) => tls.key_file = file(),
-            ("tls-ca-cert-file", Some(tls)) => tls.ca_file = file(),
-            ("tls-server-name", Some(tls)) => tls.server_name = Some(value.into()),
-            ("insecure-skip-verify" | "skip-verify", Some(tls)) => tls.insecure = boolean(name, value)?,
-            // Retries are made by whoever asks, with a patience of their own.
-            ("max-retries" | "min-retry-backoff" | "max-retry-backoff" | "pool-timeout", _) => {}
-            ("route-read", _) => {
+        let mut none = Tls::default();
+        if self.tls.as_mut().unwrap_or(&mut none).set(name, value)? {
+            if self.tls.is_none() {
+                tracing::warn!(option = name, "this option has no effect without rediss://");
+            }
+            return Ok(());
+        }
+        match name {
+            "db" => self.db = database(value)?,
+            "dial-timeout" => self.dial_timeout = deadline(name, value)?,
+            "read-timeout" => self.read_timeout = deadline(name, value)?,
+            "write-timeout" => self.write_timeout = deadline(name, value)?,
+            "wait-replicas" => self.wait_replicas = number(name, value)?,
+            _ if IDLE.split(", ").any(|idle| idle == name) => {
+                tracing::debug!(name, "an option of the URL has no effect")
+            }
+            "route-read" => {
                 tracing::warn!("route-read has no effect: all reads go to the server that takes the writes");
             }
-            _ => tracing::warn!(option = name, "this option of the Redis URL has no effect"),
+            _ => return Err(unknown(name, OPTIONS)),
         }
         Ok(())
     }
@@ -217,9 +205,10 @@ mod tests {
 
     #[test]
     fn urls_of_the_three_kinds() {
-        let config =
-            Config::parse("redis://me:p%40ss@[::1]:7000/3?read-timeout=1m30s&write_timeout=500ms&pool=9")
-                .expect("valid");
+        let config = Config::parse(
+            "redis://me:p%40ss@[::1]:7000/3?read-timeout=1m30s&write_timeout=500ms&pool_fifo=true",
+        )
+        .expect("valid");
         assert_eq!(config.servers, Servers::One(tcp("::1", 7000)));
         assert_eq!(
             (config.db, config.user.as_deref(), config.password.as_deref()),
@@ -250,6 +239,27 @@ mod tests {
         ] {
             assert!(Config::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_option_that_there_is_not_is_an_error_and_one_of_juicefs_is_none() {
+        for wrong in ["pool=9", "read-timout=3s", "tls-ca=/ca.pem", "="] {
+            let error = Config::parse(&format!("redis://u:secret@h?{wrong}")).expect_err(wrong).to_string();
+            let name = wrong.split('=').next().unwrap_or_default();
+            assert!(error.contains(&format!("\"{name}\"")) && !error.contains("secret"), "{error}");
+            assert!(error.ends_with(OPTIONS), "{error}");
+        }
+        for option in OPTIONS.split(", ").chain(IDLE.split(", ")) {
+            let value = if option.ends_with("-file") { "/f" } else { "1" };
+            for scheme in ["redis", "rediss"] {
+                for option in [option.replace('-', "_"), option.replace('_', "-")] {
+                    Config::parse(&format!("{scheme}://h?{option}={value}")).expect(&option);
+                }
+            }
+        }
+        let documented = "route-read=replica&client-cache=true&client-cache-size=500000&client-cache-expire=60s\
+                          &client-cache-preload=10000&min-retry-backoff=20ms&max-retry-backoff=10s";
+        Config::parse(&format!("redis://h/1?{documented}")).expect("as JuiceFS has them");
     }
 
     #[test]

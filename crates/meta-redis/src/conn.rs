@@ -13,11 +13,10 @@ use crate::{pipeline::Pipeline, wire::Wire};
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// The server has seen nothing of the request.
-    NotSent(String),
-    /// At least part of the request was sent, the answer did not come.
-    NoAnswer(String),
+pub(crate) struct Failure {
+    /// Whether the server may have seen some of the request.
+    pub(crate) sent: bool,
+    pub(crate) reason: String,
 }
 
 /// A connection.
@@ -59,14 +58,9 @@ impl Conn {
 
     fn once(&mut self, pipeline: &Pipeline, sources: bool) -> Result<Vec<Value>, Failure> {
         let request = pipeline.render(sources, self.slot_key.as_deref());
-        if let Err(error) = self.wire.send(&request) {
-            let failure = if self.wire.began() { Failure::NoAnswer } else { Failure::NotSent };
-            return Err(failure(describe(&error)));
-        }
-        let mut answers = Vec::with_capacity(pipeline.len());
-        for _ in 0..pipeline.len() {
-            answers.push(self.wire.receive().map_err(|error| Failure::NoAnswer(describe(&error)))?);
-        }
+        let answers = self.wire.talk(&request, pipeline.len());
+        let answers =
+            answers.map_err(|error| Failure { sent: self.wire.began(), reason: describe(&error) })?;
         self.used = true;
         Ok(answers)
     }

@@ -8,7 +8,7 @@ use std::{
 
 use redis::Value;
 use sluice_meta::engine::EngineError;
-use sluice_net::{Address, Deadline, Stream, Tls, describe, tls::Verify};
+use sluice_net::{Address, Deadline, Stream, Tls, describe};
 
 use crate::{config::Config, error::Errors, keys::Keys, pipeline::Pipeline, wire::Wire};
 
@@ -24,10 +24,7 @@ pub(crate) struct Dialer {
 impl Dialer {
     pub(crate) fn new(config: Config, clustered: Option<bool>) -> Result<Self, EngineError> {
         let errors = Errors::new(config.label());
-        let tls = config.tls.as_ref().map(|tls| {
-            let verify = if tls.insecure { Verify::Nothing } else { Verify::Host };
-            Tls::new(verify, tls.ca_file.as_deref(), tls.cert_file.as_deref(), tls.key_file.as_deref())
-        });
+        let tls = config.tls.as_ref().map(|files| files.load());
         let tls = tls.transpose().map_err(|reason| errors.refused(reason))?;
         let clustered = clustered.map_or_else(OnceLock::new, OnceLock::from);
         Ok(Self { config, errors, tls, clustered })
@@ -50,12 +47,8 @@ impl Dialer {
         pipeline: &Pipeline,
         patience: Duration,
     ) -> Result<Vec<Value>, String> {
-        self.dial(whom, patience)
-            .and_then(|mut wire| {
-                wire.send(&pipeline.render(false, None))?;
-                (0..pipeline.len()).map(|_| wire.receive()).collect()
-            })
-            .map_err(|error| describe(&error))
+        let talk = |mut wire: Wire| wire.talk(&pipeline.render(false, None), pipeline.len());
+        self.dial(whom, patience).and_then(talk).map_err(|error| describe(&error))
     }
 
     /// Says who we are.

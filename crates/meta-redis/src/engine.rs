@@ -4,20 +4,18 @@
 //! commit compares what it was told to expect. The thread that leads a batch writes and reads the
 //! socket itself.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use redis::Value;
 use sluice_meta::{
     engine::{
         Commit, Cursor, Engine, EngineError, Found, Limits, List, Notices, Page, Read, Scan, Watch, Write,
     },
-    schema::{Counter, Notice},
+    schema::{Counter, Key, Notice},
 };
 
 use crate::{
+    answer::Reader,
     commit::{Outcome, Plan as CommitPlan},
     config::Config,
     handshake::About,
@@ -75,6 +73,10 @@ impl RedisEngine {
         }
         let prefix = if self.pool.is_cluster()? { self.pool.prefix() } else { String::new() };
         Ok(self.keys.get_or_init(|| Keys::new(prefix.as_bytes(), self.pool.config().db)))
+    }
+
+    fn reader(&self) -> Result<Reader<'_>, EngineError> {
+        Ok(Reader { keys: self.keys()?, errors: self.pool.errors() })
     }
 
     fn check_server(&self, about: &About) -> Result<(), EngineError> {
@@ -173,8 +175,7 @@ impl Engine for RedisEngine {
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        let plan = Plan::new(self.keys()?, reads);
-        plan.run(&self.pool)
+        Plan::new(self.reader()?, reads).run(&self.pool)
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
@@ -202,13 +203,10 @@ impl Engine for RedisEngine {
         if request(0).is_none() {
             return Err(self.pool.errors().refused("the cursor is not of this scan".into()));
         }
-        let asked = std::cell::Cell::new(0);
-        let (answers, _) = self.pool.ask_by(|process| {
-            asked.set(process);
-            Cow::Owned(request(process).map(scan::Request::into_pipeline).unwrap_or_default())
-        })?;
-        let request = request(asked.get()).ok_or_else(|| self.pool.errors().unexpected("a scan"))?;
-        request.page(&self.pool, keys, answers)
+        let pipeline = |process| request(process).map(scan::Request::into_pipeline).unwrap_or_default();
+        let (answers, process) = self.pool.ask_by(pipeline)?;
+        let request = request(process).ok_or_else(|| self.pool.errors().unexpected("a scan"))?;
+        request.page(&self.pool, self.reader()?, answers)
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -217,7 +215,7 @@ impl Engine for RedisEngine {
 
     /// A commit is seen before it is with the replicas.
     fn harden(&self) -> Result<(), EngineError> {
-        self.pool.harden(&self.keys()?.counter(Counter::DirMoves))
+        self.pool.harden(&self.keys()?.cells(&Key::Counter(Counter::DirMoves))[0].key)
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

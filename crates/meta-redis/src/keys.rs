@@ -3,7 +3,7 @@
 //! The one place that spells a key: each starts with the volume's prefix (empty on a single server)
 //! and reads as the JuiceFS volume format has it. Numbers are decimal text, exact over all 64 bits.
 
-use sluice_meta::schema::{Change, Counter, LockOwner, QuotaKey};
+use sluice_meta::{engine::List, schema::LockOwner};
 use sluice_types::Ino;
 use smallvec::SmallVec;
 
@@ -11,14 +11,14 @@ use smallvec::SmallVec;
 pub(crate) type Text = SmallVec<[u8; 40]>;
 
 /// Hash of Sluice's own writer records. JuiceFS neither scans nor touches it.
-const WRITERS: &str = "sluice:writers";
+pub(crate) const WRITERS: &str = "sluice:writers";
 /// What the last commits of a process changed, under its session id.
-const NEWS: &str = "sluice:news:";
+pub(crate) const NEWS: &str = "sluice:news:";
 
 /// Spells keys under a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
-    prefix: Box<[u8]>,
+    pub(crate) prefix: Box<[u8]>,
     db: u32,
 }
 
@@ -40,52 +40,24 @@ impl Keys {
         key
     }
 
-    fn numbered(&self, word: &str, number: u64) -> Text {
+    /// A key that is a word and a number.
+    pub(crate) fn of(&self, word: &str, number: u64) -> Text {
         let mut key = self.word(word);
         push_number(&mut key, number);
         key
     }
 
     pub(crate) fn node(&self, ino: Ino) -> Text {
-        self.numbered("i", ino.0)
+        self.of("i", ino.0)
     }
 
     pub(crate) fn dir(&self, ino: Ino) -> Text {
-        self.numbered("d", ino.0)
-    }
-
-    /// What the keys of nodes and of directories begin with; other keys do, too.
-    pub(crate) fn watched(&self) -> [Text; 2] {
-        [self.word("i"), self.word("d")]
-    }
-
-    /// What a change of a key means for those who remember nodes and entries.
-    pub(crate) fn change(&self, key: &[u8]) -> Option<Change> {
-        let (kind, number) = key.strip_prefix(&*self.prefix)?.split_first()?;
-        let digits = number.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(number).ok());
-        let ino = Ino(digits??.parse().ok()?);
-        match kind {
-            b'i' => Some(Change::Node(ino)),
-            b'd' => Some(Change::Names(ino)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn parents(&self, ino: Ino) -> Text {
-        self.numbered("p", ino.0)
-    }
-
-    pub(crate) fn symlink(&self, ino: Ino) -> Text {
-        self.numbered("s", ino.0)
-    }
-
-    pub(crate) fn xattrs(&self, ino: Ino) -> Text {
-        self.numbered("x", ino.0)
+        self.of("d", ino.0)
     }
 
     /// What all chunk keys of a file begin with.
     pub(crate) fn chunks(&self, ino: Ino) -> Text {
-        let mut key = self.numbered("c", ino.0);
+        let mut key = self.of("c", ino.0);
         key.push(b'_');
         key
     }
@@ -96,59 +68,23 @@ impl Keys {
         key
     }
 
-    pub(crate) fn flocks(&self, ino: Ino) -> Text {
-        self.numbered("lockf", ino.0)
-    }
-
-    pub(crate) fn plocks(&self, ino: Ino) -> Text {
-        self.numbered("lockp", ino.0)
-    }
-
     /// The set of lock keys that a session has locks in.
     pub(crate) fn locked(&self, sid: u64) -> Text {
-        self.numbered("locked", sid)
+        self.of("locked", sid)
     }
 
-    pub(crate) fn sustained(&self, sid: u64) -> Text {
-        self.numbered("session", sid)
-    }
-
-    pub(crate) fn notices(&self, writer: u64) -> Text {
-        self.numbered(NEWS, writer)
-    }
-
-    pub(crate) fn writers(&self) -> Text {
-        self.word(WRITERS)
-    }
-
-    pub(crate) fn counter(&self, counter: Counter) -> Text {
-        match counter {
-            Counter::NextInode => self.word("nextinode"),
-            Counter::NextChunk => self.word("nextchunk"),
-            Counter::NextSession => self.word("nextsession"),
-            other => self.word(other.name()),
-        }
-    }
-
-    /// Hashes with the limits, the used space and the used inodes of one kind of quota.
-    pub(crate) fn quota(&self, key: QuotaKey) -> [Text; 3] {
-        let kind = match key {
-            QuotaKey::Dir(_) => ["dirQuota", "dirQuotaUsedSpace", "dirQuotaUsedInodes"],
-            QuotaKey::User(_) => ["userQuota", "userQuotaUsedSpace", "userQuotaUsedInodes"],
-            QuotaKey::Group(_) => ["groupQuota", "groupQuotaUsedSpace", "groupQuotaUsedInodes"],
-        };
-        kind.map(|word| self.word(word))
-    }
-
-    /// Hashes with the used space, the used inodes and the data length of directories. JuiceFS
-    /// takes the first for the sign that there is a record.
-    pub(crate) fn dir_stats(&self) -> [Text; 3] {
-        ["dirUsedSpace", "dirUsedInodes", "dirDataLength"].map(|word| self.word(word))
-    }
-
-    /// Removes the prefix from a key that a scan found.
-    pub(crate) fn strip<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
-        key.strip_prefix(&*self.prefix)
+    /// The key that has all of a collection, if there is one.
+    pub(crate) fn list(&self, list: List) -> Option<Text> {
+        Some(match list {
+            List::Xattrs(ino) => self.of("x", ino.0),
+            List::Parents(ino) => self.of("p", ino.0),
+            List::Flocks(ino) => self.of("lockf", ino.0),
+            List::Plocks(ino) => self.of("lockp", ino.0),
+            List::Sustained(sid) => self.of("session", sid),
+            List::Lanes(_) => self.word(WRITERS),
+            List::Changes(writer) => self.of(NEWS, writer),
+            List::Chunks(..) | List::LocksOf(_) => return None,
+        })
     }
 }
 
@@ -166,14 +102,6 @@ pub(crate) fn signed(value: i64) -> Text {
 
 fn push_number(text: &mut Text, value: u64) {
     text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-}
-
-/// Field of a quota in its hashes.
-pub(crate) fn quota_field(key: QuotaKey) -> Text {
-    number(match key {
-        QuotaKey::Dir(ino) => ino.0,
-        QuotaKey::User(id) | QuotaKey::Group(id) => u64::from(id),
-    })
 }
 
 /// Field of a lock owner.

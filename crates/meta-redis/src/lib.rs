@@ -6,6 +6,7 @@
 //! server's own configuration (`appendonly`, `appendfsync`) saves. The server may be one alone, the
 //! master that sentinels name, or the node of a cluster that has the volume's slot.
 
+mod answer;
 mod codec;
 mod commit;
 mod config;
@@ -25,6 +26,6 @@ mod tracking;
 mod watch;
 mod wire;
 
-pub use config::{Config, Servers, Tls};
+pub use config::{Config, Servers};
 pub use engine::RedisEngine;
-pub use sluice_net::Address;
+pub use sluice_net::{Address, tls::Files as Tls};

@@ -6,10 +6,10 @@
 //! seconds later, and until then name the old master, which may have come back without what was
 //! written since, or without anything.
 
-use std::{io, thread, time::Duration};
+use std::{collections::HashMap, io, thread, time::Duration};
 
 use parking_lot::Mutex;
-use redis::Value;
+use redis::{Value, from_redis_value, from_redis_value_ref};
 use sluice_meta::engine::EngineError;
 use sluice_net::Address;
 
@@ -170,30 +170,19 @@ fn ask_sentinel(
     pipeline.command("SENTINEL").extend([&b"get-master-addr-by-name"[..], group.as_bytes()]);
     pipeline.command("SENTINEL").extend([&b"master"[..], group.as_bytes()]);
     let mut answers = dialer.talk(sentinel, &pipeline, patience)?;
-    let failovers = answers.pop().and_then(config_epoch).unwrap_or(0);
-    match answers.pop() {
-        Some(Value::Array(parts)) => {
-            let mut parts = parts.into_iter().map(text);
-            let (host, port) = (parts.next().flatten(), parts.next().flatten());
-            let port = port.and_then(|port| port.parse().ok());
-            let master = host.zip(port).map(|(host, port)| (failovers, Address::Tcp(host, port)));
-            master.ok_or_else(|| "not an address".into())
-        }
-        Some(Value::Nil) => Err(format!("it watches no master called {group}")),
-        Some(Value::ServerError(error)) if matches!(error.code(), "NOAUTH" | "WRONGPASS") => {
+    let said: Option<HashMap<String, String>> = answers.pop().and_then(|said| from_redis_value(said).ok());
+    let epoch = said.as_ref().and_then(|said| said.get("config-epoch")?.parse().ok());
+    match answers.pop().unwrap_or(Value::Nil) {
+        Value::ServerError(error) if matches!(error.code(), "NOAUTH" | "WRONGPASS") => {
             Err("it wants a password, or another one: set SENTINEL_PASSWORD".into())
         }
-        Some(Value::ServerError(error)) => Err(format!("{} (is it a sentinel?)", error.code())),
-        _ => Err("its answer is of an unknown form".into()),
+        Value::ServerError(error) => Err(format!("{} (is it a sentinel?)", error.code())),
+        master => match from_redis_value(master) {
+            Ok(Some((host, port))) => Ok((epoch.unwrap_or(0), Address::Tcp(host, port))),
+            Ok(None) => Err(format!("it watches no master called {group}")),
+            Err(_) => Err("its answer is of an unknown form".into()),
+        },
     }
-}
-
-/// The number in what a sentinel says of its master: names and values in turn.
-fn config_epoch(said: Value) -> Option<u64> {
-    let Value::Array(parts) = said else { return None };
-    let mut parts = parts.into_iter().map(text);
-    parts.find(|name| name.as_deref() == Some("config-epoch"))?;
-    parts.next()??.parse().ok()
 }
 
 /// Asks a node of a cluster for the owner of the volume's slot, and for the other nodes.
@@ -211,15 +200,12 @@ fn ask_node(dialer: &Dialer, node: &Address) -> Result<(Address, Vec<Address>), 
             let (mut owner, mut nodes) = (None, Vec::new());
             for range in ranges {
                 let Value::Array(range) = range else { continue };
-                let mut range = range.into_iter();
-                let (Some(Value::Int(first)), Some(Value::Int(last))) = (range.next(), range.next()) else {
-                    continue;
-                };
-                let mut here = range.filter_map(|server| address(server, node)).collect::<Vec<_>>();
-                if (first..=last).contains(&slot) {
-                    owner = here.first().cloned();
+                let [Value::Int(first), Value::Int(last), servers @ ..] = &range[..] else { continue };
+                let here = nodes.len();
+                nodes.extend(servers.iter().filter_map(|server| address(server, node)));
+                if (first..=last).contains(&&slot) {
+                    owner = nodes.get(here).cloned();
                 }
-                nodes.append(&mut here);
             }
             owner.map(|owner| (owner, nodes)).ok_or_else(|| format!("no node has slot {slot}"))
         }
@@ -233,22 +219,11 @@ fn ask_node(dialer: &Dialer, node: &Address) -> Result<(Address, Vec<Address>), 
 }
 
 /// The address of a server in a list of slots, as `by` says it.
-fn address(server: Value, by: &Address) -> Option<Address> {
+fn address(server: &Value, by: &Address) -> Option<Address> {
     let Value::Array(parts) = server else { return None };
-    let mut parts = parts.into_iter();
-    let host = parts.next().and_then(text).filter(|host| !host.is_empty() && host != "?");
-    match parts.next() {
-        Some(Value::Int(port)) => Some(named(host, u16::try_from(port).ok()?, by)),
-        _ => None,
-    }
-}
-
-fn text(value: Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+    let [host, Value::Int(port), ..] = &parts[..] else { return None };
+    let host: Option<String> = from_redis_value_ref(host).ok()?;
+    Some(named(host.filter(|host| !host.is_empty() && host != "?"), u16::try_from(*port).ok()?, by))
 }
 
 #[cfg(test)]

@@ -68,47 +68,47 @@ impl Pool {
         self.connections.with(|| self.connect(), |reason| self.errors().unavailable(reason), work)
     }
 
-    /// One exchange, on whichever connection there is.
-    fn exchange<'p>(&self, pipeline: impl Fn(u64) -> Cow<'p, Pipeline>) -> Result<Exchange, EngineError> {
-        self.with(|conn| {
-            let used = conn.used;
-            match conn.exchange(&pipeline(conn.process)) {
-                Ok(answers) => {
-                    let elsewhere = self.is_elsewhere(conn, &answers);
-                    Exchange::Done { answers, elsewhere, from: conn.address.clone() }
+    /// Sends a pipeline, which may depend on the process that gets it, until it is answered. Unless
+    /// it may be done twice, it is sent again only if no server can have seen any of it.
+    fn send<'p>(
+        &self,
+        pipeline: impl Fn(u64) -> Cow<'p, Pipeline>,
+        twice: bool,
+    ) -> Result<Answered, EngineError> {
+        let mut redirects = 0;
+        loop {
+            let (outcome, used) = self.with(|conn| {
+                let used = conn.used;
+                let answers = conn.exchange(&pipeline(conn.process)).inspect_err(|_| self.forget());
+                (answers.map(|answers| self.answered(conn, answers)), used)
+            })?;
+            match outcome {
+                // Who sends us elsewhere has done nothing.
+                Ok(Answered { elsewhere: true, .. }) if redirects < REDIRECTS => redirects += 1,
+                Ok(answered) => return Ok(answered),
+                // The connection went stale.
+                Err(failure) if used && (twice || !failure.sent) => {}
+                Err(Failure { sent: true, reason }) if !twice => {
+                    return Err(self.errors().indeterminate(reason));
                 }
-                Err(failure) => {
-                    self.forget();
-                    Exchange::Failed { failure, used }
-                }
+                Err(failure) => return Err(self.errors().unavailable(failure.reason)),
             }
-        })
+        }
     }
 
-    /// Asks what may be asked twice: a connection that went stale is replaced.
+    /// Asks what may be asked twice.
     pub(crate) fn ask(&self, pipeline: &Pipeline) -> Result<Vec<Value>, EngineError> {
-        let (answers, from) = self.ask_by(|_| Cow::Borrowed(pipeline))?;
+        let Answered { answers, from, .. } = self.send(|_| Cow::Borrowed(pipeline), true)?;
         self.ask_again(pipeline, answers, &from)
     }
 
-    /// Asks what depends on which process answers it. Returns where the answers are from, too.
-    pub(crate) fn ask_by<'p>(
+    /// Asks what depends on which process answers it. Returns that, too.
+    pub(crate) fn ask_by(
         &self,
-        pipeline: impl Fn(u64) -> Cow<'p, Pipeline>,
-    ) -> Result<(Vec<Value>, Address), EngineError> {
-        let mut redirects = 0;
-        loop {
-            match self.exchange(&pipeline)? {
-                Exchange::Done { elsewhere: true, .. } if redirects < REDIRECTS => redirects += 1,
-                Exchange::Done { answers, from, .. } => return Ok((answers, from)),
-                Exchange::Failed { used: true, .. } => {}
-                Exchange::Failed {
-                    failure: Failure::NotSent(reason) | Failure::NoAnswer(reason), ..
-                } => {
-                    return Err(self.errors().unavailable(reason));
-                }
-            }
-        }
+        pipeline: impl Fn(u64) -> Pipeline,
+    ) -> Result<(Vec<Value>, u64), EngineError> {
+        let answered = self.send(|process| Cow::Owned(pipeline(process)), true)?;
+        Ok((answered.answers, answered.process))
     }
 
     /// Commits, by one command, what must not be done twice.
@@ -116,21 +116,7 @@ impl Pool {
         if self.config().wait_replicas > 0 {
             self.wait(&mut pipeline);
         }
-        let mut redirects = 0;
-        loop {
-            match self.exchange(|_| Cow::Borrowed(&pipeline))? {
-                // Who sends us elsewhere has done nothing.
-                Exchange::Done { elsewhere: true, .. } if redirects < REDIRECTS => redirects += 1,
-                Exchange::Done { answers, .. } => return self.outcome(answers),
-                Exchange::Failed { failure: Failure::NotSent(_), used: true } => {}
-                Exchange::Failed { failure: Failure::NotSent(reason), .. } => {
-                    return Err(self.errors().unavailable(reason));
-                }
-                Exchange::Failed { failure: Failure::NoAnswer(reason), .. } => {
-                    return Err(self.errors().indeterminate(reason));
-                }
-            }
-        }
+        self.outcome(self.send(|_| Cow::Borrowed(&pipeline), false)?.answers)
     }
 
     /// The answer to a commit, unless too few replicas have it.
@@ -172,7 +158,7 @@ impl Pool {
         let mut pipeline = Pipeline::default();
         pipeline.command("INCRBY").extend([key, b"0"]);
         self.wait(&mut pipeline);
-        self.replicated(self.ask_by(|_| Cow::Borrowed(&pipeline))?.0)
+        self.replicated(self.send(|_| Cow::Borrowed(&pipeline), true)?.answers)
     }
 
     /// Whether the last of the answers, to [`Self::wait`], says that there are enough replicas.
@@ -189,23 +175,21 @@ impl Pool {
         }
     }
 
-    /// Whether the volume is on another node now, which is then the one to ask. A connection to a
-    /// server that is not, or no longer, the one to ask is not used again.
-    fn is_elsewhere(&self, conn: &mut Conn, answers: &[Value]) -> bool {
-        if !answers.iter().any(is_unfit) {
-            return false;
+    /// What the answers say of the server. A connection to one that is not, or no longer, the one
+    /// to ask is not used again; if the volume is on another node now, that is then the one to ask.
+    fn answered(&self, conn: &mut Conn, answers: Vec<Value>) -> Answered {
+        let mut elsewhere = false;
+        if answers.iter().any(is_unfit) {
+            conn.sound = false;
+            self.forget();
+            for redirect in answers.iter().filter_map(Redirect::of) {
+                if let Redirect::Moved(host, port) = redirect {
+                    self.connector.finder.found(named(host, port, &conn.address));
+                    elsewhere = true;
+                }
+            }
         }
-        conn.sound = false;
-        self.forget();
-        let moved = answers.iter().find_map(|answer| match Redirect::of(answer) {
-            Some(Redirect::Moved(host, port)) => Some(named(host, port, &conn.address)),
-            _ => None,
-        });
-        let elsewhere = moved.is_some();
-        if let Some(address) = moved {
-            self.connector.finder.found(address);
-        }
-        elsewhere
+        Answered { answers, elsewhere, from: conn.address.clone(), process: conn.process }
     }
 
     /// While a slot moves, asks the node that it moves to for the keys that are there already. Only
@@ -229,18 +213,13 @@ impl Pool {
         }
         let Some(to) = to else { return Ok(answers) };
         let mut conn = self.connector.connect_to(&to)?;
-        match conn.exchange(&pipeline.asking(&asked)) {
-            Ok(again) => {
-                // Each is preceded by the answer to ASKING.
-                for (at, answer) in asked.iter().zip(again.into_iter().skip(1).step_by(2)) {
-                    answers[*at] = answer;
-                }
-                Ok(answers)
-            }
-            Err(Failure::NotSent(reason) | Failure::NoAnswer(reason)) => {
-                Err(self.errors().unavailable(reason))
-            }
+        let again = conn.exchange(&pipeline.asking(&asked));
+        let again = again.map_err(|failure| self.errors().unavailable(failure.reason))?;
+        // Each is preceded by the answer to ASKING.
+        for (at, answer) in asked.iter().zip(again.into_iter().skip(1).step_by(2)) {
+            answers[*at] = answer;
         }
+        Ok(answers)
     }
 
     /// Whatever ended one connection ended the other idle ones too, and it may be another server's
@@ -251,10 +230,11 @@ impl Pool {
     }
 }
 
-/// What came of one exchange.
-enum Exchange {
-    /// The answers, whether the volume is on another node now, and where they are from.
-    Done { answers: Vec<Value>, elsewhere: bool, from: Address },
-    /// Why there are none, and whether the connection had served before.
-    Failed { failure: Failure, used: bool },
+/// What a server answered.
+struct Answered {
+    answers: Vec<Value>,
+    /// Whether the volume is on another node now.
+    elsewhere: bool,
+    from: Address,
+    process: u64,
 }

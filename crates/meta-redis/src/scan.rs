@@ -13,12 +13,13 @@ use sluice_meta::{
 use sluice_types::{Ino, Name};
 
 use crate::{
-    codec::{decode, entry_ino},
-    keys::{Keys, Text, number, parse, parse_pair},
+    answer::{Cell, Form, Reader},
+    codec::{Shape, entry_ino},
+    keys::{Keys, Text, number},
     pipeline::{Args, Pipeline},
     pool::Pool,
-    read::{Plan, array, bytes, damaged, entry_row, node_row, printable, writer_key},
-    script::SCAN,
+    read::Plan,
+    script::{FOLLOW, SCAN},
 };
 
 /// Most entries of a directory whose nodes the script finds, too.
@@ -26,6 +27,9 @@ const WOVEN: u64 = 100;
 
 /// Most nodes that one command asks for.
 const NODES: usize = 3000;
+
+/// The kinds of quotas, one behind the other, each by one of its keys.
+const QUOTAS: [QuotaKey; 3] = [QuotaKey::Dir(Ino(0)), QuotaKey::User(0), QuotaKey::Group(0)];
 
 /// One page asked for.
 pub(crate) struct Request {
@@ -35,7 +39,12 @@ pub(crate) struct Request {
     /// Which process is asked.
     process: u64,
     pipeline: Pipeline,
+    /// How the records come.
+    form: Form,
 }
+
+/// What can be read, and what cannot.
+type Rows = (Vec<Row>, Vec<EngineError>);
 
 /// Where a scan stands.
 struct Place {
@@ -93,61 +102,66 @@ impl Request {
             None => Place::start(0, process),
         };
         let limit = number(limit.max(1) as u64);
-        let native = |command: &str, key: Text| {
-            let mut pipeline = Pipeline::default();
-            pipeline.command(command).extend([&key[..], &place.cursor, b"COUNT", &limit]);
-            pipeline
-        };
         let script = |op: &str, own: &[&[u8]]| {
             let mut args = Args::default();
-            args.extend([op.as_bytes(), &keys.word("i"), &limit]);
+            args.extend([op.as_bytes(), &limit]);
             args.extend(own.iter().copied());
             Pipeline::of_script(&SCAN, args)
         };
+        // Everything at the place where a record of that kind is, with what belongs to it elsewhere.
+        let at_place = |of: &Key| {
+            let cells = keys.cells(of);
+            let command = if cells[0].shape == Shape::Score { "ZSCAN" } else { "HSCAN" };
+            let pipeline = if let [cell] = &cells[..] {
+                let mut pipeline = Pipeline::default();
+                pipeline.command(command).extend([&cell.key[..], &place.cursor, b"COUNT", &limit]);
+                pipeline
+            } else {
+                let mut own: Vec<&[u8]> = vec![command.as_bytes(), &place.cursor];
+                own.extend(cells.iter().map(|cell| &cell.key[..]));
+                script("joined", &own)
+            };
+            let form = Form { key: Some(cells[0].key.clone()), fields: true, values: cells.len() };
+            (pipeline, form)
+        };
         // Everything in the database whose key begins with a letter and goes on with a digit.
-        let whole = |op: &str, word: &str, pattern: &str, more: &[&[u8]]| {
+        let whole = |kind: &str, word: &str, pattern: &str| {
             let glob = [&keys.word(word)[..], b"[0-9]*"].concat();
             let prefix = number(keys.word("").len() as u64);
             let mut own: Vec<&[u8]> = vec![&place.cursor, &glob, &prefix, pattern.as_bytes()];
-            own.extend(more);
-            script(op, &own)
+            if kind == "hashes" {
+                own.push(&place.inner);
+                own.extend(place.pending.iter().map(|key| &key[..]));
+            }
+            let (fields, values) = (matches!(kind, "set" | "hashes"), usize::from(kind != "set"));
+            (script(kind, &own), Form { key: None, fields, values })
         };
-        let joined = |command: &str, hashes: &[Text]| {
-            let mut own: Vec<&[u8]> = vec![command.as_bytes(), &place.cursor];
-            own.extend(hashes.iter().map(|hash| &hash[..]));
-            script("joined", &own)
-        };
-        let pipeline = match scan {
-            Scan::Entries { dir, nodes: false } => native("HSCAN", keys.dir(dir)),
-            Scan::Entries { dir, nodes: true } => {
-                let mut pipeline = native("HSCAN", keys.dir(dir));
+        let (pipeline, form) = match scan {
+            Scan::Entries { dir, nodes } => {
+                let (mut pipeline, form) = at_place(&Key::Entry(dir, Name::stored(b"")));
                 // A directory of few is answered at once.
-                if &*place.cursor == b"0" {
+                if nodes && &*place.cursor == b"0" {
                     let mut args = Args::default();
-                    args.extend([&b"entries"[..], &keys.word("i"), &number(WOVEN), &keys.dir(dir)]);
-                    pipeline.script(&SCAN, args);
+                    args.extend([&keys.word("i")[..], b"0", &keys.dir(dir), &number(WOVEN)]);
+                    pipeline.script(&FOLLOW, args);
                 }
-                pipeline
+                (pipeline, form)
             }
-            Scan::Nodes => whole("strings", "i", "^i%d+$", &[]),
-            Scan::AllEntries => {
-                let mut more: Vec<&[u8]> = vec![&place.inner];
-                more.extend(place.pending.iter().map(|key| &key[..]));
-                whole("hashes", "d", "^d%d+$", &more)
-            }
-            Scan::Chunks => whole("collections", "c", "^c%d+_%d+$", &[b"list"]),
-            Scan::Sustained => whole("collections", "session", "^session%d+$", &[b"set"]),
-            Scan::SliceRefs => native("HSCAN", keys.word("sliceRef")),
-            Scan::DelSlices => native("HSCAN", keys.word("delSlices")),
-            Scan::Acls => native("HSCAN", keys.word("acl")),
-            Scan::Writers => native("HSCAN", keys.writers()),
-            Scan::DelFiles => native("ZSCAN", keys.word("delfiles")),
-            Scan::Detached => native("ZSCAN", keys.word("detachedNodes")),
-            Scan::Sessions => joined("ZSCAN", &[keys.word("allSessions"), keys.word("sessionInfos")]),
-            Scan::DirStats => joined("HSCAN", &keys.dir_stats()),
-            Scan::Quotas => joined("HSCAN", &keys.quota(quota_key(place.part, 0)?)),
+            Scan::Nodes => whole("string", "i", "^i%d+$"),
+            Scan::AllEntries => whole("hashes", "d", "^d%d+$"),
+            Scan::Chunks => whole("list", "c", "^c%d+_%d+$"),
+            Scan::Sustained => whole("set", "session", "^session%d+$"),
+            Scan::SliceRefs => at_place(&Key::SliceRef(0, 0)),
+            Scan::DelSlices => at_place(&Key::DelSlices(0, 0)),
+            Scan::Acls => at_place(&Key::Acl(0)),
+            Scan::Writers => at_place(&Key::Writer(0, 0)),
+            Scan::DelFiles => at_place(&Key::DelFile(Ino(0), 0)),
+            Scan::Detached => at_place(&Key::Detached(Ino(0))),
+            Scan::Sessions => at_place(&Key::Session(0)),
+            Scan::DirStats => at_place(&Key::DirStat(Ino(0))),
+            Scan::Quotas => at_place(&Key::Quota(*QUOTAS.get(usize::from(place.part))?)),
         };
-        Some(Self { scan, part: place.part, process, pipeline })
+        Some(Self { scan, part: place.part, process, pipeline, form })
     }
 
     pub(crate) fn into_pipeline(self) -> Pipeline {
@@ -155,199 +169,107 @@ impl Request {
     }
 
     /// Reads the answers.
-    pub(crate) fn page(&self, pool: &Pool, keys: &Keys, answers: Vec<Value>) -> Result<Page, EngineError> {
-        let mut sound = Vec::with_capacity(answers.len());
-        for answer in answers {
-            sound.push(pool.errors().sound(answer)?);
-        }
-        let mut answers = sound.into_iter();
-        let mut parts = array(pool, answers.next())?.into_iter();
-        if let Some(Value::Array(all)) = answers.next() {
-            let (rows, damaged) = self.rows(pool, keys, all)?;
+    pub(crate) fn page(
+        &self,
+        pool: &Pool,
+        reader: Reader<'_>,
+        answers: Vec<Value>,
+    ) -> Result<Page, EngineError> {
+        let mut answers = answers.into_iter();
+        let mut parts = reader.list(answers.next())?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let (cursor, values) = (next(), next());
+        if let (Scan::Entries { dir, .. }, Some(all)) = (self.scan, answers.next())
+            && all != Value::Nil
+        {
+            let all: Vec<Cell> = reader.parse(all)?;
+            let (rows, damaged) = weave(reader, dir, all)?;
             return Ok(Page { rows, damaged, next: None });
         }
         let mut place = Place::start(self.part, self.process);
-        place.cursor = text(pool, parts.next())?;
-        let values = array(pool, parts.next())?;
-        if let Some(inner) = parts.next() {
-            place.inner = text(pool, Some(inner))?;
-            for key in array(pool, parts.next())? {
-                place.pending.push(text(pool, Some(key))?);
-            }
+        place.cursor = text(reader, cursor)?;
+        let values: Vec<Cell> = reader.parse(values)?;
+        if self.scan == Scan::AllEntries {
+            place.inner = text(reader, next())?;
+            let pending: Vec<Vec<u8>> = reader.parse(next())?;
+            place.pending = pending.into_iter().map(Text::from_vec).collect();
         }
-        let (rows, damaged) = match self.scan {
-            Scan::Entries { dir, nodes: true } => self.with_nodes(pool, keys, dir, values)?,
-            _ => self.rows(pool, keys, values)?,
+        let (rows, mut damaged) = match self.scan {
+            Scan::Entries { dir, nodes: true } => with_nodes(pool, reader, dir, values)?,
+            _ => reader.rows(&self.form, values),
         };
+        // A listing that lacks a name looks complete.
+        if matches!(self.scan, Scan::Entries { nodes: false, .. }) && !damaged.is_empty() {
+            return Err(damaged.swap_remove(0));
+        }
         let next = if &*place.cursor != b"0" || !place.pending.is_empty() {
-            Some(place.cursor())
-        } else if self.scan == Scan::Quotas && quota_key(self.part + 1, 0).is_some() {
-            Some(Place::start(self.part + 1, self.process).cursor())
+            Some(place)
         } else {
-            None
+            let more = self.scan == Scan::Quotas && usize::from(self.part) + 1 < QUOTAS.len();
+            more.then(|| Place::start(self.part + 1, self.process))
         };
-        Ok(Page { rows, damaged, next })
-    }
-
-    /// Names and entries of a directory, with the nodes, which are asked for.
-    fn with_nodes(
-        &self,
-        pool: &Pool,
-        keys: &Keys,
-        dir: Ino,
-        entries: Vec<Value>,
-    ) -> Result<(Vec<Row>, Vec<EngineError>), EngineError> {
-        let mut texts = Vec::with_capacity(entries.len());
-        for text in entries {
-            texts.push(bytes(pool, text)?.unwrap_or_default());
-        }
-        let inos: Vec<Option<Ino>> = texts.chunks_exact(2).map(|entry| entry_ino(&entry[1])).collect();
-        let wanted: Vec<Ino> = inos.iter().flatten().copied().collect();
-        let mut pipeline = Pipeline::default();
-        for inos in wanted.chunks(NODES) {
-            let command = pipeline.command("MGET");
-            for ino in inos {
-                command.push(&keys.node(*ino));
-            }
-        }
-        let mut nodes = Vec::with_capacity(wanted.len());
-        let answers = if wanted.is_empty() { Vec::new() } else { pool.ask(&pipeline)? };
-        for answer in answers {
-            nodes.extend(array(pool, Some(pool.errors().sound(answer)?))?);
-        }
-        let (mut woven, mut lost) = (Vec::with_capacity(wanted.len() * 3), Vec::new());
-        let mut nodes = nodes.into_iter();
-        for (entry, ino) in texts.chunks_exact_mut(2).zip(inos) {
-            let [name, stored] = [0, 1].map(|at| std::mem::take(&mut entry[at]));
-            let node = if ino.is_some() { nodes.next().unwrap_or(Value::Nil) } else { Value::Nil };
-            if ino.is_some() && node == Value::Nil {
-                lost.push(Read::Follow(dir, Name::stored(&name)));
-            } else {
-                woven.extend([Value::BulkString(name), Value::BulkString(stored), node]);
-            }
-        }
-        let (mut rows, damaged) = self.rows(pool, keys, woven)?;
-        // Both may have gone between the questions: they are looked at again, together.
-        for found in Plan::new(keys, &lost).run(pool)? {
-            if let Found::Rows(both) = found {
-                rows.extend(both);
-            }
-        }
-        Ok((rows, damaged))
-    }
-
-    /// What can be read, and what cannot.
-    fn rows(
-        &self,
-        pool: &Pool,
-        keys: &Keys,
-        values: Vec<Value>,
-    ) -> Result<(Vec<Row>, Vec<EngineError>), EngineError> {
-        let width = match self.scan {
-            Scan::Entries { nodes: true, .. } | Scan::AllEntries | Scan::Sessions => 3,
-            Scan::DirStats | Scan::Quotas => 4,
-            _ => 2,
-        };
-        let (mut rows, mut damaged_rows) = (Vec::with_capacity(values.len() / width), Vec::new());
-        let mut sort = |decoded: Result<Option<Row>, EngineError>| match decoded {
-            Ok(row) => rows.extend(row),
-            Err(damage) => damaged_rows.push(damage),
-        };
-        let mut values = values.into_iter();
-        while let Some(first) = values.next() {
-            let first = bytes(pool, first)?.unwrap_or_default();
-            let mut rest = values.by_ref().take(width - 1);
-            match self.scan {
-                Scan::Sustained => {
-                    for member in array(pool, rest.next())? {
-                        let member = text(pool, Some(member))?;
-                        let row = sustained(keys, &first, &member);
-                        sort(
-                            row.ok_or_else(|| pool.errors().corrupt(printable(&first), "no inode number"))
-                                .map(Some),
-                        );
-                    }
-                    continue;
-                }
-                Scan::Entries { dir, .. } => {
-                    let stored = text(pool, rest.next())?;
-                    sort(Ok(Some(entry_row(pool, keys, dir, Name::stored(&first), &stored)?)));
-                    if let Some(attr) = rest.next() {
-                        sort(node_row(pool, keys, &stored, bytes(pool, attr)?));
-                    }
-                    continue;
-                }
-                Scan::AllEntries => {
-                    let dir = keys.strip(&first).and_then(|key| parse(key.get(1..)?)).unwrap_or_default();
-                    let name = Name::stored(&text(pool, rest.next())?);
-                    sort(entry_row(pool, keys, Ino(dir), name, &text(pool, rest.next())?).map(Some));
-                    continue;
-                }
-                _ => {}
-            }
-            let mut cells = Vec::with_capacity(width - 1);
-            for value in rest {
-                cells.push(bytes(pool, value)?);
-            }
-            let Some(key) = self.key(keys, &first) else {
-                let record = format!("{:?} {}", self.scan, printable(&first));
-                sort(Err(pool.errors().corrupt(record, "a name that is none of the volume format")));
-                continue;
-            };
-            sort(decode(&key, &mut cells).map_err(|damage| damaged(pool, keys, &key, damage)));
-        }
-        Ok((rows, damaged_rows))
-    }
-
-    /// The record that a key, field or member found stands for.
-    fn key(&self, keys: &Keys, found: &[u8]) -> Option<Key> {
-        let plain = || keys.strip(found)?.get(1..);
-        let id = || u32::try_from(parse(found)?).ok();
-        Some(match self.scan {
-            Scan::Nodes => Key::Node(Ino(parse(plain()?)?)),
-            Scan::Chunks => {
-                let (ino, index) = parse_pair(plain()?, b'_')?;
-                Key::Chunk(Ino(ino), u32::try_from(index).ok()?)
-            }
-            Scan::SliceRefs => {
-                let (id, size) = parse_pair(found.strip_prefix(b"k")?, b'_')?;
-                Key::SliceRef(id, u32::try_from(size).ok()?)
-            }
-            Scan::DelSlices => {
-                let (id, time) = parse_pair(found, b'_')?;
-                Key::DelSlices(id, time as i64)
-            }
-            Scan::DelFiles => {
-                let (ino, length) = parse_pair(found, b':')?;
-                Key::DelFile(Ino(ino), length)
-            }
-            Scan::Acls => Key::Acl(id()?),
-            Scan::Writers => writer_key(found)?,
-            Scan::Detached => Key::Detached(Ino(parse(found)?)),
-            Scan::Sessions => Key::Session(parse(found)?),
-            Scan::DirStats => Key::DirStat(Ino(parse(found)?)),
-            Scan::Quotas => Key::Quota(quota_key(self.part, parse(found)?)?),
-            Scan::Entries { .. } | Scan::AllEntries | Scan::Sustained => return None,
-        })
+        Ok(Page { rows, damaged, next: next.map(|place| place.cursor()) })
     }
 }
 
-/// The quota of a kind.
-fn quota_key(part: u8, id: u64) -> Option<QuotaKey> {
-    Some(match part {
-        0 => QuotaKey::Dir(Ino(id)),
-        1 => QuotaKey::User(u32::try_from(id).ok()?),
-        2 => QuotaKey::Group(u32::try_from(id).ok()?),
-        _ => return None,
-    })
+/// The records of entries and of their nodes: names, entries and nodes in turn.
+fn weave(reader: Reader<'_>, dir: Ino, mut all: Vec<Cell>) -> Result<Rows, EngineError> {
+    let (mut rows, mut damaged) = (Vec::with_capacity(all.len() * 2 / 3), Vec::new());
+    for entry in all.chunks_exact_mut(3) {
+        let [name, stored, attr] = [0, 1, 2].map(|at| std::mem::take(&mut entry[at]));
+        let node = reader.node(&stored, attr);
+        rows.extend(reader.entry(dir, Name::stored(&name.unwrap_or_default()), stored)?);
+        match node {
+            Ok(node) => rows.extend(node),
+            Err(damage) => damaged.push(damage),
+        }
+    }
+    Ok((rows, damaged))
 }
 
-fn sustained(keys: &Keys, key: &[u8], member: &[u8]) -> Option<Row> {
-    let sid = parse(keys.strip(key)?.strip_prefix(b"session")?)?;
-    Some(Row::Sustained(sid, Ino(parse(member)?)))
+/// Names and entries of a directory, with the nodes, which are asked for.
+fn with_nodes(
+    pool: &Pool,
+    reader: Reader<'_>,
+    dir: Ino,
+    mut entries: Vec<Cell>,
+) -> Result<Rows, EngineError> {
+    let inos = |entry: &[Cell]| entry[1].as_deref().and_then(entry_ino);
+    let wanted: Vec<Ino> = entries.chunks_exact(2).filter_map(inos).collect();
+    let mut pipeline = Pipeline::default();
+    for inos in wanted.chunks(NODES) {
+        let command = pipeline.command("MGET");
+        for ino in inos {
+            command.push(&reader.keys.node(*ino));
+        }
+    }
+    let mut nodes: Vec<Cell> = Vec::with_capacity(wanted.len());
+    let answers = if wanted.is_empty() { Vec::new() } else { pool.ask(&pipeline)? };
+    for answer in answers {
+        nodes.append(&mut reader.parse(answer)?);
+    }
+    let (mut woven, mut lost) = (Vec::with_capacity(wanted.len() * 3), Vec::new());
+    let mut nodes = nodes.into_iter();
+    for entry in entries.chunks_exact_mut(2) {
+        let named = inos(entry).is_some();
+        let node = if named { nodes.next().flatten() } else { None };
+        let [name, stored] = [0, 1].map(|at| std::mem::take(&mut entry[at]));
+        if named && node.is_none() {
+            lost.push(Read::Follow(dir, Name::stored(&name.unwrap_or_default())));
+        } else {
+            woven.extend([name, stored, node]);
+        }
+    }
+    let (mut rows, damaged) = weave(reader, dir, woven)?;
+    // Both may have gone between the questions: they are looked at again, together.
+    for found in Plan::new(reader, &lost).run(pool)? {
+        if let Found::Rows(both) = found {
+            rows.extend(both);
+        }
+    }
+    Ok((rows, damaged))
 }
 
-fn text(pool: &Pool, value: Option<Value>) -> Result<Text, EngineError> {
-    let value = value.ok_or_else(|| pool.errors().unexpected("a scan"))?;
-    Ok(Text::from_vec(bytes(pool, value)?.unwrap_or_default()))
+fn text(reader: Reader<'_>, value: Value) -> Result<Text, EngineError> {
+    reader.parse(value).map(Text::from_vec)
 }

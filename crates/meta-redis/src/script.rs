@@ -2,37 +2,33 @@
 //!
 //! They are generic: none knows an operation of the file system.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// A Lua script.
 pub(crate) struct Script {
     pub(crate) source: &'static str,
-    sha: LazyLock<String>,
+    sha: OnceLock<String>,
 }
 
 impl Script {
+    const fn new(source: &'static str) -> Self {
+        Self { source, sha: OnceLock::new() }
+    }
+
     /// Digest by which the server knows it, 40 hex digits.
     pub(crate) fn sha(&self) -> &str {
-        &self.sha
+        self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }
 }
 
-macro_rules! script {
-    ($name:ident, $file:literal, $what:literal) => {
-        #[doc = $what]
-        pub(crate) static $name: Script =
-            Script { source: include_str!($file), sha: LazyLock::new(|| digest(include_str!($file))) };
-    };
-}
-
-script!(FOLLOW, "scripts/follow.lua", "Entries with the nodes they name.");
-script!(READ, "scripts/read.lua", "Reads that depend on one another.");
-script!(COMMIT, "scripts/commit.lua", "One commit.");
-script!(SCAN, "scripts/scan.lua", "One page of a scan.");
+/// Entries with the nodes they name.
+pub(crate) static FOLLOW: Script = Script::new(include_str!("scripts/follow.lua"));
+/// Reads that depend on one another.
+pub(crate) static READ: Script = Script::new(include_str!("scripts/read.lua"));
+/// One commit.
+pub(crate) static COMMIT: Script = Script::new(include_str!("scripts/commit.lua"));
+/// One page of a scan.
+pub(crate) static SCAN: Script = Script::new(include_str!("scripts/scan.lua"));
 
 /// All of them.
 pub(crate) static ALL: [&Script; 4] = [&FOLLOW, &READ, &COMMIT, &SCAN];
-
-fn digest(source: &str) -> String {
-    redis::Script::new(source).get_hash().to_owned()
-}

@@ -17,7 +17,7 @@ use std::{
 use redis::Value;
 use sluice_meta::{
     engine::{EngineError, Watch},
-    schema::Notice,
+    schema::{Change, Key, Notice},
 };
 use sluice_net::describe;
 
@@ -120,8 +120,9 @@ impl Listener {
         pipeline.command("HELLO").push(b"3");
         let tracking = pipeline.command("CLIENT");
         tracking.extend([&b"TRACKING"[..], b"ON", b"BCAST"]);
-        for prefix in self.keys.watched() {
-            tracking.extend([&b"PREFIX"[..], &prefix]);
+        // Nodes and directories; other keys begin so, too.
+        for letter in ["i", "d"] {
+            tracking.extend([&b"PREFIX"[..], &self.keys.word(letter)]);
         }
         conn.wire.send(&pipeline.render(false, None)).map_err(|error| describe(&error))?;
         for _ in 0..pipeline.len() {
@@ -190,7 +191,11 @@ impl Listener {
             }
             [Value::BulkString(kind), Value::Array(keys)] if kind == b"invalidate" => {
                 let changes = keys.iter().filter_map(|key| match key {
-                    Value::BulkString(key) => self.keys.change(key),
+                    Value::BulkString(key) => match self.keys.record(key, b"")? {
+                        Key::Node(ino) => Some(Change::Node(ino)),
+                        Key::Entry(dir, _) => Some(Change::Names(dir)),
+                        _ => None,
+                    },
                     _ => None,
                 });
                 let untold = self.expected.untold(changes.collect());

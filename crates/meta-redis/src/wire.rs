@@ -46,6 +46,12 @@ impl Wire {
         self.stream.send(request, Kind::Read, self.write)
     }
 
+    /// Sends a request and takes all its answers.
+    pub(crate) fn talk(&mut self, request: &[u8], answers: usize) -> io::Result<Vec<Value>> {
+        self.send(request)?;
+        (0..answers).map(|_| self.receive()).collect()
+    }
+
     /// Whether the server may have any of the last request. It runs the first commands of one that
     /// ends too soon.
     pub(crate) fn began(&self) -> bool {

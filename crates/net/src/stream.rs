@@ -26,7 +26,7 @@ use rustls::ClientConnection;
 use crate::{
     address::{Address, connect_tcp, connect_unix},
     near::{NEAR, Nearness},
-    tls::Tls,
+    tls::{Tls, rejected_certificate},
 };
 
 /// Received at once, bytes.
@@ -314,6 +314,9 @@ impl From<UnixStream> for Stream {
 
 /// What happened on a connection, without what was sent.
 pub fn describe(error: &io::Error) -> String {
+    if let Some(reason) = rejected_certificate(error) {
+        return format!("its certificate is not to be trusted: {reason}");
+    }
     match error.kind() {
         // The queue of a Unix socket that stayed full shows as the second.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => LATE.into(),

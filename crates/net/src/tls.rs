@@ -3,7 +3,12 @@
 //! What must stay true: no certificate is accepted that proves less than was asked for, and none
 //! ever with a forged signature.
 
-use std::{fmt::Display, io, path::Path, sync::Arc};
+use std::{
+    fmt::Display,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -15,6 +20,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
+use crate::url::boolean;
+
 /// What the certificate of a server must prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -24,6 +31,50 @@ pub enum Verify {
     Authority,
     /// That, and it names the host.
     Host,
+}
+
+/// How a URL says that connections are encrypted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// File with the client's certificate, PEM.
+    pub cert_file: Option<PathBuf>,
+    /// File with the client's key, PEM.
+    pub key_file: Option<PathBuf>,
+    /// File with the certificates to trust instead of the system's, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// The name in the servers' certificates, if it is not that of their host.
+    pub server_name: Option<String>,
+    /// Take any certificate.
+    pub insecure: bool,
+}
+
+impl Files {
+    /// Takes over an option of a URL, as the engines of JuiceFS call them; whether it is one of
+    /// ours.
+    ///
+    /// # Errors
+    /// A message, if its value cannot be read.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let file = || Some(PathBuf::from(value));
+        match &*name.replace('_', "-") {
+            "tls-cert-file" => self.cert_file = file(),
+            "tls-key-file" => self.key_file = file(),
+            "tls-ca-cert-file" => self.ca_file = file(),
+            "tls-server-name" => self.server_name = Some(value.into()),
+            "insecure-skip-verify" | "skip-verify" => self.insecure = boolean(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// As [`Tls::new`].
+    pub fn load(&self) -> Result<Tls, String> {
+        let verify = if self.insecure { Verify::Nothing } else { Verify::Host };
+        Tls::new(verify, self.ca_file.as_deref(), self.cert_file.as_deref(), self.key_file.as_deref())
+    }
 }
 
 /// Makes encrypted sessions.
@@ -81,7 +132,13 @@ impl Tls {
 /// does not change it.
 pub fn rejected_certificate(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref() {
-        Some(rustls::Error::InvalidCertificate(reason)) => Some(reason.to_string()),
+        Some(rustls::Error::InvalidCertificate(reason)) => Some(match reason {
+            // One of the same name may be known, with another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "no trusted authority signed it".into()
+            }
+            reason => reason.to_string(),
+        }),
         _ => None,
     }
 }

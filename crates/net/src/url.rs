@@ -1,9 +1,48 @@
-//! What the parts of a URL mean: escapes, numbers, times, yes or no.
+//! What a URL consists of, and what its parts mean: escapes, numbers, times, yes or no.
 //!
 //! What must stay true: a value that cannot be read is an error that names its option, and never a
 //! silent default.
 
 use std::{str::FromStr, time::Duration};
+
+/// The parts of a URL `SCHEME://USER:PASSWORD@HOSTS/PATH?OPTIONS`.
+pub struct Url<'u> {
+    /// What stands in front of `://`.
+    pub scheme: &'u str,
+    /// User name without escapes; an empty one is none.
+    pub user: Option<String>,
+    /// Password without escapes; an empty one is none.
+    pub password: Option<String>,
+    /// Hosts, with escapes.
+    pub hosts: &'u str,
+    /// From the slash on, with escapes.
+    pub path: &'u str,
+    /// Behind the question mark, with escapes: see [`options`].
+    pub options: &'u str,
+}
+
+impl<'u> Url<'u> {
+    /// Finds the parts. No part of the password is in the message of an error.
+    ///
+    /// # Errors
+    /// A message, if there is no scheme, if a user's name or password has a slash or a question
+    /// mark, or is not UTF-8.
+    pub fn parse(text: &'u str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").ok_or("a URL begins with SCHEME://")?;
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let first = options.split('=').next().unwrap_or_default();
+        // Behind `unix://` is the path of a socket, which may have one.
+        if scheme != "unix" && (path.contains('@') || first.contains('@')) {
+            // To name the part before it would show the beginning of the password.
+            return Err("a / in a user's name or a password is written as %2F, a ? as %3F".into());
+        }
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let some = |text: &str| decoded(text).map(|text| Some(text).filter(|text| !text.is_empty()));
+        Ok(Self { scheme, user: some(user)?, password: some(password)?, hosts, path, options })
+    }
+}
 
 /// Undoes `%XX`; a percent sign before anything else stands for itself.
 ///
@@ -40,6 +79,11 @@ pub fn options(query: &str) -> Result<Vec<(&str, String)>, String> {
         .collect()
 }
 
+/// The error about an option that there is not, which names those that there are.
+pub fn unknown(name: &str, known: &str) -> String {
+    format!("the URL has no option \"{name}\"; there are {known}")
+}
+
 /// A number.
 ///
 /// # Errors
@@ -70,12 +114,6 @@ pub fn one_of<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T,
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         format!("{name}={text} is none of {}", words.join(", "))
     })
-}
-
-/// What is said of an option that neither the engine nor its server knows.
-#[must_use]
-pub fn unknown(name: &str, known: &[&str]) -> String {
-    format!("{name} is no option of the URL; there are {}", known.join(", "))
 }
 
 /// Reads `30s`, `500ms`, `1m30s`, or a plain number of seconds.
@@ -144,14 +182,23 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_none_and_unknown_options_are_errors_that_name_what_there_is() {
+    fn words_that_are_none_are_errors_that_name_what_there_is() {
         let words = [("on", 1), ("off", 2)];
         assert_eq!(one_of("w", "off", &words), Ok(2));
         assert_eq!(one_of("w", "of", &words), Err("w=of is none of on, off".into()));
-        assert_eq!(
-            unknown("tmeout", &["timeout", "tls"]),
-            "tmeout is no option of the URL; there are timeout, tls"
-        );
+    }
+
+    #[test]
+    fn the_parts_of_a_url_are_found_and_none_of_its_password_is_shown() {
+        let url = Url::parse("a://me:p%40s@h1,h2:5/x/y?b=1&c=@").expect("valid");
+        assert_eq!((url.scheme, url.hosts, url.path, url.options), ("a", "h1,h2:5", "/x/y", "b=1&c=@"));
+        assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("me"), Some("p@s")));
+        let url = Url::parse("unix://:pw@/run/a@b.sock").expect("valid");
+        assert_eq!((url.user, url.password.as_deref(), url.path), (None, Some("pw"), "/run/a@b.sock"));
+        for wrong in ["me:secret@h", "a://me:sec/ret@h", "a://me:sec?ret@h", "a://me:secret%ff@h"] {
+            let error = Url::parse(wrong).err().expect(wrong);
+            assert!(!error.contains("sec"), "{error}");
+        }
     }
 
     #[test]

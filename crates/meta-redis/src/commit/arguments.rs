@@ -3,9 +3,45 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
+    codec::{Cell, Shape},
     keys::{Keys, Text},
     pipeline::Args,
 };
+
+/// The name of an operation of the script.
+pub(super) type Op = [u8; 2];
+
+/// What an operation does with a cell. The letter is the second one of its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Action {
+    /// Checks that it holds a value.
+    Equal = b'e',
+    /// Checks that there is none.
+    Absent = b'a',
+    /// Checks that there is none, and writes one.
+    Insert = b'i',
+    /// Checks that there is one, and removes it.
+    Delete = b'd',
+    /// Writes a value.
+    Set = b's',
+    /// Removes what there is.
+    Remove = b'r',
+    /// Adds to a number.
+    Add = b'n',
+}
+
+/// The operation that does that.
+pub(super) fn op(shape: Shape, action: Action) -> Op {
+    use Action::{Absent, Add, Delete, Equal, Insert, Remove};
+    let letter = match (shape, action) {
+        (Shape::List, Absent | Delete | Remove) => Shape::Text,
+        (Shape::Counter, action) if !matches!(action, Equal | Add) => Shape::Text,
+        (Shape::Number | Shape::Links, action) if !matches!(action, Absent | Insert | Add) => Shape::Field,
+        (shape, _) => shape,
+    };
+    [letter as u8, action as u8]
+}
 
 /// Most arguments of one operation: the script cannot unpack more than 8000.
 const MOST: usize = 4000;
@@ -20,7 +56,7 @@ pub(super) enum Mark {
 
 /// One operation of the script.
 pub(super) struct Group {
-    op: &'static str,
+    op: Op,
     args: Args,
     /// Arguments before the first item.
     head: usize,
@@ -44,15 +80,15 @@ pub(super) enum Phase {
 pub(super) struct Builder<'b> {
     pub(super) keys: &'b Keys,
     groups: Vec<(Phase, Group)>,
-    index: FxHashMap<(&'static str, Text), usize>,
+    index: FxHashMap<(Op, Text), usize>,
     /// Redis keys whose type some check finds out.
     pub(super) checked: FxHashSet<Text>,
     /// Keys whose values checks look at.
-    pub(super) looked: Vec<Text>,
+    looked: Vec<Text>,
     /// Redis keys that are written to, with the operation that finds out their type.
-    pub(super) typed: Vec<(&'static str, Text)>,
-    /// What is added to numbers in hashes: operation, hash and field.
-    pub(super) sums: FxHashMap<(&'static str, Text, Text), (i64, Mark)>,
+    typed: Vec<(Op, Text)>,
+    /// What is added to numbers in hashes.
+    pub(super) sums: FxHashMap<Cell, (i64, Mark)>,
     /// Hashes that are cleared before anything is added to them.
     pub(super) cleared: FxHashSet<Text>,
 }
@@ -71,43 +107,47 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Adds an item to the operation `op` on `key`.
-    pub(super) fn item(
-        &mut self,
-        phase: Phase,
-        op: &'static str,
-        key: Option<&Text>,
-        args: &[&[u8]],
-        mark: Mark,
-    ) {
-        let head: &[&[u8]] = match key {
-            Some(key) => &[key],
-            None => &[],
+    /// Does something with a cell, with a value if the action takes one.
+    pub(super) fn cell(&mut self, action: Action, cell: &Cell, value: Option<&[u8]>, mark: Mark) {
+        let phase = match action {
+            Action::Equal | Action::Absent => Phase::Check,
+            Action::Delete | Action::Remove if cell.shape.is_whole() => Phase::Clear,
+            _ => Phase::Write,
         };
-        let whose = key.cloned().unwrap_or_default();
-        self.item_under(phase, op, whose, head, args, mark);
+        let op = op(cell.shape, action);
+        if cell.shape.is_whole() {
+            let args: [&[u8]; 2] = [&cell.key, value.unwrap_or_default()];
+            return self.item(phase, op, &[], &args[..1 + usize::from(value.is_some())], mark);
+        }
+        if matches!(action, Action::Set | Action::Remove) {
+            // The first letter is that of a hash, a set or a sorted set.
+            self.typed.push(([op[0], b'c'], cell.key.clone()));
+        } else {
+            self.checked.insert(cell.key.clone());
+        }
+        let (head, field): ([&[u8]; 1], &[u8]) = ([&cell.key], &cell.field);
+        match value {
+            Some(score) if cell.shape == Shape::Score => self.item(phase, op, &head, &[score, field], mark),
+            Some(value) if cell.shape.is_field() => self.item(phase, op, &head, &[field, value], mark),
+            _ => self.item(phase, op, &head, &[field], mark),
+        }
     }
 
-    pub(super) fn item_under(
-        &mut self,
-        phase: Phase,
-        op: &'static str,
-        whose: Text,
-        head: &[&[u8]],
-        args: &[&[u8]],
-        mark: Mark,
-    ) {
-        if matches!(op, "nl" | "ng" | "nb" | "ci") {
+    /// Adds an item to the operation `op` whose arguments begin with `head`. The first of these
+    /// tells operations of that name apart.
+    pub(super) fn item(&mut self, phase: Phase, op: Op, head: &[&[u8]], args: &[&[u8]], mark: Mark) {
+        if matches!(&op, b"nl" | b"ng" | b"nb" | b"cn") {
             self.looked.extend(args.first().map(|key| Text::from_slice(key)));
         }
-        let last = self.index.get(&(op, whose.clone())).copied();
+        let whose = (op, head.first().map(|key| Text::from_slice(key)).unwrap_or_default());
+        let last = self.index.get(&whose).copied();
         let full = |at: &usize| self.groups[*at].1.args.len() + args.len() > MOST;
         let at = last.filter(|at| !full(at)).unwrap_or_else(|| {
             let stride = args.len().max(1);
             let mut group = Group { op, args: Args::default(), head: head.len(), stride, marks: Vec::new() };
             group.args.extend(head.iter().copied());
             self.groups.push((phase, group));
-            self.index.insert((op, whose), self.groups.len() - 1);
+            self.index.insert(whose, self.groups.len() - 1);
             self.groups.len() - 1
         });
         let group = &mut self.groups[at].1;
@@ -123,7 +163,7 @@ impl<'b> Builder<'b> {
         for keys in looked.chunks(MOST) {
             let mut args = Args::default();
             args.extend(keys.iter().map(|key| &key[..]));
-            let group = Group { op: "mg", args, head: 0, stride: 1, marks: Vec::new() };
+            let group = Group { op: *b"mg", args, head: 0, stride: 1, marks: Vec::new() };
             self.groups.insert(0, (Phase::Check, group));
         }
     }
@@ -132,7 +172,7 @@ impl<'b> Builder<'b> {
     pub(super) fn finish(mut self) -> (Args, Vec<(usize, usize, Vec<Mark>)>) {
         for (op, key) in std::mem::take(&mut self.typed) {
             if self.checked.insert(key.clone()) {
-                self.item(Phase::Check, op, Some(&key), &[], Mark::Step);
+                self.item(Phase::Check, op, &[&key], &[], Mark::Step);
             }
         }
         self.look_up();
@@ -147,7 +187,7 @@ impl<'b> Builder<'b> {
             if phase > Phase::Check && first_write.is_none() {
                 first_write = Some(position);
             }
-            body.push(group.op.as_bytes());
+            body.push(&group.op);
             body.push_number(group.args.len() as u64);
             spans.push((position + 2 + group.head, group.stride, group.marks));
             body.append(&group.args);

@@ -7,7 +7,7 @@
 local A, call, unpack, tonumber = ARGV, redis.call, unpack, tonumber
 local sub, byte, find, format = string.sub, string.byte, string.find, string.format
 local last_arg, failed, seen, doing = #A, {}, {}, ''
-local bumped, sets, check, write, differ, new_first, new_last
+local bumped, sets, check, write, differ, holders, new_first, new_last
 
 -- Numbers that commands take are texts here: Redis formats those that are numbers as doubles, which takes longer than the
 -- command.
@@ -94,46 +94,48 @@ local function checks()
     if not digits or #digits > 19 or (#digits == 19 and byte(digits) == 57) then error('no decimal number') end
   end
 
-  local function check_field_op(op, first, last)
-    local key = A[first]
-    if op == 'hi' or op == 'pi' or op == 'ki' then
-      local got = call('HMGET', key, unpack(every(first + 1, last, 2)))
-      for n = 1, #got do
-        local v = got[n]
-        if v and (op == 'hi' or (v ~= '0' and (op == 'ki' or sub(v, 1, 1) ~= '-'))) then fail(first + 2 * n - 1) end
-      end
-    elseif op == 'he' then
-      local got = call('HMGET', key, unpack(every(first + 1, last, 2)))
-      for n = 1, #got do
-        if got[n] ~= A[first + 2 * n] then fail(first + 2 * n - 1) end
-      end
-    else
-      local got = call('HMGET', key, unpack(A, first + 1, last))
-      for n = 1, #got do
-        local v = got[n]
-        if op == 'hd' then
-          if not v then fail(first + n) end
-        elseif v and (op == 'ha' or (v ~= '0' and (op == 'ka' or sub(v, 1, 1) ~= '-'))) then
-          fail(first + n)
-        end
+  -- What is added to in three hashes: the first decides.
+  local function adds(op, key, first, last)
+    for at = first + 3, last, op == 'du' and 4 or 3 do
+      if op == 'du' then
+        -- Only what exists is added to. Statistics are no reason to look up more: those of the second and third hash
+        -- that are no numbers stay what they are.
+        seen[at] = call('HGET', key, A[at])
+        numeric(seen[at])
+      else
+        -- Limits, bytes, inodes. Owners get a record if they have none.
+        seen[at] = call('HEXISTS', key, A[at]) == 1 or op == 'qk'
+        for n = 1, 2 do numeric(call('HGET', A[first + n], A[at])) end
       end
     end
   end
 
-  -- Index keys of the sessions that have locks in `key`.
-  local function holders(key, index)
+  -- Whether a field is there. A stored 0 (`k`), or all below it too (`p`), is as good as nothing.
+  local function is_there(kind, value)
+    return value and (kind == 'h' or value ~= '0' and (kind == 'k' or byte(value) ~= 45))
+  end
+
+  function holders(key, index)
     local fields, out = call('HKEYS', key), {}
     for n = 1, #fields do out[n] = index .. sub(fields[n], 1, (find(fields[n], '_', 1, true) or 1) - 1) end
     return out
   end
 
-  local field_ops = { hi = 1, pi = 1, ki = 1, he = 1, hd = 1, ha = 1, pa = 1, ka = 1 }
+  local lengths = { h = 'HLEN', z = 'ZCARD', t = 'SCARD' }
 
   local function check(op, first, last)
-    local key = A[first]
+    local key, kind, action = A[first], sub(op, 1, 1), sub(op, 2)
     doing = key
-    if field_ops[op] then
-      check_field_op(op, first, last)
+    if action == 's' or action == 'r' then
+      -- What is written whatever is there.
+    elseif op == 'li' then
+      exist_not(first, last)
+    elseif op == 'le' then
+      for at = first, last, 2 do
+        doing = A[at]
+        local got = call('LRANGE', doing, '0', '-1')
+        if (#got == 1 and got[1] or table.concat(got)) ~= A[at + 1] then fail(at) end
+      end
     elseif op == 'se' then
       local got = call('MGET', unpack(every(first, last, 2)))
       for n = 1, #got do
@@ -143,40 +145,10 @@ local function checks()
       for at = first, last, 2 do
         if (call('GET', A[at]) or '0') ~= A[at + 1] then fail(at) end
       end
-    elseif op == 'sa' or op == 'sd' or op == 'sp' then
-      local want = op == 'sa' and 0 or 1
+    elseif kind == 's' then
+      local want = action == 'a' and 0 or 1
       if call('EXISTS', unpack(A, first, last)) ~= want * (last - first + 1) then
         for at = first, last do if call('EXISTS', A[at]) ~= want then fail(at) end end
-      end
-    elseif op == 've' then
-      if call('HLEN', key) ~= tonumber(A[first + 1]) then fail(first + 1) end
-    elseif op == 'th' then
-      call('HLEN', key)
-    elseif op == 'tz' then
-      call('ZCARD', key)
-    elseif op == 'tt' then
-      call('SCARD', key)
-    elseif op == 'li' then
-      exist_not(first, last)
-    elseif op == 'le' then
-      for at = first, last, 2 do
-        doing = A[at]
-        local got = call('LRANGE', doing, '0', '-1')
-        if (#got == 1 and got[1] or table.concat(got)) ~= A[at + 1] then fail(at) end
-      end
-    elseif op == 'ze' then
-      for at = first + 1, last, 2 do
-        local score = call('ZSCORE', key, A[at + 1])
-        if not score or tonumber(score) ~= tonumber(A[at]) then fail(at) end
-      end
-    elseif op == 'za' or op == 'zd' then
-      for at = first + 1, last do
-        if (call('ZSCORE', key, A[at]) and 'zd' or 'za') ~= op then fail(at) end
-      end
-    elseif op == 'ti' or op == 'ta' or op == 'td' or op == 'te' then
-      local want = (op == 'td' or op == 'te') and 1 or 0
-      for at = first + 1, last do
-        if call('SISMEMBER', key, A[at]) ~= want then fail(at) end
       end
     elseif op == 'kn' or op == 'pn' then
       local got = call('HMGET', key, unpack(every(first + 1, last, 2)))
@@ -184,24 +156,30 @@ local function checks()
         numeric(got[n])
         seen[first + 2 * n - 1] = got[n]
       end
-    elseif op == 'us' then
-      -- Three hashes; then per record its field and what to add in each. Only what exists is added to. Statistics
-      -- are no reason to look up more: those of the second and third hash that are no numbers stay what they are.
-      for at = first + 3, last, 4 do
-        local space = call('HGET', key, A[at])
-        numeric(space)
-        seen[at] = space
-      end
-    elseif op == 'qc' or op == 'qk' then
-      -- Limits, bytes, inodes; then per quota its field and what to add. Owners get a record if they have none.
-      for at = first + 3, last, 3 do
-        seen[at] = call('HEXISTS', key, A[at]) == 1 or op == 'qk'
-        numeric(call('HGET', A[first + 1], A[at])); numeric(call('HGET', A[first + 2], A[at]))
-      end
+    elseif op == 'du' or op == 'qc' or op == 'qk' then
+      adds(op, key, first, last)
     elseif op == 'lu' then
-      call('HLEN', key); call('SCARD', A[first + 2])
+      for at = first, last, 3 do call('HLEN', A[at]); call('SCARD', A[at + 2]) end
     elseif op == 'xl' then
       for _, index in ipairs(holders(key, A[first + 1])) do call('SCARD', index) end
+    elseif op == 've' then
+      if call('HLEN', key) ~= tonumber(A[first + 1]) then fail(first + 1) end
+    elseif action == 'c' and lengths[kind] then
+      call(lengths[kind], key)
+    elseif kind == 'z' or kind == 't' then
+      -- A score that must be equal stands before its member.
+      local stride = op == 'ze' and 2 or 1
+      for at = first + 1, last, stride do
+        local got = call(kind == 'z' and 'ZSCORE' or 'SISMEMBER', key, A[at + stride - 1])
+        local there = got and got ~= 0 and (op ~= 'ze' or tonumber(got) == tonumber(A[at]))
+        if not there == (action == 'e' or action == 'd') then fail(at) end
+      end
+    elseif lengths[kind] or kind == 'k' or kind == 'p' then
+      local stride = action == 'i' and 2 or 1
+      local got = call('HMGET', key, unpack(every(first + 1, last, stride)))
+      for n = 1, #got do
+        if not is_there(kind, got[n]) == (action == 'd') then fail(first + 1 + stride * (n - 1)) end
+      end
     end
   end
 
@@ -210,13 +188,6 @@ end
 
 -- Makes the writes that are not in the loop below.
 local function writes()
-  -- Index keys of the sessions that have locks in `key`.
-  local function holders(key, index)
-    local fields, out = call('HKEYS', key), {}
-    for n = 1, #fields do out[n] = index .. sub(fields[n], 1, (find(fields[n], '_', 1, true) or 1) - 1) end
-    return out
-  end
-
   -- Adds to numbers in a hash, each of another field, and removes what becomes nothing.
   local function add(op, first, last)
     local key, put, gone, p, g = A[first], {}, {}, 0, 0
@@ -240,49 +211,32 @@ local function writes()
     if g > 0 then call('HDEL', key, unpack(gone)) end
   end
 
-  -- Takes a lock's key out of the index of a session that has no more locks there.
-  local function unindex(key, session, index)
-    local fields = call('HKEYS', key)
+  local commands = { pi = 'HSET', ki = 'HSET', hd = 'HDEL', zs = 'ZADD', zd = 'ZREM', zr = 'ZREM', ti = 'SADD', ts = 'SADD',
+    td = 'SREM', tr = 'SREM' }
+
+  -- Whether a field of a hash begins with `prefix`; `take` gets each of them, if it is there.
+  local function begins(key, prefix, take)
+    local fields, any = call('HKEYS', key), false
     for n = 1, #fields do
-      if sub(fields[n], 1, #session) == session then return end
+      if sub(fields[n], 1, #prefix) == prefix then
+        any = true
+        if take then take(fields[n]) end
+      end
     end
-    call('SREM', index, key)
-  end
-
-  -- Removes all locks of a file with their index entries.
-  local function clear_locks(key, index)
-    for _, held in ipairs(holders(key, index)) do call('SREM', held, key) end
-    call('UNLINK', key)
-  end
-
-  local function clear_chunks(prefix, from, to)
-    for start = from, to - 1, 1000 do
-      local keys = {}
-      for index = start, math.min(start + 999, to - 1) do keys[#keys + 1] = prefix .. format('%d', index) end
-      call('UNLINK', unpack(keys))
-    end
-  end
-
-  local function clear_fields(key, prefix)
-    local fields = call('HKEYS', key)
-    for n = 1, #fields do
-      if sub(fields[n], 1, #prefix) == prefix then call('HDEL', key, fields[n]) end
-    end
+    return any
   end
 
   local function write(op, first, last)
     local key = A[first]
-    if op == 'pi' or op == 'ki' then
-      call('HSET', key, unpack(A, first + 1, last))
-    elseif op == 'hd' then
-      call('HDEL', key, unpack(A, first + 1, last))
-    elseif op == 'sd' or op == 'sr' then
+    if commands[op] then
+      call(commands[op], key, unpack(A, first + 1, last))
+    elseif op == 'sd' then
       call('UNLINK', unpack(A, first, last))
-    elseif op == 'li' or op == 'lw' then
+    elseif op == 'li' or op == 'ls' then
       push(first, last)
     elseif op == 'kn' or op == 'pn' then
       add(op, first, last)
-    elseif op == 'us' then
+    elseif op == 'du' then
       for at = first + 3, last, 4 do
         if seen[at] then
           call('HINCRBY', key, A[at], A[at + 1])
@@ -296,22 +250,23 @@ local function writes()
           for n = 1, 2 do call('HINCRBY', A[first + n], A[at], A[at + n]) end
         end
       end
-    elseif op == 'zs' then
-      call('ZADD', key, unpack(A, first + 1, last))
-    elseif op == 'zd' or op == 'zr' then
-      call('ZREM', key, unpack(A, first + 1, last))
-    elseif op == 'ti' or op == 'ts' then
-      call('SADD', key, unpack(A, first + 1, last))
-    elseif op == 'td' or op == 'tr' then
-      call('SREM', key, unpack(A, first + 1, last))
     elseif op == 'lu' then
-      unindex(key, A[first + 1], A[first + 2])
+      -- Takes a lock's key out of the index of a session that has no more locks there.
+      for at = first, last, 3 do
+        if not begins(A[at], A[at + 1]) then call('SREM', A[at + 2], A[at]) end
+      end
     elseif op == 'xl' then
-      clear_locks(key, A[first + 1])
+      for _, held in ipairs(holders(key, A[first + 1])) do call('SREM', held, key) end
+      call('UNLINK', key)
     elseif op == 'xc' then
-      clear_chunks(key, tonumber(A[first + 1]), tonumber(A[first + 2]))
+      local from, to = tonumber(A[first + 1]), tonumber(A[first + 2]) - 1
+      for start = from, to, 1000 do
+        local keys = {}
+        for index = start, math.min(start + 999, to) do keys[#keys + 1] = key .. format('%d', index) end
+        call('UNLINK', unpack(keys))
+      end
     elseif op == 'xf' then
-      clear_fields(key, A[first + 1])
+      begins(key, A[first + 1], function(field) call('HDEL', key, field) end)
     end
   end
 
@@ -325,11 +280,13 @@ local function all_checks()
     local op, first = A[at], at + 2
     local last = at + 1 + tonumber(A[at + 1])
     doing = A[first]
-    if (op == 'he' or op == 'hi') and last == first + 2 then
-      local v = call('HGET', doing, A[first + 1])
-      if (op == 'hi' and v) or (op == 'he' and v ~= A[last]) then failed[#failed + 1] = first + 1 end
-    elseif op == 'he' or op == 'hi' then
-      local got = call('HMGET', doing, unpack(every(first + 1, last, 2)))
+    if op == 'he' or op == 'hi' then
+      local got
+      if last == first + 2 then
+        got = { call('HGET', doing, A[first + 1]) }
+      else
+        got = call('HMGET', doing, unpack(every(first + 1, last, 2)))
+      end
       for n = 1, #got do
         local v = got[n]
         if (op == 'hi' and v) or (op == 'he' and v ~= A[first + 2 * n]) then
@@ -371,25 +328,24 @@ local function all_checks()
           b = links % 256; a = (links - b) / 256
           local times = sub(attr, 24, 47)
           if time ~= '' then
-            local mtime, ctime = sub(attr, 24, 35), sub(attr, 36, 47)
+            times = ''
             -- Comparing strings would follow the server's locale. What is before 1970 has the highest bit set, and the time
             -- of a change has not.
-            for n = 1, 12 do
-              local x, y = byte(mtime, n), byte(time, n)
-              if x ~= y then if x < y or n == 1 and x > 127 then mtime = time end break end
+            for from = 24, 36, 12 do
+              local had = sub(attr, from, from + 11)
+              for n = 1, 12 do
+                local x, y = byte(had, n), byte(time, n)
+                if x ~= y then if x < y or n == 1 and x > 127 then had = time end break end
+              end
+              times = times .. had
             end
-            for n = 1, 12 do
-              local x, y = byte(ctime, n), byte(time, n)
-              if x ~= y then if x < y or n == 1 and x > 127 then ctime = time end break end
-            end
-            times = mtime .. ctime
           end
           local n = #bumped
           bumped[n + 1] = doing
           bumped[n + 2] = sub(attr, 1, 23) .. times .. string.char(a, b, c, d) .. sub(attr, 52)
         end
       end
-    elseif op == 'ci' then
+    elseif op == 'cn' then
       sets = sets or {}
       for item = first, last, 2 do
         doing = A[item]
@@ -460,7 +416,7 @@ while at < last_arg do
       for n = 1, #bumped do sets[#sets + 1] = bumped[n] end
       bumped = nil
     end
-  elseif op == 'ci' then
+  elseif op == 'cn' then
     for item = first, last, 2 do
       if seen[item] then call('INCRBY', A[item], A[item + 1]) end
     end

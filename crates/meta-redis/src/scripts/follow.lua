@@ -1,14 +1,22 @@
 -- Entries, each followed by the node it names. The first argument is what the keys of nodes begin with; then, per
--- directory, the number of names, the directory's key, and the names. It makes no functions: making one costs more than
--- most of what happens here.
+-- directory, the number of names, the directory's key, and the names. 0 stands for all of a directory, each entry behind
+-- its name; instead of names follows how many there may be. Of a larger directory nothing is answered: weaving that
+-- many takes longer here than a second question takes. It makes no functions: making one costs more than most of what
+-- happens here.
 local A, call, byte = ARGV, redis.call, string.byte
 local prefix, out, at, last, filled = A[1], {}, 2, #A, 0
 while at < last do
-  local count = A[at] + 0
-  local entries = call('HMGET', unpack(A, at + 1, at + 1 + count))
-  local nodes, whose, found = {}, {}, 0
-  for n = 1, count do
+  local count, width = A[at] + 0, 1
+  local entries, nodes, whose, found = nil, {}, {}, 0
+  if count > 0 then
+    entries = call('HMGET', unpack(A, at + 1, at + 1 + count))
+  else
+    if call('HLEN', A[at + 1]) > A[at + 2] + 0 then return false end
+    entries, count, width = call('HGETALL', A[at + 1]), 1, 2
+  end
+  for n = width, #entries, width do
     local entry = entries[n]
+    if width == 2 then filled = filled + 1; out[filled] = entries[n - 1] end
     out[filled + 1], out[filled + 2] = entry, false
     filled = filled + 2
     if entry and #entry == 9 then

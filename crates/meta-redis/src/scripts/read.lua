@@ -18,7 +18,7 @@ local function names(key, limit)
   return out
 end
 
--- Index and records of each chunk that has any. Most have none, behind the end of a file: many are ruled out at once.
+-- Key and records of each chunk that has any. Most have none, behind the end of a file: many are ruled out at once.
 local function chunks(prefix, from, to)
   local out = {}
   for start = from, to - 1, 64 do
@@ -30,7 +30,7 @@ local function chunks(prefix, from, to)
       local records = call('LRANGE', keys[n], '0', '-1')
       if #records > 0 then
         left = left - 1
-        out[#out + 1] = format('%d', start + n - 1)
+        out[#out + 1] = keys[n]
         out[#out + 1] = table.concat(records)
       end
     end

@@ -169,7 +169,7 @@ impl Options {
             1300 | 1366 => format!("a name holds what its text columns cannot store: {notice}"),
             1665 => "its binlog_format is STATEMENT, which cannot work; set ROW or MIXED".into(),
             // What is no option of ours is a variable of the session.
-            1193 => url::unknown(notice.split('\'').nth(1).unwrap_or(notice), &KNOWN),
+            1193 => url::unknown(notice.split('\'').nth(1).unwrap_or(notice), KNOWN),
             code => format!("error {code}: {notice}"),
         })
     }

@@ -74,20 +74,8 @@ const MAX_OPEN: usize = 12;
 const MAX_IDLE: usize = 6;
 
 /// Options that are ours. Any other is a variable of the session.
-pub(super) const KNOWN: [&str; 12] = [
-    "max_open_conns",
-    "max_idle_conns",
-    "max_idle_time",
-    "max_life_time",
-    "table_prefix",
-    "tls",
-    "tls-ca-cert-file",
-    "tls-cert-file",
-    "tls-key-file",
-    "timeout",
-    "readTimeout",
-    "compound",
-];
+pub(super) const KNOWN: &str = "max_open_conns, max_idle_conns, max_idle_time, max_life_time, table_prefix, tls, \
+     tls-ca-cert-file, tls-cert-file, tls-key-file, timeout, readTimeout, compound";
 const TLS: [(&str, Tls); 6] = [
     ("true", Tls::Verify),
     ("1", Tls::Verify),
@@ -212,7 +200,7 @@ impl Options {
                 }
                 self.variables.push((variable.to_owned(), value.to_owned()));
             }
-            _ => return Err(url::unknown(name, &KNOWN)),
+            _ => return Err(url::unknown(name, KNOWN)),
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ impl Options {
             "42P01" => return self.refused(format!("{message}: this is no volume yet; run `sluice format`")),
             // What is no option of ours is a setting of the server.
             "42704" if message.contains("configuration parameter") => {
-                return self.refused(url::unknown(message.split('"').nth(1).unwrap_or(message), &KNOWN));
+                return self.refused(url::unknown(message.split('"').nth(1).unwrap_or(message), KNOWN));
             }
             "22021" => return self.refused("a name of an extended attribute must be UTF-8 here"),
             _ if error.spoils_connection() || code.starts_with("53") || code.starts_with("57") => {

@@ -91,27 +91,9 @@ const UNLIMITED: usize = 64;
 const MOST: usize = 256;
 
 /// Options that are ours. Any other is a setting that the server is told.
-pub(super) const KNOWN: [&str; 19] = [
-    "host",
-    "port",
-    "user",
-    "dbname",
-    "database",
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "search_path",
-    "table_prefix",
-    "max_open_conns",
-    "max_idle_conns",
-    "max_idle_time",
-    "max_life_time",
-    "connect_timeout",
-    "read_timeout",
-    "target_session_attrs",
-    "default_query_exec_mode",
-];
+pub(super) const KNOWN: &str = "host, port, user, dbname, database, sslmode, sslrootcert, sslcert, sslkey, search_path, \
+     table_prefix, max_open_conns, max_idle_conns, max_idle_time, max_life_time, \
+     connect_timeout, read_timeout, target_session_attrs, default_query_exec_mode";
 const SSL_MODES: [(&str, TlsMode); 6] = [
     ("disable", TlsMode::Disable),
     ("allow", TlsMode::Prefer),

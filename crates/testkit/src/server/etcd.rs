@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{keeper::Keeper, port::free_port, redis::make_certificates};
+use super::{certificates, keeper::Keeper, port::free_port};
 
 /// How the members are run.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Etcd {
         let dir = TempDir::with_prefix("etcd-")?;
         let at = dir.path().display();
         if options.tls {
-            make_certificates(dir.path())?;
+            certificates::shared(dir.path())?;
         }
         let peers = (0..options.members).map(|_| free_port()).collect::<io::Result<Vec<_>>>()?;
         let named = peers.iter().enumerate().map(|(n, port)| format!("m{n}=http://127.0.0.1:{port}"));

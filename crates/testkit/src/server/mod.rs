@@ -1,6 +1,7 @@
 //! Servers that a test owns: started on free ports with their data in a temporary directory, gone
 //! when dropped.
 
+pub mod certificates;
 mod etcd;
 mod keeper;
 pub mod mariadb;

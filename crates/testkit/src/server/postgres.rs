@@ -20,7 +20,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{keeper::Keeper, port::free_port};
+use super::{certificates, keeper::Keeper, port::free_port};
 
 /// How the server is run.
 #[derive(Clone, Debug, Default)]
@@ -320,14 +320,7 @@ fn make_template() -> io::Result<PathBuf> {
 }
 
 fn make_certificates(dir: &Path) -> io::Result<()> {
-    let openssl = |words: &str| run(Command::new("openssl").args(words.split(' ')).current_dir(dir));
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30";
-    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority"))?;
-    openssl(&format!("req -new {key} -keyout server.key -out server.csr -subj /CN=localhost"))?;
-    fs::write(dir.join("names"), "subjectAltName=DNS:localhost\n")?;
-    openssl(
-        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out server.pem",
-    )?;
+    certificates::sign(dir, "DNS:localhost")?;
     fs::set_permissions(dir.join("server.key"), fs::Permissions::from_mode(0o600))?;
     give(&dir.join("server.key"))
 }

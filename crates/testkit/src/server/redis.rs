@@ -6,13 +6,12 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
-use super::{keeper::Keeper, port::free_port};
+use super::{certificates, keeper::Keeper, port::free_port};
 
 /// How the server is run.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +67,7 @@ impl Redis {
         let mut command = vec!["redis-server".into(), dir.path().join("redis.conf").into_os_string()];
         command.extend(arguments.iter().map(Into::into));
         if options.tls {
-            make_certificates(dir.path())?;
+            certificates::shared(dir.path())?;
         }
         let keeper = Keeper::new(&dir.path().join("redis.log"), dir.path(), &command)?;
         let mut server = Self { keeper, port: 0, options, dir };
@@ -220,35 +219,6 @@ impl Redis {
 /// What a server with `tls` is told: servers of one test trust each other.
 const TLS: &str = "tls-cert-file server.pem\ntls-key-file server.key\ntls-ca-cert-file ca.pem\ntls-auth-clients no\n\
                    tls-replication yes\ntls-cluster yes\n";
-
-/// Names and contents.
-type Files = Vec<(&'static str, Vec<u8>)>;
-
-/// An authority, the same for all servers of this process, and a certificate of a server that it
-/// signed.
-pub(super) fn make_certificates(dir: &Path) -> io::Result<()> {
-    static MADE: OnceLock<Result<Files, String>> = OnceLock::new();
-    let made = MADE.get_or_init(|| sign(dir).map_err(|error| error.to_string()));
-    let files = made.as_ref().map_err(|error| io::Error::other(error.clone()))?;
-    files.iter().try_for_each(|(name, content)| std::fs::write(dir.join(name), content))
-}
-
-fn sign(dir: &Path) -> io::Result<Files> {
-    let openssl = |words: &str| {
-        let done = Command::new("openssl").args(words.split(' ')).current_dir(dir).output()?;
-        let failed = || io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned());
-        done.status.success().then_some(()).ok_or_else(failed)
-    };
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30";
-    openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority"))?;
-    openssl(&format!("req -new {key} -keyout server.key -out server.csr -subj /CN=localhost"))?;
-    std::fs::write(dir.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")?;
-    openssl(
-        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out server.pem",
-    )?;
-    let read = |name: &'static str| std::fs::read(dir.join(name)).map(|content| (name, content));
-    ["ca.pem", "server.pem", "server.key"].into_iter().map(read).collect()
-}
 
 fn ask(stream: &mut UnixStream, words: &[&str]) -> io::Result<Vec<u8>> {
     let mut request = format!("*{}\r\n", words.len());

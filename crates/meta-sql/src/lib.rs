@@ -2,10 +2,10 @@
 //!
 //! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows, and
 //! `scan` the pages of large collections: these are shared by all SQL databases. `text` has the
-//! statements of those that prepare theirs. `plan` sorts what a commit does by table and unique
-//! key; PostgreSQL takes all of it, MySQL and SQLite what is cleared. Each database has a module of
-//! its own for what differs: connections, the text of its statements, its errors. What must stay
-//! true: every value is stored as JuiceFS would store it, so that both may use one volume at once.
+//! statements of those that prepare theirs. `plan` says what a commit to PostgreSQL or MySQL does,
+//! in the order in which it locks. Each database has a module of its own for what differs:
+//! connections, the text of its statements, its errors. What must stay true: every value is stored
+//! as JuiceFS would store it, so that both may use one volume at once.
 
 mod codec;
 mod mysql;

@@ -25,7 +25,7 @@ use sluice_meta::engine::{
     Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch,
 };
 
-use connection::Failure;
+use connection::{Connection, Failure};
 use error::{Refusal, refusal};
 use options::Options;
 use pool::Pool;
@@ -68,7 +68,7 @@ impl Engine for MysqlEngine {
 
     fn limits(&self) -> Limits {
         // Reads want connections too.
-        let lanes = LANES.min(self.0.pool.options.max_open / 2).max(1);
+        let lanes = LANES.min(self.0.pool.options.limits.max_open / 2).max(1);
         Limits { lanes, batch: BATCH, notices: Notices::Poll }
     }
 
@@ -84,32 +84,7 @@ impl Engine for MysqlEngine {
         if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
             return Ok(());
         }
-        let Store { pool, tables } = &*self.0;
-        let options = &pool.options;
-        let mut lease = pool.take_sound()?;
-        let packets = commit::packets(options, tables, commit, &lease)?;
-        let (last, style) = (packets.len() - 1, lease.style());
-        for (at, packet) in packets.into_iter().enumerate() {
-            let Err(failure) = lease.exchange(packet.text) else { continue };
-            // COMMIT is the last statement of the last packet.
-            let committing = at == last
-                && match &failure {
-                    Failure::Server(_, done) => done + 1 == packet.answers,
-                    Failure::Lost(_) => true,
-                };
-            return Err(match failure {
-                Failure::Lost(reason) if committing => options.indeterminate(reason),
-                Failure::Lost(reason) => options.unavailable(reason),
-                Failure::Server(error, _) => match refusal(&error) {
-                    Refusal::Collision | Refusal::Other => {
-                        let _ = lease.exchange("ROLLBACK");
-                        if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
-                    }
-                    known => diagnosis::diagnose(options, tables, &mut lease, commit, known),
-                },
-            });
-        }
-        Ok(())
+        self.0.pool.commit(|connection| self.0.commit(connection, commit))
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -134,5 +109,36 @@ impl Engine for MysqlEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         watch::watch(self.0.clone())
+    }
+}
+
+impl Store {
+    /// Commits on that connection.
+    fn commit(&self, connection: &mut Connection, commit: &Commit) -> Result<(), EngineError> {
+        let Self { pool: Pool { options, .. }, tables } = self;
+        let packets = commit::packets(options, tables, commit, connection)?;
+        let last = packets.len() - 1;
+        for (at, packet) in packets.iter().enumerate() {
+            let Err(failure) = connection.exchange(&packet.text) else { continue };
+            // COMMIT is the last statement of the last packet.
+            let committing = at == last
+                && match &failure {
+                    Failure::Server(_, done) => done + 1 == packet.answers,
+                    _ => true,
+                };
+            return Err(match failure {
+                Failure::Lost(reason) if committing => options.indeterminate(reason),
+                Failure::Server(error, _) => match refusal(&error) {
+                    Refusal::Collision | Refusal::Other => {
+                        let _ = connection.exchange("ROLLBACK");
+                        let style = connection.style;
+                        if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
+                    }
+                    known => diagnosis::diagnose(options, tables, connection, commit, known),
+                },
+                failure => options.unanswered(failure),
+            });
+        }
+        Ok(())
     }
 }

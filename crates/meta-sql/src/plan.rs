@@ -1,14 +1,15 @@
-//! What a commit does, sorted for databases that take it as statements.
+//! What a commit does, for databases that take it as statements.
 //!
-//! A commit says what it expects and what it writes, in any order. [`Prepared`] says per table and
-//! unique key what must be there, how the row is to be locked, and how it changes. An engine turns
-//! that into its own statements, in its own order of tables. What must stay true: this knows
-//! nothing of any one database.
+//! A commit says what it expects and what it writes, in any order. [`plan`] says what is to be
+//! done, row by row in the order in which all clients lock, and merges an expectation with the
+//! change of the same row. An engine turns each piece of [`Work`] into statements of its own. What
+//! must stay true: this knows nothing of any one database but what [`Locks`] says.
 
+mod order;
 mod prepared;
 mod rows;
 mod span;
 
-pub(crate) use prepared::Prepared;
-pub(crate) use rows::{Action, Change, Compare, Expected, Lock, RowPlan, Span, TablePlan};
-pub(crate) use span::{around, cleared};
+pub(crate) use order::{Locks, Work, plan};
+pub(crate) use rows::{Action, Change, Compare, Held, Lock, Span};
+pub(crate) use span::cleared;

@@ -167,35 +167,43 @@ pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Op
 }
 
 /// Puts what a write that adds to a row adds behind `out`, behind the columns that name the row,
-/// and says which record it is; nothing of another write. Of a node these are links and, if they
+/// and says which record that is; nothing of another write. Of a node these are links and, if they
 /// are to change, times.
-pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>) -> Option<Record> {
-    match write {
+pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>) -> Option<(Record, Key)> {
+    let (record, key) = match write {
         Write::Bump { ino, nlink, time } => {
             let (micros, nanos) = time.map(time_columns).unzip();
             let [micros, nanos] = [micros, nanos].map(|part| part.map_or(Value::Null, Value::Int));
-            put(out, Record::Node, [id(ino.0), int(*nlink), micros, nanos])
+            (put(out, Record::Node, [id(ino.0), int(*nlink), micros, nanos]), Key::Node(*ino))
         }
         Write::Count(counter, by) if *counter != Counter::AclMaxId => {
-            put(out, Record::Counter, [text(counter.name().as_bytes()), int(*by)])
+            let values = [text(counter.name().as_bytes()), int(*by)];
+            (put(out, Record::Counter, values), Key::Counter(*counter))
         }
         // A slice without a record has one reference.
-        Write::Refer(slice, size, by) => put(out, Record::SliceRef, [id(*slice), int(*size), int(1 + by)]),
-        Write::Use(ino, by) => {
-            put(out, Record::DirStat, [id(ino.0), int(by.length), int(by.space), int(by.inodes)])
+        Write::Refer(slice, size, by) => {
+            let values = [id(*slice), int(*size), int(1 + by)];
+            (put(out, Record::SliceRef, values), Key::SliceRef(*slice, *size))
         }
-        Write::Charge(QuotaKey::Dir(ino), space, inodes) => {
-            put(out, Record::DirQuota, [id(ino.0), int(*space), int(*inodes)])
+        Write::Use(ino, by) => {
+            let values = [id(ino.0), int(by.length), int(by.space), int(by.inodes)];
+            (put(out, Record::DirStat, values), Key::DirStat(*ino))
         }
         Write::Charge(key, space, inodes) => {
             let (kind, of) = quota_columns(*key);
-            put(out, Record::Quota, [kind, of, -1, -1, *space, *inodes].map(Value::Int))
+            let record = match key {
+                QuotaKey::Dir(_) => put(out, Record::DirQuota, [of, *space, *inodes].map(Value::Int)),
+                _ => put(out, Record::Quota, [kind, of, -1, -1, *space, *inodes].map(Value::Int)),
+            };
+            (record, Key::Quota(*key))
         }
         Write::Append(ino, index, slices) => {
-            put(out, Record::Chunk, [id(ino.0), int(*index), owned(encode_slices(slices))])
+            let values = [id(ino.0), int(*index), owned(encode_slices(slices))];
+            (put(out, Record::Chunk, values), Key::Chunk(*ino, *index))
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    record.map(|record| (record, key))
 }
 
 fn acl_values<'r>(acl: u32, rule: &AclRule) -> [Value<'r>; 7] {

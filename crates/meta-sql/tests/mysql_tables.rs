@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use mysql::{open, server};
 use sluice_meta::engine::Engine;
-use sluice_testkit::operations::{SharedStore, storm};
+use sluice_testkit::{
+    operations::{SharedStore, storm},
+    server::{Mariadb, MariadbOptions},
+};
 
 /// A description of all tables, without what the server's defaults decide.
 fn described(database: &str) -> String {
@@ -50,16 +53,18 @@ fn columns_and_indexes_that_are_missing_are_added() {
     assert_eq!(described(&ours), described(&old));
 }
 
-/// Quotas, renames across directories, unlinks: what many clients do at once.
+/// Quotas, renames across directories, unlinks: what many clients do at once. On a server of their
+/// own: others alter tables, which locks what no client of a volume does.
 #[test]
 fn a_storm_of_our_own_clients_meets_no_deadlock() {
-    let before = server().status("Innodb_deadlocks").expect("the server counts");
+    let server = Mariadb::start(&MariadbOptions::default()).expect("start");
+    let before = server.status("Innodb_deadlocks").expect("the server counts");
     let fresh = || {
-        let url = mysql::fresh_url();
+        let url = server.unix_url(&server.database().expect("a database"));
         SharedStore::new(move || Arc::new(open(&url)) as Arc<dyn Engine>)
     };
     storm::a_storm_leaves_a_tree(&fresh);
-    let after = server().status("Innodb_deadlocks").expect("the server counts");
-    let last = || server().sql("SHOW ENGINE INNODB STATUS").unwrap_or_default().replace("\\n", "\n");
+    let after = server.status("Innodb_deadlocks").expect("the server counts");
+    let last = || server.sql("SHOW ENGINE INNODB STATUS").unwrap_or_default().replace("\\n", "\n");
     assert_eq!(after - before, 0, "deadlocks, the last of them:\n{}", last());
 }

@@ -14,7 +14,7 @@ use mysql_async::{
     prelude::Queryable,
 };
 use sluice_meta::engine::EngineError;
-use sluice_net::Address;
+use sluice_net::{Address, Connection as Pooled};
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
@@ -48,8 +48,19 @@ pub(super) struct Connection {
     pub(super) max_packet: usize,
     /// How it takes a transaction.
     pub(super) style: Style,
-    pub(super) made: Instant,
-    pub(super) used: Instant,
+    /// When it answered last, if it ever served.
+    pub(super) used: Option<Instant>,
+}
+
+impl Pooled for Connection {
+    fn is_sound(&self) -> bool {
+        self.conn.is_some()
+    }
+
+    /// The driver does not tell.
+    fn is_stale(&self) -> bool {
+        false
+    }
 }
 
 impl Connection {
@@ -77,15 +88,13 @@ impl Connection {
             Ok(Err(error)) => return Err(options.unavailable(describe(&error))),
             Err(_) => return Err(options.unavailable("no connection within the deadline")),
         };
-        let now = Instant::now();
         let mut new = Self {
             conn: Some(conn),
             runtime,
             read_timeout: options.read_timeout,
             max_packet: 1 << 20,
             style: Style::Single,
-            made: now,
-            used: now,
+            used: None,
         };
         new.set_up(options)?;
         Ok(new)
@@ -111,7 +120,8 @@ impl Connection {
             ",sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',sql_safe_updates=1,time_zone='+00:00';\
              SELECT @@max_allowed_packet,VERSION() LIKE '%MariaDB%'",
         );
-        let answers = self.exchange(text).map_err(|failure| options.failed(&failure))?;
+        let answers = self.exchange(&text).map_err(|failure| options.unanswered(failure))?;
+        self.used = None;
         if let Some(row) = answers.last().and_then(|rows| rows.first())
             && let Ok(bytes) = row.int(0)
         {
@@ -124,10 +134,10 @@ impl Connection {
     }
 
     /// Sends statements, apart by semicolons, and takes the answers to all of them. One trip.
-    pub(super) fn exchange(&mut self, text: String) -> Result<Answers, Failure> {
+    pub(super) fn exchange(&mut self, text: &str) -> Result<Answers, Failure> {
         let Some(conn) = &mut self.conn else { return Err(Failure::Lost("the connection is closed".into())) };
         let answered = self.runtime.block_on(async { timeout(self.read_timeout, ask(conn, text)).await });
-        self.used = Instant::now();
+        self.used = Some(Instant::now());
         let failure = match answered {
             Ok(Ok(answers)) => return Ok(answers),
             Ok(Err((Error::Server(error), done))) => Failure::Server(error, done),
@@ -139,11 +149,6 @@ impl Connection {
             self.close();
         }
         Err(failure)
-    }
-
-    /// Whether it can be asked.
-    pub(super) fn is_open(&self) -> bool {
-        self.conn.is_some()
     }
 
     /// Drops the connection without a word, since the other side may not listen.
@@ -163,7 +168,7 @@ impl Drop for Connection {
     }
 }
 
-async fn ask(conn: &mut Conn, text: String) -> Result<Answers, (Error, usize)> {
+async fn ask(conn: &mut Conn, text: &str) -> Result<Answers, (Error, usize)> {
     let mut answers = Answers::new();
     let mut result = conn.query_iter(text).await.map_err(|error| (error, 0))?;
     loop {

@@ -8,34 +8,36 @@ use sluice_meta::{
     engine::{Commit, EngineError, Expect, Found, Hold, Read, Write, still_holds},
     schema::{Key, Row},
 };
-use sluice_types::Ino;
+use sluice_types::{Ino, Name};
 
-use super::{commit::overflowing, error::Refusal, options::Options, pool::Lease, read::Plan, tables::Tables};
+use super::{
+    commit::overflowing, connection::Connection, error::Refusal, options::Options, read::Plan, tables::Tables,
+};
 
-/// What a question is about.
-enum Doubt<'c> {
-    Expect(&'c Expect),
-    /// A record that must be there.
-    Exists(Key),
-    /// A record that must not be there.
-    New(Key),
-    /// The number of the last commit.
-    Step(u64),
+/// What may not hold.
+struct Doubt<'c> {
+    /// The record to name if it does not.
+    key: Key,
+    /// What to ask.
+    read: Read,
+    /// Whether the answer is what the commit wants.
+    holds: Box<dyn Fn(&Found) -> bool + 'c>,
 }
 
 /// Undoes the transaction and finds out what did not hold.
 pub(super) fn diagnose(
     options: &Options,
     tables: &Tables,
-    lease: &mut Lease<'_>,
+    connection: &mut Connection,
     commit: &Commit,
     refusal: Refusal,
 ) -> EngineError {
-    let (reads, doubts) = doubts(commit, refusal);
+    let doubts = doubts(commit, refusal);
+    let reads: Vec<Read> = doubts.iter().map(|doubt| doubt.read.clone()).collect();
     let plan = Plan::new(tables, &reads);
     let text = plan.text();
     let separator = if text.is_empty() { "" } else { ";" };
-    let Ok(mut answers) = lease.exchange(format!("ROLLBACK{separator}{text}")) else {
+    let Ok(mut answers) = connection.exchange(&format!("ROLLBACK{separator}{text}")) else {
         return EngineError::Conflict(Vec::new());
     };
     answers.remove(0);
@@ -53,8 +55,8 @@ pub(super) fn diagnose(
             return EngineError::Full(full);
         }
     }
-    let mut broken: Vec<Key> =
-        doubts.iter().zip(&found).filter_map(|(doubt, found)| is_broken(doubt, found, commit)).collect();
+    let broken = doubts.into_iter().zip(&found).filter(|(doubt, found)| !(doubt.holds)(found));
+    let mut broken: Vec<Key> = broken.map(|(doubt, _)| doubt.key).collect();
     if broken.is_empty() && refusal == Refusal::Duplicate {
         // The unique key of some tables is narrower than ours: then any of them may have made it
         // fail.
@@ -82,92 +84,58 @@ fn narrow(write: &Write) -> Option<Key> {
     is_narrow.then(|| row.key())
 }
 
-fn doubts(commit: &Commit, refusal: Refusal) -> (Vec<Read>, Vec<Doubt<'_>>) {
-    let mut reads = Vec::new();
-    let mut doubts = Vec::new();
-    let mut doubt = |read, doubt| {
-        reads.push(read);
-        doubts.push(doubt);
-    };
-    let get = |key: &Key| Read::Get(key.clone());
+fn doubts(commit: &Commit, refusal: Refusal) -> Vec<Doubt<'_>> {
     if refusal == Refusal::NoAppend {
         // Reading what is damaged says so, and what is too long shows.
-        for write in &commit.writes {
-            if let Write::Append(ino, index, _) = write {
-                let key = Key::Chunk(*ino, *index);
-                doubt(get(&key), Doubt::Exists(key));
-            }
-        }
-        return (reads, doubts);
+        let appended = commit.writes.iter().filter_map(|write| match write {
+            Write::Append(ino, index, _) => Some(of_record(Key::Chunk(*ino, *index), |_| true)),
+            _ => None,
+        });
+        return appended.collect();
     }
-    if let Some(step) = commit.step {
-        doubt(get(&Key::Writer(step.writer, step.lane)), Doubt::Step(step.from));
-    }
-    for expect in &commit.expects {
-        let read = match expect {
-            Expect::Row(_, Hold::None) => continue,
-            Expect::Row(row, _) => get(&row.key()),
-            Expect::Absent(key) => get(key),
-            Expect::Vacant(dir) => Read::Names { dir: *dir, limit: leaving(commit, expect).len() + 1 },
-            Expect::Same(list, _) => Read::All(*list),
-        };
-        doubt(read, Doubt::Expect(expect));
-    }
-    for write in &commit.writes {
-        match write {
-            Write::Insert(row) => doubt(get(&row.key()), Doubt::New(row.key())),
-            Write::Delete(key) => doubt(get(key), Doubt::Exists(key.clone())),
-            Write::Bump { ino, .. } => {
-                let key = Key::Node(*ino);
-                let is_new = |write: &Write| matches!(write, Write::Insert(Row::Node(new, _)) if new == ino);
-                if !commit.writes.iter().any(is_new) {
-                    doubt(get(&key), Doubt::Exists(key));
-                }
-            }
-            _ => {}
-        }
-    }
-    (reads, doubts)
-}
-
-/// Names in a directory that the commit removes.
-fn leaving<'c>(commit: &'c Commit, expect: &Expect) -> FxHashSet<&'c [u8]> {
-    let Expect::Vacant(dir) = expect else { return FxHashSet::default() };
-    let names = commit.writes.iter().filter_map(|write| match write {
-        Write::Delete(Key::Entry(of, name)) if of == dir => Some(&name[..]),
+    let step = commit.step.map(|step| {
+        let is_from = move |row: Option<&Row>| matches!(row, Some(Row::Writer(_, _, n)) if *n == step.from);
+        of_record(Key::Writer(step.writer, step.lane), is_from)
+    });
+    let expects = commit.expects.iter().filter_map(|expect| of_expect(commit, expect));
+    let writes = commit.writes.iter().filter_map(|write| match write {
+        Write::Insert(row) => Some(of_record(row.key(), |row| row.is_none())),
+        Write::Delete(Key::Parents(..)) => None,
+        Write::Delete(key) => Some(of_record(key.clone(), |row| row.is_some())),
+        Write::Bump { ino, .. } => Some(of_record(Key::Node(*ino), |row| row.is_some())),
         _ => None,
     });
-    names.collect()
+    step.into_iter().chain(expects).chain(writes).collect()
 }
 
-/// The key to name, if what was expected does not hold.
-fn is_broken(doubt: &Doubt<'_>, found: &Found, commit: &Commit) -> Option<Key> {
-    let row = match found {
-        Found::Row(row) => row.as_ref(),
-        _ => None,
-    };
-    let (holds, key) = match doubt {
-        Doubt::Expect(expect) => {
-            let holds = match (expect, found) {
-                (Expect::Row(then, hold), _) => row.is_some_and(|now| still_holds(*hold, then, now)),
-                (Expect::Absent(_), _) => row.is_none(),
-                (Expect::Vacant(_), Found::Names(names)) => {
-                    let leaving = leaving(commit, expect);
-                    names.iter().all(|name| leaving.contains(&name[..]))
-                }
-                (Expect::Same(_, then), Found::Rows(now)) => {
-                    now.len() == then.len() && now.iter().all(|row| then.contains(row))
-                }
-                _ => true,
+fn of_record<'c>(key: Key, holds: impl Fn(Option<&Row>) -> bool + 'c) -> Doubt<'c> {
+    let holds = move |found: &Found| holds(if let Found::Row(row) = found { row.as_ref() } else { None });
+    Doubt { read: Read::Get(key.clone()), key, holds: Box::new(holds) }
+}
+
+fn of_expect<'c>(commit: &'c Commit, expect: &'c Expect) -> Option<Doubt<'c>> {
+    let key = expect.key();
+    Some(match expect {
+        Expect::Row(_, Hold::None) => return None,
+        Expect::Row(then, hold) => of_record(key, |row| row.is_some_and(|now| still_holds(*hold, then, now))),
+        Expect::Absent(_) => of_record(key, |row| row.is_none()),
+        Expect::Vacant(dir) => {
+            // Names that the commit removes.
+            let leaving = commit.writes.iter().filter_map(|write| match write {
+                Write::Delete(Key::Entry(of, name)) if of == dir => Some(name),
+                _ => None,
+            });
+            let leaving: FxHashSet<&Name> = leaving.collect();
+            let read = Read::Names { dir: *dir, limit: leaving.len() + 1 };
+            let holds = move |found: &Found| matches!(found, Found::Names(names) if names.iter().all(|name| leaving.contains(name)));
+            Doubt { key, read, holds: Box::new(holds) }
+        }
+        Expect::Same(list, then) => {
+            let holds = |found: &Found| {
+                matches!(found, Found::Rows(now)
+                    if now.len() == then.len() && now.iter().all(|row| then.contains(row)))
             };
-            (holds, expect.key())
+            Doubt { key, read: Read::All(*list), holds: Box::new(holds) }
         }
-        Doubt::Exists(key) => (row.is_some() || matches!(key, Key::Parents(..)), key.clone()),
-        Doubt::New(key) => (row.is_none(), key.clone()),
-        Doubt::Step(from) => {
-            let key = commit.step.map(|step| Key::Writer(step.writer, step.lane))?;
-            (matches!(row, Some(Row::Writer(_, _, n)) if n == from), key)
-        }
-    };
-    (!holds).then_some(key)
+    })
 }

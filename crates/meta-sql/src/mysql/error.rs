@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     Server(ServerError, usize),
     /// The connection was lost, or the deadline passed.
     Lost(String),
+    /// There was no connection.
+    Known(EngineError),
 }
 
 /// What became of a commit that the server refused.
@@ -107,10 +109,11 @@ impl Options {
     }
 
     /// What a failure means where nothing can have been committed.
-    pub(crate) fn failed(&self, failure: &Failure) -> EngineError {
+    pub(crate) fn unanswered(&self, failure: Failure) -> EngineError {
         match failure {
-            Failure::Server(error, _) => self.judge(error),
+            Failure::Server(error, _) => self.judge(&error),
             Failure::Lost(reason) => self.unavailable(reason),
+            Failure::Known(error) => error,
         }
     }
 

@@ -9,8 +9,8 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
 use sluice_net::{
-    Address,
-    url::{self, decoded, number, one_of},
+    Address, Limits,
+    url::{self, decoded, one_of},
 };
 
 use crate::naming::Naming;
@@ -31,14 +31,8 @@ pub(crate) struct Options {
     pub(crate) connect_timeout: Duration,
     /// Deadline for an answer.
     pub(crate) read_timeout: Duration,
-    /// Connections that exist at once.
-    pub(crate) max_open: usize,
-    /// Connections kept although nobody needs them.
-    pub(crate) max_idle: usize,
-    /// How long such a one is kept.
-    pub(crate) idle_time: Duration,
-    /// How long any connection is kept.
-    pub(crate) life_time: Option<Duration>,
+    /// How many connections there are, and for how long.
+    pub(crate) limits: Limits,
     /// Whether a commit may go as one compound statement, where the server has them.
     pub(crate) compound: bool,
     /// Variables of the session that the URL sets: name and value, as SQL has them.
@@ -155,10 +149,7 @@ impl Options {
             identity: [None, None],
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
-            max_open: MAX_OPEN,
-            max_idle: MAX_IDLE,
-            idle_time: Duration::from_mins(1),
-            life_time: None,
+            limits: Limits { max_idle: MAX_IDLE, ..Limits::new(MAX_OPEN, MAX_OPEN) },
             compound: true,
             variables: Vec::new(),
             naming: Naming::default(),
@@ -176,13 +167,10 @@ impl Options {
     /// Takes over one option. What is none of ours or the driver's is a variable of the session, as
     /// there.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let count = || number(name, value);
-        let seconds = || count().map(|count: usize| Duration::from_secs(count as u64));
+        if self.limits.set(name, value)? {
+            return Ok(());
+        }
         match &*name.replace('-', "_") {
-            "max_open_conns" => self.max_open = Some(count()?).filter(|most| *most > 0).unwrap_or(MAX_OPEN),
-            "max_idle_conns" => self.max_idle = count()?,
-            "max_idle_time" => self.idle_time = seconds()?,
-            "max_life_time" => self.life_time = Some(seconds()?).filter(|life| !life.is_zero()),
             "table_prefix" => self.naming = Naming::new(value)?,
             "timeout" => self.connect_timeout = duration(name, value)?,
             "readTimeout" => self.read_timeout = duration(name, value)?,
@@ -295,8 +283,9 @@ mod tests {
              &timeout=1m30s&readTimeout=500ms&tls=preferred&tls-ca-cert-file=/etc/ca.pem&parseTime=true\
              &innodb_lock_wait_timeout=3&sql_mode=%27TRADITIONAL%27&tx_isolation='SERIALIZABLE'&compound=false",
         );
-        assert_eq!((options.max_open, options.max_idle, options.idle_time.as_secs()), (7, 2, 9));
-        assert_eq!((options.life_time, options.naming.prefix().as_str()), (None, "jfs_x_"));
+        assert_eq!((options.limits.max_open, options.limits.max_idle), (7, 2));
+        assert_eq!(options.limits.max_idle_time, Some(Duration::from_secs(9)));
+        assert_eq!((options.limits.max_life_time, options.naming.prefix().as_str()), (None, "jfs_x_"));
         assert_eq!(options.connect_timeout, Duration::from_secs(90));
         assert_eq!((options.read_timeout, options.tls), (Duration::from_millis(500), Tls::Preferred));
         assert!(!options.compound && parsed("mysql://u@(h)/db").compound);

@@ -16,7 +16,7 @@ use super::{
     connection::{Answers, Failure},
     error::is_missing_table,
     options::Options,
-    pool::{Failed, Pool},
+    pool::Pool,
     tables::{Tables, push_bytes, push_int},
 };
 use crate::{
@@ -184,7 +184,7 @@ impl<'r> Plan<'r> {
         match pool.ask(&self.text()) {
             Ok(answers) => self.answered(&pool.options, answers),
             // The question whether this is a volume has an answer even where there are no tables.
-            Err(Failed::Asked(Failure::Server(error, _)))
+            Err(Failure::Server(error, _))
                 if is_missing_table(&error) && matches!(self.reads, [Read::Get(Key::Setting)]) =>
             {
                 Ok(vec![Found::Row(None)])

@@ -88,7 +88,7 @@ impl Place {
             let name = field.name;
             // What names the row is looked up as its index knows it, be it in another case.
             let _ = if field.is_text() && at >= self.unique {
-                write!(out, "CAST(CONVERT({name} USING utf8mb4) AS BINARY)")
+                write!(out, "{}", field.as_bytes())
             } else if field.null {
                 write!(out, "IFNULL({name},{})", field.nothing())
             } else {
@@ -106,14 +106,29 @@ impl Place {
         });
     }
 
+    /// The condition that what follows the first column in the unique key is less (`<`) or more
+    /// (`>`) than that of another row, texts by their bytes.
+    pub(super) fn beside(&self, out: &mut String, sign: char, bound: &[Value<'_>]) {
+        let at: Vec<usize> = (1..self.unique).collect();
+        tuple(out, &at, |out, at| match &self.fields[at] {
+            field if field.is_text() => out.push_str(&field.as_bytes()),
+            field => out.push_str(field.name),
+        });
+        out.push(sign);
+        tuple(out, &at, |out, at| match &bound[at - 1] {
+            Value::Text(text) => push_bytes(out, text),
+            value => self.push(out, at, value),
+        });
+    }
+
     /// The condition that the unique key is one of these, which are sorted: equalities and a list,
     /// for servers do not look up tuples in an index.
-    pub(super) fn among_keys(&self, out: &mut String, keys: &[Vec<Value<'_>>]) {
+    pub(super) fn among_keys<'v>(&self, out: &mut String, keys: &[impl AsRef<[Value<'v>]>]) {
         let last = self.unique - 1;
-        let groups = keys.chunk_by(|a, b| a[..last] == b[..last]);
+        let groups = keys.chunk_by(|a, b| a.as_ref()[..last] == b.as_ref()[..last]);
         for (number, group) in groups.enumerate() {
             out.push_str(if number > 0 { " OR " } else { "(" });
-            for (at, value) in group[0][..last].iter().enumerate() {
+            for (at, value) in group[0].as_ref()[..last].iter().enumerate() {
                 let _ = write!(out, "{}=", self.fields[at].name);
                 self.push(out, at, value);
                 out.push_str(" AND ");
@@ -123,7 +138,7 @@ impl Place {
                 if at > 0 {
                     out.push(',');
                 }
-                self.push(out, last, &key[last]);
+                self.push(out, last, &key.as_ref()[last]);
             }
             out.push(')');
         }
@@ -131,14 +146,14 @@ impl Place {
     }
 
     /// The condition that the columns that a key names are those of one of these.
-    pub(super) fn among_named(&self, out: &mut String, keys: &[Vec<Value<'_>>]) {
+    pub(super) fn among_named<'v>(&self, out: &mut String, keys: &[impl AsRef<[Value<'v>]>]) {
         tuple_of(out, self.named, |out, at| out.push_str(self.fields[at].name));
         out.push_str(" IN (");
         for (at, key) in keys.iter().enumerate() {
             if at > 0 {
                 out.push(',');
             }
-            tuple_of(out, self.named, |out, at| self.push(out, at, &key[at]));
+            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]));
         }
         out.push(')');
     }
@@ -165,36 +180,27 @@ impl Place {
         }
     }
 
-    /// What gives one column another value.
-    pub(super) fn assign(&self, out: &mut String, at: usize, value: &Value<'_>) {
-        out.push_str(self.fields[at].name);
-        out.push('=');
-        self.push(out, at, value);
-    }
-
-    /// What gives one column of several rows, each named by its first column, a number of its own.
-    pub(super) fn assign_by_key(
-        &self,
-        out: &mut String,
-        at: usize,
-        rows: impl Iterator<Item = (i64, i64)> + Clone,
-    ) {
+    /// What each of several rows, named by its first column, has for the column `at`: a number.
+    pub(super) fn each(&self, out: &mut String, at: usize, rows: impl Iterator<Item = (i64, i64)> + Clone) {
         let mut values = rows.clone().map(|(_, value)| value);
         let first = values.next().unwrap_or_default();
         if values.all(|value| value == first) {
-            return self.assign(out, at, &Value::Int(first));
+            return self.push(out, at, &Value::Int(first));
         }
-        let _ = write!(out, "{}=CASE {}", self.fields[at].name, self.fields[0].name);
+        let _ = write!(out, "CASE {}", self.fields[0].name);
         for (key, value) in rows {
-            out.push_str(" WHEN ");
-            push_int(out, key);
-            out.push_str(" THEN ");
+            let _ = write!(out, " WHEN {key} THEN ");
             self.push(out, at, &Value::Int(value));
         }
         out.push_str(" END");
     }
 
-    fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
+    /// The name of a column.
+    pub(super) fn name(&self, at: usize) -> &'static str {
+        self.fields[at].name
+    }
+
+    pub(super) fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
         match value {
             Value::Null => out.push_str("NULL"),
             Value::Int(number) if self.fields[at].is_narrow() => push_int(out, i64::from(*number as i32)),
@@ -213,6 +219,11 @@ impl Place {
 impl Field {
     fn new(name: &'static str, column: Option<&Column>) -> Self {
         Self { name, kind: column.map(|column| column.kind), null: column.is_some_and(|column| column.null) }
+    }
+
+    /// A text as the bytes of its UTF-8, whatever the character set of the column.
+    fn as_bytes(&self) -> String {
+        format!("CAST(CONVERT({} USING utf8mb4) AS BINARY)", self.name)
     }
 
     fn is_text(&self) -> bool {

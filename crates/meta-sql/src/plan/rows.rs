@@ -43,32 +43,37 @@ pub(crate) enum Action {
     Add,
 }
 
-/// What is done with a row.
-pub(crate) struct RowPlan<'c> {
-    /// What must be there, if anything must.
-    pub(crate) expected: Option<Expected<'c>>,
-    /// How firmly it is locked then.
-    pub(crate) lock: Lock,
-    pub(crate) changes: SmallVec<[Change<'c>; 1]>,
-    /// Whether it is made only so that nobody else makes it, and is removed again.
-    pub(crate) placeholder: bool,
-}
-
 /// A row that must be there.
-pub(crate) struct Expected<'c> {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Held<'c> {
     /// How much of it must be as expected.
     pub(crate) compare: Compare,
+    /// How firmly it is locked.
+    pub(crate) lock: Lock,
+    /// Its columns; those that name it, if no more is compared.
     pub(crate) row: Vec<Value<'c>>,
     pub(crate) key: Key,
 }
 
 /// A change of a row.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change<'c> {
     pub(crate) action: Action,
     /// The record to name if it fails.
     pub(crate) key: Option<Key>,
     pub(crate) values: Vec<Value<'c>>,
 }
+
+/// What is done with a row.
+#[derive(Default)]
+pub(crate) struct RowPlan<'c> {
+    /// What must be there, if anything must.
+    pub(crate) expected: Option<Held<'c>>,
+    pub(crate) changes: SmallVec<[Change<'c>; 1]>,
+}
+
+/// Rows, by their unique key.
+pub(crate) type Rows<'c> = BTreeMap<Vec<Value<'c>>, RowPlan<'c>>;
 
 /// The rows whose unique key begins with `id`, between two others. A bound is what follows `id` in
 /// a unique key.
@@ -84,23 +89,8 @@ pub(crate) struct Span<'c> {
 /// What is to be done in one table.
 #[derive(Default)]
 pub(crate) struct TablePlan<'c> {
-    /// Rows, by their unique key.
-    pub(crate) rows: BTreeMap<Vec<Value<'c>>, RowPlan<'c>>,
+    pub(crate) rows: Rows<'c>,
     pub(crate) clears: Vec<Span<'c>>,
     /// What must not be there and is not made either; the columns that name it.
     pub(crate) absent: Vec<(Key, Vec<Value<'c>>)>,
-}
-
-impl RowPlan<'_> {
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { expected: None, lock, changes: SmallVec::new(), placeholder: false }
-    }
-
-    pub(crate) fn must_exist(&mut self, key: &Key) {
-        self.expected.get_or_insert_with(|| Expected {
-            compare: Compare::Exists,
-            row: Vec::new(),
-            key: key.clone(),
-        });
-    }
 }

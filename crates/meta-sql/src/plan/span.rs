@@ -3,11 +3,9 @@
 //! What must stay true: no two overlap, and none holds a row that the commit touches on its own, so
 //! that parts and rows have one order among each other.
 
-use std::collections::BTreeMap;
-
 use sluice_meta::engine::List;
 
-use super::rows::{Action, Change, RowPlan, Span};
+use super::rows::{Action, Change, Rows, Span};
 use crate::{codec::Record, values::Value};
 
 /// From which index up to, not including, which other.
@@ -34,12 +32,13 @@ impl<'c> Span<'c> {
         Self { id: id as i64, after, before: range.map(|(_, to)| bound(to.into())) }
     }
 
-    pub(crate) const fn is_all(&self) -> bool {
-        self.after.is_none() && self.before.is_none()
+    /// Whether it is the same part of what another begins with.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (&self.after, &self.before) == (&other.after, &other.before)
     }
 
     /// Whether its rows come before the one of that unique key, which is none of them.
-    pub(crate) fn is_before(&self, unique: &[Value<'c>]) -> bool {
+    pub(super) fn is_before(&self, unique: &[Value<'c>]) -> bool {
         self.begin().as_slice() < unique
     }
 
@@ -66,10 +65,7 @@ impl<'c> Span<'c> {
 
 /// The parts to be cleared around the rows that are touched on their own, in ascending order. Of
 /// those rows, the ones that were to be cleared are discarded first.
-pub(crate) fn around<'c>(
-    mut clears: Vec<Span<'c>>,
-    rows: &mut BTreeMap<Vec<Value<'c>>, RowPlan<'c>>,
-) -> Vec<Span<'c>> {
+pub(super) fn around<'c>(mut clears: Vec<Span<'c>>, rows: &mut Rows<'c>) -> Vec<Span<'c>> {
     clears.sort_by_key(Span::begin);
     clears.dedup_by(|next, last| last.absorb(next));
     let mut spans = Vec::with_capacity(clears.len());

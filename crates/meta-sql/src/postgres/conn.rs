@@ -12,6 +12,7 @@ use std::{
 use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 use rustc_hash::FxHashSet;
+use sluice_meta::engine::EngineError;
 use sluice_net::{Connection, Kind, describe};
 
 use super::{
@@ -34,6 +35,21 @@ pub(super) enum Failure {
     Server(usize, ServerError),
     /// The flight cannot be said in the server's language.
     Unfit(String),
+    /// What it means is known.
+    Known(EngineError),
+}
+
+impl Failure {
+    /// What it means where the statement does not matter, and nothing was to be done.
+    pub(super) fn plain(self, options: &Options) -> EngineError {
+        match self {
+            Self::Server(_, error) => options.judge(&error),
+            Self::NotSent(reason) | Self::NoAnswer(reason) => options.unavailable(reason),
+            Self::NotFlushed(error) => options.unavailable(error.message),
+            Self::Unfit(reason) => options.refused(reason),
+            Self::Known(error) => error,
+        }
+    }
 }
 
 /// A connection.
@@ -108,22 +124,22 @@ impl Conn {
             let gone = self.wire.0.sent() >= whole;
             if gone { Failure::NoAnswer(describe(&error)) } else { Failure::NotSent(describe(&error)) }
         })?;
-        let answers = self.answers(flight, &prepares, until)?;
-        self.used = true;
+        let answers = self.answers(flight, &prepares, until);
+        self.used |= self.sound;
         if self.output.capacity() > 1 << 20 {
             self.output = BytesMut::new();
         }
         answers
     }
 
-    /// Takes the answers to a flight that was sent; the inner error leaves the connection in order.
-    #[allow(clippy::type_complexity, reason = "two kinds of failure")]
+    /// Takes the answers to a flight that was sent. What the server refuses leaves the connection
+    /// sound.
     fn answers(
         &mut self,
         flight: &Flight<'_>,
         prepares: &[u32],
         until: Instant,
-    ) -> Result<Result<Vec<Answer>, Failure>, Failure> {
+    ) -> Result<Vec<Answer>, Failure> {
         let mut answers: Vec<Answer> = Vec::with_capacity(flight.len());
         let mut rows = Vec::new();
         let mut prepares = prepares.iter();
@@ -162,8 +178,8 @@ impl Conn {
         }
         self.sound = !matches!(&failed, Some(Failure::Server(_, error)) if error.spoils_connection());
         match failed {
-            Some(failure) => Ok(Err(failure)),
-            None if answers.len() == flight.len() => Ok(Ok(answers)),
+            Some(failure) => Err(failure),
+            None if answers.len() == flight.len() => Ok(answers),
             None => Err(Failure::NoAnswer("the server left out an answer".into())),
         }
     }

@@ -34,85 +34,48 @@ impl Pool {
         handshake::connect(&self.options).map_err(|error| self.options.unreached(&error))
     }
 
-    /// One exchange, on whichever connection there is, and whether that had served before.
-    fn exchange(
-        &self,
-        flight: &Flight<'_>,
-        kind: Kind,
-    ) -> Result<(Result<Vec<Answer>, Failure>, bool), Failed> {
+    /// One exchange, on whichever connection there is. One that went stale is replaced, if the
+    /// server cannot have seen the flight whole, or may see it twice.
+    fn exchange(&self, flight: &Flight<'_>, kind: Kind) -> Result<Vec<Answer>, Failure> {
         let connect = || Ok(Conn::new(self.connect()?, &self.options));
-        let work = |conn: &mut Conn| {
-            let used = conn.used;
-            (conn.exchange(flight, kind, &self.options), used)
-        };
-        self.connections
-            .with(connect, |reason| self.options.unavailable(reason), work)
-            .map_err(Failed::Engine)
+        let busy = |reason| self.options.unavailable(reason);
+        loop {
+            let work = |conn: &mut Conn| (conn.used, conn.exchange(flight, kind, &self.options));
+            match self.connections.with(connect, busy, work).map_err(Failure::Known)? {
+                (true, Err(Failure::NotSent(_))) => {}
+                (true, Err(Failure::NoAnswer(_))) if kind == Kind::Read => {}
+                (_, answered) => return answered,
+            }
+            self.connections.forget();
+        }
     }
 
-    /// Asks what may be asked twice: a connection that went stale is replaced.
-    pub(super) fn ask(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failed> {
-        loop {
-            match self.exchange(flight, Kind::Read)? {
-                (Err(Failure::NotSent(_) | Failure::NoAnswer(_)), true) => self.connections.forget(),
-                (answered, _) => return answered.map_err(|failure| self.failed(failure)),
-            }
-        }
+    /// Asks what may be asked twice.
+    pub(super) fn ask(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failure> {
+        self.exchange(flight, Kind::Read)
     }
 
     /// Commits what must not be done twice.
-    pub(super) fn commit(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failed> {
-        loop {
-            match self.exchange(flight, Kind::Commit)? {
-                (Err(Failure::NotSent(_)), true) => self.connections.forget(),
-                (Err(Failure::NoAnswer(reason)), _) => {
-                    self.connections.forget();
-                    return Err(Failed::Engine(self.options.indeterminate(reason)));
-                }
-                (Err(Failure::NotFlushed(error)), _) => {
-                    let reason = error.message.clone();
-                    if error.is_lack() {
-                        tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
-                        self.blunt.store(true, Ordering::Relaxed);
-                    }
-                    return Err(Failed::Engine(self.options.indeterminate(reason)));
-                }
-                (answered, _) => return answered.map_err(|failure| self.failed(failure)),
+    pub(super) fn commit(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failure> {
+        self.exchange(flight, Kind::Commit).map_err(|failure| match failure {
+            Failure::NoAnswer(reason) => {
+                self.connections.forget();
+                Failure::Known(self.options.indeterminate(reason))
             }
-        }
+            Failure::NotFlushed(error) => {
+                let reason = error.message.clone();
+                if error.is_lack() {
+                    tracing::warn!(%reason, "the server cannot flush its log on request; commits wait for it one by one");
+                    self.blunt.store(true, Ordering::Relaxed);
+                }
+                Failure::Known(self.options.indeterminate(reason))
+            }
+            failure => failure,
+        })
     }
 
     /// Whether commits may leave it to a flush behind them to be safe.
     pub(super) fn flushes(&self) -> bool {
         !self.blunt.load(Ordering::Relaxed)
-    }
-
-    fn failed(&self, failure: Failure) -> Failed {
-        match failure {
-            Failure::Server(at, error) => Failed::Statement(at, error),
-            Failure::NotSent(reason) | Failure::NoAnswer(reason) => {
-                Failed::Engine(self.options.unavailable(reason))
-            }
-            Failure::NotFlushed(error) => Failed::Engine(self.options.unavailable(error.message)),
-            Failure::Unfit(reason) => Failed::Engine(self.options.refused(reason)),
-        }
-    }
-}
-
-/// Why a flight failed.
-pub(super) enum Failed {
-    /// The statement at that place.
-    Statement(usize, super::error::ServerError),
-    /// As a whole.
-    Engine(EngineError),
-}
-
-impl Failed {
-    /// What it means where the statement does not matter.
-    pub(super) fn plain(self, options: &Options) -> EngineError {
-        match self {
-            Self::Statement(_, error) => options.judge(&error),
-            Self::Engine(error) => error,
-        }
     }
 }

@@ -48,7 +48,7 @@ impl Store {
         let answers = match self.pool.ask(&flight) {
             Ok(answers) => answers,
             // The question whether this is a volume has an answer in any database.
-            Err(super::pool::Failed::Statement(_, error))
+            Err(super::conn::Failure::Server(_, error))
                 if error.is_missing_table() && matches!(reads, [Read::Get(Key::Setting)]) =>
             {
                 return Ok(vec![Found::Row(None)]);

@@ -36,37 +36,12 @@ impl Catalog {
         let mut known = self.known.lock();
         let id = known.len() as u32;
         let statement = known.entry((what, record)).or_insert_with(|| {
-            let (text, types) = text(what, record);
+            let text = check::text(what, record).or_else(|| change::text(what, record));
+            let (text, types) = text.unwrap_or_else(|| look::text(what, record));
             let text = self.naming.sql(&text).replace('`', "\"");
             Arc::new(Statement { id, name: format!("sluice{id}"), text, types })
         });
         statement.clone()
-    }
-}
-
-/// The statement, as written for the usual names, and the types of its parameters.
-fn text(what: Template, record: Record) -> (String, Vec<Type>) {
-    match what {
-        Template::Hold(..)
-        | Template::Absent
-        | Template::Vacant
-        | Template::Counted
-        | Template::SameLocks => check::text(what, record),
-        Template::Swap
-        | Template::Take
-        | Template::Insert
-        | Template::InsertMany
-        | Template::Put
-        | Template::Delete
-        | Template::Discard
-        | Template::Clear
-        | Template::ClearPart
-        | Template::Step
-        | Template::Add
-        | Template::Softly
-        | Template::Harden
-        | Template::Renumber => change::text(what, record),
-        _ => look::text(what, record),
     }
 }
 

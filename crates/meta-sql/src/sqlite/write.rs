@@ -178,11 +178,11 @@ impl<'s, 'c> Writing<'s, 'c> {
     /// The writes that add to what is there.
     fn add(&self, write: &Write) -> Result<(), EngineError> {
         let mut values = SmallVec::<[Value<'_>; 6]>::new();
-        let Some(record) = push_added(write, &mut values) else { return Ok(()) };
+        let Some((record, key)) = push_added(write, &mut values) else { return Ok(()) };
         let changed = self.run((What::Add, record), values)?;
-        match write {
-            Write::Bump { ino, .. } => must(changed == 1, || Key::Node(*ino)),
-            Write::Append(ino, index, _) if changed != 1 => {
+        match key {
+            Key::Node(_) => must(changed == 1, || key),
+            Key::Chunk(ino, index) if changed != 1 => {
                 let record = format!("chunk {} {index}", ino.0 as i64);
                 let reason = "slices are not of 24 bytes each".into();
                 Err(self.reader.options.damaged(Damage { record, reason }))

@@ -3,7 +3,7 @@
 //! What must stay true: no statement runs unless all before it did and all checks held; COMMIT is
 //! the last.
 
-use crate::mysql::style::Style;
+use crate::mysql::{style::Style, tables::Tables};
 
 /// Longest check, bytes, that also looks at the rows which the statement before met: both go into
 /// one packet.
@@ -15,6 +15,12 @@ pub(crate) struct Packet {
     pub(crate) text: String,
     /// How many answers there are.
     pub(crate) answers: usize,
+}
+
+/// A commit that is being put together: the tables, and the statements so far.
+pub(super) struct Builder<'b> {
+    pub(super) tables: &'b Tables,
+    pub(super) flight: Flight,
 }
 
 struct Statement {

@@ -6,24 +6,20 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use sluice_meta::{
-    engine::{Commit, List, Write},
-    schema::{DirStat, Key, QuotaKey, Row},
+    engine::{Commit, Write},
+    schema::Key,
 };
-use sluice_types::{Ino, Slice, Time};
+use sluice_types::{Ino, Slice};
 
-use super::{
-    super::tables::{push_bytes, push_int, push_text},
-    builder::Builder,
-    sorted::Sorted,
-};
+use super::{super::tables::Place, flight::Builder};
 use crate::{
     codec::Record,
-    plan::cleared,
-    values::{key_values, quota_columns, row_values, time_columns},
+    plan::{Action, Change, Span},
+    values::Value,
 };
 
 /// Rows in one statement.
-const MANY: usize = 400;
+pub(super) const MANY: usize = 400;
 /// Rows in one statement that gives each a number of its own.
 pub(super) const FEW: usize = 32;
 /// Bytes of slices in one chunk's record: what a BLOB holds. JuiceFS made the column.
@@ -31,200 +27,135 @@ const MOST_SLICES: usize = 65_535;
 /// Bytes after which a statement takes no more rows.
 const LONG: usize = 1 << 18;
 
-pub(super) type Rows<'r> = BTreeMap<Key, &'r Row>;
+/// The values of a row, or those that change it.
+type Values<'v> = &'v [Value<'v>];
 
 impl Builder<'_> {
-    pub(super) fn insert(&mut self, record: Record, sorted: &Sorted<'_>) {
-        self.store(record, sorted.inserts.get(&record), false);
-    }
-
-    pub(super) fn put(&mut self, record: Record, rows: Option<&Rows<'_>>) {
-        self.store(record, rows, true);
-    }
-
-    fn store(&mut self, record: Record, rows: Option<&Rows<'_>>, replace: bool) {
-        let place = self.tables.of(record);
-        let mut suffix = String::new();
-        if replace {
-            suffix.push_str(" ON DUPLICATE KEY UPDATE ");
-            place.replacing(&mut suffix);
-        }
-        let rows = rows.into_iter().flatten().filter_map(|(_, row)| row_values(row));
-        self.insert_rows(record, &suffix, rows, |out, (_, values)| place.row(out, &values));
-    }
-
-    /// Inserts rows, each of which `push` writes in parentheses.
-    fn insert_rows<R>(
-        &mut self,
-        record: Record,
-        suffix: &str,
-        rows: impl Iterator<Item = R>,
-        push: impl Fn(&mut String, R),
-    ) {
-        let place = self.tables.of(record);
-        let mut statement = String::new();
-        let mut count = 0;
-        for row in rows {
-            if statement.is_empty() {
-                let _ = write!(statement, "INSERT INTO {}({}) VALUES ", place.table, place.columns);
-            } else {
-                statement.push(',');
+    /// Does the same with many rows.
+    pub(super) fn write(&mut self, record: Record, action: Action, changes: &[Change<'_>]) {
+        let rows: Vec<Values<'_>> = changes.iter().map(|change| &change.values[..]).collect();
+        match (action, record) {
+            (Action::Step, _) => rows.iter().for_each(|step| self.step(step)),
+            (Action::Delete | Action::Discard, _) => self.delete(record, &rows),
+            (Action::Insert, _) => self.insert(record, &rows, ""),
+            (Action::Put, _) => {
+                let mut replacing = " ON DUPLICATE KEY UPDATE ".to_owned();
+                self.tables.of(record).replacing(&mut replacing);
+                self.insert(record, &rows, &replacing);
             }
-            push(&mut statement, row);
-            count += 1;
-            if count == MANY || statement.len() > LONG {
-                self.flight.push(std::mem::take(&mut statement) + suffix);
-                count = 0;
-            }
+            (Action::Add, Record::Node) => self.bump(&rows),
+            (Action::Add, Record::DirStat | Record::DirQuota) => self.add_to(record, &rows),
+            (Action::Add, _) => self.insert(record, &rows, &adding(record)),
         }
-        if !statement.is_empty() {
+    }
+
+    /// Takes the writer record from one number to the next.
+    fn step(&mut self, step: Values<'_>) {
+        let table = &self.tables.of(Record::Writer).table;
+        let [writer, lane, from, to] = [0, 1, 2, 3].map(|at| int(step, at));
+        self.flight
+            .number(format!("UPDATE {table} SET n={to} WHERE writer={writer} AND lane={lane} AND n={from}"));
+    }
+
+    fn insert(&mut self, record: Record, rows: &[Values<'_>], suffix: &str) {
+        let place = self.tables.of(record);
+        let mut rows = rows.iter().peekable();
+        while rows.peek().is_some() {
+            let mut statement = format!("INSERT INTO {}({}) VALUES ", place.table, place.columns);
+            for (at, row) in rows.by_ref().take(MANY).enumerate() {
+                statement.push_str(if at > 0 { "," } else { "" });
+                place.row(&mut statement, row);
+                if statement.len() > LONG {
+                    break;
+                }
+            }
             self.flight.push(statement + suffix);
         }
     }
 
-    pub(super) fn delete(&mut self, record: Record, keys: Option<&Vec<&Key>>) {
+    fn delete(&mut self, record: Record, rows: &[Values<'_>]) {
         let place = self.tables.of(record);
-        let keys = keys.into_iter().flatten().filter_map(|key| key_values(key));
-        let mut keys: Vec<_> = keys.map(|(_, values)| values).collect();
-        keys.sort_unstable();
-        for keys in keys.chunks(MANY) {
+        for rows in rows.chunks(MANY) {
             let mut statement = format!("DELETE FROM {} WHERE ", place.table);
-            place.among_keys(&mut statement, keys);
+            place.among_keys(&mut statement, rows);
             if place.named > place.unique {
                 statement.push_str(" AND ");
-                place.among_named(&mut statement, keys);
+                place.among_named(&mut statement, rows);
             }
             self.flight.push(statement);
         }
     }
 
-    /// Removes whole collections of this record, those that are alike together.
-    pub(super) fn clear(&mut self, record: Record, lists: &[List]) {
-        let mut alike: BTreeMap<Option<(u32, u32)>, Vec<i64>> = BTreeMap::new();
-        for list in lists {
-            if let Some((of, owner, range)) = cleared(*list)
-                && of == record
-            {
-                alike.entry(range).or_default().push(owner as i64);
-            }
-        }
+    /// Removes what these have in that part of the table.
+    pub(super) fn clear(&mut self, record: Record, ids: &[Value<'_>], span: &Span<'_>) {
         let place = self.tables.of(record);
-        let owner = place.columns.split(',').next().unwrap_or_default();
-        for (range, mut owners) in alike {
-            owners.sort_unstable();
-            let rest = range.map(|(from, to)| format!(" AND indx>={from} AND indx<{to}")).unwrap_or_default();
-            for owners in owners.chunks(MANY) {
-                let mut statement = format!("DELETE FROM {} WHERE {owner} IN (", place.table);
-                for (at, owner) in owners.iter().enumerate() {
-                    if at > 0 {
-                        statement.push(',');
-                    }
-                    push_int(&mut statement, *owner);
+        for ids in ids.chunks(MANY) {
+            let mut statement = format!("DELETE FROM {} WHERE {} IN ", place.table, place.name(0));
+            list(&mut statement, place, ids.iter());
+            for (sign, bound) in [('>', &span.after), ('<', &span.before)] {
+                if let Some(bound) = bound {
+                    statement.push_str(" AND ");
+                    place.beside(&mut statement, sign, bound);
                 }
-                self.flight.push(statement + ")" + &rest);
             }
+            self.flight.push(statement);
         }
     }
 
     /// Adds to links and raises times, those with one time together.
-    pub(super) fn bump<'b>(&mut self, bumps: impl Iterator<Item = (&'b Ino, &'b (i32, Option<Time>))>) {
-        let mut by_time: BTreeMap<Option<Time>, Vec<(i64, i64)>> = BTreeMap::new();
-        for (ino, (nlink, time)) in bumps {
-            by_time.entry(*time).or_default().push((ino.0 as i64, i64::from(*nlink)));
+    fn bump(&mut self, rows: &[Values<'_>]) {
+        let mut by_time: BTreeMap<Values<'_>, Vec<Values<'_>>> = BTreeMap::new();
+        for row in rows {
+            by_time.entry(&row[2..]).or_default().push(row);
         }
-        for (time, nodes) in by_time {
-            for nodes in nodes.chunks(FEW) {
-                let changes = raised(time, nodes);
-                self.update(Record::Node, &changes, nodes.iter().map(|(ino, _)| *ino));
-            }
+        for rows in by_time.values().flat_map(|rows| rows.chunks(FEW)) {
+            let changes = raised(self.tables.of(Record::Node), rows.iter().copied());
+            self.update(Record::Node, &changes, rows);
         }
     }
 
-    fn update(&mut self, record: Record, changes: &[String], keys: impl Iterator<Item = i64>) {
-        if changes.is_empty() {
-            return;
-        }
+    fn update(&mut self, record: Record, changes: &str, rows: &[Values<'_>]) {
         let place = self.tables.of(record);
-        let mut statement = format!("UPDATE {} SET {} WHERE inode IN (", place.indexed, changes.join(","));
-        for (at, key) in keys.enumerate() {
-            if at > 0 {
-                statement.push(',');
-            }
-            push_int(&mut statement, key);
+        if !changes.is_empty() {
+            let mut statement = format!("UPDATE {} SET {changes} WHERE inode IN ", place.indexed);
+            list(&mut statement, place, rows.iter().map(|row| &row[0]));
+            self.flight.push(statement);
         }
-        statement.push(')');
-        self.flight.push(statement);
     }
 
-    /// Adds to the usage of directories, then of those who own.
-    pub(super) fn add_usage(
-        &mut self,
-        uses: &BTreeMap<Ino, DirStat>,
-        charges: &BTreeMap<QuotaKey, (i64, i64)>,
-    ) {
-        let uses: Vec<(i64, [i64; 3])> =
-            uses.iter().map(|(ino, by)| (ino.0 as i64, [by.length, by.space, by.inodes])).collect();
-        self.add_to(Record::DirStat, ["data_length", "used_space", "used_inodes"], &uses);
-        let (dirs, owners): (Vec<_>, Vec<_>) =
-            charges.iter().partition(|(key, _)| matches!(key, QuotaKey::Dir(_)));
-        let dirs: Vec<(i64, [i64; 2])> = dirs
-            .into_iter()
-            .map(|(key, (space, inodes))| (quota_columns(*key).1, [*space, *inodes]))
-            .collect();
-        self.add_to(Record::DirQuota, ["used_space", "used_inodes"], &dirs);
-        let adding = " ON DUPLICATE KEY UPDATE used_space=used_space+VALUES(used_space),\
-                      used_inodes=used_inodes+VALUES(used_inodes)";
-        self.insert_rows(Record::Quota, adding, owners.into_iter(), |out, (key, (space, inodes))| {
-            let (kind, of) = quota_columns(*key);
-            let _ = write!(out, "({kind},{of},-1,-1,{space},{inodes})");
-        });
-    }
-
-    /// Adds to numbers of rows that may exist.
-    fn add_to<const N: usize>(&mut self, record: Record, columns: [&str; N], rows: &[(i64, [i64; N])]) {
+    /// Adds to the last columns of rows that may exist.
+    fn add_to(&mut self, record: Record, rows: &[Values<'_>]) {
+        let place = self.tables.of(record);
         for rows in rows.chunks(FEW) {
-            let mut changes = Vec::new();
-            for (at, column) in columns.iter().enumerate() {
-                if rows.iter().any(|(_, by)| by[at] != 0) {
-                    let mut change = format!("{column}={column}+");
-                    each(&mut change, rows.iter().map(|(key, by)| (*key, by[at])));
-                    changes.push(change);
-                }
+            let mut changes = String::new();
+            let limits = place.all().len() - rows[0].len();
+            for at in (1..rows[0].len()).filter(|at| rows.iter().any(|row| int(row, *at) != 0)) {
+                let (comma, name) = (if changes.is_empty() { "" } else { "," }, place.name(limits + at));
+                let _ = write!(changes, "{comma}{name}={name}+");
+                place.each(&mut changes, limits + at, rows.iter().map(|row| (int(row, 0), int(row, at))));
             }
-            self.update(record, &changes, rows.iter().map(|(key, _)| *key));
+            self.update(record, &changes, rows);
         }
     }
+}
 
-    pub(super) fn count(&mut self, counts: &BTreeMap<&'static str, i64>) {
-        let adding = " ON DUPLICATE KEY UPDATE value=value+VALUES(value)";
-        self.insert_rows(Record::Counter, adding, counts.iter(), |out, (name, by)| {
-            out.push('(');
-            push_text(out, name.as_bytes());
-            let _ = write!(out, ",{by})");
-        });
-    }
-
-    /// Adds to references; a slice without a row has one.
-    pub(super) fn refer(&mut self, refers: &BTreeMap<(u64, u32), i64>) {
-        let adding = " ON DUPLICATE KEY UPDATE refs=refs+VALUES(refs)-1";
-        self.insert_rows(Record::SliceRef, adding, refers.iter(), |out, ((slice, size), by)| {
-            let _ = write!(out, "({},{},{})", *slice as i64, *size as i32, 1 + by);
-        });
-    }
-
-    /// Appends to chunks, unless their records are damaged, for nobody could tell what the new
-    /// slices lie on, or would become too long.
-    pub(super) fn append(&mut self, appends: &BTreeMap<(Ino, u32), Vec<u8>>) {
-        let adding = format!(
-            " ON DUPLICATE KEY UPDATE slices=IF(LENGTH(slices)%24=0 AND LENGTH(slices)+LENGTH(VALUES(slices))\
-             <={MOST_SLICES},CONCAT(slices,VALUES(slices)),NULL)"
-        );
-        self.insert_rows(Record::Chunk, &adding, appends.iter(), |out, ((ino, index), slices)| {
-            let _ = write!(out, "({},{},", ino.0 as i64, *index as i32);
-            push_bytes(out, slices);
-            out.push(')');
-        });
-    }
+/// How values that are to be added meet a row that exists. A slice without a row has one reference.
+/// Chunks whose records are damaged, for nobody could tell what the new slices lie on, or would
+/// become too long, get none.
+fn adding(record: Record) -> String {
+    let change = match record {
+        Record::SliceRef => "refs=refs+VALUES(refs)-1".into(),
+        Record::Quota => {
+            "used_space=used_space+VALUES(used_space),used_inodes=used_inodes+VALUES(used_inodes)".into()
+        }
+        Record::Chunk => format!(
+            "slices=IF(LENGTH(slices)%{0}=0 AND LENGTH(slices)+LENGTH(VALUES(slices))<={MOST_SLICES},\
+             CONCAT(slices,VALUES(slices)),NULL)",
+            Slice::BYTES
+        ),
+        _ => "value=value+VALUES(value)".into(),
+    };
+    format!(" ON DUPLICATE KEY UPDATE {change}")
 }
 
 /// The chunks whose records, which hold so many slices now, have no room for what the commit
@@ -240,38 +171,38 @@ pub(crate) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -> usize) -
     full.collect()
 }
 
-/// What raises the times of nodes and adds to their links.
-pub(super) fn raised(time: Option<Time>, nodes: &[(i64, i64)]) -> Vec<String> {
-    let mut changes = Vec::new();
-    if let Some(time) = time {
-        let (micros, nanos) = time_columns(time);
+/// What raises the times of nodes, all to the same, and adds to their links.
+pub(super) fn raised<'v>(place: &Place, rows: impl Iterator<Item = Values<'v>> + Clone) -> String {
+    let mut changes = String::new();
+    if let Some([_, _, Value::Int(micros), Value::Int(nanos)]) = rows.clone().next() {
         // From left to right: the nanoseconds see the old microseconds.
         for name in ["mtime", "ctime"] {
-            changes.push(format!(
-                "{name}nsec=IF(({name},{name}nsec)<({micros},{nanos}),{nanos},{name}nsec),\
+            let comma = if changes.is_empty() { "" } else { "," };
+            let _ = write!(
+                changes,
+                "{comma}{name}nsec=IF(({name},{name}nsec)<({micros},{nanos}),{nanos},{name}nsec),\
                  {name}=GREATEST({name},{micros})"
-            ));
+            );
         }
     }
-    if nodes.iter().any(|(_, nlink)| *nlink != 0) {
-        let mut change = "nlink=GREATEST(nlink+".to_owned();
-        each(&mut change, nodes.iter().copied());
-        changes.push(change + ",0)");
+    if rows.clone().any(|row| int(row, 1) != 0) {
+        changes.push_str(if changes.is_empty() { "nlink=GREATEST(nlink+" } else { ",nlink=GREATEST(nlink+" });
+        place.each(&mut changes, 0, rows.map(|row| (int(row, 0), int(row, 1))));
+        changes.push_str(",0)");
     }
     changes
 }
 
-/// The number that belongs to each inode.
-fn each(out: &mut String, numbers: impl Iterator<Item = (i64, i64)> + Clone) {
-    let mut values = numbers.clone().map(|(_, value)| value);
-    let first = values.next().unwrap_or_default();
-    if values.all(|value| value == first) {
-        let _ = write!(out, "({first})");
-        return;
+/// Values of the first column, in parentheses.
+fn list<'v>(out: &mut String, place: &Place, values: impl Iterator<Item = &'v Value<'v>>) {
+    for (at, value) in values.enumerate() {
+        out.push(if at > 0 { ',' } else { '(' });
+        place.push(out, 0, value);
     }
-    out.push_str("CASE inode");
-    for (ino, value) in numbers {
-        let _ = write!(out, " WHEN {ino} THEN {value}");
-    }
-    out.push_str(" END");
+    out.push(')');
+}
+
+/// A number of a row.
+pub(super) fn int(row: Values<'_>, at: usize) -> i64 {
+    if let Value::Int(number) = row[at] { number } else { 0 }
 }

@@ -11,21 +11,23 @@ use super::{
 };
 use crate::codec::Record;
 
-pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
+/// The statement, as written for the usual names, and the types of its parameters; `None` if it is
+/// none of these.
+pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)> {
     let shape = record.shape();
     let (table, listed) = (shape.table, shape.columns);
     let columns = described(record);
     let unique = &columns[..shape.unique.min(columns.len())];
     let named = &columns[..shape.named.min(columns.len())];
     let types = |columns: &[Column]| columns.iter().map(|column| column.kind).collect::<Vec<_>>();
-    match what {
+    let many = columns.iter().map(|column| column.kind.many()).collect::<Vec<_>>();
+    Some(match what {
         Template::Insert => {
             let types = types(&columns);
             (format!("INSERT INTO {table}({listed}) VALUES({})", params(&types, 1)), types)
         }
         Template::InsertMany => {
-            let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
-            (format!("INSERT INTO {table}({listed}) SELECT * FROM unnest({})", params(&types, 1)), types)
+            (format!("INSERT INTO {table}({listed}) SELECT * FROM unnest({})", params(&many, 1)), many)
         }
         Template::Swap => swap(table, &columns, unique.len()),
         Template::Take => {
@@ -39,29 +41,24 @@ pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
             )
         }
         Template::Put => {
-            let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
             // A node is replaced under the lock that guards of it wait for, which is that of a
             // changed key.
             let rest = if record == Record::Node { &columns[..] } else { &columns[shape.unique..] };
             let then =
                 if rest.is_empty() { "NOTHING".into() } else { format!("UPDATE SET {}", replaced(rest)) };
-            let text = format!(
-                "INSERT INTO {table}({listed}) SELECT * FROM unnest({}) ON CONFLICT({}) DO {then}",
-                params(&types, 1),
-                names(unique, "")
-            );
-            (text, types)
+            (upsert(record, &columns, &then), many)
         }
         Template::Delete => {
             let (from, mut types) = values_table(named);
             types.push(Type::I8);
-            let text = format!(
-                "WITH d AS (DELETE FROM {table} n USING {from} WHERE {} RETURNING k.at) \
-                 SELECT ('{MARK}'||coalesce(string_agg(d.at::text,','),''))::int4 FROM d HAVING count(*)<>${}",
-                equal(named),
-                types.len()
-            );
-            (text, types)
+            let fail = fail_unless("d", "at::text", types.len());
+            (
+                format!(
+                    "WITH d AS (DELETE FROM {table} n USING {from} WHERE {} RETURNING k.at) {fail}",
+                    equal(named)
+                ),
+                types,
+            )
         }
         Template::Discard => {
             let (from, types) = values_table(named);
@@ -69,40 +66,33 @@ pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
             (format!("{rows} DELETE FROM {table} n USING k WHERE {}", equal(named)), types)
         }
         Template::Clear => {
-            let which = format!("n.{}=ANY($1)", unique[0].name);
-            (clear(table, unique, &which), vec![unique[0].kind.many()])
-        }
-        Template::ClearPart => {
             let (id, rest) = (&unique[0], &unique[1..]);
             let bound = |(at, sign)| {
                 let (listed, bounds) = (ordered(rest), params(&types(rest), at));
                 format!("(${at} IS NULL OR ({listed}){sign}({bounds}))")
             };
             let [after, before] = [(2, '>'), (2 + rest.len(), '<')].map(bound);
-            let which = format!("n.{}=$1 AND {after} AND {before}", id.name);
-            (clear(table, unique, &which), [vec![id.kind], types(rest), types(rest)].concat())
+            let which = format!("n.{}=ANY($1) AND {after} AND {before}", id.name);
+            (clear(table, unique, &which), [vec![id.kind.many()], types(rest), types(rest)].concat())
         }
         Template::Step => (
             format!(
-                "WITH u AS (UPDATE {table} SET n=$4 WHERE writer=$1 AND lane=$2 AND n=$3 RETURNING n) \
-                 SELECT ('{MARK}'||coalesce(string_agg(u.n::text,','),'0'))::int4 FROM u HAVING count(*)<>1"
+                "WITH u AS (UPDATE {table} SET n=$4 WHERE writer=$1 AND lane=$2 AND n=$3 RETURNING 1) {}",
+                fail_unless_one("u")
             ),
             vec![Type::I8, Type::I4, Type::I8, Type::I8],
         ),
-        Template::Add => add(record),
+        Template::Add => add(record, &columns, many),
         // As SET LOCAL, which warns of transactions that begin by themselves.
         Template::Softly => ("SELECT set_config('synchronous_commit','off',true)".into(), Vec::new()),
         Template::Harden => (format!("SELECT 1 FROM {table} FOR KEY SHARE"), Vec::new()),
-        _ => {
+        Template::Renumber => {
             let sequence = format!("pg_get_serial_sequence('{table}','id')");
-            (
-                format!(
-                    "SELECT setval({sequence},greatest(nextval({sequence}),(SELECT max(id) FROM {table})))"
-                ),
-                Vec::new(),
-            )
+            let next = format!("greatest(nextval({sequence}),(SELECT max(id) FROM {table}))");
+            (format!("SELECT setval({sequence},{next})"), Vec::new())
         }
-    }
+        _ => return None,
+    })
 }
 
 /// A row that is locked as it is now, if it is as the first parameters say, and gets the values of
@@ -130,6 +120,13 @@ fn as_expected(columns: &[Column]) -> String {
         format!("{}={wanted}", column.sound("n"))
     });
     same.collect::<Vec<_>>().join(" AND ")
+}
+
+/// Fails with what all of `rows` have there, unless they are as many as a parameter says.
+fn fail_unless(rows: &str, what: &str, count: usize) -> String {
+    format!(
+        "SELECT ('{MARK}'||coalesce(string_agg({what},','),''))::int4 FROM {rows} HAVING count(*)<>${count}"
+    )
 }
 
 fn fail_unless_one(rows: &str) -> String {
@@ -166,7 +163,7 @@ fn ordered(columns: &[Column]) -> String {
 }
 
 /// The writes that add. A bumped node whose times stay has no time.
-fn add(record: Record) -> (String, Vec<Type>) {
+fn add(record: Record, columns: &[Column], many: Vec<Type>) -> (String, Vec<Type>) {
     match record {
         Record::Node => (
             format!(
@@ -174,75 +171,57 @@ fn add(record: Record) -> (String, Vec<Type>) {
                  mtimensec=CASE WHEN (n.mtime,n.mtimensec)<(k.t,k.ns) THEN k.ns ELSE n.mtimensec END,\
                  mtime=greatest(n.mtime,k.t),\
                  ctimensec=CASE WHEN (n.ctime,n.ctimensec)<(k.t,k.ns) THEN k.ns ELSE n.ctimensec END,\
-                 ctime=greatest(n.ctime,k.t) FROM k WHERE n.inode=k.inode RETURNING k.at) \
-                 SELECT ('{MARK}'||coalesce(string_agg(u.at::text,','),''))::int4 FROM u HAVING count(*)<>$6",
+                 ctime=greatest(n.ctime,k.t) FROM k WHERE n.inode=k.inode RETURNING k.at) {}",
                 found(
                     "unnest($1::int4[],$2::int8[],$3::int4[],$4::int8[],$5::int4[]) k(at,inode,by,t,ns)",
                     "jfs_node",
                     "n.inode=k.inode",
                     "NO KEY UPDATE"
-                )
+                ),
+                fail_unless("u", "at::text", 6)
             ),
             vec![Type::I4s, Type::I8s, Type::I4s, Type::I8s, Type::I4s, Type::I8],
         ),
-        Record::Counter => (
-            "INSERT INTO jfs_counter AS n (name,value) SELECT * FROM unnest($1::text[],$2::int8[]) \
-             ON CONFLICT(name) DO UPDATE SET value=n.value+excluded.value"
-                .into(),
-            vec![Type::Texts, Type::I8s],
-        ),
-        Record::SliceRef => (
-            "INSERT INTO jfs_chunk_ref AS n (chunkid,size,refs) \
-             SELECT * FROM unnest($1::int8[],$2::int4[],$3::int4[]) \
-             ON CONFLICT(chunkid) DO UPDATE SET refs=n.refs+excluded.refs-1"
-                .into(),
-            vec![Type::I8s, Type::I4s, Type::I4s],
-        ),
-        Record::DirStat => (
-            format!(
-                "{} UPDATE jfs_dir_stats n SET data_length=n.data_length+k.length,used_space=n.used_space+k.space,\
-                 used_inodes=n.used_inodes+k.inodes FROM k WHERE n.inode=k.inode",
-                found(
-                    "unnest($1::int8[],$2::int8[],$3::int8[],$4::int8[]) k(inode,length,space,inodes)",
-                    "jfs_dir_stats",
-                    "n.inode=k.inode",
-                    "NO KEY UPDATE"
-                )
-            ),
-            vec![Type::I8s; 4],
-        ),
-        Record::DirQuota => (
-            format!(
-                "{} UPDATE jfs_dir_quota n SET used_space=n.used_space+k.space,used_inodes=n.used_inodes+k.inodes \
-                 FROM k WHERE n.inode=k.inode",
-                found(
-                    "unnest($1::int8[],$2::int8[],$3::int8[]) k(inode,space,inodes)",
-                    "jfs_dir_quota",
-                    "n.inode=k.inode",
-                    "NO KEY UPDATE"
-                )
-            ),
-            vec![Type::I8s; 3],
-        ),
-        Record::Quota => (
-            "INSERT INTO jfs_user_group_quota AS n (qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
-             SELECT * FROM unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[],$5::int8[],$6::int8[]) \
-             ON CONFLICT(qtype,qkey) DO UPDATE SET used_space=n.used_space+excluded.used_space,\
-             used_inodes=n.used_inodes+excluded.used_inodes"
-                .into(),
-            vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s, Type::I8s, Type::I8s],
-        ),
+        Record::DirStat => add_to(record, &columns[..1], &columns[1..]),
+        Record::DirQuota => add_to(record, &columns[..1], &columns[3..]),
+        Record::Counter => (upsert(record, columns, "UPDATE SET value=n.value+excluded.value"), many),
+        Record::SliceRef => (upsert(record, columns, "UPDATE SET refs=n.refs+excluded.refs-1"), many),
+        Record::Quota => {
+            let then = "UPDATE SET used_space=n.used_space+excluded.used_space,used_inodes=n.used_inodes+excluded.used_inodes";
+            (upsert(record, columns, then), many)
+        }
         // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie
         // on.
         _ => (
             format!(
-                "WITH a AS (INSERT INTO jfs_chunk AS n (inode,indx,slices) \
-                 SELECT * FROM unnest($1::int8[],$2::int4[],$3::bytea[]) \
-                 ON CONFLICT(inode,indx) DO UPDATE SET slices=n.slices||excluded.slices \
-                 WHERE octet_length(n.slices)%24=0 RETURNING inode,indx) \
-                 SELECT ('{MARK}'||coalesce(string_agg(a.inode||' '||a.indx,','),''))::int4 FROM a HAVING count(*)<>$4"
+                "WITH a AS ({} WHERE octet_length(n.slices)%24=0 RETURNING inode||' '||indx AS chunk) {}",
+                upsert(record, columns, "UPDATE SET slices=n.slices||excluded.slices"),
+                fail_unless("a", "chunk", 4)
             ),
-            vec![Type::I8s, Type::I4s, Type::Blobs, Type::I8],
+            many.into_iter().chain([Type::I8]).collect(),
         ),
     }
+}
+
+/// Adds to columns of rows that may exist.
+fn add_to(record: Record, key: &[Column], added: &[Column]) -> (String, Vec<Type>) {
+    let table = record.shape().table;
+    let types: Vec<Type> = key.iter().chain(added).map(|column| column.kind.many()).collect();
+    let from = format!("unnest({}) k({},{})", params(&types, 1), names(key, ""), names(added, ""));
+    let more: Vec<String> = added.iter().map(|column| format!("{0}=n.{0}+k.{0}", column.name)).collect();
+    let rows = found(&from, table, &equal(key), "NO KEY UPDATE");
+    (format!("{rows} UPDATE {table} n SET {} FROM k WHERE {}", more.join(","), equal(key)), types)
+}
+
+/// Inserts rows; `then` is done with those that exist.
+fn upsert(record: Record, columns: &[Column], then: &str) -> String {
+    let shape = record.shape();
+    let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
+    format!(
+        "INSERT INTO {} AS n ({}) SELECT * FROM unnest({}) ON CONFLICT({}) DO {then}",
+        shape.table,
+        shape.columns,
+        params(&types, 1),
+        names(&columns[..shape.unique], "")
+    )
 }

@@ -13,49 +13,46 @@ use crate::{
     values::is_guarded,
 };
 
-pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
+/// The statement, as written for the usual names, and the types of its parameters; `None` if it is
+/// none of these.
+pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)> {
     let shape = record.shape();
     let table = shape.table;
     let columns = described(record);
     let named = &columns[..shape.named.min(columns.len())];
-    match what {
+    Some(match what {
         Template::Hold(compare, lock) => hold(table, &columns, shape.unique, compare, lock),
         Template::Absent => {
             let (from, types) = values_table(named);
             let exists = format!("EXISTS (SELECT FROM {table} n WHERE {})", equal(named));
-            (format!("{} FROM {from} WHERE {exists}", fail("k.at")), types)
+            (fail(&format!("{from} WHERE {exists}")), types)
         }
-        Template::Vacant => (
-            format!(
-                "{} FROM unnest($1::int4[],$2::int8[]) k(at,dir) \
-                 WHERE EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)",
-                fail("k.at")
-            ),
-            vec![Type::I4s, Type::I8s],
-        ),
-        Template::Counted => (
-            match record {
-                Record::Acl => {
-                    format!("{} WHERE (SELECT max(id) FROM jfs_acl) IS DISTINCT FROM $2", fail("$1"))
-                }
-                _ => format!(
-                    "{} WHERE (SELECT count(*) FROM jfs_edge WHERE inode=$3 AND parent=$4)<>$2",
-                    fail("$1")
-                ),
-            },
-            if record == Record::Acl {
-                vec![Type::I4, Type::I8]
-            } else {
-                vec![Type::I4, Type::I8, Type::I8, Type::I8]
-            },
-        ),
-        _ => {
+        Template::Vacant => {
+            let exists = "EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)";
+            let text = fail(&format!("unnest($1::int4[],$2::int8[]) k(at,dir) WHERE {exists}"));
+            (text, vec![Type::I4s, Type::I8s])
+        }
+        Template::Counted if record == Record::Acl => {
+            let differs = "(SELECT max(id) FROM jfs_acl) IS DISTINCT FROM k.last";
+            let text = fail(&format!("unnest($1::int4[],$2::int8[]) k(at,last) WHERE {differs}"));
+            (text, vec![Type::I4s, Type::I8s])
+        }
+        Template::Counted => {
+            let from = "unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[]) k(at,ino,dir,count)";
+            let count = "(SELECT count(*) FROM jfs_edge n WHERE n.inode=k.ino AND n.parent=k.dir)";
+            let text = fail(&format!("{from} WHERE {count}<>k.count"));
+            (text, vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s])
+        }
+        Template::SameLocks => {
             let value = if record == Record::Flock { "ltype" } else { "encode(records,'hex')" };
             let text = format!("string_agg(sid||','||owner||','||{value},';' ORDER BY sid,owner)");
-            let stored = format!("(SELECT coalesce({text},'') FROM {table} WHERE inode=$2)");
-            (format!("{} WHERE {stored}<>$3", fail("$1")), vec![Type::I4, Type::I8, Type::Text])
+            let stored = format!("(SELECT coalesce({text},'') FROM {table} WHERE inode=k.ino)");
+            let from = "unnest($1::int4[],$2::int8[],$3::text[]) k(at,ino,locks)";
+            let types = vec![Type::I4s, Type::I8s, Type::Texts];
+            (fail(&format!("{from} WHERE {stored}<>k.locks")), types)
         }
-    }
+        _ => return None,
+    })
 }
 
 /// Each row is locked as it is now, after whoever holds it is done, and compared then.
@@ -83,5 +80,5 @@ fn hold(table: &str, columns: &[Column], unique: usize, compare: Compare, lock: 
     let mut differs = vec![format!("n.{} IS NULL", keys[0].name)];
     differs.extend(compared.iter().map(|column| format!("{}<>{}", column.sound("n"), column.sound("k"))));
     let differs = differs.join(" OR ");
-    (format!("{} FROM {from} LEFT JOIN LATERAL ({row}) n ON true WHERE {differs}", fail("k.at")), types)
+    (fail(&format!("{from} LEFT JOIN LATERAL ({row}) n ON true WHERE {differs}")), types)
 }

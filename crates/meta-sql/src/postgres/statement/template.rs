@@ -1,7 +1,7 @@
 //! What statements there are, and the types of their parameters.
 
 use crate::{
-    plan::{Action, Compare, Lock},
+    plan::{Compare, Lock},
     text::Look,
 };
 
@@ -23,28 +23,31 @@ pub(crate) enum Type {
 }
 
 impl Type {
-    pub(crate) const fn oid(self) -> u32 {
+    /// Its number, its name, and the type of its elements, if it is of many.
+    const fn described(self) -> (u32, &'static str, Option<Self>) {
         match self {
-            Self::I4 => 23,
-            Self::I8 => 20,
-            Self::Bytes => 17,
-            Self::Text => 25,
-            Self::I4s => 1007,
-            Self::I8s => 1016,
-            Self::Blobs => 1001,
-            Self::Texts => 1009,
+            Self::I4 => (23, "int4", None),
+            Self::I8 => (20, "int8", None),
+            Self::Bytes => (17, "bytea", None),
+            Self::Text => (25, "text", None),
+            Self::I4s => (1007, "int4[]", Some(Self::I4)),
+            Self::I8s => (1016, "int8[]", Some(Self::I8)),
+            Self::Blobs => (1001, "bytea[]", Some(Self::Bytes)),
+            Self::Texts => (1009, "text[]", Some(Self::Text)),
         }
+    }
+
+    pub(crate) const fn oid(self) -> u32 {
+        self.described().0
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        self.described().1
     }
 
     /// Type of the elements, if it is of many.
     pub(crate) const fn element(self) -> Option<Self> {
-        match self {
-            Self::I4s => Some(Self::I4),
-            Self::I8s => Some(Self::I8),
-            Self::Blobs => Some(Self::Bytes),
-            Self::Texts => Some(Self::Text),
-            _ => None,
-        }
+        self.described().2
     }
 
     pub(crate) const fn many(self) -> Self {
@@ -57,25 +60,9 @@ impl Type {
         }
     }
 
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::I4 => "int4",
-            Self::I8 => "int8",
-            Self::Bytes => "bytea",
-            Self::Text => "text",
-            Self::I4s => "int4[]",
-            Self::I8s => "int8[]",
-            Self::Blobs => "bytea[]",
-            Self::Texts => "text[]",
-        }
-    }
-
     /// What stands for nothing.
     pub(crate) const fn zero(self) -> &'static str {
-        match self {
-            Self::I4 | Self::I8 => "0",
-            _ => "''",
-        }
+        if matches!(self, Self::I4 | Self::I8) { "0" } else { "''" }
     }
 }
 
@@ -113,10 +100,9 @@ pub(crate) enum Template {
     Delete,
     /// Removes what there is of rows.
     Discard,
-    /// Removes all rows whose first column is given.
+    /// Removes all rows whose first column is given, between two bounds, each of which may be
+    /// missing.
     Clear,
-    /// Of those, the ones between two bounds, each of which may be missing.
-    ClearPart,
     /// Takes the record of a lane from one number to the next.
     Step,
     /// The writes that add to what is there.
@@ -136,17 +122,4 @@ pub(crate) struct Statement {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) types: Vec<Type>,
-}
-
-impl From<Action> for Template {
-    fn from(action: Action) -> Self {
-        match action {
-            Action::Step => Self::Step,
-            Action::Delete => Self::Delete,
-            Action::Discard => Self::Discard,
-            Action::Put => Self::Put,
-            Action::Insert => Self::Insert,
-            Action::Add => Self::Add,
-        }
-    }
 }

@@ -1,0 +1,481 @@
+//! What a commit does, in the order in which it locks.
+//!
+//! # Why clients of ours never wait for each other in a circle
+//! All commits touch rows in one order: by table, as [`plan`] takes them, then by unique key. What
+//! must stay true:
+//!
+//! * Only the work that touches a row first can wait for somebody, and that stands in this order,
+//!   also within itself. Neighbours with which the same is done share one piece of work.
+//! * A row is locked at once as firmly as the commit will ever need it, and whatever is done with
+//!   it later meets that lock.
+//! * A row that need not be there cannot be locked before it is written, for it may be made in
+//!   between by somebody who waits for us. So it is written at its place in the order. Only rows
+//!   that must be there (or the commit fails) are locked and compared first, and written together
+//!   at the end of their table.
+//! * Where a key can be locked by itself ([`Locks::keys`]), nodes that are bumped have two places.
+//!   At the first their key is locked, which any number of commits may do at once and which keeps
+//!   those out that remove or replace them; at the second, near the end, they are written. Whoever
+//!   waits at the second place has the key, and so waits for one at that place as well.
+//! * Elsewhere directories, which are the nodes that many add to, stand apart behind all that
+//!   belongs to them. A directory whose locks on files are compared stands among the other nodes:
+//!   such locks are rare enough for the server to break the circles that this makes possible.
+//! * No table has a second unique key whose values clients choose.
+//!
+//! So whoever waits at a place in the order holds only what lies before it, and waits for one who
+//! holds that place and waits, if at all, further on: the places ascend along any chain of waiting,
+//! and it ends. What many commits add to comes last.
+
+use std::{collections::BTreeMap, mem::take};
+
+use rustc_hash::FxHashSet;
+use sluice_meta::{
+    engine::{Commit, EngineError, Expect, Hold, List, Write},
+    schema::{Counter, Key, Row},
+};
+use sluice_types::{FileType, Ino};
+
+use super::{
+    prepared::Prepared,
+    rows::{Action, Change, Held, Lock, RowPlan, Rows, Span, TablePlan},
+    span::around,
+};
+use crate::{codec::Record, values::Value};
+
+/// What is counted of directories and owners, which all changes below a directory share.
+const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
+
+/// How a database locks, as far as the order depends on it.
+pub(crate) struct Locks {
+    /// Whether the key of a row can be locked by itself, so that others may add to the row.
+    pub(crate) keys: bool,
+    /// Whether inserts stand before the other rows of their table, which saves statements: nobody
+    /// holds a row that can be inserted, so it needs no place among those that are held. No
+    /// operation replaces, without an expectation, what others insert.
+    pub(crate) inserts_first: bool,
+    /// What makes of a unique key a row, where a look does not wait for rows that others have not
+    /// committed: what must not be there is made at its place and removed again, so that who wants
+    /// to make it waits.
+    pub(crate) placeholder: Option<fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>>,
+    /// The counter that messages are counted in, where there are none.
+    pub(crate) notices: Option<&'static str>,
+}
+
+/// A piece of the work of a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Work<'c> {
+    /// Locks rows and compares them.
+    Hold(Record, Vec<Held<'c>>),
+    /// As [`Work::Hold`] and then [`Work::Write`]: these rows are changed alike, and of this place
+    /// no others but those that are inserted before.
+    Change(Record, Action, Vec<(Held<'c>, Change<'c>)>),
+    /// Does the same with many rows.
+    Write(Record, Action, Vec<Change<'c>>),
+    /// Removes the rows of these in that part of the table.
+    Clear(Record, Vec<Value<'c>>, Span<'c>),
+    /// Checks that rows are not there, which the columns that name them follow.
+    Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
+    /// Checks how often inodes are in directories: inode, directory and count of each.
+    Parents(Vec<[i64; 3]>),
+    /// Checks the number of the last ACL rule; `None` if there is none.
+    LastAcl(Option<i64>),
+    /// Checks that a file has these locks and no others.
+    Locks(Record, Ino, &'c [Row]),
+    /// Checks that directories are empty once the entries that this commit deletes are gone.
+    Vacant(Vec<Ino>),
+}
+
+/// The work of a commit.
+///
+/// # Errors
+/// [`EngineError::Conflict`] if two rows are expected that cannot both be there.
+pub(crate) fn plan<'c>(commit: &'c Commit, locks: &Locks) -> Result<Vec<Work<'c>>, EngineError> {
+    let mut tables = Prepared::new(commit)?.tables;
+    let told = commit.writes.iter().filter(|write| matches!(write, Write::Notify(_))).count();
+    if let Some(name) = locks.notices.filter(|_| told > 0) {
+        let name = Value::Text(name.as_bytes().into());
+        let change =
+            Change { action: Action::Add, key: None, values: vec![name.clone(), Value::Int(told as i64)] };
+        let rows = &mut tables.entry(Record::Counter).or_default().rows;
+        rows.entry(vec![name]).or_default().changes.push(change);
+    }
+    let nodes = tables.get_mut(&Record::Node).filter(|_| !locks.keys);
+    let directories = nodes.map(|nodes| directories(commit, &mut nodes.rows)).unwrap_or_default();
+    let mut plan = Plan { locks, works: Vec::new(), bumps: Vec::new() };
+    // The number of the commit, for nothing else matters if it is wrong. Then nodes: what belongs to
+    // a node is mostly written by who holds it.
+    for record in [Record::Writer, Record::Node] {
+        plan.table(record, tables.remove(&record).unwrap_or_default());
+    }
+    plan.counted(commit)?;
+    let usage = USAGE.map(|record| (record, tables.remove(&record).unwrap_or_default()));
+    let counters = tables.remove(&Record::Counter).unwrap_or_default();
+    for (record, table) in tables.into_iter().chain([(Record::Node, directories)]) {
+        plan.table(record, table);
+    }
+    plan.vacant(commit);
+    usage.into_iter().for_each(|(record, table)| plan.table(record, table));
+    let bumps = take(&mut plan.bumps);
+    plan.write(Record::Node, Action::Add, bumps);
+    plan.table(Record::Counter, counters);
+    Ok(plan.works)
+}
+
+/// Takes the directories out of the nodes, but for new ones, which nobody else wants, and those
+/// whose locks on files are compared.
+fn directories<'c>(commit: &Commit, nodes: &mut Rows<'c>) -> TablePlan<'c> {
+    let listed = commit.expects.iter().filter_map(|expect| match expect {
+        Expect::Same(List::Flocks(ino) | List::Plocks(ino), _) => Some(*ino),
+        _ => None,
+    });
+    let listed: FxHashSet<Ino> = listed.collect();
+    let is_directory = |values: &[Value<'_>]| values.get(1) == Some(&Value::Int(FileType::Dir as i64));
+    let stands_apart = |unique: &Vec<Value<'c>>, row: &mut RowPlan<'c>| {
+        let [Value::Int(ino)] = unique[..] else { return false };
+        let ino = Ino(ino as u64);
+        let replaced = |change: &Change<'_>| change.action == Action::Put && is_directory(&change.values);
+        let expected = row.expected.as_ref().is_some_and(|held| ino.is_trash() || is_directory(&held.row));
+        !listed.contains(&ino) && (expected || row.changes.iter().any(replaced))
+    };
+    TablePlan { rows: nodes.extract_if(.., stands_apart).collect(), ..TablePlan::default() }
+}
+
+/// Work that is being put together.
+struct Plan<'p, 'c> {
+    locks: &'p Locks,
+    works: Vec<Work<'c>>,
+    /// What is added to nodes later.
+    bumps: Vec<Change<'c>>,
+}
+
+impl<'c> Plan<'_, 'c> {
+    /// The work on the rows of one table.
+    fn table(&mut self, record: Record, mut table: TablePlan<'c>) {
+        let mut late: BTreeMap<Action, Vec<Change<'c>>> = BTreeMap::new();
+        late.insert(Action::Discard, self.placeholders(record, &mut table));
+        // What is cleared would be absent in any case; what else is absent is looked for when all
+        // rows are locked.
+        let clears = !table.clears.is_empty();
+        if clears {
+            self.absent(record, take(&mut table.absent));
+        }
+        let mut spans = around(take(&mut table.clears), &mut table.rows).into_iter().peekable();
+        if self.locks.inserts_first {
+            let is_insert = |change: &Change<'_>| change.action == Action::Insert;
+            let inserted = table
+                .rows
+                .extract_if(.., |_, row| row.changes.iter().all(is_insert) && row.expected.is_none());
+            self.write(record, Action::Insert, inserted.flat_map(|(_, row)| row.changes));
+        }
+        if let Some(action) = self.alike(record, &table.rows).filter(|_| !clears) {
+            let rows = take(&mut table.rows)
+                .into_values()
+                .filter_map(|mut row| Some((self.locks.held(row.expected?, true), row.changes.pop()?)));
+            self.works.push(Work::Change(record, action, rows.collect()));
+        }
+        for (unique, mut row) in table.rows {
+            while let Some(span) = spans.next_if(|span| span.is_before(&unique)) {
+                self.clear(record, span);
+            }
+            row.changes.sort_by_key(|change| change.action);
+            match row.expected {
+                // What need not be there is touched first by what changes it: it could be made
+                // meanwhile.
+                None => {
+                    row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]))
+                }
+                Some(expected) => {
+                    self.hold(record, self.locks.held(expected, !row.changes.is_empty()));
+                    for change in row.changes {
+                        late.entry(change.action).or_default().push(change);
+                    }
+                }
+            }
+        }
+        spans.for_each(|span| self.clear(record, span));
+        if record == Record::Node && self.locks.keys {
+            self.bumps.extend(late.remove(&Action::Add).unwrap_or_default());
+        }
+        late.into_iter().for_each(|(action, changes)| self.write(record, action, changes));
+        self.absent(record, table.absent);
+    }
+
+    /// The change that all rows of a table get, which all must be there.
+    fn alike(&self, record: Record, rows: &Rows<'c>) -> Option<Action> {
+        let mut actions = rows.values().map(|row| match (&row.expected, &row.changes[..]) {
+            (Some(_), [change]) => Some(change.action),
+            _ => None,
+        });
+        let first = actions.next()??;
+        let later = record == Record::Node && first == Action::Add && self.locks.keys;
+        (!later && actions.all(|action| action == Some(first))).then_some(first)
+    }
+
+    /// Makes the rows that hold the places of what must not be there; answers what removes them.
+    /// Where rows are cleared, or keys name more than the unique columns, a look must do.
+    fn placeholders(&self, record: Record, table: &mut TablePlan<'c>) -> Vec<Change<'c>> {
+        let shape = record.shape();
+        let known = shape.unique == shape.named && record != Record::Acl && table.clears.is_empty();
+        let Some(placeholder) = self.locks.placeholder.filter(|_| known) else { return Vec::new() };
+        let mut removed = Vec::new();
+        for (key, unique) in take(&mut table.absent) {
+            if table.rows.contains_key(&unique) {
+                table.absent.push((key, unique));
+                continue;
+            }
+            removed.push(Change { action: Action::Discard, key: None, values: unique.clone() });
+            let values = placeholder(record, unique.clone());
+            let change = Change { action: Action::Insert, key: Some(key), values };
+            table.rows.entry(unique).or_default().changes.push(change);
+        }
+        removed
+    }
+
+    fn hold(&mut self, record: Record, held: Held<'c>) {
+        match self.works.last_mut() {
+            Some(Work::Hold(of, rows)) if *of == record => rows.push(held),
+            _ => self.works.push(Work::Hold(record, vec![held])),
+        }
+    }
+
+    fn write(&mut self, record: Record, action: Action, changes: impl IntoIterator<Item = Change<'c>>) {
+        let mut changes = changes.into_iter().peekable();
+        match self.works.last_mut() {
+            _ if changes.peek().is_none() => {}
+            Some(Work::Write(of, same, rows)) if (*of, *same) == (record, action) => rows.extend(changes),
+            _ => self.works.push(Work::Write(record, action, changes.collect())),
+        }
+    }
+
+    fn clear(&mut self, record: Record, span: Span<'c>) {
+        match self.works.last_mut() {
+            Some(Work::Clear(of, ids, last)) if *of == record && last.is_like(&span) => {
+                ids.push(Value::Int(span.id));
+            }
+            _ => self.works.push(Work::Clear(record, vec![Value::Int(span.id)], span)),
+        }
+    }
+
+    fn absent(&mut self, record: Record, absent: Vec<(Key, Vec<Value<'c>>)>) {
+        if !absent.is_empty() {
+            self.works.push(Work::Absent(record, absent));
+        }
+    }
+
+    /// Checks of what is counted from other rows, and of lists of locks.
+    fn counted(&mut self, commit: &'c Commit) -> Result<(), EngineError> {
+        let mut parents = Vec::new();
+        for expect in &commit.expects {
+            match expect {
+                Expect::Row(_, Hold::None) => {}
+                Expect::Row(Row::Counter(Counter::AclMaxId, last), _) => {
+                    self.works.push(Work::LastAcl(Some(*last)))
+                }
+                Expect::Absent(Key::Counter(Counter::AclMaxId)) => self.works.push(Work::LastAcl(None)),
+                Expect::Row(Row::Parents(ino, of, count), _) => {
+                    parents.push([ino.0 as i64, of.0 as i64, *count])
+                }
+                Expect::Absent(Key::Parents(ino, of)) => parents.push([ino.0 as i64, of.0 as i64, 0]),
+                Expect::Same(List::Flocks(ino), rows) => {
+                    self.works.push(Work::Locks(Record::Flock, *ino, rows))
+                }
+                Expect::Same(List::Plocks(ino), rows) => {
+                    self.works.push(Work::Locks(Record::Plock, *ino, rows))
+                }
+                // Other lists are not locked by the node that is held.
+                Expect::Same(..) => return Err(EngineError::Conflict(vec![expect.key()])),
+                _ => {}
+            }
+        }
+        if !parents.is_empty() {
+            self.works.push(Work::Parents(parents));
+        }
+        Ok(())
+    }
+
+    fn vacant(&mut self, commit: &Commit) {
+        let dirs = commit.expects.iter().filter_map(|expect| match expect {
+            Expect::Vacant(dir) => Some(*dir),
+            _ => None,
+        });
+        let dirs: Vec<Ino> = dirs.collect();
+        if !dirs.is_empty() {
+            self.works.push(Work::Vacant(dirs));
+        }
+    }
+}
+
+impl Locks {
+    /// How a row is locked that is changed later, or not.
+    fn held<'c>(&self, held: Held<'c>, changed: bool) -> Held<'c> {
+        let lock = match held.lock {
+            Lock::Key if !self.keys && changed => Lock::Update,
+            Lock::Key if !self.keys => Lock::Share,
+            lock => lock,
+        };
+        Held { lock, ..held }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_types::{Attr, Name, Slice, Time};
+
+    use super::*;
+
+    const KEYS: Locks = Locks { keys: true, inserts_first: false, placeholder: Some(filled), notices: None };
+    const ROWS: Locks = Locks { keys: false, inserts_first: true, placeholder: None, notices: Some("told") };
+
+    fn filled(_: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
+        unique.into_iter().chain([Value::Null]).collect()
+    }
+
+    fn node(ino: u64, kind: FileType) -> Row {
+        Row::Node(Ino(ino), Attr::new(kind, 0o644, 0, 0, Ino(1), Time { sec: 1, nsec: 0 }))
+    }
+
+    fn xattr(ino: u64, name: &str) -> Row {
+        Row::Xattr(Ino(ino), Name::stored(name.as_bytes()), "v".into())
+    }
+
+    /// What is done, with the second number of each row, or the first where that is all there is.
+    fn worded(expects: Vec<Expect>, writes: Vec<Write>, locks: &Locks) -> Vec<String> {
+        let commit = Commit { step: None, expects, writes };
+        let rows = |rows: Vec<&Vec<Value<'_>>>, at: usize| {
+            let each = rows.into_iter().map(|row| match &row[at] {
+                Value::Int(number) => number.to_string(),
+                Value::Text(text) | Value::Bytes(text) => String::from_utf8_lossy(text).into_owned(),
+                Value::Null => "-".into(),
+            });
+            each.collect::<Vec<_>>().join(" ")
+        };
+        let at = |record: Record| record.shape().unique.min(2) - 1;
+        let works = plan(&commit, locks).expect("it can be");
+        let worded = works.iter().map(|work| match work {
+            Work::Hold(of, held) => {
+                let all = rows(held.iter().map(|held| &held.row).collect(), at(*of));
+                format!("{of:?} hold {:?} {all}", held[0].lock)
+            }
+            Work::Change(of, action, all) => {
+                let (held, changes): (Vec<_>, Vec<_>) =
+                    all.iter().map(|(held, change)| (held, &change.values)).unzip();
+                format!("{of:?} change {:?} {action:?} {}", held[0].lock, rows(changes, at(*of)))
+            }
+            Work::Write(of, action, changes) => {
+                let all = rows(changes.iter().map(|change| &change.values).collect(), at(*of));
+                format!("{of:?} {action:?} {all}")
+            }
+            Work::Clear(of, ids, span) => {
+                let [after, before] = [&span.after, &span.before].map(|bound| bound.iter().collect());
+                let ids = (0..ids.len()).map(|at| rows(vec![ids], at)).collect::<Vec<_>>().join(" ");
+                format!("{of:?} clear {ids} {}..{}", rows(after, 0), rows(before, 0))
+            }
+            Work::Absent(of, all) => {
+                format!("{of:?} absent {}", rows(all.iter().map(|(_, row)| row).collect(), at(*of)))
+            }
+            other => format!("{other:?}"),
+        });
+        worded.collect()
+    }
+
+    #[test]
+    fn directories_are_written_behind_all_that_belongs_to_them() {
+        let commit = || {
+            let (dir, file) = (node(2, FileType::Dir), node(9, FileType::File));
+            let bump = Write::Bump { ino: Ino(2), nlink: 0, time: Some(Time { sec: 3, nsec: 0 }) };
+            let expects = vec![Expect::Row(dir, Hold::Guard), Expect::Row(file.clone(), Hold::Lock)];
+            let notify = || Write::Notify(sluice_meta::schema::Change::Any);
+            let count = Write::Count(Counter::TotalInodes, 1);
+            (
+                expects,
+                vec![
+                    bump,
+                    count,
+                    Write::Put(file),
+                    Write::Insert(node(5, FileType::Dir)),
+                    notify(),
+                    notify(),
+                ],
+            )
+        };
+        let (expects, writes) = commit();
+        assert_eq!(
+            worded(expects, writes, &KEYS),
+            [
+                "Node hold Key 2",
+                "Node Insert 5",
+                "Node hold Update 9",
+                "Node Put 9",
+                "Node Add 2",
+                "Counter Add totalInodes"
+            ],
+            "its key is locked first"
+        );
+        let (expects, writes) = commit();
+        assert_eq!(
+            worded(expects, writes, &ROWS),
+            [
+                "Node Insert 5",
+                "Node change Update Put 9",
+                "Node change Update Add 2",
+                "Counter Add told totalInodes"
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_that_need_not_be_there_are_written_at_their_place() {
+        let commit = || {
+            let held = Expect::Row(xattr(5, "b"), Hold::Lock);
+            let absent = Expect::Absent(xattr(5, "d").key());
+            let writes =
+                [Write::Delete(xattr(5, "b").key()), Write::Put(xattr(5, "a")), Write::Put(xattr(5, "c"))];
+            (vec![held, absent], writes.to_vec())
+        };
+        let (expects, writes) = commit();
+        let first = ["Xattr Put a", "Xattr hold Update b", "Xattr Put c"];
+        assert_eq!(
+            worded(expects, writes, &ROWS),
+            [&first[..], &["Xattr Delete b", "Xattr absent d"]].concat()
+        );
+        let (expects, writes) = commit();
+        let placed = ["Xattr Insert d", "Xattr Delete b", "Xattr Discard d"];
+        assert_eq!(worded(expects, writes, &KEYS), [&first[..], &placed].concat(), "and removed again");
+    }
+
+    #[test]
+    fn what_is_cleared_goes_around_what_is_written_again() {
+        let clear = |ino| Write::Clear(List::Chunks(Ino(ino), 2, 9));
+        let append = |ino, index| Write::Append(Ino(ino), index, vec![Slice::hole(0, 1)]);
+        let writes = || vec![clear(7), clear(5), clear(6), append(7, 4), append(7, 1)];
+        for locks in [KEYS, ROWS] {
+            assert_eq!(
+                worded(Vec::new(), writes(), &locks),
+                [
+                    "Chunk clear 5 6 1..9",
+                    "Chunk Add 1",
+                    "Chunk clear 7 1..4",
+                    "Chunk Discard 4",
+                    "Chunk Add 4",
+                    "Chunk clear 7 4..9"
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn a_directory_whose_locks_are_compared_stands_among_the_other_nodes() {
+        let (dir, file) = (node(2, FileType::Dir), node(9, FileType::File));
+        let holds = [&dir, &file].map(|row| Expect::Row(row.clone(), Hold::Lock));
+        let same = Expect::Same(List::Flocks(Ino(2)), Vec::new());
+        let worded = worded(holds.into_iter().chain([same]).collect(), Vec::new(), &ROWS);
+        assert_eq!(worded, ["Node hold Update 2 9", "Locks(Flock, #2, [])"]);
+    }
+
+    #[test]
+    fn rows_that_cannot_both_be_there_conflict() {
+        let [one, other] = [4, 5].map(|length| Row::DelFile(Ino(5), length, 0));
+        let expects = vec![Expect::Row(one, Hold::Lock)];
+        let commit = Commit { step: None, expects, writes: vec![Write::Delete(other.key())] };
+        assert_eq!(plan(&commit, &KEYS), Err(EngineError::Conflict(vec![other.key()])));
+    }
+}

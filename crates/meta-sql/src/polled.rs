@@ -11,33 +11,33 @@ use sluice_meta::{
 };
 
 /// A number that tells of commits.
-pub(crate) trait Told: Send {
+pub(crate) trait Version: Send {
     /// How often it is looked at.
     const PERIOD: Duration;
 
     /// The number; none if it cannot be had soon.
-    fn told(&self) -> Result<Option<i64>, EngineError>;
+    fn version(&self) -> Result<Option<i64>, EngineError>;
 }
 
 /// Looks at a number.
 pub(crate) struct Polled<T> {
-    told: T,
+    source: T,
     /// As it was when last looked at.
     last: i64,
 }
 
-impl<T: Told> Polled<T> {
+impl<T: Version> Polled<T> {
     /// From the number `last` on.
-    pub(crate) const fn new(told: T, last: i64) -> Self {
-        Self { told, last }
+    pub(crate) const fn new(source: T, last: i64) -> Self {
+        Self { source, last }
     }
 }
 
-impl<T: Told> Watch for Polled<T> {
+impl<T: Version> Watch for Polled<T> {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
         let until = Instant::now() + timeout;
         loop {
-            if let Some(now) = self.told.told()?.filter(|now| *now != self.last) {
+            if let Some(now) = self.source.version()?.filter(|now| *now != self.last) {
                 self.last = now;
                 return Ok(vec![Notice::anything()]);
             }

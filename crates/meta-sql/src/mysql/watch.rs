@@ -11,16 +11,16 @@ use sluice_meta::engine::{EngineError, Watch};
 use super::{store::Store, tables::push_text};
 use crate::{
     codec::{Columns, Record},
-    polled::{Polled, Told},
+    polled::{Polled, Version},
 };
 
 /// Name of the number, which JuiceFS does not know.
-pub(super) const NOTICES: &str = "sluiceTold";
+pub(super) const NOTICES: &str = "sluiceVersion";
 
-impl Told for Arc<Store> {
+impl Version for Arc<Store> {
     const PERIOD: Duration = Duration::from_millis(100);
 
-    fn told(&self) -> Result<Option<i64>, EngineError> {
+    fn version(&self) -> Result<Option<i64>, EngineError> {
         notice(self).map(Some)
     }
 }

@@ -3,7 +3,7 @@
 //! What must stay true: an answer says what the tables hold and decides nothing. Parents are not
 //! stored in SQL; they are counted from the entries that name the inode.
 
-use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, types::ValueRef};
 use sluice_meta::{
     engine::{EngineError, Found, List, Read},
     schema::{Counter, Key, Row},
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{
     error::is_missing_table,
     options::Options,
-    statements::{Binding, Statements},
+    statements::{Statements, bind},
     texts::{Kind, What},
 };
 use crate::{
@@ -76,7 +76,7 @@ impl<'s, 'c> Reader<'s, 'c> {
     pub(super) fn without_xattrs(self, count: usize) -> Result<bool, EngineError> {
         let mut any = count < 4;
         if !any {
-            self.rows((What::Any, Record::Xattr), [], |_| {
+            self.rows((What::Any, Record::Xattr), &[], |_| {
                 any = true;
                 Ok(())
             })?;
@@ -90,7 +90,7 @@ impl<'s, 'c> Reader<'s, 'c> {
             Read::Follow(dir, name) => {
                 let mut found = Vec::with_capacity(2);
                 let entry = [id(dir.0), Value::Bytes(name[..].into())];
-                self.rows((What::Look(Look::Follow), Record::Entry), entry, |row| {
+                self.rows((What::Look(Look::Follow), Record::Entry), &entry, |row| {
                     decode_joined(row, 0, |row| found.push(row))
                 })?;
                 Found::Rows(found)
@@ -101,17 +101,16 @@ impl<'s, 'c> Reader<'s, 'c> {
     }
 
     /// Hands each row of a result to `take`.
-    pub(super) fn rows<'v>(
+    pub(super) fn rows(
         self,
         kind: Kind,
-        values: impl IntoIterator<Item = Value<'v>>,
+        values: &[Value<'_>],
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), Damage>,
     ) -> Result<(), EngineError> {
         let failed = |error| self.options.failed(&error);
-        let read = |statement: &mut _| {
-            let mut binding = Binding::new(statement);
-            binding.extend(values);
-            let mut rows = binding.done().map_err(failed)?.raw_query();
+        let read = |statement: &mut CachedStatement<'_>| {
+            bind(statement, values).map_err(failed)?;
+            let mut rows = statement.raw_query();
             while let Some(row) = rows.next().map_err(failed)? {
                 take(row).map_err(|damage| self.options.damaged(damage))?;
             }
@@ -139,7 +138,7 @@ impl<'s, 'c> Reader<'s, 'c> {
             return Ok(None);
         }
         let mut found = None;
-        self.rows((What::Look(Look::Get), record), values, |row| {
+        self.rows((What::Look(Look::Get), record), &values, |row| {
             found = Some(decode(record, row, 0)?);
             Ok(())
         })?;
@@ -149,7 +148,7 @@ impl<'s, 'c> Reader<'s, 'c> {
     /// The number of the last ACL rule, if there is any.
     fn last_acl(self) -> Result<Option<Row>, EngineError> {
         let mut last = None;
-        self.rows((What::Look(Look::Last), Record::Acl), [], |row| {
+        self.rows((What::Look(Look::Last), Record::Acl), &[], |row| {
             let damage = |reason| Damage { record: "acl".into(), reason };
             if !row.is_null(0) {
                 last = Some(Row::Counter(Counter::AclMaxId, row.int(0).map_err(damage)?));
@@ -162,7 +161,7 @@ impl<'s, 'c> Reader<'s, 'c> {
     pub(super) fn names(self, dir: Ino, limit: usize) -> Result<Vec<Name>, EngineError> {
         let mut found = Vec::new();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.rows((What::Look(Look::Names), Record::Entry), [id(dir.0), int(limit)], |row| {
+        self.rows((What::Look(Look::Names), Record::Entry), &[id(dir.0), int(limit)], |row| {
             let damage = |reason| Damage { record: format!("edge {dir}"), reason };
             found.push(Name::stored(row.bytes(0).map_err(damage)?));
             Ok(())
@@ -173,10 +172,11 @@ impl<'s, 'c> Reader<'s, 'c> {
     pub(super) fn all(self, list: List) -> Result<Vec<Row>, EngineError> {
         let mut found = Vec::new();
         let (records, what, of) = listed(list);
-        let bounds = if let List::Chunks(_, from, to) = list { Some([int(from), int(to)]) } else { None };
+        let (from, to) = if let List::Chunks(_, from, to) = list { (from, to) } else { (0, 0) };
+        let values = [id(of), int(from), int(to)];
+        let count = if what == Look::Range { 3 } else { 1 };
         for record in records {
-            let values = std::iter::once(id(of)).chain(bounds.iter().flatten().cloned());
-            self.rows((What::Look(what), *record), values, |row| {
+            self.rows((What::Look(what), *record), &values[..count], |row| {
                 found.push(decode(*record, row, 0)?);
                 Ok(())
             })?;

@@ -18,7 +18,7 @@ impl Pages for Reader<'_, '_> {
         take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), Damage>,
     ) -> Result<(), EngineError> {
         let (what, record, values) = ask.statement(limit);
-        self.rows((What::Look(what), record), values, take)
+        self.rows((What::Look(what), record), &values, take)
     }
 
     fn damaged(&self, damage: Damage) -> EngineError {

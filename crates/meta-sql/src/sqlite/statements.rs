@@ -22,8 +22,8 @@ pub(super) struct Statements<'c> {
     pub(super) connection: &'c Connection,
     pub(super) options: &'c Options,
     texts: &'c Texts,
-    /// One is away while it runs.
-    held: RefCell<Vec<(Kind, Option<CachedStatement<'c>>)>>,
+    /// By the places of their texts. One is away while it runs.
+    held: RefCell<Vec<(usize, Option<CachedStatement<'c>>)>>,
 }
 
 impl<'c> Statements<'c> {
@@ -37,7 +37,8 @@ impl<'c> Statements<'c> {
         kind: Kind,
         work: impl FnOnce(&mut CachedStatement<'c>) -> T,
     ) -> rusqlite::Result<T> {
-        let place = self.held.borrow().iter().position(|(held, _)| *held == kind);
+        let text = Texts::place(kind);
+        let place = self.held.borrow().iter().position(|(held, _)| *held == text);
         let held = place.and_then(|at| self.held.borrow_mut()[at].1.take());
         let mut statement = match held {
             Some(statement) => statement,
@@ -47,7 +48,7 @@ impl<'c> Statements<'c> {
         let mut held = self.held.borrow_mut();
         match place {
             Some(at) => held[at].1 = Some(statement),
-            None => held.push((kind, Some(statement))),
+            None => held.push((text, Some(statement))),
         }
         Ok(done)
     }
@@ -80,6 +81,11 @@ impl<'v> Extend<Value<'v>> for Binding<'_, '_> {
             }
         }
     }
+}
+
+/// Binds values to the parameters of a statement.
+pub(super) fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
+    values.iter().zip(1..).try_for_each(|(value, at)| statement.raw_bind_parameter(at, value))
 }
 
 impl ToSql for Value<'_> {

@@ -134,9 +134,13 @@ impl Texts {
         Self(std::iter::repeat_with(OnceLock::new).take(KINDS * Record::ALL.len()).collect())
     }
 
+    /// Where the text of a statement is.
+    pub(super) const fn place((what, record): Kind) -> usize {
+        what.number() * Record::ALL.len() + record as usize
+    }
+
     pub(super) fn get(&self, (what, record): Kind, naming: &Naming) -> &str {
-        let at = what.number() * Record::ALL.len() + record as usize;
-        self.0[at].get_or_init(|| naming.sql(&what.text(record)).replace('$', "?"))
+        self.0[Self::place((what, record))].get_or_init(|| naming.sql(&what.text(record)).replace('$', "?"))
     }
 }
 

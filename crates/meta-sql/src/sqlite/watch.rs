@@ -9,23 +9,23 @@ use std::{sync::Arc, time::Duration};
 use sluice_meta::engine::{EngineError, Watch};
 
 use super::connect::Db;
-use crate::polled::{Polled, Told};
+use crate::polled::{Polled, Version};
 
-impl Told for Arc<Db> {
+impl Version for Arc<Db> {
     const PERIOD: Duration = Duration::from_millis(10);
 
     /// A commit under way is not waited for: there will be a next look.
-    fn told(&self) -> Result<Option<i64>, EngineError> {
-        version(self, Self::PERIOD)
+    fn version(&self) -> Result<Option<i64>, EngineError> {
+        look(self, Self::PERIOD)
     }
 }
 
 pub(super) fn watch(db: Arc<Db>) -> Result<Box<dyn Watch>, EngineError> {
-    let version = version(&db, db.options.timeout)?.unwrap_or_default();
-    Ok(Box::new(Polled::new(db, version)))
+    let last = look(&db, db.options.timeout)?.unwrap_or_default();
+    Ok(Box::new(Polled::new(db, last)))
 }
 
-fn version(db: &Db, patience: Duration) -> Result<Option<i64>, EngineError> {
+fn look(db: &Db, patience: Duration) -> Result<Option<i64>, EngineError> {
     let Some(writer) = db.writer_within(patience)? else { return Ok(None) };
     let asked = writer
         .prepare_cached("PRAGMA data_version")

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{
     error::is_duplicate,
     read::Reader,
-    statements::Binding,
+    statements::{Binding, bind},
     texts::{Kind, MANY, What},
 };
 use crate::{
@@ -47,7 +47,7 @@ impl<'s, 'c> Writing<'s, 'c> {
     /// Takes the writer record from one number to the next.
     pub(super) fn step(&self, step: Step) -> Result<(), EngineError> {
         let values = [id(step.writer), int(step.lane), id(step.from), id(step.to)];
-        let changed = self.run((What::Step, Record::Writer), values)?;
+        let changed = self.run((What::Step, Record::Writer), &values)?;
         must(changed == 1, || Key::Writer(step.writer, step.lane))
     }
 
@@ -128,19 +128,14 @@ impl<'s, 'c> Writing<'s, 'c> {
         EngineError::Conflict(if existing.is_empty() { keys } else { existing })
     }
 
-    fn run<'v>(&self, kind: Kind, values: impl IntoIterator<Item = Value<'v>>) -> Result<usize, EngineError> {
+    fn run(&self, kind: Kind, values: &[Value<'_>]) -> Result<usize, EngineError> {
         self.try_run(kind, values).map_err(|error| self.reader.options.failed(&error))
     }
 
-    fn try_run<'v>(
-        &self,
-        kind: Kind,
-        values: impl IntoIterator<Item = Value<'v>>,
-    ) -> rusqlite::Result<usize> {
+    fn try_run(&self, kind: Kind, values: &[Value<'_>]) -> rusqlite::Result<usize> {
         let run = |statement: &mut CachedStatement<'_>| {
-            let mut binding = Binding::new(statement);
-            binding.extend(values);
-            binding.done()?.raw_execute()
+            bind(statement, values)?;
+            statement.raw_execute()
         };
         self.reader.statements.with(kind, run).flatten()
     }
@@ -150,7 +145,7 @@ impl<'s, 'c> Writing<'s, 'c> {
         let mut values = SmallVec::<[Value<'_>; NODE_COLUMNS]>::new();
         // The table of the rules numbers itself, and parents are counted from the entries.
         let Some(record) = push_row(row, &mut values) else { return Ok(()) };
-        let stored = self.try_run((what, record), values);
+        let stored = self.try_run((what, record), &values);
         stored.map(drop).map_err(|error| self.met(&error, &[row]))
     }
 
@@ -159,14 +154,14 @@ impl<'s, 'c> Writing<'s, 'c> {
         let mut values = SmallVec::<[Value<'_>; 3]>::new();
         // Parents are counted from the entries.
         let Some(record) = push_key(key, &mut values) else { return Ok(true) };
-        Ok(self.run((What::Delete, record), values)? > 0)
+        Ok(self.run((What::Delete, record), &values)? > 0)
     }
 
     fn clear(&self, list: List) -> Result<(), EngineError> {
         let done = match (cleared(list), list) {
-            (Some((record, of, None)), _) => self.run((What::Clear, record), [id(of)]),
+            (Some((record, of, None)), _) => self.run((What::Clear, record), &[id(of)]),
             (Some((record, of, Some((from, to)))), _) => {
-                self.run((What::ClearRange, record), [id(of), int(from), int(to)])
+                self.run((What::ClearRange, record), &[id(of), int(from), int(to)])
             }
             // Counted from the entries.
             (None, List::Parents(_)) => Ok(0),
@@ -179,7 +174,7 @@ impl<'s, 'c> Writing<'s, 'c> {
     fn add(&self, write: &Write) -> Result<(), EngineError> {
         let mut values = SmallVec::<[Value<'_>; 6]>::new();
         let Some((record, key)) = push_added(write, &mut values) else { return Ok(()) };
-        let changed = self.run((What::Add, record), values)?;
+        let changed = self.run((What::Add, record), &values)?;
         match key {
             Key::Node(_) => must(changed == 1, || key),
             Key::Chunk(ino, index) if changed != 1 => {

@@ -9,7 +9,7 @@ use sluice_meta::engine::List;
 use crate::codec::{Record, joined_columns};
 
 /// What a statement that only looks answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Look {
     /// One record by the columns that name it.
     Get,

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    codec::Record,
+    codec::{Record, joined_columns},
     naming::Naming,
     schema::{Column, Kind, OWN, TABLES, Table},
     values::Value,
@@ -41,13 +41,15 @@ pub(super) struct Tables {
     places: Vec<Place>,
     pub(super) edge: String,
     pub(super) node: String,
+    /// The columns of a joined entry and its node.
+    pub(super) joined: String,
 }
 
 impl Tables {
     pub(super) fn new(naming: &Naming) -> Self {
         let name = |table: &str| format!("`{}`", naming.table(table));
         let places = Record::ALL.iter().map(|record| Place::new(*record, naming)).collect();
-        Self { places, edge: name("jfs_edge"), node: name("jfs_node") }
+        Self { places, edge: name("jfs_edge"), node: name("jfs_node"), joined: joined_columns() }
     }
 
     pub(super) fn of(&self, record: Record) -> &Place {

@@ -11,6 +11,8 @@ use sluice_meta::schema::{
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
+use crate::schema::{Column, OWN, TABLES, Table};
+
 /// One row of a result.
 pub(crate) trait Columns {
     /// A number; 0 for NULL.
@@ -28,33 +30,6 @@ pub(crate) struct Damage {
     pub(crate) record: String,
     /// What is wrong with it.
     pub(crate) reason: String,
-}
-
-/// Which record a result holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Record {
-    Setting,
-    Counter,
-    Node,
-    Entry,
-    Parents,
-    Symlink,
-    Xattr,
-    Chunk,
-    SliceRef,
-    DelFile,
-    DelSlices,
-    Acl,
-    DirStat,
-    DirQuota,
-    Quota,
-    Session,
-    Sustained,
-    Flock,
-    Plock,
-    Detached,
-    Writer,
-    Changes,
 }
 
 /// Number of columns of an entry, after which a join has the columns of its node.
@@ -78,74 +53,73 @@ pub(crate) struct Shape {
     pub(crate) named: usize,
 }
 
-const fn shape(table: &'static str, columns: &'static str, unique: usize, named: usize) -> Shape {
-    Shape { table, columns, unique, named }
+/// Declares the records: name, table, how many of the columns lead a unique key, how many the
+/// [`Key`](sluice_meta::schema::Key) names, and the columns, those first.
+macro_rules! records {
+    ($($record:ident: $table:literal, $unique:literal, $named:literal, $columns:literal;)*) => {
+        /// Which record a result holds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Record {
+            $($record,)*
+        }
+
+        impl Record {
+            /// All of them, each at the place of its number.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$record,)*];
+
+            /// Where its rows are. Parents are counted from the entries.
+            pub(crate) const fn shape(self) -> Shape {
+                match self {
+                    $(Self::$record => {
+                        Shape { table: $table, columns: $columns, unique: $unique, named: $named }
+                    })*
+                }
+            }
+        }
+    };
+}
+
+records! {
+    Setting: "jfs_setting", 1, 1, "name,value";
+    Counter: "jfs_counter", 1, 1, "name,value";
+    Node: "jfs_node", 1, 1, "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,\
+        ctimensec,nlink,length,rdev,parent,access_acl_id,default_acl_id,tier_id";
+    Entry: "jfs_edge", 2, 2, "parent,name,inode,type";
+    Parents: "jfs_edge", 0, 2, "inode,parent,count(*)";
+    Symlink: "jfs_symlink", 1, 1, "inode,target";
+    Xattr: "jfs_xattr", 2, 2, "inode,name,value";
+    Chunk: "jfs_chunk", 2, 2, "inode,indx,slices";
+    SliceRef: "jfs_chunk_ref", 1, 2, "chunkid,size,refs";
+    DelFile: "jfs_delfile", 1, 2, "inode,length,expire";
+    DelSlices: "jfs_delslices", 1, 2, "chunkid,deleted,slices";
+    Acl: "jfs_acl", 1, 1, "id,owner,`group`,mask,other,named_users,named_groups";
+    DirStat: "jfs_dir_stats", 1, 1, "inode,data_length,used_space,used_inodes";
+    DirQuota: "jfs_dir_quota", 1, 1, "inode,max_space,max_inodes,used_space,used_inodes";
+    Quota: "jfs_user_group_quota", 2, 2, "qtype,qkey,max_space,max_inodes,used_space,used_inodes";
+    Session: "jfs_session2", 1, 1, "sid,expire,info";
+    Sustained: "jfs_sustained", 2, 2, "sid,inode";
+    Flock: "jfs_flock", 3, 3, "inode,sid,owner,ltype";
+    Plock: "jfs_plock", 3, 3, "inode,sid,owner,records";
+    Detached: "jfs_detached_node", 1, 1, "inode,added";
+    Writer: "sluice_writer", 2, 2, "writer,lane,n";
+    Changes: "sluice_changes", 3, 3, "writer,lane,slot,n,changes";
 }
 
 impl Record {
-    /// All of them, each at the place of its number.
-    pub(crate) const ALL: [Self; 22] = [
-        Self::Setting,
-        Self::Counter,
-        Self::Node,
-        Self::Entry,
-        Self::Parents,
-        Self::Symlink,
-        Self::Xattr,
-        Self::Chunk,
-        Self::SliceRef,
-        Self::DelFile,
-        Self::DelSlices,
-        Self::Acl,
-        Self::DirStat,
-        Self::DirQuota,
-        Self::Quota,
-        Self::Session,
-        Self::Sustained,
-        Self::Flock,
-        Self::Plock,
-        Self::Detached,
-        Self::Writer,
-        Self::Changes,
-    ];
+    /// Its table.
+    pub(crate) fn table(self) -> Option<&'static Table> {
+        let name = self.shape().table;
+        let called = |prefix| move |table: &&Table| name.strip_prefix(prefix) == Some(table.name);
+        TABLES.iter().find(called("jfs_")).or_else(|| OWN.iter().find(called("sluice_")))
+    }
 
-    /// Where its rows are, and their columns: those of the unique key first, then those that the
-    /// [`Key`](sluice_meta::schema::Key) names besides. Parents are counted from the entries.
-    pub(crate) const fn shape(self) -> Shape {
-        match self {
-            Self::Setting => shape("jfs_setting", "name,value", 1, 1),
-            Self::Counter => shape("jfs_counter", "name,value", 1, 1),
-            Self::Node => shape(
-                "jfs_node",
-                "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,ctimensec,nlink,length,rdev,parent,\
-         access_acl_id,default_acl_id,tier_id",
-                1,
-                1,
-            ),
-            Self::Entry => shape("jfs_edge", "parent,name,inode,type", 2, 2),
-            Self::Parents => shape("jfs_edge", "inode,parent,count(*)", 0, 2),
-            Self::Symlink => shape("jfs_symlink", "inode,target", 1, 1),
-            Self::Xattr => shape("jfs_xattr", "inode,name,value", 2, 2),
-            Self::Chunk => shape("jfs_chunk", "inode,indx,slices", 2, 2),
-            Self::SliceRef => shape("jfs_chunk_ref", "chunkid,size,refs", 1, 2),
-            Self::DelFile => shape("jfs_delfile", "inode,length,expire", 1, 2),
-            Self::DelSlices => shape("jfs_delslices", "chunkid,deleted,slices", 1, 2),
-            Self::Acl => shape("jfs_acl", "id,owner,`group`,mask,other,named_users,named_groups", 1, 1),
-            Self::DirStat => shape("jfs_dir_stats", "inode,data_length,used_space,used_inodes", 1, 1),
-            Self::DirQuota => {
-                shape("jfs_dir_quota", "inode,max_space,max_inodes,used_space,used_inodes", 1, 1)
-            }
-            Self::Quota => {
-                shape("jfs_user_group_quota", "qtype,qkey,max_space,max_inodes,used_space,used_inodes", 2, 2)
-            }
-            Self::Session => shape("jfs_session2", "sid,expire,info", 1, 1),
-            Self::Sustained => shape("jfs_sustained", "sid,inode", 2, 2),
-            Self::Flock => shape("jfs_flock", "inode,sid,owner,ltype", 3, 3),
-            Self::Plock => shape("jfs_plock", "inode,sid,owner,records", 3, 3),
-            Self::Detached => shape("jfs_detached_node", "inode,added", 1, 1),
-            Self::Writer => shape("sluice_writer", "writer,lane,n", 2, 2),
-            Self::Changes => shape("sluice_changes", "writer,lane,slot,n,changes", 3, 3),
-        }
+    /// Its columns, as they stand in a statement, and what they are; nothing of what is computed.
+    pub(crate) fn fields(self) -> impl Iterator<Item = (&'static str, Option<&'static Column>)> {
+        let table = self.table();
+        self.shape().columns.split(',').map(move |name| {
+            let is_its = |column: &&Column| column.name == name.trim_matches('`');
+            (name, table.and_then(|table| table.columns.iter().find(is_its)))
+        })
     }
 
     /// The column that numbers the rows of its table, by which they are read page by page.
@@ -369,21 +343,15 @@ fn read_quota_key<C: Columns>(row: &Shifted<'_, C>) -> Result<QuotaKey, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{OWN, TABLES, Table};
 
     #[test]
     fn shapes_fit_the_tables() {
-        for (at, record) in Record::ALL.into_iter().enumerate() {
+        for (at, record) in Record::ALL.iter().copied().enumerate() {
             assert_eq!(record as usize, at, "{record:?}");
             if record == Record::Parents {
                 continue; // no rows of their own
             }
-            let shape = record.shape();
-            let is_its = |table: &&Table| {
-                shape.table == format!("jfs_{}", table.name)
-                    || shape.table == format!("sluice_{}", table.name)
-            };
-            let table = TABLES.iter().chain(&OWN).find(is_its).expect("a table");
+            let (shape, table) = (record.shape(), record.table().expect("a table"));
             let ours: Vec<&str> = shape.columns.split(',').map(|column| column.trim_matches('`')).collect();
             let theirs: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
             let numbered = theirs[0] == "id" && ours[0] != "id";

@@ -11,7 +11,7 @@ use super::{
     options::{KNOWN, Options},
     style::{CHECK, Style},
 };
-use crate::codec::Damage;
+use crate::errors::errors;
 
 const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
@@ -87,27 +87,9 @@ pub(super) const fn is_last(error: &ServerError) -> bool {
     )
 }
 
+errors!(Options);
+
 impl Options {
-    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(crate) fn indeterminate(&self, reason: String) -> EngineError {
-        EngineError::Indeterminate { engine: self.label.clone(), reason }
-    }
-
-    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(crate) fn damaged(&self, damage: Damage) -> EngineError {
-        EngineError::Corrupt {
-            engine: self.label.clone(),
-            record: format!("{}{}", self.naming.prefix(), damage.record),
-            reason: damage.reason,
-        }
-    }
-
     /// What a failure means where nothing can have been committed.
     pub(crate) fn unanswered(&self, failure: Failure) -> EngineError {
         match failure {

@@ -206,11 +206,13 @@ fn select(tables: &Tables, record: Record) -> String {
 }
 
 /// A statement that answers one question.
-fn select_alone(tables: &Tables, what: Look, record: Record, values: &[i64]) -> String {
+fn select_alone(tables: &Tables, what: Look, record: Record, values: &[Value<'_>]) -> String {
     let table = &tables.of(record).table;
     match (what, values) {
-        (Look::Names, [dir, limit]) => format!("SELECT name FROM {table} WHERE parent={dir} LIMIT {limit}"),
-        (_, [ino, parent]) => {
+        (Look::Names, [Value::Int(dir), Value::Int(limit)]) => {
+            format!("SELECT name FROM {table} WHERE parent={dir} LIMIT {limit}")
+        }
+        (_, [Value::Int(ino), Value::Int(parent)]) => {
             select(tables, record) + &format!("inode={ino} AND parent={parent} GROUP BY inode,parent")
         }
         _ => format!("SELECT max(id) FROM {table}"),

@@ -9,7 +9,7 @@ use sluice_meta::engine::EngineError;
 use sluice_net::url;
 
 use super::options::{KNOWN, Options};
-use crate::codec::Damage;
+use crate::errors::errors;
 
 /// What the server says went wrong.
 #[derive(Clone, Debug)]
@@ -60,28 +60,9 @@ impl ServerError {
     }
 }
 
+errors!(Options);
+
 impl Options {
-    pub(super) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(super) fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Indeterminate { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(super) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    /// A row breaks the format.
-    pub(super) fn damaged(&self, damage: Damage) -> EngineError {
-        EngineError::Corrupt {
-            engine: self.label.clone(),
-            record: format!("{}{}", self.naming.prefix(), damage.record),
-            reason: damage.reason,
-        }
-    }
-
     /// What an error of the server means: nothing was committed.
     pub(super) fn judge(&self, error: &ServerError) -> EngineError {
         let ServerError { code, message, .. } = error;

@@ -10,7 +10,7 @@ use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits, Tls as Encryption,
     tls::Verify,
-    url::{self, decoded, duration, number, one_of},
+    url::{self, Url, decoded, duration, number, one_of},
 };
 
 use crate::naming::Naming;
@@ -115,27 +115,15 @@ impl Options {
     }
 
     fn read(url: &str) -> Result<Self, String> {
-        let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
-        let rest = rest.ok_or("the URL does not begin with postgres://")?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let key = query.split('=').next().unwrap_or_default();
-        if database.contains('@') || key.contains('@') {
-            // To name the part before it would show the beginning of the password.
-            return Err(
-                "a / in a user's name or a password is written as %2F, a ? as %3F, an @ in a database's as %40".into()
-            );
+        let Url { scheme, user, password, hosts, path, options: query } = Url::parse(url)?;
+        if !matches!(scheme, "postgres" | "postgresql") {
+            return Err("the URL does not begin with postgres://".into());
         }
-        let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = match who.split_once(':') {
-            Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
-            None => (decoded(who)?, None),
-        };
         let mut options = Self {
             hosts: Vec::new(),
-            user,
-            password: password.filter(|password| !password.is_empty()),
-            database: decoded(database)?,
+            user: user.unwrap_or_default(),
+            password,
+            database: decoded(path.strip_prefix('/').unwrap_or(path))?,
             tls: Tls { mode: TlsMode::Prefer, root: None, cert: None, key: None },
             writable: None,
             connect_timeout: Duration::from_secs(5),

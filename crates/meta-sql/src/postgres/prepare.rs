@@ -2,13 +2,10 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use bytes::BytesMut;
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::{backend::Message, frontend};
 use sluice_meta::engine::EngineError;
 use sluice_net::{Kind, describe};
 
-use super::{Store, error::ServerError, wire::Wire};
+use super::{Store, wire::Wire};
 use crate::schema::{Dialect, lacking};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the
@@ -48,25 +45,9 @@ impl Store {
     /// Runs statements without parameters; the first column of what they answer.
     fn simple(&self, wire: &mut Wire, text: &str) -> Result<BTreeSet<String>, EngineError> {
         let until = Instant::now() + self.pool.options.read_timeout;
-        let mut request = BytesMut::new();
-        let said =
-            frontend::query(text, &mut request).and_then(|()| wire.send(&request, Kind::Commit, until));
-        let lost = |error: std::io::Error| self.pool.options.unavailable(describe(&error));
-        said.map_err(lost)?;
-        let (mut found, mut failed) = (BTreeSet::new(), None);
-        loop {
-            match wire.receive(until).map_err(lost)? {
-                Message::ReadyForQuery(_) => {
-                    return failed.map_or(Ok(found), |error| Err(self.pool.options.judge(&error)));
-                }
-                Message::DataRow(body) => {
-                    if let Some(Some(range)) = body.ranges().next().map_err(lost)? {
-                        found.insert(String::from_utf8_lossy(&body.buffer()[range]).into_owned());
-                    }
-                }
-                Message::ErrorResponse(body) => failed = Some(ServerError::read(&body)),
-                _ => {}
-            }
+        match wire.query(text, Kind::Commit, until) {
+            Ok(answered) => answered.map_err(|error| self.pool.options.judge(&error)),
+            Err(error) => Err(self.pool.options.unavailable(describe(&error))),
         }
     }
 }

@@ -64,7 +64,7 @@ impl Store {
         };
         let Questions { keys, lists, ranges, mut follows, alone } = Questions::new(reads);
         for (at, what, record, values) in alone {
-            let args = values.into_iter().map(Arg::int).collect();
+            let args = values.into_iter().map(Arg::One).collect();
             add(Take::One(at, what, record), Template::Look(what), record, args);
         }
         for ((from, to), wanted) in ranges {

@@ -4,12 +4,7 @@
 //! stored in SQL; they are counted from the entries that name the inode.
 
 use rusqlite::{CachedStatement, types::ValueRef};
-use sluice_meta::{
-    engine::{EngineError, Found, List, Read},
-    schema::{Counter, Key, Row},
-};
-use sluice_types::{Ino, Name};
-use smallvec::SmallVec;
+use sluice_meta::engine::{EngineError, Found, List, Read};
 
 use super::{
     error::is_missing_table,
@@ -18,9 +13,9 @@ use super::{
     texts::{Kind, What},
 };
 use crate::{
-    codec::{Columns, Damage, Record, decode, decode_joined},
-    text::{Look, listed},
-    values::{Value, id, int, push_key},
+    codec::{Columns, Damage, Record},
+    questions::{asked, nothing, take},
+    values::Value,
 };
 
 impl Columns for rusqlite::Row<'_> {
@@ -84,20 +79,22 @@ impl<'s, 'c> Reader<'s, 'c> {
         Ok(!any)
     }
 
+    /// The answer to one read.
     pub(super) fn answer(self, read: &Read) -> Result<Found, EngineError> {
-        Ok(match read {
-            Read::Get(key) => Found::Row(self.get(key)?),
-            Read::Follow(dir, name) => {
-                let mut found = Vec::with_capacity(2);
-                let entry = [id(dir.0), Value::Bytes(name[..].into())];
-                self.rows((What::Look(Look::Follow), Record::Entry), &entry, |row| {
-                    decode_joined(row, 0, |row| found.push(row))
-                })?;
-                Found::Rows(found)
+        let mut found = nothing(read);
+        let (what, records, values) = asked(read);
+        for record in records {
+            let kind = (What::Look(what), *record);
+            // The question whether this is a volume has an answer in any database.
+            if *record == Record::Setting
+                && let Err(error) = self.statements.with(kind, |_| ())
+                && is_missing_table(&error)
+            {
+                break;
             }
-            Read::Names { dir, limit } => Found::Names(self.names(*dir, *limit)?),
-            Read::All(list) => Found::Rows(self.all(*list)?),
-        })
+            self.rows(kind, &values, |row| take(what, *record, row, &mut found))?;
+        }
+        Ok(found)
     }
 
     /// Hands each row of a result to `take`.
@@ -117,70 +114,5 @@ impl<'s, 'c> Reader<'s, 'c> {
             Ok(())
         };
         self.statements.with(kind, read).map_err(failed)?
-    }
-
-    /// One record.
-    pub(super) fn get(self, key: &Key) -> Result<Option<Row>, EngineError> {
-        let mut values: SmallVec<[Value<'_>; 3]> = SmallVec::new();
-        let record = match (push_key(key, &mut values), key) {
-            (Some(record), _) => record,
-            (None, Key::Parents(ino, parent)) => {
-                values.extend([id(ino.0), id(parent.0)]);
-                Record::Parents
-            }
-            (None, _) => return self.last_acl(),
-        };
-        // The question whether this is a volume has an answer in any database.
-        if record == Record::Setting
-            && let Err(error) = self.statements.with((What::Look(Look::Get), record), |_| ())
-            && is_missing_table(&error)
-        {
-            return Ok(None);
-        }
-        let mut found = None;
-        self.rows((What::Look(Look::Get), record), &values, |row| {
-            found = Some(decode(record, row, 0)?);
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// The number of the last ACL rule, if there is any.
-    fn last_acl(self) -> Result<Option<Row>, EngineError> {
-        let mut last = None;
-        self.rows((What::Look(Look::Last), Record::Acl), &[], |row| {
-            let damage = |reason| Damage { record: "acl".into(), reason };
-            if !row.is_null(0) {
-                last = Some(Row::Counter(Counter::AclMaxId, row.int(0).map_err(damage)?));
-            }
-            Ok(())
-        })?;
-        Ok(last)
-    }
-
-    pub(super) fn names(self, dir: Ino, limit: usize) -> Result<Vec<Name>, EngineError> {
-        let mut found = Vec::new();
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.rows((What::Look(Look::Names), Record::Entry), &[id(dir.0), int(limit)], |row| {
-            let damage = |reason| Damage { record: format!("edge {dir}"), reason };
-            found.push(Name::stored(row.bytes(0).map_err(damage)?));
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    pub(super) fn all(self, list: List) -> Result<Vec<Row>, EngineError> {
-        let mut found = Vec::new();
-        let (records, what, of) = listed(list);
-        let (from, to) = if let List::Chunks(_, from, to) = list { (from, to) } else { (0, 0) };
-        let values = [id(of), int(from), int(to)];
-        let count = if what == Look::Range { 3 } else { 1 };
-        for record in records {
-            self.rows((What::Look(what), *record), &values[..count], |row| {
-                found.push(decode(*record, row, 0)?);
-                Ok(())
-            })?;
-        }
-        Ok(found)
     }
 }

@@ -6,7 +6,7 @@
 
 use rusqlite::CachedStatement;
 use sluice_meta::{
-    engine::{EngineError, List, Step, Write},
+    engine::{EngineError, Found, List, Read, Step, Write},
     schema::{Key, Row},
 };
 use smallvec::SmallVec;
@@ -122,8 +122,11 @@ impl<'s, 'c> Writing<'s, 'c> {
             return self.reader.options.failed(error);
         }
         let keys: Vec<Key> = rows.iter().map(|row| row.key()).collect();
-        let existing: Vec<Key> =
-            keys.iter().filter(|key| matches!(self.reader.get(key), Ok(Some(_)))).cloned().collect();
+        let exists = |key: &&Key| {
+            let found = self.reader.answer(&Read::Get((*key).clone()));
+            matches!(found, Ok(Found::Row(Some(_))))
+        };
+        let existing: Vec<Key> = keys.iter().filter(exists).cloned().collect();
         // The unique key of some tables is narrower than ours: then any of them may be the culprit.
         EngineError::Conflict(if existing.is_empty() { keys } else { existing })
     }

@@ -12,14 +12,15 @@ mod writes;
 use sluice_meta::engine::{Commit, EngineError};
 
 use super::{connection::Connection, options::Options, tables::Tables, watch::NOTICES};
-use crate::plan::{Locks, Work, plan};
+use crate::plan::{Locking, Work, plan};
 pub(super) use flight::Packet;
 use flight::{Builder, Flight};
 pub(super) use writes::overflowing;
 
 /// How InnoDB locks: it knows no lock of a key alone, and looks that lock wait for what others have
 /// not committed.
-const LOCKS: Locks = Locks { keys: false, inserts_first: true, placeholder: None, notices: Some(NOTICES) };
+const LOCKING: Locking =
+    Locking { keys: false, inserts_first: true, placeholder: None, notices: Some(NOTICES) };
 
 /// The packets of a commit, as the connection takes them.
 ///
@@ -37,7 +38,7 @@ pub(super) fn packets(
         return Err(EngineError::Full(full));
     }
     let mut builder = Builder { tables, flight: Flight::new(connection.style) };
-    plan(commit, &LOCKS)?.into_iter().for_each(|work| builder.work(work));
+    plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
     builder.flight.packets(connection.max_packet).ok_or_else(|| {
         options.refused("a value is larger than its max_allowed_packet; raise that on the server")
     })
@@ -53,7 +54,7 @@ impl Builder<'_> {
             Work::Absent(record, absent) => self.absent(record, &absent),
             Work::Parents(rows) => rows.into_iter().for_each(|row| self.parents(row)),
             Work::LastAcl(last) => self.last_acl(last),
-            Work::Locks(record, ino, rows) => self.locks(record, ino, rows),
+            Work::FileLocks(record, ino, rows) => self.locks(record, ino, rows),
             Work::Vacant(dirs) => dirs.into_iter().for_each(|dir| self.vacant(dir)),
         }
     }

@@ -229,16 +229,12 @@ fn describe(error: &Error) -> String {
 
 impl Columns for Row {
     fn int(&self, at: usize) -> Result<i64, String> {
-        match self.as_ref(at) {
-            Some(Value::Bytes(digits)) => std::str::from_utf8(digits)
+        match self.bytes(at)? {
+            [] => Ok(0),
+            digits => std::str::from_utf8(digits)
                 .ok()
                 .and_then(|digits| digits.parse().ok())
                 .ok_or_else(|| format!("column {at} holds no number")),
-            Some(Value::NULL) => Ok(0),
-            Some(Value::Int(number)) => Ok(*number),
-            Some(Value::UInt(number)) => Ok(*number as i64),
-            Some(_) => Err(format!("column {at} holds no number")),
-            None => Err(format!("there is no column {at}")),
         }
     }
 

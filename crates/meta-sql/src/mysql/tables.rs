@@ -111,6 +111,8 @@ impl Place {
         out.push(sign);
         tuple(out, &at, |out, at| match &bound[at - 1] {
             Value::Text(text) => push_bytes(out, text),
+            // A bound may lie beyond what the column holds.
+            Value::Int(number) => push_int(out, *number),
             value => self.push(out, at, value),
         });
     }

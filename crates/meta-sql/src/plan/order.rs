@@ -12,7 +12,7 @@
 //!   between by somebody who waits for us. So it is written at its place in the order. Only rows
 //!   that must be there (or the commit fails) are locked and compared first, and written together
 //!   at the end of their table.
-//! * Where a key can be locked by itself ([`Locks::keys`]), nodes that are bumped have two places.
+//! * Where a key can be locked by itself ([`Locking::keys`]), nodes that are bumped have two places.
 //!   At the first their key is locked, which any number of commits may do at once and which keeps
 //!   those out that remove or replace them; at the second, near the end, they are written. Whoever
 //!   waits at the second place has the key, and so waits for one at that place as well.
@@ -45,7 +45,7 @@ use crate::{codec::Record, values::Value};
 const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 
 /// How a database locks, as far as the order depends on it.
-pub(crate) struct Locks {
+pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
     pub(crate) keys: bool,
     /// Whether inserts stand before the other rows of their table, which saves statements: nobody
@@ -72,14 +72,14 @@ pub(crate) enum Work<'c> {
     Write(Record, Action, Vec<Change<'c>>),
     /// Removes the rows of these in that part of the table.
     Clear(Record, Vec<Value<'c>>, Span<'c>),
-    /// Checks that rows are not there, which the columns that name them follow.
+    /// Checks that rows are not there; each with the columns that name it.
     Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks how often inodes are in directories: inode, directory and count of each.
     Parents(Vec<[i64; 3]>),
     /// Checks the number of the last ACL rule; `None` if there is none.
     LastAcl(Option<i64>),
     /// Checks that a file has these locks and no others.
-    Locks(Record, Ino, &'c [Row]),
+    FileLocks(Record, Ino, &'c [Row]),
     /// Checks that directories are empty once the entries that this commit deletes are gone.
     Vacant(Vec<Ino>),
 }
@@ -88,19 +88,19 @@ pub(crate) enum Work<'c> {
 ///
 /// # Errors
 /// [`EngineError::Conflict`] if two rows are expected that cannot both be there.
-pub(crate) fn plan<'c>(commit: &'c Commit, locks: &Locks) -> Result<Vec<Work<'c>>, EngineError> {
+pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work<'c>>, EngineError> {
     let mut tables = Prepared::new(commit)?.tables;
     let told = commit.writes.iter().filter(|write| matches!(write, Write::Notify(_))).count();
-    if let Some(name) = locks.notices.filter(|_| told > 0) {
+    if let Some(name) = locking.notices.filter(|_| told > 0) {
         let name = Value::Text(name.as_bytes().into());
         let change =
             Change { action: Action::Add, key: None, values: vec![name.clone(), Value::Int(told as i64)] };
         let rows = &mut tables.entry(Record::Counter).or_default().rows;
         rows.entry(vec![name]).or_default().changes.push(change);
     }
-    let nodes = tables.get_mut(&Record::Node).filter(|_| !locks.keys);
+    let nodes = tables.get_mut(&Record::Node).filter(|_| !locking.keys);
     let directories = nodes.map(|nodes| directories(commit, &mut nodes.rows)).unwrap_or_default();
-    let mut plan = Plan { locks, works: Vec::new(), bumps: Vec::new() };
+    let mut plan = Plan { locking, work: Vec::new(), bumps: Vec::new() };
     // The number of the commit, for nothing else matters if it is wrong. Then nodes: what belongs to
     // a node is mostly written by who holds it.
     for record in [Record::Writer, Record::Node] {
@@ -117,7 +117,7 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locks: &Locks) -> Result<Vec<Work<'c>
     let bumps = take(&mut plan.bumps);
     plan.write(Record::Node, Action::Add, bumps);
     plan.table(Record::Counter, counters);
-    Ok(plan.works)
+    Ok(plan.work)
 }
 
 /// Takes the directories out of the nodes, but for new ones, which nobody else wants, and those
@@ -141,8 +141,8 @@ fn directories<'c>(commit: &Commit, nodes: &mut Rows<'c>) -> TablePlan<'c> {
 
 /// Work that is being put together.
 struct Plan<'p, 'c> {
-    locks: &'p Locks,
-    works: Vec<Work<'c>>,
+    locking: &'p Locking,
+    work: Vec<Work<'c>>,
     /// What is added to nodes later.
     bumps: Vec<Change<'c>>,
 }
@@ -159,7 +159,7 @@ impl<'c> Plan<'_, 'c> {
             self.absent(record, take(&mut table.absent));
         }
         let mut spans = around(take(&mut table.clears), &mut table.rows).into_iter().peekable();
-        if self.locks.inserts_first {
+        if self.locking.inserts_first {
             let is_insert = |change: &Change<'_>| change.action == Action::Insert;
             let inserted = table
                 .rows
@@ -169,8 +169,8 @@ impl<'c> Plan<'_, 'c> {
         if let Some(action) = self.alike(record, &table.rows).filter(|_| !clears) {
             let rows = take(&mut table.rows)
                 .into_values()
-                .filter_map(|mut row| Some((self.locks.held(row.expected?, true), row.changes.pop()?)));
-            self.works.push(Work::Change(record, action, rows.collect()));
+                .filter_map(|mut row| Some((self.locking.held(row.expected?, true), row.changes.pop()?)));
+            self.work.push(Work::Change(record, action, rows.collect()));
         }
         for (unique, mut row) in table.rows {
             while let Some(span) = spans.next_if(|span| span.is_before(&unique)) {
@@ -184,7 +184,7 @@ impl<'c> Plan<'_, 'c> {
                     row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]))
                 }
                 Some(expected) => {
-                    self.hold(record, self.locks.held(expected, !row.changes.is_empty()));
+                    self.hold(record, self.locking.held(expected, !row.changes.is_empty()));
                     for change in row.changes {
                         late.entry(change.action).or_default().push(change);
                     }
@@ -192,7 +192,7 @@ impl<'c> Plan<'_, 'c> {
             }
         }
         spans.for_each(|span| self.clear(record, span));
-        if record == Record::Node && self.locks.keys {
+        if record == Record::Node && self.locking.keys {
             self.bumps.extend(late.remove(&Action::Add).unwrap_or_default());
         }
         late.into_iter().for_each(|(action, changes)| self.write(record, action, changes));
@@ -206,7 +206,7 @@ impl<'c> Plan<'_, 'c> {
             _ => None,
         });
         let first = actions.next()??;
-        let later = record == Record::Node && first == Action::Add && self.locks.keys;
+        let later = record == Record::Node && first == Action::Add && self.locking.keys;
         (!later && actions.all(|action| action == Some(first))).then_some(first)
     }
 
@@ -215,7 +215,7 @@ impl<'c> Plan<'_, 'c> {
     fn placeholders(&self, record: Record, table: &mut TablePlan<'c>) -> Vec<Change<'c>> {
         let shape = record.shape();
         let known = shape.unique == shape.named && record != Record::Acl && table.clears.is_empty();
-        let Some(placeholder) = self.locks.placeholder.filter(|_| known) else { return Vec::new() };
+        let Some(placeholder) = self.locking.placeholder.filter(|_| known) else { return Vec::new() };
         let mut removed = Vec::new();
         for (key, unique) in take(&mut table.absent) {
             if table.rows.contains_key(&unique) {
@@ -231,33 +231,33 @@ impl<'c> Plan<'_, 'c> {
     }
 
     fn hold(&mut self, record: Record, held: Held<'c>) {
-        match self.works.last_mut() {
+        match self.work.last_mut() {
             Some(Work::Hold(of, rows)) if *of == record => rows.push(held),
-            _ => self.works.push(Work::Hold(record, vec![held])),
+            _ => self.work.push(Work::Hold(record, vec![held])),
         }
     }
 
     fn write(&mut self, record: Record, action: Action, changes: impl IntoIterator<Item = Change<'c>>) {
         let mut changes = changes.into_iter().peekable();
-        match self.works.last_mut() {
+        match self.work.last_mut() {
             _ if changes.peek().is_none() => {}
             Some(Work::Write(of, same, rows)) if (*of, *same) == (record, action) => rows.extend(changes),
-            _ => self.works.push(Work::Write(record, action, changes.collect())),
+            _ => self.work.push(Work::Write(record, action, changes.collect())),
         }
     }
 
     fn clear(&mut self, record: Record, span: Span<'c>) {
-        match self.works.last_mut() {
+        match self.work.last_mut() {
             Some(Work::Clear(of, ids, last)) if *of == record && last.is_like(&span) => {
                 ids.push(Value::Int(span.id));
             }
-            _ => self.works.push(Work::Clear(record, vec![Value::Int(span.id)], span)),
+            _ => self.work.push(Work::Clear(record, vec![Value::Int(span.id)], span)),
         }
     }
 
     fn absent(&mut self, record: Record, absent: Vec<(Key, Vec<Value<'c>>)>) {
         if !absent.is_empty() {
-            self.works.push(Work::Absent(record, absent));
+            self.work.push(Work::Absent(record, absent));
         }
     }
 
@@ -268,18 +268,18 @@ impl<'c> Plan<'_, 'c> {
             match expect {
                 Expect::Row(_, Hold::None) => {}
                 Expect::Row(Row::Counter(Counter::AclMaxId, last), _) => {
-                    self.works.push(Work::LastAcl(Some(*last)))
+                    self.work.push(Work::LastAcl(Some(*last)))
                 }
-                Expect::Absent(Key::Counter(Counter::AclMaxId)) => self.works.push(Work::LastAcl(None)),
+                Expect::Absent(Key::Counter(Counter::AclMaxId)) => self.work.push(Work::LastAcl(None)),
                 Expect::Row(Row::Parents(ino, of, count), _) => {
                     parents.push([ino.0 as i64, of.0 as i64, *count])
                 }
                 Expect::Absent(Key::Parents(ino, of)) => parents.push([ino.0 as i64, of.0 as i64, 0]),
                 Expect::Same(List::Flocks(ino), rows) => {
-                    self.works.push(Work::Locks(Record::Flock, *ino, rows))
+                    self.work.push(Work::FileLocks(Record::Flock, *ino, rows))
                 }
                 Expect::Same(List::Plocks(ino), rows) => {
-                    self.works.push(Work::Locks(Record::Plock, *ino, rows))
+                    self.work.push(Work::FileLocks(Record::Plock, *ino, rows))
                 }
                 // Other lists are not locked by the node that is held.
                 Expect::Same(..) => return Err(EngineError::Conflict(vec![expect.key()])),
@@ -287,7 +287,7 @@ impl<'c> Plan<'_, 'c> {
             }
         }
         if !parents.is_empty() {
-            self.works.push(Work::Parents(parents));
+            self.work.push(Work::Parents(parents));
         }
         Ok(())
     }
@@ -299,12 +299,12 @@ impl<'c> Plan<'_, 'c> {
         });
         let dirs: Vec<Ino> = dirs.collect();
         if !dirs.is_empty() {
-            self.works.push(Work::Vacant(dirs));
+            self.work.push(Work::Vacant(dirs));
         }
     }
 }
 
-impl Locks {
+impl Locking {
     /// How a row is locked that is changed later, or not.
     fn held<'c>(&self, held: Held<'c>, changed: bool) -> Held<'c> {
         let lock = match held.lock {
@@ -322,8 +322,10 @@ mod tests {
 
     use super::*;
 
-    const KEYS: Locks = Locks { keys: true, inserts_first: false, placeholder: Some(filled), notices: None };
-    const ROWS: Locks = Locks { keys: false, inserts_first: true, placeholder: None, notices: Some("told") };
+    const KEYS: Locking =
+        Locking { keys: true, inserts_first: false, placeholder: Some(filled), notices: None };
+    const ROWS: Locking =
+        Locking { keys: false, inserts_first: true, placeholder: None, notices: Some("told") };
 
     fn filled(_: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
         unique.into_iter().chain([Value::Null]).collect()
@@ -338,7 +340,7 @@ mod tests {
     }
 
     /// What is done, with the second number of each row, or the first where that is all there is.
-    fn worded(expects: Vec<Expect>, writes: Vec<Write>, locks: &Locks) -> Vec<String> {
+    fn worded(expects: Vec<Expect>, writes: Vec<Write>, locking: &Locking) -> Vec<String> {
         let commit = Commit { step: None, expects, writes };
         let rows = |rows: Vec<&Vec<Value<'_>>>, at: usize| {
             let each = rows.into_iter().map(|row| match &row[at] {
@@ -349,8 +351,8 @@ mod tests {
             each.collect::<Vec<_>>().join(" ")
         };
         let at = |record: Record| record.shape().unique.min(2) - 1;
-        let works = plan(&commit, locks).expect("it can be");
-        let worded = works.iter().map(|work| match work {
+        let work = plan(&commit, locking).expect("it can be");
+        let worded = work.iter().map(|work| match work {
             Work::Hold(of, held) => {
                 let all = rows(held.iter().map(|held| &held.row).collect(), at(*of));
                 format!("{of:?} hold {:?} {all}", held[0].lock)
@@ -447,9 +449,9 @@ mod tests {
         let clear = |ino| Write::Clear(List::Chunks(Ino(ino), 2, 9));
         let append = |ino, index| Write::Append(Ino(ino), index, vec![Slice::hole(0, 1)]);
         let writes = || vec![clear(7), clear(5), clear(6), append(7, 4), append(7, 1)];
-        for locks in [KEYS, ROWS] {
+        for locking in [KEYS, ROWS] {
             assert_eq!(
-                worded(Vec::new(), writes(), &locks),
+                worded(Vec::new(), writes(), &locking),
                 [
                     "Chunk clear 5 6 1..9",
                     "Chunk Add 1",
@@ -468,7 +470,7 @@ mod tests {
         let holds = [&dir, &file].map(|row| Expect::Row(row.clone(), Hold::Lock));
         let same = Expect::Same(List::Flocks(Ino(2)), Vec::new());
         let worded = worded(holds.into_iter().chain([same]).collect(), Vec::new(), &ROWS);
-        assert_eq!(worded, ["Node hold Update 2 9", "Locks(Flock, #2, [])"]);
+        assert_eq!(worded, ["Node hold Update 2 9", "FileLocks(Flock, #2, [])"]);
     }
 
     #[test]

@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{
     codec::{Damage, Record},
-    plan::{Action, Locks, Work, plan},
+    plan::{Action, Locking, Work, plan},
 };
 
 use work::{Diagnosis, Draft};
 
 /// How the server locks.
-const LOCKS: Locks =
-    Locks { keys: true, inserts_first: false, placeholder: Some(placeholder), notices: None };
+const LOCKING: Locking =
+    Locking { keys: true, inserts_first: false, placeholder: Some(placeholder), notices: None };
 
 /// Tables with rows that most commits add to. With bumped nodes they are why a commit should not
 /// hold its locks while it waits for the disk; one that touches none of them meets hardly anybody,
@@ -38,7 +38,7 @@ const SHARED: [Record; 4] = [Record::DirStat, Record::DirQuota, Record::Quota, R
 impl Store {
     /// Commits.
     pub(super) fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
-        let works = plan(commit, &LOCKS)?;
+        let works = plan(commit, &LOCKING)?;
         let shared = works.iter().any(|work| match work {
             Work::Write(Record::Node, action, _) => *action == Action::Add,
             Work::Hold(of, _) | Work::Change(of, ..) | Work::Write(of, ..) => SHARED.contains(of),

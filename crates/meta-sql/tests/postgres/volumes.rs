@@ -8,9 +8,9 @@ use sluice_meta::{
 };
 use sluice_meta_sql::PostgresEngine;
 use sluice_testkit::server::{self, Postgres};
-use sluice_types::{Ino, Name};
+use sluice_types::{Ino, Name, Slice};
 
-use super::{commit, get, open};
+use super::{commit, fresh_url, get, open};
 
 /// A database with the volume that JuiceFS wrote.
 fn juicefs(server: &Postgres) -> String {
@@ -159,4 +159,14 @@ fn a_schema_put_in_front_of_a_volume_does_not_hide_it() {
     let tables = "SELECT count(*) FILTER (WHERE schemaname='sluice')||' '||\
         count(*) FILTER (WHERE tablename='sluice_writer') FROM pg_tables";
     assert_eq!(server.sql_in(&database, tables).expect("tables").trim(), "0 1");
+}
+
+#[test]
+fn chunks_are_cleared_up_to_the_last_that_there_can_be() {
+    let engine = open(&fresh_url());
+    let chunk = |index| Row::Chunk(Ino(9), index, vec![Slice::whole(0, 5, 6)]);
+    commit(&engine, [1, 7].map(|index| Write::Insert(chunk(index))).to_vec()).expect("insert");
+    commit(&engine, vec![Write::Clear(List::Chunks(Ino(9), 2, u32::MAX))]).expect("clear");
+    let left = [1, 7].map(|index| get(&engine, chunk(index).key()).expect("up"));
+    assert_eq!(left, [Some(chunk(1)), None]);
 }

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: a statement takes the rows in the order in which the work has them.
 
-use sluice_meta::schema::{Counter, Key, Row, encode_plocks};
+use sluice_meta::schema::{Counter, Key};
 use sluice_types::Ino;
 
 use super::super::{
@@ -14,7 +14,7 @@ use super::super::{
 use crate::{
     codec::Record,
     plan::{Action, Change, Compare, Held, Span, Work},
-    values::{Value, is_guarded},
+    values::{Value, is_guarded, row_values},
 };
 
 /// What it means when a statement fails.
@@ -74,9 +74,12 @@ impl<'c> Draft<'c> {
                 let key = Key::Counter(Counter::AclMaxId);
                 self.named(Template::Counted, Record::Acl, vec![(key, vec![last])]);
             }
-            Work::Locks(record, ino, rows) => {
-                let values = vec![Value::Int(ino.0 as i64), locks(rows)];
-                self.named(Template::SameLocks, record, vec![(Key::Node(ino), values)]);
+            Work::FileLocks(record, ino, rows) => {
+                let known = [ino.0 as i64, rows.len() as i64].map(Arg::int);
+                let mut rows = columns(rows.iter().filter_map(row_values).map(|(_, values)| values));
+                rows.resize_with(record.shape().columns.split(',').count(), || Arg::Many(Vec::new()));
+                let args = known.into_iter().chain(rows).collect();
+                self.add(Template::SameLocks, record, args, Diagnosis::Named(vec![Key::Node(ino)]));
             }
             Work::Vacant(dirs) => {
                 let rows = dirs.into_iter().map(|dir| (Key::Node(dir), vec![Value::Int(dir.0 as i64)]));
@@ -188,24 +191,4 @@ fn placed(rows: Vec<Vec<Value<'_>>>) -> Vec<Arg<'_>> {
 
 fn number(value: Option<&Value<'_>>) -> i64 {
     if let Some(Value::Int(number)) = value { *number } else { 0 }
-}
-
-/// The locks on a file as the server lists them.
-fn locks<'v>(rows: &[Row]) -> Value<'v> {
-    let mut listed: Vec<(i64, i64, String)> = rows
-        .iter()
-        .filter_map(|row| match row {
-            Row::Flock(_, owner, kind) => {
-                Some((owner.sid as i64, owner.owner as i64, kind.code().to_string()))
-            }
-            Row::Plock(_, owner, ranges) => {
-                Some((owner.sid as i64, owner.owner as i64, hex::encode(encode_plocks(ranges))))
-            }
-            _ => None,
-        })
-        .collect();
-    listed.sort();
-    let listed: Vec<String> =
-        listed.into_iter().map(|(sid, owner, value)| format!("{sid},{owner},{value}")).collect();
-    Value::Text(listed.join(";").into_bytes().into())
 }

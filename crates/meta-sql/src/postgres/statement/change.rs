@@ -67,13 +67,14 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
         }
         Template::Clear => {
             let (id, rest) = (&unique[0], &unique[1..]);
-            let bound = |(at, sign)| {
-                let (listed, bounds) = (ordered(rest), params(&types(rest), at));
-                format!("(${at} IS NULL OR ({listed}){sign}({bounds}))")
-            };
+            // A bound may lie beyond what its column holds.
+            let kinds = rest.iter().map(|c| if c.kind == Type::I4 { Type::I8 } else { c.kind });
+            let kinds: Vec<Type> = kinds.collect();
+            let bound =
+                |(at, sign)| format!("(${at} IS NULL OR ({}){sign}({}))", ordered(rest), params(&kinds, at));
             let [after, before] = [(2, '>'), (2 + rest.len(), '<')].map(bound);
             let which = format!("n.{}=ANY($1) AND {after} AND {before}", id.name);
-            (clear(table, unique, &which), [vec![id.kind.many()], types(rest), types(rest)].concat())
+            (clear(table, unique, &which), [&[id.kind.many()], &kinds[..], &kinds].concat())
         }
         Template::Step => (
             format!(

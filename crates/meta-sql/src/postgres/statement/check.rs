@@ -4,7 +4,7 @@
 //! this client waited is seen.
 
 use super::{
-    columns::{Column, described, equal, fail, names, values_table},
+    columns::{Column, described, equal, fail, names, params, values_table},
     template::{Template, Type},
 };
 use crate::{
@@ -44,12 +44,12 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
             (text, vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s])
         }
         Template::SameLocks => {
-            let value = if record == Record::Flock { "ltype" } else { "encode(records,'hex')" };
-            let text = format!("string_agg(sid||','||owner||','||{value},';' ORDER BY sid,owner)");
-            let stored = format!("(SELECT coalesce({text},'') FROM {table} WHERE inode=k.ino)");
-            let from = "unnest($1::int4[],$2::int8[],$3::text[]) k(at,ino,locks)";
-            let types = vec![Type::I4s, Type::I8s, Type::Texts];
-            (fail(&format!("{from} WHERE {stored}<>k.locks")), types)
+            let many = columns.iter().map(|column| column.kind.many());
+            let types: Vec<Type> = [Type::I8; 2].into_iter().chain(many).collect();
+            let all = format!("(SELECT count(*) FROM {table} WHERE inode=$1)<>$2");
+            let given = format!("unnest({}) k({})", params(&types[2..], 3), names(&columns, ""));
+            let same = format!("(SELECT count(*) FROM {table} n JOIN {given} ON {})<>$2", equal(&columns));
+            (fail(&format!("(VALUES(0)) k(at) WHERE {all} OR {same}")), types)
         }
         _ => return None,
     })

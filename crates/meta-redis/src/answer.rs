@@ -42,14 +42,6 @@ impl Reader<'_> {
         redis::from_redis_value(self.errors.sound(answer)?).map_err(|_| self.errors.unexpected("a read"))
     }
 
-    /// An answer that is a list.
-    pub(crate) fn list(self, answer: Option<Value>) -> Result<Vec<Value>, EngineError> {
-        match answer.map(|answer| self.errors.sound(answer)).transpose()? {
-            Some(Value::Array(items)) => Ok(items),
-            _ => Err(self.errors.unexpected("a read")),
-        }
-    }
-
     /// The record whose cells hold that.
     pub(crate) fn row(self, key: &Key, cells: &mut [Cell]) -> Result<Option<Row>, EngineError> {
         decode(key, cells).map_err(|damage| {

@@ -14,7 +14,7 @@ use sluice_types::{Ino, Name};
 use smallvec::{SmallVec, smallvec};
 
 use crate::keys::{
-    Keys, NEWS, Text, WRITERS, number, owner_field, pair, parse, parse_owner, parse_pair, signed, slice_field,
+    Keys, NEWS, Text, WRITERS, number, owner_field, pair, parse, parse_owner, parse_pair, slice_field,
 };
 
 /// How a value is stored. The letter is that of the script's operations on it.
@@ -101,14 +101,12 @@ impl Keys {
             Key::Xattr(ino, xattr) => (Shape::Field, self.of("x", ino.0), name(xattr)),
             Key::SliceRef(id, size) => (Shape::Number, self.word("sliceRef"), slice_field(*id, *size)),
             Key::DelSlices(id, time) => (Shape::Field, self.word("delSlices"), pair(*id, b'_', *time as u64)),
-            Key::Acl(id) => (Shape::Field, self.word("acl"), number(u64::from(*id))),
+            Key::Acl(id) => (Shape::Field, self.word("acl"), number(*id)),
             Key::Flock(ino, owner) => (Shape::Field, self.of("lockf", ino.0), owner_field(*owner)),
             Key::Plock(ino, owner) => (Shape::Field, self.of("lockp", ino.0), owner_field(*owner)),
-            Key::Writer(writer, lane) => {
-                (Shape::Field, self.word(WRITERS), pair(*writer, b':', u64::from(*lane)))
-            }
+            Key::Writer(writer, lane) => (Shape::Field, self.word(WRITERS), pair(*writer, b':', *lane)),
             Key::Changes(writer, lane, slot) => {
-                (Shape::Field, self.of(NEWS, *writer), pair(u64::from(*lane), b':', u64::from(*slot)))
+                (Shape::Field, self.of(NEWS, *writer), pair(u64::from(*lane), b':', *slot))
             }
             Key::DelFile(ino, length) => (Shape::Score, self.word("delfiles"), pair(ino.0, b':', *length)),
             Key::Detached(ino) => (Shape::Score, self.word("detachedNodes"), number(ino.0)),
@@ -131,39 +129,35 @@ impl Keys {
         let digits = key.iter().position(u8::is_ascii_digit).unwrap_or(key.len());
         let (word, digits) = key.split_at(digits);
         let ino = || parse(digits).map(Ino);
-        let short = |field| u32::try_from(parse(field)?).ok();
         Some(match word {
             b"i" => Key::Node(ino()?),
             b"d" => Key::Entry(ino()?, Name::stored(field)),
             b"p" => Key::Parents(ino()?, Ino(parse(field)?)),
             b"x" => Key::Xattr(ino()?, Name::stored(field)),
-            b"c" => {
-                let (ino, index) = parse_pair(digits, b'_')?;
-                Key::Chunk(Ino(ino), u32::try_from(index).ok()?)
-            }
+            b"c" => parse_pair(digits, b'_').map(|(ino, index)| Key::Chunk(Ino(ino), index))?,
             b"lockf" => Key::Flock(ino()?, parse_owner(field)?),
             b"lockp" => Key::Plock(ino()?, parse_owner(field)?),
             b"session" => Key::Sustained(parse(digits)?, Ino(parse(field)?)),
             b"sliceRef" => {
-                let (id, size) = parse_pair(field.strip_prefix(b"k")?, b'_')?;
-                Key::SliceRef(id, u32::try_from(size).ok()?)
+                parse_pair(field.strip_prefix(b"k")?, b'_').map(|(id, size)| Key::SliceRef(id, size))?
             }
-            b"delSlices" => parse_pair(field, b'_').map(|(id, time)| Key::DelSlices(id, time as i64))?,
+            b"delSlices" => {
+                parse_pair(field, b'_').map(|(id, time): (_, u64)| Key::DelSlices(id, time as i64))?
+            }
             b"delfiles" => parse_pair(field, b':').map(|(ino, length)| Key::DelFile(Ino(ino), length))?,
             b"detachedNodes" => Key::Detached(Ino(parse(field)?)),
             b"allSessions" => Key::Session(parse(field)?),
-            b"acl" => Key::Acl(short(field)?),
+            b"acl" => Key::Acl(parse(field)?),
             b"dirUsedSpace" => Key::DirStat(Ino(parse(field)?)),
             b"dirQuota" => Key::Quota(QuotaKey::Dir(Ino(parse(field)?))),
-            b"userQuota" => Key::Quota(QuotaKey::User(short(field)?)),
-            b"groupQuota" => Key::Quota(QuotaKey::Group(short(field)?)),
+            b"userQuota" => Key::Quota(QuotaKey::User(parse(field)?)),
+            b"groupQuota" => Key::Quota(QuotaKey::Group(parse(field)?)),
             _ if word == WRITERS.as_bytes() => {
-                let (writer, lane) = parse_pair(field, b':')?;
-                Key::Writer(writer, u16::try_from(lane).ok()?)
+                parse_pair(field, b':').map(|(writer, lane)| Key::Writer(writer, lane))?
             }
             _ if word == NEWS.as_bytes() => {
                 let (lane, slot) = parse_pair(field, b':')?;
-                Key::Changes(parse(digits)?, lane.try_into().ok()?, slot.try_into().ok()?)
+                Key::Changes(parse(digits)?, lane, slot)
             }
             _ => return None,
         })
@@ -217,7 +211,7 @@ pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
 }
 
 fn text(value: i64) -> Vec<u8> {
-    signed(value).to_vec()
+    number(value).to_vec()
 }
 
 /// The record of `key` whose cells hold `values`.
@@ -311,7 +305,7 @@ pub(crate) fn entry_ino(bytes: &[u8]) -> Option<Ino> {
 }
 
 fn integer(bytes: &[u8]) -> Result<i64, Damage> {
-    crate::keys::parse_signed(bytes).ok_or("no decimal number")
+    std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).ok_or("no decimal number")
 }
 
 /// A score, which Redis may print as a fraction or with an exponent.

@@ -18,54 +18,37 @@ use sluice_meta::{
 
 use self::arguments::{Action, Builder, Mark, Phase};
 use crate::{
-    keys::{Keys, number, signed},
+    keys::{Keys, number},
     pipeline::Pipeline,
     script::COMMIT,
     watch,
 };
 
-/// What the script said.
-pub(crate) enum Outcome {
-    /// All is written.
-    Done,
-    /// These did not hold; nothing is written.
-    Failed(Vec<Key>),
-}
-
-/// A commit ready to be sent.
+/// What positions in the script's arguments stand for.
 pub(crate) struct Plan<'c> {
     commit: &'c Commit,
-    pipeline: Pipeline,
     /// Per operation: position of its first item, arguments of an item, what the items stand for.
     spans: Vec<(usize, usize, Vec<Mark>)>,
 }
 
 impl<'c> Plan<'c> {
-    pub(crate) fn new(keys: &Keys, commit: &'c Commit) -> Self {
+    /// A commit, and what to send for it.
+    pub(crate) fn new(keys: &Keys, commit: &'c Commit) -> (Self, Pipeline) {
         let mut builder = Builder::new(keys);
         builder.commit(commit);
         let (args, spans) = builder.finish();
-        Self { commit, pipeline: Pipeline::of_script(&COMMIT, args), spans }
+        (Self { commit, spans }, Pipeline::of_script(&COMMIT, args))
     }
 
-    /// What to send.
-    pub(crate) fn take_pipeline(&mut self) -> Pipeline {
-        std::mem::take(&mut self.pipeline)
-    }
-
-    /// Reads the script's answer; `None` if it is none.
-    pub(crate) fn outcome(&self, answer: &Value) -> Option<Outcome> {
-        let Value::Array(failed) = answer else {
-            return matches!(answer, Value::Nil).then_some(Outcome::Done);
-        };
-        let mut keys = Vec::with_capacity(failed.len());
-        for position in failed {
-            let Value::Int(position) = position else { return None };
-            keys.push(self.key_at(usize::try_from(*position).ok()?)?);
-        }
+    /// What did not hold, so that nothing is written; nothing if all is. `None` if it is no answer
+    /// of the script.
+    pub(crate) fn failed(&self, answer: Value) -> Option<Vec<Key>> {
+        let failed: Vec<usize> = redis::from_redis_value(answer).ok()?;
+        let mut keys =
+            failed.into_iter().map(|position| self.key_at(position)).collect::<Option<Vec<_>>>()?;
         keys.sort_unstable();
         keys.dedup();
-        Some(Outcome::Failed(keys))
+        Some(keys)
     }
 
     fn key_at(&self, position: usize) -> Option<Key> {
@@ -106,7 +89,9 @@ impl Builder<'_> {
                 }
                 // An insert finds that out itself.
                 Expect::Absent(key) if inserted.contains(key) => {}
-                Expect::Absent(key) => self.absent(key, Mark::Expect(at)),
+                Expect::Absent(key) => {
+                    self.cell(Action::Absent, &self.keys.cells(key)[0], None, Mark::Expect(at));
+                }
                 Expect::Same(list, rows) => self.same(*list, rows, Mark::Expect(at)),
                 Expect::Vacant(dir) => {
                     let going = commit
@@ -130,7 +115,7 @@ impl Builder<'_> {
         for (ino, (nlink, time, at)) in bumps {
             let key = self.keys.node(ino);
             let time = time.map(writes::encode_time).unwrap_or_default();
-            let args: [&[u8]; 3] = [&key, &signed(i64::from(nlink)), &time];
+            let args: [&[u8]; 3] = [&key, &number(nlink), &time];
             self.item(Phase::Write, *b"nb", &[], &args, Mark::Write(at));
         }
     }

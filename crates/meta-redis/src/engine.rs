@@ -16,7 +16,7 @@ use sluice_meta::{
 
 use crate::{
     answer::Reader,
-    commit::{Outcome, Plan as CommitPlan},
+    commit::Plan as CommitPlan,
     config::Config,
     handshake::About,
     keys::Keys,
@@ -186,14 +186,11 @@ impl Engine for RedisEngine {
                 .errors()
                 .refused("the file has too many chunks to remove them all at once".into()));
         }
-        let mut plan = CommitPlan::new(self.keys()?, commit);
+        let (plan, pipeline) = CommitPlan::new(self.keys()?, commit);
         self.own.note(commit);
-        let answer = pool.errors().sound(pool.commit(plan.take_pipeline())?)?;
-        match plan.outcome(&answer) {
-            Some(Outcome::Done) => Ok(()),
-            Some(Outcome::Failed(keys)) => Err(EngineError::Conflict(keys)),
-            None => Err(pool.errors().unexpected("a commit")),
-        }
+        let answer = pool.errors().sound(pool.commit(pipeline)?)?;
+        let failed = plan.failed(answer).ok_or_else(|| pool.errors().unexpected("a commit"))?;
+        if failed.is_empty() { Ok(()) } else { Err(EngineError::Conflict(failed)) }
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {

@@ -15,29 +15,29 @@ const UNFIT: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "M
 /// Where a node of a cluster sends us.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// The slot is that node's now. `None`: at the host that said so.
-    Moved(Option<String>, u16),
+    /// The slot is that node's now.
+    Moved(Address),
     /// This key is that node's already.
-    Ask(Option<String>, u16),
+    Ask(Address),
 }
 
 impl Redirect {
-    /// Reads an answer.
-    pub(crate) fn of(answer: &Value) -> Option<Self> {
+    /// Reads an answer of `by`.
+    pub(crate) fn of(answer: &Value, by: &Address) -> Option<Self> {
         let Value::ServerError(error) = answer else { return None };
+        let redirect = match error.code() {
+            "MOVED" => Self::Moved,
+            "ASK" => Self::Ask,
+            _ => return None,
+        };
         let (host, port) = error.details()?.rsplit(' ').next()?.rsplit_once(':')?;
-        let host = Some(host.to_owned()).filter(|host| !host.is_empty());
-        match error.code() {
-            "MOVED" => Some(Self::Moved(host, port.parse().ok()?)),
-            "ASK" => Some(Self::Ask(host, port.parse().ok()?)),
-            _ => None,
-        }
+        Some(redirect(named(Some(host.to_owned()), port.parse().ok()?, by)))
     }
 }
 
 /// The address that a server names, which may leave out its own host.
 pub(crate) fn named(host: Option<String>, port: u16, by: &Address) -> Address {
-    match (host, by) {
+    match (host.filter(|host| !host.is_empty()), by) {
         (Some(host), _) => Address::Tcp(host, port),
         (None, Address::Tcp(host, _)) => Address::Tcp(host.clone(), port),
         (None, Address::Unix(_)) => Address::Tcp("127.0.0.1".into(), port),
@@ -148,15 +148,20 @@ mod tests {
 
     #[test]
     fn redirections_name_a_node_or_the_same_host() {
-        let moved = Redirect::of(&error("MOVED 3999 10.0.0.1:6381"));
-        assert_eq!(moved, Some(Redirect::Moved(Some("10.0.0.1".into()), 6381)));
-        assert_eq!(Redirect::of(&error("ASK 3999 ::1:6381")), Some(Redirect::Ask(Some("::1".into()), 6381)));
-        assert_eq!(Redirect::of(&error("MOVED 3999 :6381")), Some(Redirect::Moved(None, 6381)));
-        for other in ["ERR 1 a:2", "MOVED 1 a:b", "MOVED"] {
-            assert_eq!(Redirect::of(&error(other)), None, "{other}");
-        }
         let by = Address::Tcp("h".into(), 1);
-        assert_eq!(named(None, 7, &by), Address::Tcp("h".into(), 7));
+        let tcp = |host: &str, port| Address::Tcp(host.into(), port);
+        for (line, redirect) in [
+            ("MOVED 3999 10.0.0.1:6381", Redirect::Moved(tcp("10.0.0.1", 6381))),
+            ("ASK 3999 ::1:6381", Redirect::Ask(tcp("::1", 6381))),
+            ("MOVED 3999 :6381", Redirect::Moved(tcp("h", 6381))),
+        ] {
+            assert_eq!(Redirect::of(&error(line), &by), Some(redirect));
+        }
+        for other in ["ERR 1 a:2", "MOVED 1 a:b", "MOVED"] {
+            assert_eq!(Redirect::of(&error(other), &by), None, "{other}");
+        }
+        assert_eq!(named(None, 7, &by), tcp("h", 7));
+        assert_eq!(named(None, 7, &Address::Unix("/s".into())), tcp("127.0.0.1", 7));
     }
 
     #[test]

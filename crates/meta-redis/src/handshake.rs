@@ -15,7 +15,7 @@ use rustc_hash::FxHasher;
 use sluice_meta::engine::EngineError;
 use sluice_net::Address;
 
-use crate::{config::Servers, conn::Conn, dial::Dialer, locate::Finder, pipeline::Pipeline, wire::Wire};
+use crate::{config::Servers, conn::Conn, dial::Dialer, locate::Finder, pipeline::Pipeline};
 
 /// What a server says of itself. All of it is missing if the user may not ask.
 pub(crate) struct About(String);
@@ -82,12 +82,23 @@ impl Connector {
             self.dialer.select(&mut first);
         }
         first.command("INFO");
-        let about = self.exchange(&mut wire, &first, failed)?;
+        wire.send(&first.render(false, None)).map_err(failed)?;
+        // A server that refuses the connection says why, and closes it.
+        for _ in 1..first.len() {
+            errors.sound(wire.receive().map_err(failed)?)?;
+        }
+        let about = match wire.receive().map_err(failed)? {
+            // Who may not ask for information may be allowed everything else.
+            Value::ServerError(error) if error.code() == "NOPERM" => About::read(None),
+            answer => About::read(Some(errors.sound(answer)?)),
+        };
         let is_cluster = about.field("cluster_enabled") == Some("1");
         if known.is_none() && !is_cluster {
             let mut choice = Pipeline::default();
             self.dialer.select(&mut choice);
-            self.exchange(&mut wire, &choice, failed)?;
+            for answer in wire.talk(&choice.render(false, None), choice.len()).map_err(failed)? {
+                errors.sound(answer)?;
+            }
         }
         if *clustered.get_or_init(|| is_cluster) && !is_cluster && about.field("role").is_some() {
             return Err(errors.refused(format!("{address} belongs to no cluster; name one server alone")));
@@ -101,30 +112,5 @@ impl Connector {
         let slot_key = (clustered.get() == Some(&true)).then(|| Arc::from(&*self.dialer.slot_key()));
         let process = about.process();
         Ok(Conn { wire, address: address.clone(), process, slot_key, used: false, sound: true })
-    }
-
-    /// Exchanges the first words; what the last answer says of the server.
-    fn exchange(
-        &self,
-        wire: &mut Wire,
-        words: &Pipeline,
-        failed: impl Fn(io::Error) -> EngineError + Copy,
-    ) -> Result<About, EngineError> {
-        if words.len() == 0 {
-            return Ok(About::read(None));
-        }
-        wire.send(&words.render(false, None)).map_err(failed)?;
-        let mut last = None;
-        for at in 0..words.len() {
-            let answer = wire.receive().map_err(failed)?;
-            let denied = matches!(&answer, Value::ServerError(error) if error.code() == "NOPERM");
-            // Who may not ask for information may be allowed everything else.
-            last = Some(if denied && at + 1 == words.len() {
-                Value::Nil
-            } else {
-                self.dialer.errors.sound(answer)?
-            });
-        }
-        Ok(About::read(last))
     }
 }

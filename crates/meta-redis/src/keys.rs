@@ -3,6 +3,9 @@
 //! The one place that spells a key: each starts with the volume's prefix (empty on a single server)
 //! and reads as the JuiceFS volume format has it. Numbers are decimal text, exact over all 64 bits.
 
+use std::str::FromStr;
+
+use itoa::Integer;
 use sluice_meta::{engine::List, schema::LockOwner};
 use sluice_types::Ino;
 use smallvec::SmallVec;
@@ -43,7 +46,7 @@ impl Keys {
     /// A key that is a word and a number.
     pub(crate) fn of(&self, word: &str, number: u64) -> Text {
         let mut key = self.word(word);
-        push_number(&mut key, number);
+        key.extend_from_slice(&self::number(number));
         key
     }
 
@@ -64,7 +67,7 @@ impl Keys {
 
     pub(crate) fn chunk(&self, ino: Ino, index: u32) -> Text {
         let mut key = self.chunks(ino);
-        push_number(&mut key, u64::from(index));
+        key.extend_from_slice(&number(index));
         key
     }
 
@@ -89,25 +92,27 @@ impl Keys {
 }
 
 /// Decimal text of a number.
-pub(crate) fn number(value: u64) -> Text {
-    let mut text = Text::new();
-    push_number(&mut text, value);
-    text
-}
-
-/// Decimal text of a signed number.
-pub(crate) fn signed(value: i64) -> Text {
+pub(crate) fn number(value: impl Integer) -> Text {
     Text::from_slice(itoa::Buffer::new().format(value).as_bytes())
 }
 
-fn push_number(text: &mut Text, value: u64) {
-    text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+/// A number and a sign behind it, with which fields begin.
+pub(crate) fn begin(number: u64, sign: u8) -> Text {
+    let mut text = self::number(number);
+    text.push(sign);
+    text
+}
+
+/// Two numbers with a sign between them.
+pub(crate) fn pair(first: u64, between: u8, second: impl Integer) -> Text {
+    let mut text = begin(first, between);
+    text.extend_from_slice(&number(second));
+    text
 }
 
 /// Field of a lock owner.
 pub(crate) fn owner_field(owner: LockOwner) -> Text {
-    let mut field = number(owner.sid);
-    field.push(b'_');
+    let mut field = begin(owner.sid, b'_');
     field.extend_from_slice(format!("{:016X}", owner.owner).as_bytes());
     field
 }
@@ -115,38 +120,20 @@ pub(crate) fn owner_field(owner: LockOwner) -> Text {
 /// Field of a slice in `sliceRef`.
 pub(crate) fn slice_field(id: u64, size: u32) -> Text {
     let mut field = Text::from_slice(b"k");
-    push_pair(&mut field, id, b'_', u64::from(size));
+    field.extend_from_slice(&pair(id, b'_', size));
     field
 }
 
-/// Two numbers with a sign between them.
-pub(crate) fn pair(first: u64, between: u8, second: u64) -> Text {
-    let mut text = Text::new();
-    push_pair(&mut text, first, between, second);
-    text
-}
-
-fn push_pair(text: &mut Text, first: u64, between: u8, second: u64) {
-    push_number(text, first);
-    text.push(between);
-    push_number(text, second);
-}
-
 /// Reads a decimal number; `None` unless it is all digits and fits.
-pub(crate) fn parse(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse<T: FromStr>(text: &[u8]) -> Option<T> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads a signed decimal number.
-pub(crate) fn parse_signed(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 /// Reads two numbers with a sign between them.
-pub(crate) fn parse_pair(text: &[u8], between: u8) -> Option<(u64, u64)> {
+pub(crate) fn parse_pair<A: FromStr, B: FromStr>(text: &[u8], between: u8) -> Option<(A, B)> {
     let at = text.iter().position(|byte| *byte == between)?;
     Some((parse(&text[..at])?, parse(&text[at + 1..])?))
 }

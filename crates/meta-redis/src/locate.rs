@@ -223,7 +223,7 @@ fn address(server: &Value, by: &Address) -> Option<Address> {
     let Value::Array(parts) = server else { return None };
     let [host, Value::Int(port), ..] = &parts[..] else { return None };
     let host: Option<String> = from_redis_value_ref(host).ok()?;
-    Some(named(host.filter(|host| !host.is_empty() && host != "?"), u16::try_from(*port).ok()?, by))
+    Some(named(host.filter(|host| host != "?"), u16::try_from(*port).ok()?, by))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
     config::Config,
     conn::{Conn, Failure},
     dial::Dialer,
-    error::{Errors, Redirect, is_unfit, named},
+    error::{Errors, Redirect, is_unfit},
     handshake::Connector,
     locate::Finder,
     pipeline::Pipeline,
@@ -116,26 +116,22 @@ impl Pool {
         if self.config().wait_replicas > 0 {
             self.wait(&mut pipeline);
         }
-        self.outcome(self.send(|_| Cow::Borrowed(&pipeline), false)?.answers)
-    }
-
-    /// The answer to a commit, unless too few replicas have it.
-    fn outcome(&self, answers: Vec<Value>) -> Result<Value, EngineError> {
-        let replicas = self.config().wait_replicas;
-        let mut answers = answers.into_iter();
+        let mut answers = self.send(|_| Cow::Borrowed(&pipeline), false)?.answers.into_iter();
         let answer = answers.next().unwrap_or(Value::Nil);
+        // Also of a conflict: that is what a commit met which the replicas may not have.
         let done = !matches!(answer, Value::ServerError(_));
-        match answers.next() {
-            Some(Value::Int(have)) if have >= i64::from(replicas) => {}
-            // Also of a conflict: that is what a commit met which the replicas may not have.
-            Some(_) if done => {
-                self.forget();
-                let reason = format!("it has not reached {replicas} replicas (wait-replicas)");
-                return Err(self.errors().indeterminate(reason));
-            }
-            _ => {}
+        if answers.next().is_some_and(|have| done && !self.is_enough(&have)) {
+            self.forget();
+            let reason =
+                format!("it has not reached {} replicas (wait-replicas)", self.config().wait_replicas);
+            return Err(self.errors().indeterminate(reason));
         }
         Ok(answer)
+    }
+
+    /// Whether an answer to [`Self::wait`] says that there are enough replicas.
+    fn is_enough(&self, have: &Value) -> bool {
+        matches!(have, Value::Int(have) if *have >= i64::from(self.config().wait_replicas))
     }
 
     /// Adds the command that answers how many replicas have all that was done before it, as soon as
@@ -167,12 +163,8 @@ impl Pool {
         for answer in answers {
             have = self.errors().sound(answer)?;
         }
-        match have {
-            Value::Int(have) if have >= i64::from(self.config().wait_replicas) => Ok(()),
-            _ => {
-                Err(self.errors().unavailable("fewer replicas are connected than wait-replicas wants".into()))
-            }
-        }
+        let reason = "fewer replicas are connected than wait-replicas wants";
+        if self.is_enough(&have) { Ok(()) } else { Err(self.errors().unavailable(reason.into())) }
     }
 
     /// What the answers say of the server. A connection to one that is not, or no longer, the one
@@ -182,9 +174,9 @@ impl Pool {
         if answers.iter().any(is_unfit) {
             conn.sound = false;
             self.forget();
-            for redirect in answers.iter().filter_map(Redirect::of) {
-                if let Redirect::Moved(host, port) = redirect {
-                    self.connector.finder.found(named(host, port, &conn.address));
+            for answer in &answers {
+                if let Some(Redirect::Moved(address)) = Redirect::of(answer, &conn.address) {
+                    self.connector.finder.found(address);
                     elsewhere = true;
                 }
             }
@@ -204,11 +196,11 @@ impl Pool {
         let mut asked: Vec<usize> = Vec::new();
         let mut to = None;
         for (at, answer) in answers.iter().enumerate() {
-            if let Some(Redirect::Ask(host, port)) = Redirect::of(answer)
+            if let Some(Redirect::Ask(address)) = Redirect::of(answer, from)
                 && pipeline.is_of_one_key(at)
             {
                 asked.push(at);
-                to = Some(named(host, port, from));
+                to = Some(address);
             }
         }
         let Some(to) = to else { return Ok(answers) };

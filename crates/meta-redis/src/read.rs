@@ -15,7 +15,7 @@ use sluice_types::{Ino, Name};
 use crate::{
     answer::{Cell, Form, Reader},
     codec::Shape,
-    keys::{Text, number},
+    keys::{Text, begin, number},
     pipeline::{Args, Pipeline},
     pool::Pool,
     script::{FOLLOW, READ},
@@ -69,9 +69,7 @@ pub(crate) struct Plan<'r> {
     /// First cell of each read; reads that are no [`Read::Get`] have none.
     cells: Vec<usize>,
     calls: Vec<Call>,
-    /// Cells that are strings, and their keys.
-    strings: Vec<(usize, Text)>,
-    /// Cells that are fields, by their hashes.
+    /// Cells that are fields, by their hashes; under an empty key strings, which are keys.
     hashes: FxHashMap<Text, Vec<(usize, Text)>>,
     /// Reads of names, by their directories.
     follows: FxHashMap<Ino, Vec<(usize, &'r Name)>>,
@@ -88,7 +86,6 @@ impl<'r> Plan<'r> {
             answers: Vec::new(),
             cells: Vec::with_capacity(reads.len() + 1),
             calls: Vec::new(),
-            strings: Vec::new(),
             hashes: FxHashMap::default(),
             follows: FxHashMap::default(),
             xattrs: Vec::new(),
@@ -100,7 +97,7 @@ impl<'r> Plan<'r> {
                 Read::Get(key) => cell = plan.get(key, cell),
                 Read::Follow(dir, name) => plan.follows.entry(*dir).or_default().push((at, name)),
                 Read::Names { dir, limit } => {
-                    plan.ask(at, "n", &[&reader.keys.dir(*dir), &number(*limit as u64)], 0);
+                    plan.ask(at, "n", &[&reader.keys.dir(*dir), &number(*limit)], 0);
                 }
                 Read::All(list) => plan.list(at, *list),
             }
@@ -115,7 +112,9 @@ impl<'r> Plan<'r> {
         let mut at = first;
         for cell in self.reader.keys.cells(key) {
             match cell.shape {
-                Shape::Text | Shape::Counter => self.strings.push((at, cell.key)),
+                Shape::Text | Shape::Counter => {
+                    self.hashes.entry(Text::new()).or_default().push((at, cell.key));
+                }
                 Shape::Field | Shape::Number | Shape::Links => {
                     self.hashes.entry(cell.key).or_default().push((at, cell.field));
                 }
@@ -154,15 +153,13 @@ impl<'r> Plan<'r> {
             (List::Sustained(_), Some(set)) => self.command("SMEMBERS", &[&set], Answer::Rows(at)),
             (_, Some(hash)) => self.command("HGETALL", &[&hash], Answer::Rows(at)),
             (List::LocksOf(sid), _) => {
-                let mut session = number(sid);
-                session.push(b'_');
-                self.ask(at, "l", &[&keys.locked(sid), &session], 0);
+                self.ask(at, "l", &[&keys.locked(sid), &begin(sid, b'_')], 0);
             }
             (List::Chunks(ino, from, to), _) => {
                 let mut start = from;
                 while start < to {
                     let end = to.min(start.saturating_add(CHUNKS));
-                    let bounds = [start, end].map(|index| number(u64::from(index)));
+                    let bounds = [start, end].map(number);
                     self.ask(at, "c", &[&keys.chunks(ino), &bounds[0], &bounds[1]], end - start);
                     start = end;
                 }
@@ -177,14 +174,10 @@ impl<'r> Plan<'r> {
         let texts = |items: &[(usize, Text)], args: &mut Args| {
             args.extend(items.iter().map(|(_, text)| &text[..]));
         };
-        for strings in self.strings.chunks(FIELDS) {
-            texts(strings, self.pipeline.command("MGET"));
-            self.answers.push(Answer::Cells(places(strings)));
-        }
         for (hash, fields) in &self.hashes {
             for fields in fields.chunks(FIELDS) {
-                let command = self.pipeline.command("HMGET");
-                command.push(hash);
+                let command = self.pipeline.command(if hash.is_empty() { "MGET" } else { "HMGET" });
+                command.extend((!hash.is_empty()).then_some(&hash[..]));
                 texts(fields, command);
                 self.answers.push(Answer::Cells(places(fields)));
             }
@@ -242,20 +235,20 @@ impl<'r> Plan<'r> {
             match answer {
                 Answer::Cell(at) => cells[*at] = single(reader, value)?,
                 Answer::Cells(places) => {
-                    for (at, value) in places.iter().zip(reader.list(Some(value))?) {
+                    for (at, value) in places.iter().zip(reader.parse::<Vec<Value>>(value)?) {
                         cells[*at] = reader.parse(value)?;
                     }
                 }
                 Answer::Rows(at) => self.add(*at, reader.parse(value)?, &mut found)?,
                 Answer::Followed(reads) => {
-                    let mut values = reader.list(Some(value))?.into_iter();
+                    let mut values = reader.parse::<Vec<Value>>(value)?.into_iter();
                     for at in reads {
                         let mut next = || reader.parse(values.next().unwrap_or(Value::Nil));
                         found[*at] = self.follow(*at, next()?, next()?)?;
                     }
                 }
                 Answer::Scripted(reads) => {
-                    for (at, value) in reads.iter().zip(reader.list(Some(value))?) {
+                    for (at, value) in reads.iter().zip(reader.parse::<Vec<Value>>(value)?) {
                         self.add(*at, reader.parse(value)?, &mut found)?;
                     }
                 }
@@ -325,8 +318,7 @@ fn nothing(read: &Read) -> Found {
 
 /// Of the fields of all writers, with their values, those of one.
 fn lanes_of(writer: u64, mut fields: Vec<Cell>) -> Vec<Cell> {
-    let mut own = number(writer);
-    own.push(b':');
+    let own = begin(writer, b':');
     let is_own = |field: &Cell| field.as_deref().is_some_and(|field| field.starts_with(&own));
     let lanes = fields.chunks_exact_mut(2).filter(|lane| is_own(&lane[0]));
     lanes.flat_map(|lane| lane.iter_mut().map(std::mem::take)).collect()

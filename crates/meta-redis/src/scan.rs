@@ -101,7 +101,7 @@ impl Request {
             Some(Some(place)) => Place::start(place.part, process),
             None => Place::start(0, process),
         };
-        let limit = number(limit.max(1) as u64);
+        let limit = number(limit.max(1));
         let script = |op: &str, own: &[&[u8]]| {
             let mut args = Args::default();
             args.extend([op.as_bytes(), &limit]);
@@ -127,7 +127,7 @@ impl Request {
         // Everything in the database whose key begins with a letter and goes on with a digit.
         let whole = |kind: &str, word: &str, pattern: &str| {
             let glob = [&keys.word(word)[..], b"[0-9]*"].concat();
-            let prefix = number(keys.word("").len() as u64);
+            let prefix = number(keys.word("").len());
             let mut own: Vec<&[u8]> = vec![&place.cursor, &glob, &prefix, pattern.as_bytes()];
             if kind == "hashes" {
                 own.push(&place.inner);
@@ -176,7 +176,8 @@ impl Request {
         answers: Vec<Value>,
     ) -> Result<Page, EngineError> {
         let mut answers = answers.into_iter();
-        let mut parts = reader.list(answers.next())?.into_iter();
+        let parts: Vec<Value> = reader.parse(answers.next().unwrap_or(Value::Nil))?;
+        let mut parts = parts.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let (cursor, values) = (next(), next());
         if let (Scan::Entries { dir, .. }, Some(all)) = (self.scan, answers.next())
@@ -270,6 +271,7 @@ fn with_nodes(
     Ok((rows, damaged))
 }
 
+/// A cursor of Redis.
 fn text(reader: Reader<'_>, value: Value) -> Result<Text, EngineError> {
-    reader.parse(value).map(Text::from_vec)
+    reader.parse::<String>(value).map(|text| Text::from_vec(text.into_bytes()))
 }

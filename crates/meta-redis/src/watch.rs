@@ -19,7 +19,6 @@ use sluice_meta::{
     engine::{EngineError, Watch},
     schema::{Change, Key, Notice},
 };
-use sluice_net::describe;
 
 use crate::{
     conn::Conn,
@@ -42,7 +41,7 @@ const CHANNEL: &str = "sluice:changes";
 pub(crate) fn channel(keys: &Keys) -> Text {
     let mut channel = keys.word(CHANNEL);
     channel.push(b':');
-    channel.extend_from_slice(&number(u64::from(keys.db())));
+    channel.extend_from_slice(&number(keys.db()));
     channel
 }
 
@@ -106,8 +105,9 @@ impl Listener {
         }
         let mut pipeline = Pipeline::default();
         pipeline.command("SUBSCRIBE").push(&self.channel);
-        let sent = conn.wire.send(&pipeline.render(false, None)).and_then(|()| conn.wire.receive());
-        self.pool.errors().sound(sent.map_err(|error| self.pool.errors().unavailable(describe(&error)))?)?;
+        let errors = self.pool.errors();
+        let answers = conn.exchange(&pipeline).map_err(|failure| errors.unavailable(failure.reason))?;
+        answers.into_iter().try_for_each(|answer| errors.sound(answer).map(drop))?;
         (self.heard, self.asked) = (Instant::now(), None);
         self.expected = Expected::default();
         self.conn = Some(conn);
@@ -124,9 +124,8 @@ impl Listener {
         for letter in ["i", "d"] {
             tracking.extend([&b"PREFIX"[..], &self.keys.word(letter)]);
         }
-        conn.wire.send(&pipeline.render(false, None)).map_err(|error| describe(&error))?;
-        for _ in 0..pipeline.len() {
-            if let Value::ServerError(error) = conn.wire.receive().map_err(|error| describe(&error))? {
+        for answer in conn.exchange(&pipeline).map_err(|failure| failure.reason)? {
+            if let Value::ServerError(error) = answer {
                 return Err(error.to_string());
             }
         }

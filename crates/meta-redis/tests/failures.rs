@@ -170,6 +170,24 @@ fn a_user_without_rights_to_the_channel_is_told_and_a_commit_that_tells_nobody_i
     assert_eq!(get(&engine, Key::Node(Ino(1))).expect("up"), Some(dir(1)));
 }
 
+/// Database 0 may be another volume's.
+#[test]
+fn a_user_who_may_not_choose_the_database_is_refused_and_one_who_may_not_ask_for_information_is_not() {
+    let server = Server::start();
+    let url = server.url(3).replace("unix://", "unix://u:p@");
+    for (denied, fits) in [("-select", false), ("-info", true)] {
+        let rules = ["ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "&*", "+@all", denied];
+        server.call(&rules).expect("Redis 7");
+        let engine = RedisEngine::open(&url).expect("valid");
+        match get(&engine, Key::Node(Ino(1))) {
+            Err(EngineError::Refused { reason, .. }) if !fits => {
+                assert!(reason.contains("lacks a permission"), "{reason}");
+            }
+            found => assert!(fits && matches!(found, Ok(None)), "{denied}: {found:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_full_memory_refuses_whole_commits() {
     let server = Server::start();

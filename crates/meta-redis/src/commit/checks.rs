@@ -5,7 +5,7 @@
 
 use sluice_meta::{
     engine::{Hold, List},
-    schema::{Key, Row, encode_attr},
+    schema::{Row, encode_attr},
 };
 
 use super::arguments::{Action, Builder, Mark, Phase};
@@ -27,7 +27,7 @@ impl Builder<'_> {
     /// So many fields, and no more.
     pub(super) fn has_fields(&mut self, hash: &Text, count: usize, mark: Mark) {
         self.checked.insert(hash.clone());
-        self.item(Phase::Check, *b"ve", &[hash], &[&number(count as u64)], mark);
+        self.item(Phase::Check, *b"ve", &[hash], &[&number(count)], mark);
     }
 
     pub(super) fn expect_row(&mut self, row: &Row, hold: Hold, mark: Mark) {
@@ -44,9 +44,5 @@ impl Builder<'_> {
                 None => self.cell(Action::Absent, cell, None, mark),
             }
         }
-    }
-
-    pub(super) fn absent(&mut self, key: &Key, mark: Mark) {
-        self.cell(Action::Absent, &self.keys.cells(key)[0], None, mark);
     }
 }

@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use super::arguments::{Action, Builder, Mark, Op, Phase};
 use crate::{
     codec::{Cell, Shape, encode},
-    keys::{Keys, Text, number, signed},
+    keys::{Keys, Text, begin, number},
 };
 
 /// What is added to nodes: links, lower bound of the times, place of the first write.
@@ -50,7 +50,7 @@ impl Builder<'_> {
             Write::Bump { .. } | Write::Notify(_) => {}
             Write::Count(counter, by) => {
                 let cell = &keys.cells(&Key::Counter(*counter))[0];
-                self.cell(Action::Add, cell, Some(&signed(*by)), mark);
+                self.cell(Action::Add, cell, Some(&number(*by)), mark);
             }
             Write::Refer(id, size, by) => self.add(&Key::SliceRef(*id, *size), *by, mark),
             Write::Link(ino, parent, by) => self.add(&Key::Parents(*ino, *parent), *by, mark),
@@ -81,7 +81,7 @@ impl Builder<'_> {
     fn add_joined(&mut self, op: Op, key: &Key, by: &[i64], mark: Mark) {
         let cells = self.keys.cells(key);
         let head: SmallVec<[&[u8]; 3]> = cells.iter().map(|cell| &cell.key[..]).collect();
-        let by: SmallVec<[Text; 3]> = by.iter().map(|by| signed(*by)).collect();
+        let by: SmallVec<[Text; 3]> = by.iter().map(|by| number(*by)).collect();
         let mut args: SmallVec<[&[u8]; 4]> = smallvec![&cells[0].field[..]];
         args.extend(by.iter().map(|by| &by[..]));
         self.item(Phase::Write, op, &head, &args, mark);
@@ -94,7 +94,7 @@ impl Builder<'_> {
             let cleared = self.cleared.contains(&cell.key);
             if !cleared || by > 0 {
                 let action = if cleared { Action::Set } else { Action::Add };
-                self.cell(action, &cell, Some(&signed(by)), mark);
+                self.cell(action, &cell, Some(&number(by)), mark);
             }
         }
     }
@@ -144,8 +144,7 @@ impl Builder<'_> {
             self.cell(action, cell, None, mark);
         }
         if let Some((lock, sid)) = lock_of(self.keys, key) {
-            let (index, mut session) = (self.keys.locked(sid), number(sid));
-            session.push(b'_');
+            let (session, index) = (begin(sid, b'_'), self.keys.locked(sid));
             self.item(Phase::Last, *b"lu", &[], &[&lock, &session, &index], mark);
         }
     }
@@ -155,13 +154,9 @@ impl Builder<'_> {
         let mut clear = |op: &Op, head: &[&[u8]]| self.item(Phase::Clear, *op, head, &[], mark);
         match (list, keys.list(list)) {
             (List::Flocks(_) | List::Plocks(_), Some(lock)) => clear(b"xl", &[&lock, &keys.word("locked")]),
-            (List::Lanes(writer), Some(writers)) => {
-                let mut fields = number(writer);
-                fields.push(b':');
-                clear(b"xf", &[&writers, &fields]);
-            }
+            (List::Lanes(writer), Some(writers)) => clear(b"xf", &[&writers, &begin(writer, b':')]),
             (List::Chunks(ino, from, to), _) => {
-                let bounds = [from, to].map(|index| number(u64::from(index)));
+                let bounds = [from, to].map(number);
                 clear(b"xc", &[&keys.chunks(ino), &bounds[0], &bounds[1]]);
             }
             (List::Xattrs(_) | List::Parents(_) | List::Changes(_), Some(hash)) => {

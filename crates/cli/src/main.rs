@@ -19,7 +19,6 @@ mod fixed;
 mod flags;
 mod guardian;
 mod progress;
-mod rfc3339;
 mod serve;
 mod server_process;
 mod sizes;

@@ -29,7 +29,7 @@ use sluice_vfs::{Journal, MetaIndex, Past, Vfs, VfsConfig};
 use crate::{
     fixed::Fixed,
     flags::FuseFlags,
-    guardian::{Ward, Word},
+    guardian::{GuardianSocket, Message},
     server_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     volume,
 };
@@ -69,7 +69,7 @@ pub(crate) struct Serving<'a> {
     /// What a successor cannot change.
     pub(crate) fixed: Fixed,
     /// The guardian.
-    pub(crate) ward: &'static Ward,
+    pub(crate) socket: &'static GuardianSocket,
     /// What is handed on to a successor beside the kernel's device.
     pub(crate) journal: Arc<Journal>,
 }
@@ -112,19 +112,19 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
             return Err(error);
         }
     };
-    let (handle, ward) = (session.handle(), serving.ward);
+    let (handle, socket) = (session.handle(), serving.socket);
     thread::Builder::new().name("sluice-signals".into()).spawn({
         let sender = sender.clone();
         move || listen(signals, &sender)
     })?;
     thread::Builder::new().name("sluice-end".into()).spawn({
         let vfs = Arc::clone(&vfs);
-        move || end(&receiver, &handle, &vfs, ward)
+        move || end(&receiver, &handle, &vfs, socket)
     })?;
     let name = vfs.meta().env().format().name.clone();
     ready(serving, &session).context("the guardian has ended")?;
     tracing::info!("volume {name} is mounted on {}", mountpoint.display());
-    thread::Builder::new().name("sluice-guardian".into()).spawn(move || heed(ward, &sender))?;
+    thread::Builder::new().name("sluice-guardian".into()).spawn(move || obey(socket, &sender))?;
     let served = session.run();
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {
@@ -140,20 +140,20 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
 /// Gives the guardian what a successor needs.
 fn ready(serving: &Serving<'_>, session: &Session) -> Result<()> {
     let devices = session.descriptors()?;
-    let mut beside = vec![serving.journal.file().as_fd()];
-    beside.extend(devices.iter().map(AsFd::as_fd));
-    serving.ward.ready(session.connection(), serving.fixed.clone(), &beside)?;
+    let mut fds = vec![serving.journal.file().as_fd()];
+    fds.extend(devices.iter().map(AsFd::as_fd));
+    serving.socket.ready(session.connection(), serving.fixed.clone(), &fds)?;
     // Everything relative was made absolute before; the directory may be unmounted.
     let _ = env::set_current_dir("/");
     Ok(())
 }
 
 /// Does what the guardian says.
-fn heed(ward: &Ward, sender: &mpsc::Sender<End>) {
-    while let Ok(Some((word, _))) = ward.hear() {
-        let receiver = match word {
-            Word::End => sender.send(End::Asked),
-            Word::HandOver(seconds) => sender.send(End::HandOver(Duration::from_secs(seconds))),
+fn obey(socket: &GuardianSocket, sender: &mpsc::Sender<End>) {
+    while let Ok(Some((message, _))) = socket.receive() {
+        let receiver = match message {
+            Message::End => sender.send(End::Asked),
+            Message::HandOver(seconds) => sender.send(End::HandOver(Duration::from_secs(seconds))),
             _ => Ok(()),
         };
         if receiver.is_err() {
@@ -245,7 +245,7 @@ fn listen(mut signals: Signals, sender: &mpsc::Sender<End>) {
 
 /// Ends the mount when told to; told once more in the same way, it waits for nobody. A service
 /// manager may tell both this process and its guardian.
-fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &Ward) {
+fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, socket: &GuardianSocket) {
     let mut times = [0; 2];
     loop {
         match receiver.recv() {
@@ -253,7 +253,8 @@ fn end(receiver: &Receiver<End>, handle: &SessionHandle, vfs: &Arc<Vfs>, ward: &
             Ok(End::HandOver(patience)) => {
                 let why = hand_over(patience, handle, vfs);
                 tracing::error!("cannot hand over: {why:#}");
-                let _ = ward.say(&Word::Refused(format!("the former server cannot hand over: {why:#}")), &[]);
+                let _ = socket
+                    .send(&Message::Refused(format!("the former server cannot hand over: {why:#}")), &[]);
                 continue;
             }
             Ok(End::Signal(signal)) => {

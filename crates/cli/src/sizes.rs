@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use sluice_types::parse_duration;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -58,31 +60,8 @@ fn fit(bytes: f64) -> Option<u64> {
 
 /// A time such as `1h30m`, `100ms` or `1.5s`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text} is no duration: write numbers with ms, s, m, h or d, such as 1h30m");
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
-    }
-    let mut rest = text;
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            _ => return Err(wrong()),
-        };
-        total += number.parse::<f64>().map_err(|_| wrong())? * seconds;
-        rest = tail;
-    }
-    if text.is_empty() { Err(wrong()) } else { Duration::try_from_secs_f64(total).map_err(|_| wrong()) }
+    parse_duration(text)
+        .ok_or_else(|| format!("{text} is no duration: write numbers with ms, s, m, h or d, such as 1h30m"))
 }
 
 /// Permission bits in octal.

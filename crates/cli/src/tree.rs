@@ -25,7 +25,7 @@ pub(crate) fn find(meta: &Meta, path: &str) -> FsResult<Option<Ino>> {
     let mut ino = Ino::ROOT;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         let at = At::new(ino, Name::new(part.as_bytes())?);
-        ino = match meta.ask(&Lookup(at), &Interrupt::never()) {
+        ino = match meta.read(&Lookup(at), &Interrupt::never()) {
             Ok((ino, _)) => ino,
             Err(FsError::NotFound) => return Ok(None),
             Err(error) => return Err(error),
@@ -48,7 +48,7 @@ pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> 
         return Err(FsError::Perm);
     }
     let look = Lookup(At::new(dir, Name::new(name.as_bytes())?));
-    let found = || match meta.ask(&look, &Interrupt::never())? {
+    let found = || match meta.read(&look, &Interrupt::never())? {
         (ino, attr) if attr.is_dir() => Ok(ino),
         _ => Err(FsError::NotDir),
     };

@@ -12,7 +12,7 @@ use sluice_object::{Encryption, Limits, ObjectStore, Secret, StoreConfig};
 use sluice_types::Rng;
 use tokio::runtime::Runtime;
 
-use crate::{engines, rfc3339::rfc3339};
+use crate::engines;
 
 /// Version text in session records. JuiceFS clients show it, and compare nothing with it.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+sluice");
@@ -48,7 +48,7 @@ pub(crate) fn session_info(mount_point: &str) -> SessionInfo {
         host_name,
         ip_addrs: Vec::new(),
         mount_point: mount_point.into(),
-        mount_time: rfc3339(sluice_types::Clock::now(&sluice_types::SystemClock)),
+        mount_time: sluice_types::Clock::now(&sluice_types::SystemClock).utc("%Y-%m-%dT%H:%M:%SZ"),
         process_id: process::id(),
     }
 }

@@ -167,13 +167,13 @@ fn attributes_whose_names_its_tables_cannot_tell_apart_are_one() {
         for (of, value) in [(names[0], b"3"), (names[1], b"4")] {
             meta.run(set(of, value), &never).unwrap_or_else(|error| panic!("{of:?}: {error}"));
             for of in names {
-                let found = meta.ask(&GetXattr { ino: Ino::ROOT, name: name(of) }, &never);
+                let found = meta.read(&GetXattr { ino: Ino::ROOT, name: name(of) }, &never);
                 assert_eq!(found.expect("it is there")[..], value[..], "{of:?}");
             }
         }
         let remove = RemoveXattr { ino: Ino::ROOT, name: name(names[0]), caller: Caller::client() };
         meta.run(remove, &never).expect("removed");
-        let found = meta.ask(&GetXattr { ino: Ino::ROOT, name: name(names[1]) }, &never);
+        let found = meta.read(&GetXattr { ino: Ino::ROOT, name: name(names[1]) }, &never);
         assert_eq!(found, Err(FsError::NoData));
     }
     meta.close().expect("close");

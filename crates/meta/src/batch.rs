@@ -9,11 +9,11 @@
 mod attempt;
 mod commit_delay;
 mod failed;
-mod notes;
+mod log_effects;
+mod queued_op;
 mod resolve;
 mod sched;
 mod steps;
-mod ticket;
 
 use std::{
     collections::VecDeque,
@@ -31,9 +31,9 @@ use sluice_types::{FsError, FsResult, wait};
 
 use commit_delay::CommitDelay;
 use failed::Failed;
+use queued_op::{AnyQueuedOp, Job, QueuedOp, Submitter};
 use sched::Sched;
 pub use sluice_types::Interrupt;
-use ticket::{AnyTicket, Job, Ticket, Turn};
 
 use crate::{
     engine::{Engine, EngineError, Notices},
@@ -70,7 +70,7 @@ pub struct Batcher {
 struct Numbers {
     /// Of the last commit that happened.
     reached: AtomicU64,
-    /// The highest that a commit was given whose fate was unknown. None of these is given to
+    /// The highest that a commit was given whose node was unknown. None of these is given to
     /// another commit: found in the engine, it must say which of them happened.
     doubtful: AtomicU64,
     /// Whether the engine lost commits of this lane, which others may have seen and nobody has been
@@ -134,78 +134,78 @@ impl Batcher {
 
     /// Runs one operation.
     pub fn submit<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        let turn = self.turn(1, interrupt);
-        let ticket = Arc::new(Ticket::new(op, turn.clone()));
-        self.drive(&turn, vec![ticket.clone()]);
-        ticket.take()
+        let submitter = self.submitter(1, interrupt);
+        let op = Arc::new(QueuedOp::new(op, submitter.clone()));
+        self.drive(&submitter, vec![op.clone()]);
+        op.take()
     }
 
     /// Runs many operations, as many together as the engine takes. Answers in the order of the
     /// operations.
     pub fn submit_all<O: Op>(&self, ops: Vec<O>, interrupt: &Interrupt) -> Vec<FsResult<O::Out>> {
-        let turn = self.turn(ops.len(), interrupt);
-        let tickets: Vec<Arc<Ticket<Job<O>>>> =
-            ops.into_iter().map(|op| Arc::new(Ticket::new(op, turn.clone()))).collect();
-        self.drive(&turn, tickets.iter().map(|ticket| ticket.clone() as Arc<AnyTicket>).collect());
-        tickets.iter().map(|ticket| ticket.take()).collect()
+        let submitter = self.submitter(ops.len(), interrupt);
+        let queued: Vec<Arc<QueuedOp<Job<O>>>> =
+            ops.into_iter().map(|op| Arc::new(QueuedOp::new(op, submitter.clone()))).collect();
+        self.drive(&submitter, queued.iter().map(|op| op.clone() as Arc<AnyQueuedOp>).collect());
+        queued.iter().map(|op| op.take()).collect()
     }
 
-    fn turn(&self, tickets: usize, interrupt: &Interrupt) -> Arc<Turn> {
+    fn submitter(&self, queued: usize, interrupt: &Interrupt) -> Arc<Submitter> {
         let until = wait::now() + self.patience;
-        Arc::new(Turn::new(tickets, interrupt.clone(), until, self.wakes.clone()))
+        Arc::new(Submitter::new(queued, interrupt.clone(), until, self.wakes.clone()))
     }
 
-    /// Queues tickets of the calling thread and returns when all are answered.
-    fn drive(&self, turn: &Arc<Turn>, tickets: Vec<Arc<AnyTicket>>) {
-        self.lead_or_wait(turn, tickets);
-        turn.interrupt.detach();
+    /// Queues operations of the calling thread and returns when all are answered.
+    fn drive(&self, submitter: &Arc<Submitter>, queued: Vec<Arc<AnyQueuedOp>>) {
+        self.lead_or_wait(submitter, queued);
+        submitter.interrupt.detach();
     }
 
-    fn lead_or_wait(&self, turn: &Arc<Turn>, tickets: Vec<Arc<AnyTicket>>) {
-        let mut lane = self.sched.lock().queue(turn, tickets);
+    fn lead_or_wait(&self, submitter: &Arc<Submitter>, queued: Vec<Arc<AnyQueuedOp>>) {
+        let mut lane = self.sched.lock().queue(submitter, queued);
         loop {
-            if let Some(lane) = lane.take().or_else(|| turn.take_lead()) {
-                self.lead(lane, turn);
-            } else if turn.is_done() {
+            if let Some(lane) = lane.take().or_else(|| submitter.take_lead()) {
+                self.lead(lane, submitter);
+            } else if submitter.is_done() {
                 // Somebody may have handed a lane to this thread before somebody else answered its
                 // last operation.
-                lane = turn.take_lead();
+                lane = submitter.take_lead();
                 if lane.is_none() {
                     return;
                 }
-            } else if turn.wait() {
-                self.withdraw(turn);
+            } else if submitter.wait() {
+                self.withdraw(submitter);
             }
         }
     }
 
-    /// Answers the caller's tickets that no batch has taken yet with `Interrupted`.
-    fn withdraw(&self, turn: &Arc<Turn>) {
-        let mine = self.sched.lock().withdraw(turn);
-        for ticket in mine {
-            ticket.fail(FsError::Interrupted);
-            ticket.finish();
+    /// Answers the caller's operations that no batch has taken yet with `Interrupted`.
+    fn withdraw(&self, submitter: &Arc<Submitter>) {
+        let mine = self.sched.lock().withdraw(submitter);
+        for op in mine {
+            op.fail(FsError::Interrupted);
+            op.finish();
         }
     }
 
     /// Runs one batch in `lane`, then hands the lane on.
-    fn lead(&self, lane: u16, own: &Arc<Turn>) {
+    fn lead(&self, lane: u16, own: &Arc<Submitter>) {
         self.commit_delay.wait(|| self.sched.lock().company());
         let Some(gathered) = self.sched.lock().gather(lane, own, self.batch) else { return };
         let begun = wait::now();
         self.batches.fetch_add(1, Ordering::Relaxed);
-        self.ops.fetch_add(gathered.tickets.len() as u64, Ordering::Relaxed);
-        let left = self.run(lane, &gathered.tickets, own);
-        self.commit_delay.answered(&gathered.tickets, wait::now().saturating_duration_since(begun));
+        self.ops.fetch_add(gathered.queued.len() as u64, Ordering::Relaxed);
+        let left = self.run(lane, &gathered.queued, own);
+        self.commit_delay.answered(&gathered.queued, wait::now().saturating_duration_since(begun));
         self.sched.lock().release(lane, own, &gathered.lanes, &left);
-        for ticket in gathered.tickets.iter().filter(|ticket| !is_among(ticket, &left)) {
-            ticket.finish();
+        for op in gathered.queued.iter().filter(|op| !is_among(op, &left)) {
+            op.finish();
         }
     }
 
     /// Runs `batch` until each of its operations has an answer. Where the caller gave up waiting
     /// itself, those of others that have none yet are left for another thread.
-    fn run(&self, lane: u16, batch: &[Arc<AnyTicket>], own: &Turn) -> Vec<Arc<AnyTicket>> {
+    fn run(&self, lane: u16, batch: &[Arc<AnyQueuedOp>], own: &Submitter) -> Vec<Arc<AnyQueuedOp>> {
         let mut tries = 0;
         let mut groups = VecDeque::from([batch.to_vec()]);
         while let Some(group) = groups.pop_front() {
@@ -233,10 +233,10 @@ impl Batcher {
                 }
                 Err(Failed::Unknown(error)) => {
                     let error = FsError::io(error);
-                    for ticket in &group {
+                    for op in &group {
                         // Who was interrupted expects that it may have happened.
-                        let interrupted = ticket.turn.interrupt.is_set();
-                        ticket.fail(if interrupted { FsError::Interrupted } else { error.clone() });
+                        let interrupted = op.submitter.interrupt.is_set();
+                        op.fail(if interrupted { FsError::Interrupted } else { error.clone() });
                     }
                     continue;
                 }
@@ -254,25 +254,25 @@ impl Batcher {
 
 /// The parts in which to try again: the innocent together, then each culprit alone, each operation
 /// after those before it that share a lane with it.
-fn split(group: Vec<Arc<AnyTicket>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyTicket>>> {
+fn split(group: Vec<Arc<AnyQueuedOp>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyQueuedOp>>> {
     let mut innocent = Vec::new();
-    let mut parts: Vec<Vec<Arc<AnyTicket>>> = Vec::new();
+    let mut parts: Vec<Vec<Arc<AnyQueuedOp>>> = Vec::new();
     let mut behind: FxHashSet<Lane> = FxHashSet::default();
     let mut open = false;
-    for (at, ticket) in group.into_iter().enumerate() {
+    for (at, op) in group.into_iter().enumerate() {
         if culprits.contains(&at) {
-            behind.extend(ticket.lanes.iter().copied());
-            parts.push(vec![ticket]);
+            behind.extend(op.lanes.iter().copied());
+            parts.push(vec![op]);
             open = false;
-        } else if ticket.lanes.iter().any(|lane| behind.contains(lane)) {
-            behind.extend(ticket.lanes.iter().copied());
+        } else if op.lanes.iter().any(|lane| behind.contains(lane)) {
+            behind.extend(op.lanes.iter().copied());
             match parts.last_mut() {
-                Some(part) if open => part.push(ticket),
-                _ => parts.push(vec![ticket]),
+                Some(part) if open => part.push(op),
+                _ => parts.push(vec![op]),
             }
             open = true;
         } else {
-            innocent.push(ticket);
+            innocent.push(op);
         }
     }
     if !innocent.is_empty() {
@@ -282,28 +282,28 @@ fn split(group: Vec<Arc<AnyTicket>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc
 }
 
 /// One operation that the engine cannot serve must not fail its neighbours.
-fn refuse(group: Vec<Arc<AnyTicket>>, error: &EngineError, groups: &mut VecDeque<Vec<Arc<AnyTicket>>>) {
+fn refuse(group: Vec<Arc<AnyQueuedOp>>, error: &EngineError, groups: &mut VecDeque<Vec<Arc<AnyQueuedOp>>>) {
     if group.len() == 1 {
         // The caller can make room and try again.
         let full = matches!(error, EngineError::Full(_));
         fail(&group, &if full { FsError::TooBig } else { FsError::io(error) });
     } else {
-        for ticket in group.into_iter().rev() {
-            groups.push_front(vec![ticket]);
+        for op in group.into_iter().rev() {
+            groups.push_front(vec![op]);
         }
     }
 }
 
 /// Answers the operations whose callers wait no longer, or have waited too long, at once: the batch
 /// may go on waiting.
-fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
+fn give_up(groups: &mut VecDeque<Vec<Arc<AnyQueuedOp>>>, reason: &FsError) {
     let now = wait::now();
     for group in groups.iter_mut() {
-        group.retain(|ticket| {
-            let interrupted = ticket.turn.interrupt.is_set();
-            if interrupted || now >= ticket.turn.until {
-                ticket.fail(if interrupted { FsError::Interrupted } else { reason.clone() });
-                ticket.finish();
+        group.retain(|op| {
+            let interrupted = op.submitter.interrupt.is_set();
+            if interrupted || now >= op.submitter.until {
+                op.fail(if interrupted { FsError::Interrupted } else { reason.clone() });
+                op.finish();
                 return false;
             }
             true
@@ -312,14 +312,14 @@ fn give_up(groups: &mut VecDeque<Vec<Arc<AnyTicket>>>, reason: &FsError) {
     groups.retain(|group| !group.is_empty());
 }
 
-fn fail(group: &[Arc<AnyTicket>], error: &FsError) {
-    for ticket in group {
-        ticket.fail(error.clone());
+fn fail(group: &[Arc<AnyQueuedOp>], error: &FsError) {
+    for op in group {
+        op.fail(error.clone());
     }
 }
 
-fn is_among(ticket: &Arc<AnyTicket>, tickets: &[Arc<AnyTicket>]) -> bool {
-    tickets.iter().any(|other| Arc::ptr_eq(ticket, other))
+fn is_among(op: &Arc<AnyQueuedOp>, queued: &[Arc<AnyQueuedOp>]) -> bool {
+    queued.iter().any(|other| Arc::ptr_eq(op, other))
 }
 
 /// Waits before the next try. The first conflicts are tried again at once.

@@ -126,7 +126,7 @@ impl Meta {
         let mut chunks = Vec::new();
         while !open.is_empty() {
             let ranges = open.iter().map(|search| (search.ino, search.from, search.to())).collect();
-            let mut found = self.ask(&FindChunks(ranges), interrupt)?.into_iter();
+            let mut found = self.read(&FindChunks(ranges), interrupt)?.into_iter();
             open.retain_mut(|search| {
                 let indices = found.next().unwrap_or_default();
                 let last = indices.last().copied();

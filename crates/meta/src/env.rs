@@ -14,8 +14,8 @@ use sluice_types::{Clock, Ino};
 
 use crate::{
     above::Above,
+    effect_log::EffectLog,
     fact::Fact,
-    ledger::Ledger,
     opens::Opens,
     record_cache::RecordCache,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
@@ -44,7 +44,7 @@ pub struct Env {
     /// Records as last seen.
     pub(crate) record_cache: Option<RecordCache>,
     /// Where is noted what outlives the process.
-    pub(crate) ledger: Option<Arc<dyn Ledger>>,
+    pub(crate) effect_log: Option<Arc<dyn EffectLog>>,
     /// Whether changes may start from them: the engine can tell at the commit whether they are
     /// still so.
     pub(crate) starts_from_cache: bool,
@@ -65,7 +65,7 @@ impl Env {
             acls: RwLock::default(),
             trash_hour: Mutex::default(),
             record_cache: None,
-            ledger: None,
+            effect_log: None,
             starts_from_cache: false,
         }
     }
@@ -130,8 +130,8 @@ impl Env {
     /// Notes that this client was taken for dead by another.
     pub(crate) fn fenced(&self) {
         let fences = self.fences.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(ledger) = &self.ledger {
-            ledger.fenced(fences);
+        if let Some(effect_log) = &self.effect_log {
+            effect_log.fenced(fences);
         }
     }
 

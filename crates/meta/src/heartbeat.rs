@@ -165,7 +165,7 @@ impl Meta {
         if !self.run(DropLocks { sid, dead_before }, &never)? {
             return Ok(Vec::new());
         }
-        let files = self.ask(&ListSustained(sid), &never)?;
+        let files = self.read(&ListSustained(sid), &never)?;
         // A client that ends lets go of what it has open, too.
         let dead = dead_before.or(Some(i64::MAX));
         let drops = files.iter().map(|ino| DropSustained { sid, ino: *ino, dead_before: dead }).collect();
@@ -199,7 +199,7 @@ impl Meta {
         if self.sid() == 0 {
             return Ok(Vec::new());
         }
-        let kept = self.ask(&ListSustained(self.sid()), interrupt)?;
+        let kept = self.read(&ListSustained(self.sid()), interrupt)?;
         for ino in &kept {
             self.env.sustains(*ino, true);
         }

@@ -1,7 +1,7 @@
 //! The door to a volume's metadata: open it, run operations, close it.
 //!
 //! Everything that changes goes through [`Meta::run`] and thereby through group commit; everything
-//! that only looks goes through [`Meta::ask`]. What an operation takes and answers stands with the
+//! that only reads goes through [`Meta::read`]. What an operation takes and answers stands with the
 //! operation.
 
 use std::{panic::resume_unwind, sync::Arc, thread, time::Duration};
@@ -60,19 +60,19 @@ impl Meta {
             );
             read_only = true;
         }
-        let ledger = options.ledger.clone().filter(|_| !read_only);
+        let effect_log = options.effect_log.clone().filter(|_| !read_only);
         let mut start = Start::default();
         if !read_only {
             retry(until, || engine.prepare())?;
             start = Start::of(engine.as_ref(), &options)?;
         }
         let sid = start.sid;
-        if let Some(ledger) = &ledger {
-            ledger.session(sid, engine.limits().lanes.max(1) as u16, start.fences);
+        if let Some(effect_log) = &effect_log {
+            effect_log.session(sid, engine.limits().lanes.max(1) as u16, start.fences);
         }
         let mut env = Env::new(sid, options.clock.clone(), format);
         env.set_fences(start.fences);
-        env.ledger = ledger;
+        env.effect_log = effect_log;
         let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
         env.record_cache = (options.record_cache || records > 0).then(|| RecordCache::new(records));
         env.starts_from_cache = options.record_cache;
@@ -131,18 +131,18 @@ impl Meta {
         })
     }
 
-    /// Runs an operation that only looks, on what is remembered if that may be believed: for
+    /// Runs an operation that only reads, on what is remembered if that may be believed: for
     /// whoever asks the same again and again. Opening a file is not such a case.
-    pub fn look<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.ask_or(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants))
+    pub fn read_cached<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        self.read_with(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants))
     }
 
-    /// Runs an operation that only looks. It needs no lane and no commit.
-    pub fn ask<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.ask_or(op, interrupt, |_| None)
+    /// Runs an operation that only reads. It needs no lane and no commit.
+    pub fn read<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
+        self.read_with(op, interrupt, |_| None)
     }
 
-    fn ask_or<O: Op>(
+    fn read_with<O: Op>(
         &self,
         op: &O,
         interrupt: &Interrupt,
@@ -270,7 +270,7 @@ impl Meta {
     ///
     /// # Errors
     /// `EINTR` if the wait was interrupted, `EIO` if the engine says nothing for too long.
-    pub fn await_fate(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+    pub fn await_removal(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
         self.env.opens.wait(ino, self.options.patience, interrupt)
     }
 

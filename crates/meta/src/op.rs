@@ -6,7 +6,7 @@ use sluice_types::{Ino, Name};
 use smallvec::SmallVec;
 
 use crate::{
-    ledger::Effect,
+    effect_log::Effect,
     view::{Stop, View},
 };
 

@@ -6,8 +6,8 @@ use sluice_types::{Clock, SystemClock};
 
 use crate::{
     batch::PATIENCE,
+    effect_log::{EffectLog, Resumed},
     engine::EngineError,
-    ledger::{Ledger, Resumed},
     schema::{FormatError, SessionInfo},
 };
 
@@ -49,7 +49,7 @@ pub struct Options {
     /// [`Meta::follow`](crate::Meta::follow) hears what others change.
     pub client_cache: Option<ClientCache>,
     /// Where is noted what a successor must know.
-    pub ledger: Option<Arc<dyn Ledger>>,
+    pub effect_log: Option<Arc<dyn EffectLog>>,
     /// The session of a process that died, to be taken up instead of a new one.
     pub resume: Option<Resumed>,
     /// Where the time is read.
@@ -65,7 +65,7 @@ impl Default for Options {
             patience: PATIENCE,
             record_cache: true,
             client_cache: None,
-            ledger: None,
+            effect_log: None,
             resume: None,
             clock: Arc::new(SystemClock),
         }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use sluice_types::wait;
 
 use crate::{
+    effect_log::{EffectLog, Resumed},
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Read, Step, Write},
-    ledger::{Ledger, Resumed},
     options::Options,
     register::register,
     schema::{EXPIRED, Key, Row, Session, WriterId},
@@ -59,7 +59,7 @@ impl Start {
             return Ok(Self { sid: register(engine, options)?, ..Self::default() });
         };
         let fences = past.fences;
-        if let Some(taken) = take_up(engine, options, past, options.ledger.as_deref())? {
+        if let Some(taken) = take_up(engine, options, past, options.effect_log.as_deref())? {
             tracing::info!(sid = past.sid, "the session of the last server goes on");
             let (numbers, taken_up) = (taken.numbers, Some(taken.outcome));
             return Ok(Self { sid: past.sid, fences, numbers, taken_up });
@@ -85,7 +85,7 @@ fn take_up(
     engine: &dyn Engine,
     options: &Options,
     past: &Resumed,
-    ledger: Option<&dyn Ledger>,
+    effect_log: Option<&dyn EffectLog>,
 ) -> Result<Option<Taken>, EngineError> {
     let until = wait::now() + options.patience;
     // Whoever found it expired would bury it between the lanes.
@@ -98,7 +98,7 @@ fn take_up(
         let known = past.lanes.get(usize::from(lane)).cloned().unwrap_or_default();
         let highest = known.voids.iter().map(|(_, to)| *to).fold(known.attempted, u64::max);
         let mut tried = None;
-        let fenced = retry(until, || fence(engine, (past.sid, lane), highest, &mut tried, ledger))?;
+        let fenced = retry(until, || fence(engine, (past.sid, lane), highest, &mut tried, effect_log))?;
         let Some((before, now)) = fenced else { return Ok(None) };
         taken.numbers.push(now);
         taken.outcome.reached.push(before);
@@ -132,7 +132,7 @@ fn fence(
     (sid, lane): (WriterId, u16),
     highest: u64,
     tried: &mut Option<(u64, u64)>,
-    ledger: Option<&dyn Ledger>,
+    effect_log: Option<&dyn EffectLog>,
 ) -> Result<Option<(u64, u64)>, EngineError> {
     loop {
         let found = engine.read(&[Read::Get(Key::Writer(sid, lane))])?.pop();
@@ -157,8 +157,8 @@ fn fence(
         }
         let to = highest.max(before) + 1;
         commit.step = Some(Step { writer: sid, lane, from: before, to });
-        if let Some(ledger) = ledger {
-            ledger.voids(lane, before, to);
+        if let Some(effect_log) = effect_log {
+            effect_log.voids(lane, before, to);
         }
         match engine.commit(&commit) {
             Ok(()) => return Ok(Some((before, to))),

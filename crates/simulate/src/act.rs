@@ -8,7 +8,7 @@ use sluice_meta::{
     ops::{
         create::Create,
         link::Link,
-        removal::Fate,
+        removal::RemovedNode,
         rename::Rename,
         rmdir::Rmdir,
         setattr::SetAttr,
@@ -44,8 +44,8 @@ pub(crate) enum Act {
 /// What has become of a node that lost a name, if one did, and whether anything was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// The node, and its fate.
-    pub(crate) removed: Option<(Ino, Fate)>,
+    /// The node whose name was removed, and what became of it.
+    pub(crate) removed: Option<(Ino, RemovedNode)>,
     /// Whether the commit carries the mark.
     pub(crate) marked: bool,
 }
@@ -79,7 +79,7 @@ impl Op for Marked {
     fn run(&self, view: &mut View<'_>) -> Result<Done, Stop> {
         let mut marked = true;
         let mut removed = None;
-        let remove = |out: Removed| Some((out.ino, out.fate));
+        let remove = |out: Removed| Some((out.ino, out.node));
         match &self.act {
             Act::Create(op) => drop(op.run(view)?),
             Act::Unlink(op) => removed = remove(op.run(view)?),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sluice_meta::{
     ClientCache, Interrupt, Meta, OpenError, Options,
     op::At,
-    ops::{getattr::GetAttr, lookup::Lookup, removal::Fate, sustained::DropSustained},
+    ops::{getattr::GetAttr, lookup::Lookup, removal::RemovedNode, sustained::DropSustained},
     schema::{Key, LockOwner, Row},
 };
 use sluice_types::{FsError, FsResult, Ino};
@@ -119,7 +119,7 @@ impl Client {
         self.world.log(|| format!("client {} is told {answers:?}", self.at));
         for (marked, answer) in marked.into_iter().zip(answers) {
             self.judge(&marked, &answer);
-            if let Ok(Done { removed: Some((ino, Fate::Sustained(_))), .. }) = answer {
+            if let Ok(Done { removed: Some((ino, RemovedNode::Sustained(_))), .. }) = answer {
                 self.lost_its_name(ino);
             }
         }
@@ -177,8 +177,8 @@ impl Client {
         let Some(ino) = self.some_file() else { return };
         self.files.lock().held.entry(ino).or_default().0 += 1;
         self.meta.register_open(ino);
-        let fate = self.meta.await_fate(ino, interrupt);
-        let opened = fate.and_then(|()| self.meta.ask(&GetAttr(ino), interrupt));
+        let node = self.meta.await_removal(ino, interrupt);
+        let opened = node.and_then(|()| self.meta.read(&GetAttr(ino), interrupt));
         self.world.log(|| format!("client {} opens {ino}: {opened:?}", self.at));
         match opened {
             Ok(_) => self.files.lock().open.push(ino),
@@ -269,7 +269,7 @@ impl Client {
 
     /// Whether a file that is open here is there, unless others took it away.
     fn check(&self, ino: Ino, interrupt: &Interrupt) {
-        let answer = self.meta.ask(&GetAttr(ino), interrupt);
+        let answer = self.meta.read(&GetAttr(ino), interrupt);
         let gone = answer == Err(FsError::NotFound);
         let open = self.files.lock().open.contains(&ino);
         if gone && open && self.world.destroyer(ino) == Some(self.at) {
@@ -289,8 +289,8 @@ impl Client {
     fn look_at_some(&self, interrupt: &Interrupt) {
         let scene = Scene::of(&self.world);
         let place = scene.place();
-        drop(self.meta.look(&GetAttr(place.dir), interrupt));
-        drop(self.meta.look(&Lookup(place), interrupt));
+        drop(self.meta.read_cached(&GetAttr(place.dir), interrupt));
+        drop(self.meta.read_cached(&Lookup(place), interrupt));
     }
 
     /// Whether what it remembers is true. Nobody changes anything meanwhile, and it has heard of
@@ -300,14 +300,14 @@ impl Client {
         for row in self.world.mem.records().into_values() {
             match row {
                 Row::Node(ino, attr) => {
-                    let believed = self.meta.look(&GetAttr(ino), &never);
+                    let believed = self.meta.read_cached(&GetAttr(ino), &never);
                     if believed.as_ref().is_ok_and(|believed| *believed != attr) {
                         self.world
                             .fault(format!("client {} believes {ino} {believed:?}, not {attr:?}", self.at));
                     }
                 }
                 Row::Entry(dir, name, to) => {
-                    let believed = self.meta.look(&Lookup(At::new(dir, name.clone())), &never);
+                    let believed = self.meta.read_cached(&Lookup(At::new(dir, name.clone())), &never);
                     let found = believed.as_ref().map(|(ino, _)| *ino);
                     if found != Ok(to.ino) && !matches!(found, Err(FsError::Io(_) | FsError::Interrupted)) {
                         let what = format!("{dir}/{name:?} {found:?}, not {}", to.ino);

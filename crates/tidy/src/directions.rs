@@ -5,20 +5,18 @@ use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that
 /// ship.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("types", &[]),
     ("meta", &["types"]),
-    ("net", &[]),
+    ("net", &["types"]),
     ("meta-sql", &["types", "meta", "net"]),
     ("meta-redis", &["types", "meta", "net"]),
     ("meta-kv", &["types", "meta"]),
+    ("dump", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
     ("vfs", &["types", "meta", "data"]),
     ("fuse", &["types", "vfs"]),
-    ("gateway", &["types", "vfs"]),
-    ("peer", &["types", "data", "object"]),
-    ("sdk", &["types", "vfs"]),
 ];
 
 /// External crates with the only crates that may use them in what ships.

@@ -10,8 +10,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("greet", "handshake"),
     ("herd", "commit_delay"),
     ("insist", "retry"),
+    ("fate", "outcome"),
     ("recall", "record_cache"),
     ("story", "reason or context"),
+    ("shelf", "index"),
     ("told", "notice, message or reported"),
 ];
 

@@ -23,4 +23,4 @@ pub use interrupt::{Asked, Interrupt};
 pub use name::{MAX_NAME, Name};
 pub use rng::Rng;
 pub use slice::{CHUNK_SIZE, MAX_FILE_SIZE, Slice};
-pub use time::{Clock, ManualClock, SystemClock, Time};
+pub use time::{Clock, ManualClock, SystemClock, Time, parse_duration};

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use jiff::{Span, SpanRelativeTo, Timestamp};
+
 /// Seconds and nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
@@ -38,10 +40,28 @@ impl Time {
         }
     }
 
+    /// This instant in UTC, in the words of `strftime`: `%Y-%m-%d`. Years beyond -9999 and 9999 are
+    /// written as those.
+    pub fn utc(self, format: &str) -> String {
+        let first_or_last = if self.sec < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Timestamp::new(self.sec, self.nsec as i32).unwrap_or(first_or_last).strftime(format).to_string()
+    }
+
     /// Time passed since `earlier`, zero if that lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()).max(0) as u64)
     }
+}
+
+/// Reads a duration such as `1h30m`, `100ms`, `1.5h` or `7d`; a bare number is seconds.
+///
+/// A day has 24 hours. `None` if the text is none, or less than nothing.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let span: Span = text.parse().ok()?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
 /// Where the wall clock is read. Nothing else in Sluice may ask the machine for the time of day.
@@ -81,5 +101,40 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Time {
         Time::from_nanos(self.0.fetch_add(1, Ordering::Relaxed) as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_written_in_utc() {
+        let time = Time { sec: 1_709_210_096, nsec: 7_000 };
+        assert_eq!(time.utc("%Y-%m-%dT%H:%M:%S%.6fZ"), "2024-02-29T12:34:56.000007Z");
+        assert_eq!(Time { sec: -1, nsec: 0 }.utc("%Y-%m-%d-%H"), "1969-12-31-23");
+        assert_eq!(Time { sec: i64::MAX, nsec: 0 }.utc("%Y"), "9999");
+    }
+
+    #[test]
+    fn durations_have_units_or_are_seconds() {
+        let millis = [
+            ("30s", 30_000),
+            ("500ms", 500),
+            ("1m30s", 90_000),
+            ("1.5h", 5_400_000),
+            ("7d", 604_800_000),
+            ("1d12h", 129_600_000),
+            ("2500us", 2),
+            ("7", 7000),
+            ("0.25", 250),
+            ("0", 0),
+        ];
+        for (text, millis) in millis {
+            assert_eq!(parse_duration(text).map(|time| time.as_millis()), Some(millis), "{text}");
+        }
+        for wrong in ["", "soon", "5x", "s", "-1s", "-1", "1e30h", ".", "1mo", "1y", "NaN", "inf"] {
+            assert_eq!(parse_duration(wrong), None, "{wrong}");
+        }
     }
 }

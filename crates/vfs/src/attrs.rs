@@ -50,7 +50,7 @@ impl Vfs {
             return Ok(entry);
         }
         let moment = self.cache().moment();
-        let (ino, attr) = self.meta.look(&Lookup(at.clone()), interrupt)?;
+        let (ino, attr) = self.meta.read_cached(&Lookup(at.clone()), interrupt)?;
         let shown = self.shown(ino, attr, moment);
         self.cache().answered(ino);
         Ok(self.cache().looked_up(dir, &at.name, moment, self.entry(ino, shown)))
@@ -87,7 +87,7 @@ impl Vfs {
             return Ok(attr);
         }
         let moment = self.cache().moment();
-        match self.meta.look(&GetAttr(ino), interrupt) {
+        match self.meta.read_cached(&GetAttr(ino), interrupt) {
             Ok(attr) => {
                 let shown = self.shown(ino, attr, moment);
                 self.cache().answered(ino);
@@ -105,7 +105,7 @@ impl Vfs {
     /// none, or the root is not there.
     fn attr_of_root(&self, ttl: Duration) -> Option<(Attr, Duration)> {
         let (meta, root) = (Arc::downgrade(&self.meta), self.root());
-        let ask = move || match meta.upgrade()?.look(&GetAttr(root), &Interrupt::never()) {
+        let ask = move || match meta.upgrade()?.read_cached(&GetAttr(root), &Interrupt::never()) {
             Ok(attr) => Some(Some(attr)),
             Err(FsError::NotFound) => Some(None),
             Err(_) => None,
@@ -121,7 +121,7 @@ impl Vfs {
     /// Attributes as the engine has them now, learned for an open file.
     pub(crate) fn fetch(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Attr> {
         let moment = self.cache().moment();
-        let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
+        let attr = self.meta.read(&GetAttr(ino), interrupt)?;
         let learned = self.cache().learn(ino, attr, moment);
         self.cache().answered(ino);
         Ok(learned)
@@ -153,7 +153,7 @@ impl Vfs {
 
     /// Target of a symbolic link. One trip.
     pub fn readlink(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<Bytes> {
-        self.meta.ask(&Readlink(ino), interrupt)
+        self.meta.read(&Readlink(ino), interrupt)
     }
 
     /// How much the volume holds and could hold. At most one trip; if the engine does not answer

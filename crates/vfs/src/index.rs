@@ -99,7 +99,7 @@ impl MetaIndex {
 
     fn ask(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         let asked = self.cache.asking_chunk(ino);
-        let list = self.meta.ask(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
+        let list = self.meta.read(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
         self.counts.lock().set((ino, index), list.len() as u32);
         Ok(self.cache.keep_chunk(ino, index, asked, list))
     }

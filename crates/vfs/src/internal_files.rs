@@ -21,7 +21,7 @@ impl Vfs {
             return Ok(Some(self.entry(ino, self.internal_attr(ino)?)));
         }
         if self.internals.is_trash(self.root(), dir, name) {
-            let attr = self.meta.ask(&GetAttr(Ino::TRASH), interrupt)?;
+            let attr = self.meta.read(&GetAttr(Ino::TRASH), interrupt)?;
             return Ok(Some(self.entry(Ino::TRASH, attr)));
         }
         Ok(None)

@@ -305,7 +305,7 @@ impl Vfs {
         let op =
             ReadChunks { ino, from: (offset / CHUNK_SIZE) as u32, to: length.div_ceil(CHUNK_SIZE) as u32 };
         let mut at = offset;
-        for (index, records) in self.meta.ask(&op, interrupt)? {
+        for (index, records) in self.meta.read(&op, interrupt)? {
             let start = u64::from(index) * CHUNK_SIZE;
             for piece in visible(&records) {
                 let (from, to) = (start + u64::from(piece.pos), start + u64::from(piece.end()));

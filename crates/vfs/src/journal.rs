@@ -20,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
-use sluice_meta::{Effect, Ledger, Noted, TakenUp};
+use sluice_meta::{Effect, EffectLog, LogSpan, TakenUp};
 use sluice_types::Ino;
 
 pub(crate) use self::past::Found;
@@ -285,7 +285,7 @@ impl Journal {
         self.effects(Kind::Done, 0, 0, &[(unique, effect)]);
     }
 
-    fn effects(&self, kind: Kind, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted {
+    fn effects(&self, kind: Kind, lane: u16, n: u64, effects: &[(u64, Effect)]) -> LogSpan {
         let count = effects.len() as u64;
         let first = self.effects.fetch_add(count, Ordering::Relaxed);
         let mut bytes = Vec::with_capacity(effects.len() * SLOT);
@@ -295,7 +295,7 @@ impl Journal {
             bytes.extend_from_slice(&slot.encode());
         }
         self.write_ring(first, &bytes);
-        Noted { first, count }
+        LogSpan { first, count }
     }
 
     /// Writes to the ring, in two parts if it ends in between.
@@ -354,7 +354,7 @@ fn about(slot: &Slot) -> Option<About> {
     kinds.into_iter().find(|(kind, _)| slot.is(*kind)).map(|(_, about)| about)
 }
 
-impl Ledger for Journal {
+impl EffectLog for Journal {
     fn session(&self, sid: u64, lanes: u16, fences: i64) {
         *self.session.lock() = (sid, lanes);
         self.fenced(fences);
@@ -365,12 +365,12 @@ impl Ledger for Journal {
         self.write_session();
     }
 
-    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted {
+    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> LogSpan {
         self.effects(Kind::Effect, lane, n, effects)
     }
 
-    fn refused(&self, noted: Noted) {
-        self.write_ring(noted.first, &vec![0; noted.count as usize * SLOT]);
+    fn refused(&self, logged: LogSpan) {
+        self.write_ring(logged.first, &vec![0; logged.count as usize * SLOT]);
     }
 
     fn voids(&self, lane: u16, from: u64, to: u64) {

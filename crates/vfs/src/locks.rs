@@ -199,7 +199,7 @@ impl Vfs {
         owner: u64,
         range: PlockRange,
     ) -> FsResult<Option<PlockRange>> {
-        let found = self.meta.ask(&GetPlock { ino, owner: self.owner(owner), range }, interrupt)?;
+        let found = self.meta.read(&GetPlock { ino, owner: self.owner(owner), range }, interrupt)?;
         // The process id of another client's process would name a stranger here.
         Ok(found.map(
             |(holder, range)| {

@@ -11,7 +11,7 @@ use sluice_meta::{
     ops::{
         create::{Create, Made},
         link::Link,
-        removal::Fate,
+        removal::RemovedNode,
         rename::{Rename, RenameMode},
         rmdir::Rmdir,
         sustained::DropSustained,
@@ -136,7 +136,7 @@ impl Vfs {
         let begun = self.cache().moment();
         let removed = self.meta.run(unlink, interrupt)?;
         self.cache().entry_changed(dir, &removed.dir, begun);
-        self.name_removed(removed.ino, removed.fate);
+        self.name_removed(removed.ino, removed.node);
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Vfs {
         let begun = self.cache().moment();
         let removed = self.meta.run(rmdir, interrupt)?;
         self.cache().entry_changed(dir, &removed.dir, begun);
-        self.name_removed(removed.ino, removed.fate);
+        self.name_removed(removed.ino, removed.node);
         Ok(())
     }
 
@@ -187,24 +187,24 @@ impl Vfs {
         if let Some((ino, attr)) = renamed.exchanged {
             self.cache().renamed(ino, &attr);
         }
-        if let Some((ino, fate)) = renamed.replaced {
-            self.name_removed(ino, fate);
+        if let Some((ino, node)) = renamed.replaced {
+            self.name_removed(ino, node);
         }
         Ok(())
     }
 
     /// What is left to do after a node lost a name.
-    pub(crate) fn name_removed(&self, ino: Ino, fate: Fate) {
-        match fate {
-            Fate::Lives(attr) => self.cache().renamed(ino, &attr),
-            Fate::Sustained(attr) => {
+    pub(crate) fn name_removed(&self, ino: Ino, node: RemovedNode) {
+        match node {
+            RemovedNode::Kept(attr) => self.cache().renamed(ino, &attr),
+            RemovedNode::Sustained(attr) => {
                 self.cache().renamed(ino, &attr);
                 // The last handle may have been closed while the commit was under way.
                 if !self.cache().unlinked(ino) {
                     self.drop_sustained(ino);
                 }
             }
-            Fate::Gone { file_length, attr } => {
+            RemovedNode::Deleted { file_length, attr } => {
                 self.cache().removed(ino, attr);
                 if let Some(length) = file_length {
                     self.jobs.queue().file(ino, length);

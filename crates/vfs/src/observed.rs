@@ -38,19 +38,13 @@ impl Vfs {
     }
 
     fn write_log(&self, op: OpKind, caller: &Caller, text: &str, errno: Option<i32>, took: Duration) {
-        let now = self.now();
-        let (days, second) = (now.sec.div_euclid(86_400), now.sec.rem_euclid(86_400));
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        let micros = now.nsec / 1000;
+        let now = self.now().utc("%Y.%m.%d %H:%M:%S%.6f");
         let Caller { uid, gid, pid, .. } = caller;
         let name = NAMES[op as usize];
         let result = errno.map_or_else(|| "OK".to_owned(), message);
         let seconds = took.as_secs_f64();
-        self.log.write(&format!(
-            "{year:04}.{month:02}.{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06} \
-             [uid:{uid},gid:{gid},pid:{pid}] {name} {text} - {result} <{seconds:.6}>"
-        ));
+        self.log
+            .write(&format!("{now} [uid:{uid},gid:{gid},pid:{pid}] {name} {text} - {result} <{seconds:.6}>"));
     }
 }
 
@@ -58,16 +52,4 @@ impl Vfs {
 fn message(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
-}
-
-/// The date (UTC) that many days after the epoch.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
 }

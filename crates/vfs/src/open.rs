@@ -72,7 +72,7 @@ impl Vfs {
             return Ok(opened);
         }
         let opening = self.opening(ino);
-        self.meta.await_fate(ino, interrupt)?;
+        self.meta.await_removal(ino, interrupt)?;
         let attr = self.attr_to_open(caller, interrupt, &opening.file, flags)?;
         Ok(self.opened(opening, &attr, flags, interrupt))
     }
@@ -116,7 +116,7 @@ impl Vfs {
         flags: i32,
     ) -> FsResult<(Entry, Opened)> {
         let asked = self.cache().moment();
-        let (ino, attr) = self.meta.ask(&Lookup(at.clone()), interrupt)?;
+        let (ino, attr) = self.meta.read(&Lookup(at.clone()), interrupt)?;
         match attr.kind {
             FileType::File => {}
             FileType::Dir => return Err(FsError::IsDir),
@@ -205,7 +205,7 @@ impl Vfs {
             _ => Access(Access::READ.0 | Access::WRITE.0),
         };
         if attr.access_acl != 0 && attr.mode & 0o070 != 0 {
-            let rule = self.meta.ask(&GetAcl { ino, kind: AclKind::Access }, interrupt)?;
+            let rule = self.meta.read(&GetAcl { ino, kind: AclKind::Access }, interrupt)?;
             return rule.check(attr, caller, wanted);
         }
         caller.check_mode(attr, wanted)

@@ -10,7 +10,7 @@ use sluice_meta::{
     Interrupt,
     engine::Scan,
     op::At,
-    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach, removal::Fate},
+    ops::{chunks::ReadChunks, getattr::GetAttr, reach::Reach, removal::RemovedNode},
     schema::{Change, Row},
     tree::{CloneTree, Denied, Summary, SummaryNode},
 };
@@ -51,7 +51,7 @@ impl Vfs {
                     skip_trash,
                     caller,
                     interrupt,
-                    (&|count| progress.add(count, 0), &|ino, fate| self.after_removal(ino, fate)),
+                    (&|count| progress.add(count, 0), &|ino, node| self.after_removal(ino, node)),
                 );
                 self.cache().everything_changed();
                 self.jobs.queue().recorded();
@@ -94,15 +94,17 @@ impl Vfs {
     fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
         let root = self.root();
         let ino = if ino == Ino::ROOT { root } else { ino };
-        self.meta.ask(&Reach { ino, root, caller: caller.clone() }, interrupt)?;
+        self.meta.read(&Reach { ino, root, caller: caller.clone() }, interrupt)?;
         Ok(ino)
     }
 
     /// A node lost a name without the mount having been asked. Files that are gone wait on record.
-    fn after_removal(&self, ino: Ino, fate: Fate) {
-        match fate {
-            Fate::Gone { attr, .. } => self.name_removed(ino, Fate::Gone { file_length: None, attr }),
-            fate => self.name_removed(ino, fate),
+    fn after_removal(&self, ino: Ino, node: RemovedNode) {
+        match node {
+            RemovedNode::Deleted { attr, .. } => {
+                self.name_removed(ino, RemovedNode::Deleted { file_length: None, attr })
+            }
+            node => self.name_removed(ino, node),
         }
     }
 
@@ -128,7 +130,7 @@ impl Vfs {
     ) -> FsResult<Answer> {
         let Asker { interrupt, progress, .. } = asker;
         self.data.flush_untold(ino)?;
-        let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
+        let attr = self.meta.read(&GetAttr(ino), interrupt)?;
         let mut total = Summary { files: 1, length: attr.length, size: attr.space() as u64, dirs: 0 };
         let mut denied = Denied::default();
         if attr.is_dir() {
@@ -155,7 +157,7 @@ impl Vfs {
         let (mut chunks, mut objects) = (Value::Null, Value::Null);
         if attr.is_file() {
             let to = attr.length.div_ceil(CHUNK_SIZE) as u32;
-            let read = self.meta.ask(&ReadChunks { ino, from: 0, to }, interrupt)?;
+            let read = self.meta.read(&ReadChunks { ino, from: 0, to }, interrupt)?;
             let shown = read.iter().flat_map(|(index, list)| shown(*index, list));
             if raw {
                 chunks = shown.map(|(index, slice)| chunk(index, &slice)).collect();
@@ -224,12 +226,12 @@ impl Vfs {
     /// Compacts the chunks of a file, or adds what lies in a directory to `left`.
     fn compact_node(&self, asker: Asker<'_>, ino: Ino, left: &mut Vec<Ino>) -> FsResult<()> {
         let Asker { caller, interrupt, progress } = asker;
-        let attr = self.meta.ask(&GetAttr(ino), interrupt)?;
+        let attr = self.meta.read(&GetAttr(ino), interrupt)?;
         let access = if attr.is_file() { Access::WRITE } else { Access(Access::READ.0 | Access::EXEC.0) };
         self.meta.check_access(ino, &attr, caller, access, interrupt)?;
         if attr.is_file() {
             let to = attr.length.div_ceil(CHUNK_SIZE) as u32;
-            for (index, records) in self.meta.ask(&ReadChunks { ino, from: 0, to }, interrupt)? {
+            for (index, records) in self.meta.read(&ReadChunks { ino, from: 0, to }, interrupt)? {
                 progress.add(1, 0);
                 if records.len() > 1 {
                     self.data.compact(ino, index)?;

@@ -42,11 +42,11 @@ impl Vfs {
         if self.is_not_kept(&name) {
             return Err(FsError::NoData);
         }
-        let Some(kind) = acl_kind(&name) else { return self.meta.ask(&GetXattr { ino, name }, interrupt) };
+        let Some(kind) = acl_kind(&name) else { return self.meta.read(&GetXattr { ino, name }, interrupt) };
         if !self.has_acl() {
             return Err(FsError::NotSupported);
         }
-        Ok(self.meta.ask(&GetAcl { ino, kind }, interrupt)?.to_xattr().into())
+        Ok(self.meta.read(&GetAcl { ino, kind }, interrupt)?.to_xattr().into())
     }
 
     /// Sets an attribute. Two trips.
@@ -79,7 +79,7 @@ impl Vfs {
     pub fn listxattr(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<Bytes> {
         self.xattr_name(ino, b"user.any")?;
         let mut names = Vec::new();
-        for name in self.meta.ask(&ListXattr(ino), interrupt)? {
+        for name in self.meta.read(&ListXattr(ino), interrupt)? {
             names.extend_from_slice(&name);
             names.push(0);
         }
@@ -139,7 +139,7 @@ impl Vfs {
             return Ok(());
         }
         let name = Name::stored(CAPABILITY);
-        let found = self.meta.ask(&GetXattr { ino, name: name.clone() }, interrupt);
+        let found = self.meta.read(&GetXattr { ino, name: name.clone() }, interrupt);
         if found.as_ref().is_err_and(|error| *error == FsError::NoData) {
             return Ok(());
         }

@@ -393,7 +393,7 @@ fn the_control_file_shows_and_changes_only_what_its_user_can_come_to() {
     assert_eq!(control(&user, 1007, &open.0.to_be_bytes()), [denied]);
     let below = volume.mount_with(VfsConfig { root: open, ..VfsConfig::default() });
     let outside =
-        below.vfs.meta().ask(&Reach { ino: secret, root: open, caller: below.caller.clone() }, &below.never);
+        below.vfs.meta().read(&Reach { ino: secret, root: open, caller: below.caller.clone() }, &below.never);
     assert_eq!(outside, Err(FsError::Access), "nor the superuser of a part");
     mode(secret, 0o711);
     assert_eq!(control(&user, 1006, &clone).last(), Some(&0));
@@ -479,7 +479,7 @@ fn what_lost_its_name_unseen_goes_with_the_next_heartbeat() {
     client.vfs.meta().beat().unwrap().unwrap();
     assert_eq!(client.read(opened.fh, 0, 10).unwrap(), b"content", "it is open");
     client.close(opened.fh).unwrap();
-    let node = || client.vfs.meta().ask(&GetAttr(entry.ino), &client.never).map(drop);
+    let node = || client.vfs.meta().read(&GetAttr(entry.ino), &client.never).map(drop);
     assert_eq!(node(), Ok(()), "nobody told the mount");
     client.vfs.meta().beat().unwrap().unwrap();
     assert_eq!(node(), Err(FsError::NotFound));

@@ -50,7 +50,7 @@ impl Process {
         let journal = Arc::new(journal);
         let options = Options {
             patience: Duration::from_secs(20),
-            ledger: Some(Arc::clone(&journal) as _),
+            effect_log: Some(Arc::clone(&journal) as _),
             resume: past.and_then(Past::resumed),
             ..Options::default()
         };

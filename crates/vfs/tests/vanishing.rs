@@ -59,10 +59,10 @@ impl Held {
     }
 
     /// Unlinks a file, lets `open` happen once the commit is on its way, and ends the commit with
-    /// `fate` once it is answered or has waited.
+    /// `answer` once it is answered or has waited.
     fn open_during_unlink<T: Send>(
         &self,
-        fate: Result<(), EngineError>,
+        answer: Result<(), EngineError>,
         before: impl FnOnce(),
         open: impl FnOnce() -> T + Send,
     ) -> (Result<(), FsError>, T) {
@@ -75,7 +75,7 @@ impl Held {
             scope.spawn(move || done.send(open()).unwrap());
             let early = answered.recv_timeout(SOON).ok();
             before();
-            self.go.send(fate).unwrap();
+            self.go.send(answer).unwrap();
             let unlinked = unlink.join().unwrap();
             (unlinked, early.unwrap_or_else(|| answered.recv_timeout(LONG).unwrap()))
         })

@@ -21,7 +21,7 @@ use crate::{
     background, engines,
     fixed::Fixed,
     flags::{Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
-    guardian::{self, Ward, Word},
+    guardian::{self, GuardianSocket, Message},
     serve::{self, Serving, Taken},
     tree, volume,
 };
@@ -70,8 +70,8 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        if let Some(ward) = guardian::ward() {
-            return self.serve(ward);
+        if let Some(socket) = guardian::socket() {
+            return self.serve(socket);
         }
         let child = background::is_child();
         if !child {
@@ -150,31 +150,27 @@ impl Mount {
     }
 
     /// Serves for a guardian, beginning as it says.
-    fn serve(&self, ward: &'static Ward) -> Result<ExitCode> {
-        let (word, beside) = ward.wait()?;
+    fn serve(&self, socket: &'static GuardianSocket) -> Result<ExitCode> {
+        let (message, fds) = socket.wait()?;
         let engine = engines::open(&self.meta_url)?;
-        let (word, beside) = match word {
-            Word::Prepare(fixed) => {
-                self.try_out(&fixed, engine.as_ref(), beside)?;
-                ward.say(&Word::Prepared, &[]).context("the guardian has ended")?;
-                ward.wait()?
+        let (message, fds) = match message {
+            Message::Prepare(fixed) => {
+                self.try_out(&fixed, engine.as_ref(), fds)?;
+                socket.send(&Message::Prepared, &[]).context("the guardian has ended")?;
+                socket.wait()?
             }
-            other => (other, beside),
+            other => (other, fds),
         };
-        let mut beside = beside.into_iter();
-        let (mountpoint, taken, journal) = match word {
-            Word::Mount => {
+        let mut fds = fds.into_iter();
+        let (mountpoint, taken, journal) = match message {
+            Message::Mount => {
                 let mountpoint = std::fs::canonicalize(std::path::absolute(&self.mountpoint)?)?;
                 (mountpoint, None, Journal::create().context("no memory for the state of the mount")?)
             }
-            Word::Resume(connection) => {
-                let file = beside.next().context("the guardian did not hand over the state of the mount")?;
+            Message::Resume(connection) => {
+                let file = fds.next().context("the guardian did not hand over the state of the mount")?;
                 let (journal, past) = Journal::open(file.into())?;
-                (
-                    connection.mountpoint(),
-                    Some(Taken { connection, devices: beside.collect(), past }),
-                    journal,
-                )
+                (connection.mountpoint(), Some(Taken { connection, devices: fds.collect(), past }), journal)
             }
             other => bail!("the guardian is of another version, and says what is not understood: {other:?}"),
         };
@@ -184,12 +180,12 @@ impl Mount {
             info: volume::session_info(&mountpoint.display().to_string()),
             heartbeat: self.meta.heartbeat,
             client_cache: engines::client_cache(&self.meta_url)?,
-            ledger: Some(Arc::clone(&journal) as _),
+            effect_log: Some(Arc::clone(&journal) as _),
             resume: taken.as_ref().and_then(|taken| taken.past.resumed()),
             ..Options::default()
         };
         let meta = Meta::open(engine, options)?;
-        match self.prepare(&meta, &mountpoint, ward, journal) {
+        match self.prepare(&meta, &mountpoint, socket, journal) {
             Ok(serving) => serve::serve(&serving, &mountpoint, taken),
             Err(error) => {
                 // A session that was taken up is for the next one.
@@ -202,9 +198,8 @@ impl Mount {
     }
 
     /// Does all that can fail before another server hands its mount over.
-    fn try_out(&self, fixed: &Fixed, engine: &dyn Engine, beside: Vec<OwnedFd>) -> Result<()> {
-        let journal =
-            beside.into_iter().next().context("the guardian did not show the state of the mount")?;
+    fn try_out(&self, fixed: &Fixed, engine: &dyn Engine, fds: Vec<OwnedFd>) -> Result<()> {
+        let journal = fds.into_iter().next().context("the guardian did not show the state of the mount")?;
         Journal::check(&journal.into())?;
         let format = volume::format_of(engine)?;
         let data = self.data_config(&format)?;
@@ -269,7 +264,7 @@ impl Mount {
         &self,
         meta: &Arc<Meta>,
         mountpoint: &Path,
-        ward: &'static Ward,
+        socket: &'static GuardianSocket,
         journal: Arc<Journal>,
     ) -> Result<Serving<'_>> {
         let format = meta.env().format();
@@ -296,7 +291,7 @@ impl Mount {
             fuse: &self.fuse,
             read_only: meta.is_read_only(),
             fixed,
-            ward,
+            socket,
             journal,
         })
     }

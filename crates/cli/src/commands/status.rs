@@ -93,7 +93,7 @@ fn sessions(meta: &Meta) -> Result<Vec<(u64, Session)>> {
 fn describe(sid: u64, session: &Session) -> Map<String, Value> {
     let mut shown = Map::new();
     shown.insert("Sid".into(), sid.into());
-    shown.insert("Expire".into(), crate::rfc3339::rfc3339(Time { sec: session.expire, nsec: 0 }).into());
+    shown.insert("Expire".into(), Time { sec: session.expire, nsec: 0 }.utc("%Y-%m-%dT%H:%M:%SZ").into());
     if let Some(Value::Object(info)) = session.who().and_then(|who| serde_json::to_value(who).ok()) {
         shown.extend(info);
     }

@@ -8,8 +8,8 @@ mod deaths;
 mod event;
 mod program;
 mod server;
+mod socket;
 mod upgrade;
-mod ward;
 mod wire;
 
 use std::{
@@ -41,9 +41,9 @@ use self::{
     upgrade::Caller,
 };
 pub(crate) use self::{
+    socket::{GuardianSocket, failed, socket},
     upgrade::ask,
-    ward::{Ward, failed, ward},
-    wire::Word,
+    wire::Message,
 };
 use crate::{
     background,
@@ -65,17 +65,17 @@ struct Held {
     connection: Connection,
     fixed: Fixed,
     /// The journal, then the kernel's device.
-    beside: Vec<OwnedFd>,
+    fds: Vec<OwnedFd>,
 }
 
 impl Held {
-    fn beside(&self) -> Vec<BorrowedFd<'_>> {
-        self.beside.iter().map(AsFd::as_fd).collect()
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.fds.iter().map(AsFd::as_fd).collect()
     }
 
     /// Whether there is something left to be served.
     fn is_mounted(&self) -> bool {
-        self.beside.last().is_some_and(sluice_fuse::is_connected)
+        self.fds.last().is_some_and(sluice_fuse::is_connected)
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn run(mountpoint: &Path) -> Result<ExitCode> {
         begins: None,
         ending: false,
     };
-    guardian.server = Some(guardian.start(&Arc::clone(&guardian.program), &Word::Mount, &[])?);
+    guardian.server = Some(guardian.start(&Arc::clone(&guardian.program), &Message::Mount, &[])?);
     loop {
         let event = guardian.next(&events)?;
         if let Some(code) = guardian.handle(event)? {
@@ -175,9 +175,9 @@ impl Guardian<'_> {
         }
     }
 
-    fn start(&mut self, program: &Arc<Program>, first: &Word, beside: &[BorrowedFd<'_>]) -> Result<Server> {
+    fn start(&mut self, program: &Arc<Program>, first: &Message, fds: &[BorrowedFd<'_>]) -> Result<Server> {
         self.servers += 1;
-        Server::start(self.servers, program, (first, beside), &self.sender)
+        Server::start(self.servers, program, (first, fds), &self.sender)
             .context("cannot start a process that serves")
     }
 
@@ -186,7 +186,7 @@ impl Guardian<'_> {
         match event {
             Event::Signal(SIGCHLD) => self.reap(),
             Event::Signal(_) => return Ok(self.end()),
-            Event::Word(number, word, beside) => self.hear(number, word, beside),
+            Event::Message(number, message, fds) => self.receive(number, message, fds),
             Event::Closed(number) => {
                 let upgrade = self.upgrade.as_mut().map(|upgrade| &mut upgrade.server);
                 for server in self.server.iter_mut().chain(upgrade) {
@@ -221,7 +221,7 @@ impl Guardian<'_> {
         let again = std::mem::replace(&mut self.ending, true);
         self.give_up_upgrade("the mount is told to end");
         match &self.server {
-            Some(server) if server.serves => server.say(&Word::End, &[]),
+            Some(server) if server.serves => server.send(&Message::End, &[]),
             Some(server) if self.held.is_some() && again => {
                 tracing::warn!("a second signal: the mount is taken away though its server is not back");
                 server.signal(Signal::KILL);
@@ -233,7 +233,7 @@ impl Guardian<'_> {
             }
             // It has not mounted yet, or has just done so and may have had the signal, too: one
             // more would cut it off.
-            Some(server) if !again => server.say(&Word::End, &[]),
+            Some(server) if !again => server.send(&Message::End, &[]),
             Some(server) => server.signal(Signal::TERM),
             None => return Some(self.leave()),
         }
@@ -248,33 +248,35 @@ impl Guardian<'_> {
         ExitCode::FAILURE
     }
 
-    fn hear(&mut self, number: u64, word: Word, beside: Vec<OwnedFd>) {
+    fn receive(&mut self, number: u64, message: Message, fds: Vec<OwnedFd>) {
         if let Some(upgrade) = self.upgrade.as_mut().filter(|upgrade| upgrade.server.number == number) {
-            match word {
-                Word::Prepared => {
+            match message {
+                Message::Prepared => {
                     upgrade.prepared = true;
                     upgrade.until = Instant::now() + HAND_OVER + Duration::from_secs(15);
                     if let Some(server) = &self.server {
-                        server.say(&Word::HandOver(HAND_OVER.as_secs()), &[]);
+                        server.send(&Message::HandOver(HAND_OVER.as_secs()), &[]);
                     }
                 }
-                Word::Failed(message, unreachable) => upgrade.server.message = Some((message, unreachable)),
+                Message::Failed(message, unreachable) => {
+                    upgrade.server.message = Some((message, unreachable))
+                }
                 _ => {}
             }
             return;
         }
         let Some(server) = self.server.as_mut().filter(|server| server.number == number) else { return };
-        match word {
-            Word::Ready(connection, fixed) => {
+        match message {
+            Message::Ready(connection, fixed) => {
                 server.serves = true;
                 self.begins = None;
                 let first = self.held.is_none();
-                self.held = Some(Held { connection, fixed, beside });
+                self.held = Some(Held { connection, fixed, fds });
                 self.deaths.serves();
                 self.ready(first);
             }
-            Word::Failed(message, unreachable) => server.message = Some((message, unreachable)),
-            Word::Refused(why) => self.give_up_upgrade(&why),
+            Message::Failed(message, unreachable) => server.message = Some((message, unreachable)),
+            Message::Refused(why) => self.give_up_upgrade(&why),
             _ => {}
         }
     }
@@ -288,8 +290,8 @@ impl Guardian<'_> {
         if first {
             let device = self.held.as_ref().map_or(0, |held| held.connection.device());
             let sender = self.sender.clone();
-            let hear = move |caller| sender.send(Event::Caller(caller)).is_ok();
-            if let Err(why) = upgrade::listen(device, hear) {
+            let on_caller = move |caller| sender.send(Event::Caller(caller)).is_ok();
+            if let Err(why) = upgrade::listen(device, on_caller) {
                 tracing::warn!("the mount cannot be upgraded in place: {why}");
             }
             background::ready();
@@ -297,7 +299,7 @@ impl Guardian<'_> {
         if self.ending
             && let Some(server) = &self.server
         {
-            server.say(&Word::End, &[]);
+            server.send(&Message::End, &[]);
         }
     }
 
@@ -308,12 +310,12 @@ impl Guardian<'_> {
         };
         let taken = caller.executable.try_clone();
         let call = std::mem::take(&mut caller.call);
-        let word = Word::Prepare(held.fixed.clone());
-        let beside = held.beside.first().and_then(|journal| journal.try_clone().ok());
-        let beside: Vec<BorrowedFd<'_>> = beside.iter().map(AsFd::as_fd).collect();
+        let message = Message::Prepare(held.fixed.clone());
+        let fds = held.fds.first().and_then(|journal| journal.try_clone().ok());
+        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let started = taken
             .map_err(anyhow::Error::from)
-            .and_then(|executable| self.start(&Arc::new(Program::new(executable, call)), &word, &beside));
+            .and_then(|executable| self.start(&Arc::new(Program::new(executable, call)), &message, &fds));
         match started {
             Ok(server) => {
                 let until = Instant::now() + background::patience();
@@ -432,8 +434,8 @@ impl Guardian<'_> {
     /// Starts a successor.
     fn succeed(&mut self) {
         let Some(held) = self.held.take() else { return };
-        let word = Word::Resume(held.connection.clone());
-        match self.start(&Arc::clone(&self.program), &word, &held.beside()) {
+        let message = Message::Resume(held.connection.clone());
+        match self.start(&Arc::clone(&self.program), &message, &held.fds()) {
             Ok(server) => {
                 self.server = Some(server);
                 self.begins = Some(Instant::now() + BEGIN);
@@ -449,7 +451,7 @@ impl Guardian<'_> {
     /// The other program goes on.
     fn promote(&mut self, upgrade: Upgrade) {
         let Some(held) = &self.held else { return };
-        upgrade.server.say(&Word::Resume(held.connection.clone()), &held.beside());
+        upgrade.server.send(&Message::Resume(held.connection.clone()), &held.fds());
         let program = std::mem::replace(&mut self.program, Arc::clone(&upgrade.server.program));
         self.former = Some(Former { program, caller: upgrade.caller });
         self.server = Some(upgrade.server);

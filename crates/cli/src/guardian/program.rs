@@ -18,7 +18,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::ward;
+use super::socket;
 use crate::{arguments, background};
 
 /// What to run.
@@ -73,7 +73,7 @@ impl Program {
         let folder = Path::new(std::ffi::OsStr::from_bytes(&self.call.folder));
         // It may be gone by now; then nothing relative is found, which is told.
         command.current_dir(if folder.is_dir() { folder } else { Path::new("/") });
-        ward::mark(&mut command);
+        socket::mark(&mut command);
         command.stdin(channel).stdout(Stdio::null()).spawn()
     }
 }

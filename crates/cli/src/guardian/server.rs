@@ -1,6 +1,6 @@
 //! A process that serves, as its guardian sees it.
 //!
-//! What must stay true: it counts as ended only when all that it said has been heard.
+//! What must stay true: it counts as ended only when all its messages have been received.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use rustix::{
 use super::{
     event::Event,
     program::Program,
-    wire::{self, Word},
+    wire::{self, Message},
 };
 
 /// One server.
@@ -38,22 +38,23 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one, which is told its `first` word; what it says comes as events under its `number`.
+    /// Starts one and sends it the message `first`. Its own messages come as events under its
+    /// `number`.
     pub(super) fn start(
         number: u64,
         program: &Arc<Program>,
-        (first, beside): (&Word, &[BorrowedFd<'_>]),
+        (first, fds): (&Message, &[BorrowedFd<'_>]),
         tell: &Sender<Event>,
     ) -> io::Result<Self> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        wire::send(&ours, first, beside)?;
+        wire::send(&ours, first, fds)?;
         let child = program.start(theirs)?;
         let channel = Arc::new(ours);
-        let (ear, tell) = (Arc::clone(&channel), tell.clone());
-        thread::Builder::new().name("sluice-hear".into()).spawn(move || {
-            while let Ok(Some((word, beside))) = wire::receive(&*ear) {
-                if tell.send(Event::Word(number, word, beside)).is_err() {
+        let (reader, tell) = (Arc::clone(&channel), tell.clone());
+        thread::Builder::new().name("sluice-receive".into()).spawn(move || {
+            while let Ok(Some((message, fds))) = wire::receive(&*reader) {
+                if tell.send(Event::Message(number, message, fds)).is_err() {
                     return;
                 }
             }
@@ -73,8 +74,8 @@ impl Server {
     }
 
     /// Tells it something. That it is gone is told otherwise.
-    pub(super) fn say(&self, word: &Word, beside: &[BorrowedFd<'_>]) {
-        if let Err(why) = wire::send(self.channel.as_fd(), word, beside) {
+    pub(super) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) {
+        if let Err(why) = wire::send(self.channel.as_fd(), message, fds) {
             tracing::debug!("the server cannot be told: {why}");
         }
     }

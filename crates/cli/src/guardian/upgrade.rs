@@ -60,21 +60,21 @@ fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
     Ok(peer.uid.is_root() || peer.uid == geteuid())
 }
 
-/// Has `hear` told of all who ask for the mount numbered `device`.
-pub(super) fn listen(device: u32, hear: impl Fn(Caller) -> bool + Send + 'static) -> io::Result<()> {
+/// Calls `on_caller` for all who ask for the mount numbered `device`.
+pub(super) fn listen(device: u32, on_caller: impl Fn(Caller) -> bool + Send + 'static) -> io::Result<()> {
     let listener = UnixListener::bind_addr(&address(device)?)?;
     thread::Builder::new().name("sluice-upgrade".into()).spawn(move || {
         for stream in listener.incoming() {
-            let heard = stream.and_then(|stream| {
+            let request = stream.and_then(|stream| {
                 if is_trusted(&stream)? {
                     hear_one(stream)
                 } else {
                     Err(io::ErrorKind::PermissionDenied.into())
                 }
             });
-            match heard {
+            match request {
                 Ok(caller) => {
-                    if !hear(caller) {
+                    if !on_caller(caller) {
                         return;
                     }
                 }
@@ -92,8 +92,8 @@ pub(super) fn listen(device: u32, hear: impl Fn(Caller) -> bool + Send + 'static
 fn hear_one(stream: UnixStream) -> io::Result<Caller> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (_, beside) = wire::receive_bytes(stream.as_fd(), &mut [0])?;
-    let executable = beside.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
+    let (_, fds) = wire::receive_bytes(stream.as_fd(), &mut [0])?;
+    let executable = fds.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
     let mut text = Vec::new();
     (&stream).take(LONGEST).read_to_end(&mut text)?;
     Ok(Caller { call: serde_json::from_slice(&text)?, stream, executable })

@@ -1,6 +1,6 @@
-//! What guardian and server say to each other, with descriptors beside it.
+//! The messages between guardian and server, with the descriptors that go along.
 //!
-//! What must stay true: either end may be of another build. So a word that is not understood is
+//! What must stay true: either end may be of another build. So a message that is not understood is
 //! skipped, and what is new in one is optional.
 
 use std::{
@@ -21,14 +21,14 @@ use sluice_fuse::Connection;
 
 use crate::fixed::Fixed;
 
-/// Bytes of the longest word.
+/// Bytes of the longest message.
 const LONGEST: usize = 1 << 16;
 /// Descriptors that the kernel lets go with one message.
 pub(super) const DESCRIPTORS: usize = 253;
 
-/// A word of either.
+/// A message of either.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Word {
+pub(crate) enum Message {
     /// To the server: mount, and serve.
     Mount,
     /// To the server: get all ready to take up a mount of which this is so. Beside it: the journal.
@@ -49,17 +49,17 @@ pub(crate) enum Word {
     Failed(String, bool),
 }
 
-/// Says a word.
-pub(super) fn send(to: impl AsFd, word: &Word, beside: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let text = serde_json::to_vec(word)?;
-    send_bytes(to, &text, beside)
+/// Sends a message.
+pub(super) fn send(to: impl AsFd, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    send_bytes(to, &text, fds)
 }
 
 /// Sends bytes with descriptors.
-pub(super) fn send_bytes(to: impl AsFd, bytes: &[u8], beside: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_bytes(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !beside.is_empty() && !control.push(SendAncillaryMessage::ScmRights(beside)) {
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("too many descriptors for one message"));
     }
     loop {
@@ -70,16 +70,16 @@ pub(super) fn send_bytes(to: impl AsFd, bytes: &[u8], beside: &[BorrowedFd<'_>])
     }
 }
 
-/// The next word and what came beside it; `None` at the end.
-pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Word, Vec<OwnedFd>)>> {
+/// The next message and the descriptors that came with it; `None` at the end.
+pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
     let mut buffer = vec![0; LONGEST];
     loop {
-        let (size, beside) = receive_bytes(&from, &mut buffer)?;
+        let (size, fds) = receive_bytes(&from, &mut buffer)?;
         if size == 0 {
             return Ok(None);
         }
         match serde_json::from_slice(&buffer[..size]) {
-            Ok(word) => return Ok(Some((word, beside))),
+            Ok(message) => return Ok(Some((message, fds))),
             Err(why) => tracing::warn!("guardian and server do not understand each other: {why}"),
         }
     }
@@ -96,11 +96,11 @@ pub(super) fn receive_bytes(from: impl AsFd, buffer: &mut [u8]) -> io::Result<(u
             Err(why) => return Err(why.into()),
         }
     };
-    let beside = control.drain().filter_map(|message| match message {
+    let fds = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    Ok((size, beside.flatten().collect()))
+    Ok((size, fds.flatten().collect()))
 }
 
 #[cfg(test)]
@@ -117,14 +117,14 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("pair");
         let (reader, writer) = io::pipe().expect("pipe");
         send_bytes(&ours, br#""SomethingNew""#, &[]).expect("sent");
-        send(&ours, &Word::HandOver(7), &[writer.as_fd(), writer.as_fd()]).expect("sent");
+        send(&ours, &Message::HandOver(7), &[writer.as_fd(), writer.as_fd()]).expect("sent");
         drop(writer);
         drop(ours);
-        let (word, mut beside) = receive(&theirs).expect("received").expect("a word");
-        assert!(matches!(word, Word::HandOver(7)), "{word:?}");
-        assert_eq!(beside.len(), 2);
-        io::Write::write_all(&mut File::from(beside.remove(0)), b"hello").expect("written");
-        drop(beside);
+        let (message, mut fds) = receive(&theirs).expect("received").expect("a message");
+        assert!(matches!(message, Message::HandOver(7)), "{message:?}");
+        assert_eq!(fds.len(), 2);
+        io::Write::write_all(&mut File::from(fds.remove(0)), b"hello").expect("written");
+        drop(fds);
         let mut said = String::new();
         { reader }.read_to_string(&mut said).expect("read");
         assert_eq!(said, "hello");

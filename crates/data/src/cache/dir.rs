@@ -18,8 +18,8 @@ use rustc_hash::FxHashMap;
 use sluice_types::Rng;
 
 use super::{
+    dir_index::DirIndex,
     file::{self, OpenFiles},
-    shelf::Shelf,
 };
 use crate::{
     config::{CacheConfig, Verify},
@@ -45,7 +45,7 @@ pub(super) struct Dir {
     /// Its share of the limits.
     bytes: u64,
     items: u64,
-    shelf: Mutex<Shelf>,
+    index: Mutex<DirIndex>,
     /// An open file keeps its space, so that what goes is closed.
     open: Arc<OpenFiles>,
     health: Mutex<Health>,
@@ -81,7 +81,7 @@ impl Dir {
             config: config.clone(),
             bytes: config.size / count,
             items: if config.items == 0 { u64::MAX } else { (config.items / count).max(1) },
-            shelf: Mutex::new(Shelf::new(Rng::from_os())),
+            index: Mutex::new(DirIndex::new(Rng::from_os())),
             open,
             health: Mutex::default(),
             waiting: Mutex::default(),
@@ -96,7 +96,7 @@ impl Dir {
     }
 
     pub(super) fn contains(&self, key: BlockKey) -> bool {
-        self.shelf.lock().contains(key)
+        self.index.lock().contains(key)
     }
 
     /// A block that waits to be written.
@@ -106,7 +106,7 @@ impl Dir {
 
     /// Whether a block is here; it was used.
     pub(super) fn touch(&self, key: BlockKey) -> bool {
-        self.shelf.lock().touch(key)
+        self.index.lock().touch(key)
     }
 
     /// Has a block written in its turn, if there is room in the queue.
@@ -236,9 +236,9 @@ impl Dir {
     pub(super) fn has_room(&self, key: BlockKey) -> bool {
         let more = file::disk_bytes(key.size);
         loop {
-            let shelf = self.shelf.lock();
-            let fits = shelf.bytes() + more <= self.bytes && (shelf.len() as u64) < self.items;
-            drop(shelf);
+            let index = self.index.lock();
+            let fits = index.bytes() + more <= self.bytes && (index.len() as u64) < self.items;
+            drop(index);
             if fits && !self.is_full() {
                 return true;
             }
@@ -263,7 +263,7 @@ impl Dir {
     }
 
     fn evict(&self) -> bool {
-        let Some(victim) = self.shelf.lock().evict(self.config.eviction) else { return false };
+        let Some(victim) = self.index.lock().evict(self.config.eviction) else { return false };
         self.open.remove(&victim);
         self.stats.cache_evictions.add(1);
         self.gone(victim);
@@ -274,7 +274,7 @@ impl Dir {
 
     pub(super) fn note(&self, key: BlockKey) {
         let bytes = file::disk_bytes(key.size);
-        if self.shelf.lock().add(key, bytes) {
+        if self.index.lock().add(key, bytes) {
             self.stats.cache_blocks.add(1);
             self.stats.cache_bytes.add(bytes);
         }
@@ -284,7 +284,7 @@ impl Dir {
         self.forget(key);
         // Also one that no scan has found yet.
         let _ = fs::remove_file(self.path(key));
-        if self.shelf.lock().remove(key) {
+        if self.index.lock().remove(key) {
             self.open.remove(&key);
             self.gone(key);
         }

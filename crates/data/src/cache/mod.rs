@@ -4,10 +4,10 @@
 //! the block's.
 
 mod dir;
+mod dir_index;
 mod disk;
 pub(crate) mod file;
 mod second_chance;
-mod shelf;
 
 pub(crate) use disk::DiskCache;
 pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

@@ -15,8 +15,8 @@ use sluice_types::FsError;
 use super::{
     Batcher,
     failed::Failed,
+    queued_op::{AnyQueuedOp, Ran},
     steps::forget,
-    ticket::{AnyTicket, Ran},
 };
 use crate::{
     announce::announce,
@@ -39,7 +39,7 @@ const MANY: usize = 64;
 impl Batcher {
     /// Brings a batch through, if it can from what was seen last, else from what the engine says;
     /// `again` if it met a conflict before.
-    pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyTicket>], again: bool) -> Result<(), Failed> {
+    pub(super) fn attempt(&self, lane: u16, group: &[Arc<AnyQueuedOp>], again: bool) -> Result<(), Failed> {
         if let Some(record_cache) = &self.env.record_cache
             && self.env.starts_from_cache
             && !again
@@ -57,7 +57,7 @@ impl Batcher {
     fn attempt_on(
         &self,
         lane: u16,
-        group: &[Arc<AnyTicket>],
+        group: &[Arc<AnyQueuedOp>],
         record_cache: Option<&RecordCache>,
         again: bool,
     ) -> Result<(), Failed> {
@@ -105,7 +105,7 @@ impl Batcher {
         let lost = self.numbers[usize::from(lane)].lost.load(Ordering::Relaxed);
         announce(&mut commit, self.notices, lost);
         let sent = self.env.record_cache.as_ref().map(RecordCache::sent);
-        let noted = self.note(step, group);
+        let logged = self.log_effects(step, group);
         match self.engine.commit_at(&commit, moment) {
             Ok(()) => {
                 self.committed(&commit, step, sent);
@@ -119,16 +119,16 @@ impl Batcher {
                     forget(record_cache, &commit);
                 }
                 let resolved = self.resolve_commit(&commit, step, group);
-                self.note_resolved(step, noted, &resolved);
+                self.log_resolved(step, logged, &resolved);
                 return resolved;
             }
             Err(EngineError::Conflict(keys)) if keys.contains(&Key::Writer(step.writer, lane)) => {
-                self.withdraw_note(noted);
+                self.withdraw_effects(logged);
                 self.resynchronise(step)?;
                 return Err(Failed::Again { culprits: FxHashSet::default() });
             }
             Err(error) => {
-                self.withdraw_note(noted);
+                self.withdraw_effects(logged);
                 if let (Some(record_cache), EngineError::Conflict(keys)) = (&self.env.record_cache, &error) {
                     record_cache.forget(keys);
                 }
@@ -189,7 +189,7 @@ struct Round {
 
 /// Lets every open operation run on what is known.
 fn decide(
-    group: &[Arc<AnyTicket>],
+    group: &[Arc<AnyQueuedOp>],
     batch: &mut Batch<'_>,
     open: &mut Vec<usize>,
     touched: &mut Touched,
@@ -200,9 +200,9 @@ fn decide(
     let (mut wanted, mut asked) = (Vec::new(), FxHashSet::default());
     let mut waiting: FxHashSet<Lane> = FxHashSet::default();
     open.retain(|&at| {
-        let ticket = &group[at];
+        let op = &group[at];
         let mut view = View::new(batch);
-        let ran = ticket.run(&mut view);
+        let ran = op.run(&mut view);
         let outcome = view.into_outcome();
         match ran {
             Ran::More(wants) => {
@@ -210,7 +210,7 @@ fn decide(
                 wanted.extend(wants.into_iter().filter(|want| asked.insert(hash(want))));
             }
             // Those that share a lane with one still waiting keep their order.
-            _ if ticket.lanes.iter().any(|lane| waiting.contains(lane)) => {}
+            _ if op.lanes.iter().any(|lane| waiting.contains(lane)) => {}
             Ran::Done => {
                 touched.decided(at, &outcome);
                 batch.accept(outcome);
@@ -222,7 +222,7 @@ fn decide(
                 return false;
             }
         }
-        waiting.extend(ticket.lanes.iter().copied());
+        waiting.extend(op.lanes.iter().copied());
         true
     });
     Round { wants: wanted, failed }

@@ -14,7 +14,7 @@ use std::{
 
 use sluice_types::wait;
 
-use super::ticket::AnyTicket;
+use super::queued_op::AnyQueuedOp;
 
 /// Longest wait: a disk that is slow to commit is no reason to keep the processor busy.
 const LONGEST: Duration = Duration::from_micros(500);
@@ -30,8 +30,9 @@ pub(super) struct CommitDelay {
 
 impl CommitDelay {
     /// A batch of these is over.
-    pub(super) fn answered(&self, tickets: &[Arc<AnyTicket>], took: Duration) {
-        let more = tickets.windows(2).filter(|pair| !Arc::ptr_eq(&pair[0].turn, &pair[1].turn)).count();
+    pub(super) fn answered(&self, queued: &[Arc<AnyQueuedOp>], took: Duration) {
+        let more =
+            queued.windows(2).filter(|pair| !Arc::ptr_eq(&pair[0].submitter, &pair[1].submitter)).count();
         self.threads.store(more + 1, Ordering::Relaxed);
         self.took.store(took.as_nanos() as u64, Ordering::Relaxed);
     }

@@ -8,7 +8,7 @@ use std::{
 use rustc_hash::FxHashSet;
 use sluice_types::wait;
 
-use super::{Batcher, failed::Failed, ticket::AnyTicket};
+use super::{Batcher, failed::Failed, queued_op::AnyQueuedOp};
 use crate::{
     engine::{Commit, EngineError, Expect, Found, Read, Step, Write},
     schema::{EXPIRED, Key, Row, Session},
@@ -28,7 +28,7 @@ impl Batcher {
         &self,
         commit: &Commit,
         lost: Step,
-        group: &[Arc<AnyTicket>],
+        group: &[Arc<AnyQueuedOp>],
     ) -> Result<(), Failed> {
         let step = Step { to: lost.to + 1, ..lost };
         self.doubt(step);
@@ -62,7 +62,7 @@ impl Batcher {
 
     /// A commit whose answer was lost has happened. It is not acknowledged before it is as safe as
     /// the answer would have said.
-    fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+    fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
         self.committed(commit, step, None);
         retry(group, || self.engine.harden())
     }
@@ -72,7 +72,7 @@ impl Batcher {
     /// and that of a node if it is not: of a slice with one reference some engines keep none. Where
     /// nothing tells, the commit is sent again as it is: it states what it found and removes or
     /// replaces that, so that it cannot happen twice.
-    fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyTicket>]) -> Result<(), Failed> {
+    fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
         retry(group, || self.resynchronise(lost))?;
         let own = commit.writes.iter().filter_map(|write| match write {
             // Of those who make the same hour of the trash each finds one.
@@ -93,12 +93,12 @@ impl Batcher {
             engine: self.engine.name().into(),
             reason: "this client was taken for dead before it was known whether the commit happened".into(),
         };
-        if group.iter().any(|ticket| self.comes_too_late(ticket)) {
+        if group.iter().any(|op| self.comes_too_late(op)) {
             return Err(Failed::Unknown(unknown()));
         }
         let step = self.next_step(lost.lane);
         let again = Commit { step: Some(step), ..commit.clone() };
-        self.note(step, group);
+        self.log_effects(step, group);
         let error = match self.engine.commit(&again) {
             Ok(()) => {
                 self.committed(commit, step, None);
@@ -175,7 +175,10 @@ impl Batcher {
 
 /// Asks until there is an answer: until then it is unknown whether the commit of these operations
 /// happened.
-fn retry<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, Failed> {
+fn retry<T>(
+    group: &[Arc<AnyQueuedOp>],
+    mut ask: impl FnMut() -> Result<T, EngineError>,
+) -> Result<T, Failed> {
     let mut tries = 0;
     loop {
         match ask() {
@@ -187,9 +190,9 @@ fn retry<T>(group: &[Arc<AnyTicket>], mut ask: impl FnMut() -> Result<T, EngineE
 }
 
 /// Waits before the next question about a commit, or fails if nobody waits for the answer any more.
-fn wait_or_give_up(tries: u32, group: &[Arc<AnyTicket>], error: EngineError) -> Result<(), Failed> {
+fn wait_or_give_up(tries: u32, group: &[Arc<AnyQueuedOp>], error: EngineError) -> Result<(), Failed> {
     let now = wait::now();
-    if group.iter().all(|ticket| ticket.turn.interrupt.is_set() || now >= ticket.turn.until) {
+    if group.iter().all(|op| op.submitter.interrupt.is_set() || now >= op.submitter.until) {
         return Err(Failed::Unknown(error));
     }
     wait::sleep(Duration::from_millis(10 << tries.min(7)));

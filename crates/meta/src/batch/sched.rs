@@ -7,21 +7,21 @@ use std::{collections::VecDeque, sync::Arc};
 
 use rustc_hash::FxHashSet;
 
-use super::ticket::{AnyTicket, Turn};
+use super::queued_op::{AnyQueuedOp, Submitter};
 use crate::op::Lane;
 
 pub(super) struct Sched {
-    queue: VecDeque<Arc<AnyTicket>>,
+    queue: VecDeque<Arc<AnyQueuedOp>>,
     busy: FxHashSet<Lane>,
     free: Vec<u16>,
     lanes: u16,
     /// The thread that was told to run the next batch and has not begun yet.
-    next: Option<Arc<Turn>>,
+    next: Option<Arc<Submitter>>,
 }
 
 /// A batch and the lanes of operations that it makes busy.
 pub(super) struct Gathered {
-    pub(super) tickets: Vec<Arc<AnyTicket>>,
+    pub(super) queued: Vec<Arc<AnyQueuedOp>>,
     pub(super) lanes: Vec<Lane>,
 }
 
@@ -37,8 +37,8 @@ impl Sched {
     }
 
     /// Queues operations of `own`; the lane in which it is to run a batch at once, if one is free.
-    pub(super) fn queue(&mut self, own: &Turn, tickets: Vec<Arc<AnyTicket>>) -> Option<u16> {
-        self.queue.extend(tickets);
+    pub(super) fn queue(&mut self, own: &Submitter, queued: Vec<Arc<AnyQueuedOp>>) -> Option<u16> {
+        self.queue.extend(queued);
         let lane = self.free.pop();
         own.set_leading(lane.is_some());
         lane
@@ -56,36 +56,36 @@ impl Sched {
     }
 
     /// Takes the operations of a thread that no batch has taken yet out of the queue.
-    pub(super) fn withdraw(&mut self, turn: &Arc<Turn>) -> Vec<Arc<AnyTicket>> {
-        let (mine, others) = self.queue.drain(..).partition(|ticket| Arc::ptr_eq(&ticket.turn, turn));
+    pub(super) fn withdraw(&mut self, submitter: &Arc<Submitter>) -> Vec<Arc<AnyQueuedOp>> {
+        let (mine, others) = self.queue.drain(..).partition(|op| Arc::ptr_eq(&op.submitter, submitter));
         self.queue = others;
         mine.into()
     }
 
     /// Takes the operations that may run now, in order, and marks their lanes busy; `own` then
     /// leads in `lane`. If there are none, the lane is free again.
-    pub(super) fn gather(&mut self, lane: u16, own: &Arc<Turn>, limit: usize) -> Option<Gathered> {
-        if self.next.as_ref().is_some_and(|turn| Arc::ptr_eq(turn, own)) {
+    pub(super) fn gather(&mut self, lane: u16, own: &Arc<Submitter>, limit: usize) -> Option<Gathered> {
+        if self.next.as_ref().is_some_and(|submitter| Arc::ptr_eq(submitter, own)) {
             self.next = None;
         }
-        let mut tickets = Vec::new();
+        let mut queued = Vec::new();
         let mut lanes = FxHashSet::default();
         let mut blocked = FxHashSet::default();
         let mut rest = VecDeque::new();
-        while let Some(ticket) = self.queue.pop_front() {
-            if self.waits(&ticket, &mut blocked) {
-                rest.push_back(ticket);
+        while let Some(op) = self.queue.pop_front() {
+            if self.waits(&op, &mut blocked) {
+                rest.push_back(op);
             } else {
-                lanes.extend(ticket.lanes.iter().copied());
-                tickets.push(ticket);
-                if tickets.len() == limit {
+                lanes.extend(op.lanes.iter().copied());
+                queued.push(op);
+                if queued.len() == limit {
                     break;
                 }
             }
         }
         rest.append(&mut self.queue);
         self.queue = rest;
-        if tickets.is_empty() {
+        if queued.is_empty() {
             own.set_leading(false);
             self.free.push(lane);
             return None;
@@ -93,27 +93,27 @@ impl Sched {
         self.busy.extend(lanes.iter().copied());
         own.set_leading(true);
         self.hand_out();
-        Some(Gathered { tickets, lanes: lanes.into_iter().collect() })
+        Some(Gathered { queued, lanes: lanes.into_iter().collect() })
     }
 
     /// Whether an operation must wait: for a batch that is running, or for an operation before it
     /// that waits.
-    fn waits(&self, ticket: &AnyTicket, blocked: &mut FxHashSet<Lane>) -> bool {
-        let waits = ticket.lanes.iter().any(|lane| self.busy.contains(lane) || blocked.contains(lane));
+    fn waits(&self, op: &AnyQueuedOp, blocked: &mut FxHashSet<Lane>) -> bool {
+        let waits = op.lanes.iter().any(|lane| self.busy.contains(lane) || blocked.contains(lane));
         if waits {
-            blocked.extend(ticket.lanes.iter().copied());
+            blocked.extend(op.lanes.iter().copied());
         }
         waits
     }
 
     /// Takes back the lanes of a batch, queues what it left undone and hands the engine's lane on.
-    pub(super) fn release(&mut self, lane: u16, own: &Turn, lanes: &[Lane], left: &[Arc<AnyTicket>]) {
+    pub(super) fn release(&mut self, lane: u16, own: &Submitter, lanes: &[Lane], left: &[Arc<AnyQueuedOp>]) {
         own.set_leading(false);
         for lane in lanes {
             self.busy.remove(lane);
         }
-        for ticket in left.iter().rev() {
-            self.queue.push_front(ticket.clone());
+        for op in left.iter().rev() {
+            self.queue.push_front(op.clone());
         }
         self.free.push(lane);
         self.hand_out();
@@ -127,12 +127,11 @@ impl Sched {
         }
         let mut blocked = FxHashSet::default();
         // A thread that runs a batch looks for more of its own when it ends.
-        let runnable =
-            |ticket: &&Arc<AnyTicket>| !self.waits(ticket, &mut blocked) && !ticket.turn.is_leading();
-        let Some(turn) = self.queue.iter().find(runnable).map(|ticket| ticket.turn.clone()) else { return };
+        let runnable = |op: &&Arc<AnyQueuedOp>| !self.waits(op, &mut blocked) && !op.submitter.is_leading();
+        let Some(submitter) = self.queue.iter().find(runnable).map(|op| op.submitter.clone()) else { return };
         if let Some(lane) = self.free.pop() {
-            turn.lead(lane);
-            self.next = Some(turn);
+            submitter.lead(lane);
+            self.next = Some(submitter);
         }
     }
 }

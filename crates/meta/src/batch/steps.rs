@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use sluice_types::FsError;
 
-use super::{Batcher, ticket::AnyTicket};
+use super::{Batcher, queued_op::AnyQueuedOp};
 use crate::{
     engine::{Commit, Step, Write},
     record_cache::{RecordCache, Sent},
@@ -14,10 +14,10 @@ use crate::{
 impl Batcher {
     /// Fails an operation that was asked for under locks that this client has lost since; whether
     /// it did.
-    pub(super) fn comes_too_late(&self, ticket: &AnyTicket) -> bool {
-        let late = ticket.fences.is_some_and(|fences| fences < self.env.fences());
+    pub(super) fn comes_too_late(&self, op: &AnyQueuedOp) -> bool {
+        let late = op.fences.is_some_and(|fences| fences < self.env.fences());
         if late {
-            ticket.fail(FsError::LockLost);
+            op.fail(FsError::LockLost);
         }
         late
     }

@@ -25,7 +25,7 @@ impl Meta {
         if ino == root {
             return Ok(vec!["/".into()]);
         }
-        let attr = match self.ask(&GetAttr(ino), interrupt) {
+        let attr = match self.read(&GetAttr(ino), interrupt) {
             Ok(attr) => attr,
             Err(FsError::NotFound) => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -99,7 +99,7 @@ impl Meta {
         if dir == Ino::TRASH {
             return Ok(Some((Ino::ROOT, ".trash".into())));
         }
-        let parent = match self.ask(&GetAttr(dir), interrupt) {
+        let parent = match self.read(&GetAttr(dir), interrupt) {
             Ok(attr) => attr.parent,
             Err(FsError::NotFound) => return Ok(None),
             Err(error) => return Err(error),

@@ -22,7 +22,7 @@ pub(super) fn check(
     interrupt: &Interrupt,
     progress: Progress<'_>,
 ) -> FsResult<Report> {
-    let attr = meta.ask(&GetAttr(dir), interrupt)?;
+    let attr = meta.read(&GetAttr(dir), interrupt)?;
     if !attr.is_dir() {
         return Err(FsError::NotDir);
     }

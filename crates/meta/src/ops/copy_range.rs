@@ -8,8 +8,8 @@ use super::{
     truncate::{changed_content, changing_file, resize},
 };
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},

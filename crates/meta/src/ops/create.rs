@@ -6,8 +6,8 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},

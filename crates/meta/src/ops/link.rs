@@ -5,8 +5,8 @@ use smallvec::smallvec;
 
 use super::{create::Made, rules};
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::{Entry, Key, Row},
     view::{Stop, View},

@@ -28,15 +28,15 @@ pub struct Removal {
     pub skip_trash: bool,
 }
 
-/// What became of the node.
+/// What became of the node whose name was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RemovedNode {
     /// It has other names, or sits in the trash.
-    Lives(Attr),
+    Kept(Attr),
     /// It has no name but this client has it open.
     Sustained(Attr),
     /// It is gone. If it was a file, its chunks wait to be deleted up to this length.
-    Gone {
+    Deleted {
         /// Length of a deleted file.
         file_length: Option<u64>,
         /// Its attributes, without links; none if it was missing before.
@@ -46,15 +46,15 @@ pub enum Fate {
 
 impl Removal {
     /// States all changes but those to the entry itself and to the directory's own record.
-    pub fn apply(&self, view: &mut View<'_>) -> Result<Fate, Stop> {
+    pub fn apply(&self, view: &mut View<'_>) -> Result<RemovedNode, Stop> {
         rules::use_dir(view, self.dir, rules::minus(rules::entry_usage(&self.attr)));
         if self.attr.is_dir() || self.attr.nlink <= 1 || self.attr.parent == Ino::NONE {
             rules::charge_tree(view, self.dir, -self.attr.space(), -1)?;
         }
         if self.goes_to_trash(view)
-            && let Some(fate) = self.to_trash(view)?
+            && let Some(node) = self.to_trash(view)?
         {
-            return Ok(fate);
+            return Ok(node);
         }
         Ok(if self.attr.is_dir() { self.remove_dir(view) } else { self.remove_link(view) })
     }
@@ -67,7 +67,7 @@ impl Removal {
     }
 
     /// Moves the entry to the hour directory; `None` if the same link is there already.
-    fn to_trash(&self, view: &mut View<'_>) -> Result<Option<Fate>, Stop> {
+    fn to_trash(&self, view: &mut View<'_>) -> Result<Option<RemovedNode>, Stop> {
         let hour = trash_hour(view)?;
         let name = trash_name(self.dir, self.ino, &self.name);
         let single = self.attr.is_dir() || self.attr.parent != Ino::NONE;
@@ -88,19 +88,19 @@ impl Removal {
         if attr.is_dir() {
             discard_usage(view, self.ino);
         }
-        Ok(Some(Fate::Lives(attr)))
+        Ok(Some(RemovedNode::Kept(attr)))
     }
 
-    fn remove_dir(&self, view: &mut View<'_>) -> Fate {
+    fn remove_dir(&self, view: &mut View<'_>) -> RemovedNode {
         view.delete(Key::Node(self.ino));
         discard_usage(view, self.ino);
         view.write(Write::Clear(List::Xattrs(self.ino)));
         rules::charge_volume(view, &self.attr, -4096, -1);
         let attr = Attr { nlink: 0, ctime: view.now(), ..self.attr };
-        Fate::Gone { file_length: None, attr: Some(attr) }
+        RemovedNode::Deleted { file_length: None, attr: Some(attr) }
     }
 
-    fn remove_link(&self, view: &mut View<'_>) -> Fate {
+    fn remove_link(&self, view: &mut View<'_>) -> RemovedNode {
         let mut attr = self.attr;
         attr.nlink = attr.nlink.saturating_sub(1);
         attr.ctime = view.now();
@@ -109,7 +109,7 @@ impl Removal {
                 view.write(Write::Link(self.ino, self.dir, -1));
             }
             view.put(Row::Node(self.ino, attr));
-            return Fate::Lives(attr);
+            return RemovedNode::Kept(attr);
         }
         let sid = view.known().sid();
         if attr.is_file() && sid != 0 && !view.destroys(self.ino) {
@@ -118,9 +118,9 @@ impl Removal {
             if attr.parent == Ino::NONE {
                 view.write(Write::Clear(List::Parents(self.ino)));
             }
-            return Fate::Sustained(attr);
+            return RemovedNode::Sustained(attr);
         }
-        Fate::Gone { file_length: destroy(view, self.ino, &self.attr), attr: Some(attr) }
+        RemovedNode::Deleted { file_length: destroy(view, self.ino, &self.attr), attr: Some(attr) }
     }
 }
 
@@ -196,23 +196,7 @@ pub(super) fn check_hour(view: &View<'_>, at: &At, caller: &Caller) -> Result<()
 
 /// Name of an hour directory: `YYYY-MM-DD-HH` in UTC.
 pub fn hour_name(time: Time) -> String {
-    let days = time.sec.div_euclid(86_400);
-    let hour = time.sec.rem_euclid(86_400) / 3600;
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}-{hour:02}")
-}
-
-/// The date `days` after the epoch, by the usual count of 400-year eras that begin in March.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    time.utc("%Y-%m-%d-%H")
 }
 
 /// Name in the trash: where it was and what it was, cut to the longest name there may be.

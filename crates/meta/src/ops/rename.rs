@@ -4,13 +4,13 @@ use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
 use smallvec::smallvec;
 
 use super::{
-    removal::{Fate, Removal, check_hour},
+    removal::{Removal, RemovedNode, check_hour},
     rules,
     unlink::target,
 };
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::{Counter, Entry, Key, QuotaKey, Row},
     view::{Stop, View},
@@ -50,7 +50,7 @@ pub struct Renamed {
     /// Its attributes after the move.
     pub attr: Attr,
     /// The node that was replaced, and what became of it.
-    pub replaced: Option<(Ino, Fate)>,
+    pub replaced: Option<(Ino, RemovedNode)>,
     /// The node that was swapped against.
     pub exchanged: Option<(Ino, Attr)>,
     /// Old directory.

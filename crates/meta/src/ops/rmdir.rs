@@ -9,8 +9,8 @@ use super::{
     unlink::{Removed, removing_dir, target},
 };
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{At, Lane, Lanes, Op},
     schema::Key,
     view::{Stop, View},
@@ -60,7 +60,7 @@ impl Op for Rmdir {
             return Err(FsError::NotEmpty.into());
         }
         let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
-        let fate = removal.apply(view)?;
+        let node = removal.apply(view)?;
         let now = view.now();
         view.delete(Key::Entry(*dir, name.clone()));
         // The trash root and its hours stay at two links.
@@ -69,6 +69,6 @@ impl Op for Rmdir {
         parent.nlink = parent.nlink.saturating_add_signed(nlink);
         parent.mtime = parent.mtime.max(now);
         parent.ctime = parent.ctime.max(now);
-        Ok(Removed { ino, fate, dir: parent })
+        Ok(Removed { ino, node, dir: parent })
     }
 }

@@ -5,8 +5,8 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{QuotaKey, Row},
     view::{Stop, View},

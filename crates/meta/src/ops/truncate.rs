@@ -12,8 +12,8 @@ use smallvec::smallvec;
 
 use super::{compact::release, rules, setattr::without_suid};
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, List, Write},
-    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{DirStat, Key, Row},
     view::{Stop, View},

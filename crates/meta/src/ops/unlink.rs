@@ -3,12 +3,12 @@
 use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
 
 use super::{
-    removal::{Fate, Removal, check_link_removal},
+    removal::{Removal, RemovedNode, check_link_removal},
     rules,
 };
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
-    ledger::{Effect, EffectKind},
     op::{At, Lanes, Op},
     schema::Key,
     view::{Stop, View},
@@ -32,7 +32,7 @@ pub struct Removed {
     /// The node that lost a name.
     pub ino: Ino,
     /// What became of it.
-    pub fate: Fate,
+    pub node: RemovedNode,
     /// The directory after it.
     pub dir: Attr,
 }
@@ -66,13 +66,13 @@ impl Op for Unlink {
         }
         rules::check_sticky(&self.caller, &parent, &attr)?;
         let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
-        let fate = removal.apply(view)?;
+        let node = removal.apply(view)?;
         let now = view.now();
         view.delete(Key::Entry(*dir, name.clone()));
         view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });
         parent.mtime = parent.mtime.max(now);
         parent.ctime = parent.ctime.max(now);
-        Ok(Removed { ino, fate, dir: parent })
+        Ok(Removed { ino, node, dir: parent })
     }
 }
 
@@ -85,7 +85,7 @@ fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> 
     view.write(Write::Bump { ino: at.dir, nlink: 0, time: Some(now) });
     parent.mtime = parent.mtime.max(now);
     parent.ctime = parent.ctime.max(now);
-    Removed { ino, fate: Fate::Gone { file_length: None, attr: None }, dir: parent }
+    Removed { ino, node: RemovedNode::Deleted { file_length: None, attr: None }, dir: parent }
 }
 
 /// A directory that is about to lose an entry.

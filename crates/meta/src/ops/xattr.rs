@@ -6,8 +6,8 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    effect_log::{Effect, EffectKind},
     engine::{Hold, List},
-    ledger::{Effect, EffectKind},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
     view::{Stop, View},

@@ -52,10 +52,10 @@ impl Meta {
         progress: Progress<'_>,
         ready: Ready<'_>,
     ) -> FsResult<(Ino, Attr)> {
-        let mut source = self.ask(&GetAttr(clone.source), interrupt)?;
+        let mut source = self.read(&GetAttr(clone.source), interrupt)?;
         if source.is_file() {
             ready(clone.source)?;
-            source = self.ask(&GetAttr(clone.source), interrupt)?;
+            source = self.read(&GetAttr(clone.source), interrupt)?;
         }
         let ino = self.new_ino(interrupt)?;
         let walk = Walk { meta: self, clone, interrupt, progress, ready, made: Mutex::default() };

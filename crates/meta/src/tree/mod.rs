@@ -41,7 +41,7 @@ impl Meta {
         if caller.is_privileged() || attr.access_acl == 0 || attr.mode & 0o070 == 0 {
             return caller.check_mode(attr, access);
         }
-        match self.ask(&GetAcl { ino, kind: AclKind::Access }, interrupt) {
+        match self.read(&GetAcl { ino, kind: AclKind::Access }, interrupt) {
             Ok(rule) => rule.check(attr, caller, access),
             // It was removed just now.
             Err(FsError::NoData) => caller.check_mode(attr, access),

@@ -8,7 +8,7 @@ use crate::{
     engine::Scan,
     meta::Meta,
     op::At,
-    ops::{lookup::Lookup, removal::Fate, rmdir::Rmdir, unlink::Unlink},
+    ops::{lookup::Lookup, removal::RemovedNode, rmdir::Rmdir, unlink::Unlink},
     schema::Row,
 };
 
@@ -36,10 +36,10 @@ impl Meta {
         interrupt: &Interrupt,
         (progress, removed): (Progress<'_>, Removed<'_>),
     ) -> FsResult<()> {
-        let (ino, attr) = self.ask(&Lookup(at.clone()), interrupt)?;
+        let (ino, attr) = self.read(&Lookup(at.clone()), interrupt)?;
         if !attr.is_dir() {
             let done = self.run(Unlink { at: at.clone(), skip_trash, caller: caller.clone() }, interrupt)?;
-            removed(done.ino, done.fate);
+            removed(done.ino, done.node);
             progress(1);
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl Meta {
 const MOST_DIRS: usize = 10_000;
 
 /// Told of each node that lost a name, and of what became of it.
-pub type Removed<'r> = &'r (dyn Fn(Ino, Fate) + Sync);
+pub type Removed<'r> = &'r (dyn Fn(Ino, RemovedNode) + Sync);
 
 /// A node, and the name that it has.
 type Named = (Ino, At);
@@ -105,7 +105,7 @@ impl Remover<'_> {
     fn rmdir(&self, dir: &Doomed) -> FsResult<()> {
         let (at, skip_trash, caller) = (dir.at.clone(), self.skip_trash, self.caller.clone());
         let done = self.meta.run(Rmdir { at, hint: Some(dir.ino), skip_trash, caller }, self.interrupt)?;
-        (self.removed)(done.ino, done.fate);
+        (self.removed)(done.ino, done.node);
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Remover<'_> {
         let mut failed = Ok(());
         for done in self.meta.run_all(files.into_iter().map(unlink).collect(), self.interrupt) {
             match done {
-                Ok(done) => (self.removed)(done.ino, done.fate),
+                Ok(done) => (self.removed)(done.ino, done.node),
                 Err(FsError::NotFound) => {}
                 Err(error) => failed = failed.and(Err(error)),
             }

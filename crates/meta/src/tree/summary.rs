@@ -122,7 +122,7 @@ impl Meta {
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<(SummaryNode, Denied)> {
-        let attr = self.ask(&GetAttr(ino), interrupt)?;
+        let attr = self.read(&GetAttr(ino), interrupt)?;
         let node = SummaryNode::new(ino, None, &attr);
         if !attr.is_dir() {
             return Ok((node, Denied::default()));

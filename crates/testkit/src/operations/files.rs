@@ -124,7 +124,7 @@ pub fn writes_of_two_clients_all_show(factory: &Factory<'_>) {
         |round| write(&left, 10_000, round as u32 * 100, 1 + round).expect("write"),
         |round| write(&right, 10_000, round as u32 * 100, 100_000 + round).expect("write"),
     );
-    let slices = left.ask(&ReadChunk { ino: Ino(10_000), index: 0 }, &never).expect("read");
+    let slices = left.read(&ReadChunk { ino: Ino(10_000), index: 0 }, &never).expect("read");
     let ids = |of: std::ops::Range<u64>| -> Vec<u64> {
         slices.iter().map(|slice| slice.id).filter(|id| of.contains(id)).collect()
     };
@@ -151,13 +151,13 @@ pub fn times_before_1970_are_kept(factory: &Factory<'_>) {
         let (ino, set) = (Ino(ino), Some(SetTime::At(old)));
         let changes = Changes { atime: set, mtime: set, ..Changes::default() };
         meta.run(SetAttr { ino, changes, caller: Caller::client() }, &never).expect("set");
-        let attr = store.client().ask(&GetAttr(ino), &never).expect("ask");
+        let attr = store.client().read(&GetAttr(ino), &never).expect("ask");
         assert_eq!((attr.atime, attr.mtime), (old, old), "{kind:?}");
     }
     meta.run(create(10_000, "child", 10_002, FileType::File), &never).expect("create");
     write(&meta, 10_001, 0, 1).expect("write");
     for ino in [10_000, 10_001] {
-        let attr = store.client().ask(&GetAttr(Ino(ino)), &never).expect("ask");
+        let attr = store.client().read(&GetAttr(Ino(ino)), &never).expect("ask");
         assert_eq!((attr.atime, attr.mtime >= NOW), (old, true), "{attr:?}");
     }
 }

@@ -40,7 +40,7 @@ impl Follower {
     }
 
     fn look(&self, name: &str) -> FsResult<(Ino, Attr)> {
-        self.meta.look(&Lookup(at(1, name)), &Interrupt::never())
+        self.meta.read_cached(&Lookup(at(1, name)), &Interrupt::never())
     }
 
     /// Looks until it answers what is wanted.
@@ -106,7 +106,7 @@ pub fn what_others_change_is_seen(factory: &Factory<'_>) {
         follower.remember(&new_name);
         chmod(&other, ino, 0o604);
         follower.see(&name, "a new mode", |seen| seen.as_ref().is_ok_and(|(_, attr)| attr.mode == 0o604));
-        let kept = follower.meta.look(&GetAttr(Ino(ino)), &Interrupt::never()).expect("it is there");
+        let kept = follower.meta.read_cached(&GetAttr(Ino(ino)), &Interrupt::never()).expect("it is there");
         assert_eq!(kept.mode, 0o604);
         rename(&other, &name, &new_name);
         follower.see(&name, "a name that went", |seen| *seen == Err(FsError::NotFound));
@@ -147,7 +147,7 @@ pub fn own_changes_and_questions_are_never_stale(factory: &Factory<'_>) {
         chmod(&follower.meta, 100, 0o600 + round);
         assert_eq!(follower.look("a").expect("there").1.mode, 0o600 + round);
         chmod(&other, 100, 0o700 + round);
-        let asked = follower.meta.ask(&GetAttr(Ino(100)), &Interrupt::never()).expect("there");
+        let asked = follower.meta.read(&GetAttr(Ino(100)), &Interrupt::never()).expect("there");
         assert_eq!(asked.mode, 0o700 + round);
         assert_eq!(follower.look("a").expect("there").1.mode, 0o700 + round, "an answer is remembered");
     }

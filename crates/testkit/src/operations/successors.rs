@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, thread};
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    Asked, Effect, Interrupt, LanePast, Ledger, Meta, Noted, Options, Resumed,
+    Asked, Effect, EffectLog, Interrupt, LanePast, LogSpan, Meta, Options, Resumed,
     engine::{Commit, Engine, EngineError, Found, Read, Step},
     ops::{
         flock::Flock,
@@ -31,7 +31,7 @@ struct Past {
     effects: Vec<(u64, u16, u64)>,
 }
 
-impl Ledger for Kept {
+impl EffectLog for Kept {
     fn session(&self, sid: u64, lanes: u16, fences: i64) {
         let lanes = vec![LanePast::default(); usize::from(lanes)];
         self.0.lock().resumed = Resumed { sid, fences, lanes };
@@ -41,18 +41,18 @@ impl Ledger for Kept {
         self.0.lock().resumed.fences = fences;
     }
 
-    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted {
+    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> LogSpan {
         let mut past = self.0.lock();
         let attempted = &mut past.resumed.lanes[usize::from(lane)].attempted;
         *attempted = n.max(*attempted);
         let first = past.effects.len();
         past.effects.extend(effects.iter().map(|(unique, _)| (*unique, lane, n)));
-        Noted { first: first as u64, count: effects.len() as u64 }
+        LogSpan { first: first as u64, count: effects.len() as u64 }
     }
 
-    fn refused(&self, noted: Noted) {
+    fn refused(&self, logged: LogSpan) {
         // Nothing has this number.
-        let range = noted.first as usize..(noted.first + noted.count) as usize;
+        let range = logged.first as usize..(logged.first + logged.count) as usize;
         self.0.lock().effects[range].iter_mut().for_each(|effect| effect.2 = u64::MAX);
     }
 
@@ -88,7 +88,7 @@ pub fn a_session_goes_on_in_another_process(fresh: &Factory<'_>) {
     let other = store.format(0);
     other.run(create(1, "file", FILE.0, FileType::File), &Interrupt::never()).expect("create");
     let kept = Arc::<Kept>::default();
-    let with = |resume| Options { ledger: Some(Arc::clone(&kept) as _), resume, ..options() };
+    let with = |resume| Options { effect_log: Some(Arc::clone(&kept) as _), resume, ..options() };
     let first = Meta::open(store.open(), with(None)).expect("open");
     let sid = first.sid();
     thread::scope(|scope| {

@@ -60,8 +60,8 @@ pub fn a_clone_is_what_its_source_once_was(factory: &Factory<'_>) {
         made.expect("clone")
     });
     for dir in clones {
-        let (ino, attr) = cloner.ask(&Lookup(at(dir.0, "f19")), &never).expect("lookup");
-        let chunks = cloner.ask(&ReadChunks { ino, from: 0, to: 1 }, &never).expect("chunks");
+        let (ino, attr) = cloner.read(&Lookup(at(dir.0, "f19")), &never).expect("lookup");
+        let chunks = cloner.read(&ReadChunks { ino, from: 0, to: 1 }, &never).expect("chunks");
         let data = chunks.iter().any(|(_, slices)| slices.last().is_some_and(|slice| !slice.is_hole()));
         let known = (attr.length, data);
         assert!(known == (0, false) || known == (u64::from(SIZE), true), "length and data: {known:?}");
@@ -79,9 +79,9 @@ pub fn a_sparse_file_is_cloned(factory: &Factory<'_>) {
         meta.run(Write { ino: Ino(10_000), index, slices, mtime: NOW }, &never).expect("write");
     }
     let copy = cloned(&meta, "copy", &never, &|_| {}).expect("clone");
-    let length = |ino| meta.ask(&GetAttr(ino), &never).expect("attributes").length;
+    let length = |ino| meta.read(&GetAttr(ino), &never).expect("attributes").length;
     assert_eq!(length(copy), length(Ino(10_000)));
-    let chunks = |ino, from, to| meta.ask(&ReadChunks { ino, from, to }, &never).expect("chunks");
+    let chunks = |ino, from, to| meta.read(&ReadChunks { ino, from, to }, &never).expect("chunks");
     assert_eq!(chunks(copy, 0, 2), [(0, vec![Slice::whole(0, 1, 4096)])]);
     assert_eq!(chunks(copy, LAST - 1, LAST + 1), [(LAST, vec![Slice::whole(0, 2, 4096)])]);
 }
@@ -104,13 +104,13 @@ pub fn an_interrupt_ends_work_on_a_tree(factory: &Factory<'_>) {
 
     let interrupt = Interrupt::default();
     assert_eq!(cloned(&meta, "copy", &interrupt, &|_| interrupt.set()), Err(FsError::Interrupted));
-    assert_eq!(meta.ask(&Lookup(at(1, "copy")), &never), Err(FsError::NotFound));
+    assert_eq!(meta.read(&Lookup(at(1, "copy")), &never), Err(FsError::NotFound));
     assert_eq!(nodes(), before, "what was made is gone");
 
     let interrupt = Interrupt::default();
     let removed = meta.remove_tree(&at(1, "d"), true, &Caller::client(), &interrupt, &|_| interrupt.set());
     assert_eq!(removed, Err(FsError::Interrupted));
     assert!(nodes() > before - 10, "most of it is there");
-    meta.ask(&GetAttr(Ino(10_000)), &never).expect("the top is there");
+    meta.read(&GetAttr(Ino(10_000)), &never).expect("the top is there");
     meta.remove_tree(&at(1, "d"), true, &Caller::client(), &never, &|_| {}).expect("rmr");
 }

@@ -67,14 +67,14 @@ struct State {
     late: Vec<(u16, Commit)>,
 }
 
-/// An engine that fails by a seed. Clones share the fate.
+/// An engine that fails by a seed. Clones share the fault.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Engine>,
     state: Arc<Mutex<State>>,
 }
 
-enum Fate {
+enum Fault {
     Good,
     Unavailable,
     Conflict(Vec<Key>),
@@ -118,7 +118,7 @@ impl Faulty {
         EngineError::Unavailable { engine: self.inner.name().into(), reason: reason.into() }
     }
 
-    fn fate(&self, commit: &Commit) -> Fate {
+    fn fault(&self, commit: &Commit) -> Fault {
         let mut state = self.state.lock();
         let State { rng, chances, injected, .. } = &mut *state;
         let mut roll = rng.below(1000) as u16;
@@ -129,28 +129,28 @@ impl Faulty {
         };
         if falls(chances.unavailable) {
             injected.unavailable += 1;
-            return Fate::Unavailable;
+            return Fault::Unavailable;
         }
         if falls(chances.conflict) {
             injected.conflicts += 1;
             let keys = keys(commit);
             let pick = rng.below(keys.len() as u64 + 1) as usize;
-            return Fate::Conflict(keys.into_iter().nth(pick).into_iter().collect());
+            return Fault::Conflict(keys.into_iter().nth(pick).into_iter().collect());
         }
         if falls(chances.lost_applied) {
             injected.lost_applied += 1;
-            return Fate::LostApplied;
+            return Fault::LostApplied;
         }
         if falls(chances.lost) {
             injected.lost += 1;
-            return Fate::Lost;
+            return Fault::Lost;
         }
         // Only a commit with a number is refused when it comes too late.
         if commit.step.is_some() && falls(chances.late) {
             injected.late += 1;
-            return Fate::Late;
+            return Fault::Late;
         }
-        Fate::Good
+        Fault::Good
     }
 
     /// Delivers what was held back in `lane`.
@@ -220,14 +220,14 @@ impl Engine for Faulty {
             engine: self.inner.name().into(),
             reason: reason.into(),
         };
-        let answer = match self.fate(commit) {
-            Fate::Good => self.inner.commit_at(commit, moment),
-            Fate::Unavailable => Err(self.unavailable("a commit was broken on purpose")),
-            Fate::Conflict(keys) => Err(EngineError::Conflict(keys)),
+        let answer = match self.fault(commit) {
+            Fault::Good => self.inner.commit_at(commit, moment),
+            Fault::Unavailable => Err(self.unavailable("a commit was broken on purpose")),
+            Fault::Conflict(keys) => Err(EngineError::Conflict(keys)),
             // A commit that is refused tells so, or is lost too.
-            Fate::LostApplied => self.inner.commit_at(commit, moment).and(Err(silence("it happened"))),
-            Fate::Lost => Err(silence("it did not happen")),
-            Fate::Late => {
+            Fault::LostApplied => self.inner.commit_at(commit, moment).and(Err(silence("it happened"))),
+            Fault::Lost => Err(silence("it did not happen")),
+            Fault::Late => {
                 self.state.lock().late.push((lane, commit.clone()));
                 return Err(silence("it will arrive later"));
             }

@@ -50,8 +50,8 @@ fn walk_a_deep_tree() {
     let below = Rename { from, to, mode: RenameMode::Replace, caller: Caller::client() };
     meta.run(below, &never).expect("no directory above is the one that moves");
     let reach = |root| Reach { ino: Ino(20_000), root, caller: Caller::user(1000, 1000) };
-    assert_eq!(meta.ask(&reach(Ino::ROOT), &never), Ok(()));
-    assert_eq!(meta.ask(&reach(Ino(20_001)), &never), Err(FsError::Access));
+    assert_eq!(meta.read(&reach(Ino::ROOT), &never), Ok(()));
+    assert_eq!(meta.read(&reach(Ino(20_001)), &never), Err(FsError::Access));
 
     let client = Caller::client();
     let counted = |ino| meta.summarize(Ino(ino), (255, 10), &client, &never, &|_| {}).unwrap().0.total;

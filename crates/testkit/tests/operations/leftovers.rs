@@ -71,7 +71,7 @@ fn an_immutable_file_with_other_names_leaves_the_trash_as_others_do() {
     clock.advance(Duration::from_hours(72));
     meta.clean(&Deletes, &never).unwrap();
     assert_eq!(hours(), 0);
-    let (ino, attr) = meta.ask(&Lookup(at(1, "g")), &never).unwrap();
+    let (ino, attr) = meta.read(&Lookup(at(1, "g")), &never).unwrap();
     assert_eq!((ino, attr.nlink), (Ino(10), 1));
     let unlink = Unlink { at: at(1, "g"), skip_trash: false, caller: caller() };
     assert_eq!(meta.run(unlink, &never).map(drop), Err(FsError::Perm), "its name is safe");

@@ -69,17 +69,17 @@ fn a_session_that_came_back_keeps_what_it_has_open() {
     one.register_open(Ino(10));
     one.run(Unlink { at: at(1, "f"), skip_trash: true, caller: Caller::client() }, &never).unwrap();
     let sid = one.sid();
-    assert_eq!(two.ask(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
+    assert_eq!(two.read(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
     // Who cleans up found the session dead, but it is back by now.
     let drop_before =
         |before| two.run(DropSustained { sid, ino: Ino(10), dead_before: Some(before) }, &never);
     assert_eq!(drop_before(NOW.sec), Ok(None));
-    assert_eq!(one.ask(&GetAttr(Ino(10)), &never).map(drop), Ok(()));
-    assert_eq!(two.ask(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
+    assert_eq!(one.read(&GetAttr(Ino(10)), &never).map(drop), Ok(()));
+    assert_eq!(two.read(&ListSustained(sid), &never), Ok(vec![Ino(10)]));
     let late = NOW.sec + 61;
     assert_eq!(two.run(DropLocks { sid, dead_before: Some(late) }, &never), Ok(true));
     drop_before(late).unwrap();
-    assert_eq!(two.ask(&GetAttr(Ino(10)), &never).map(drop), Err(FsError::NotFound));
+    assert_eq!(two.read(&GetAttr(Ino(10)), &never).map(drop), Err(FsError::NotFound));
     two.run(DropSession { sid, dead_before: Some(late), keep_writer: false }, &never).unwrap();
     let buried = two.run(DropLocks { sid, dead_before: Some(late) }, &never);
     assert_eq!(buried, Ok(false), "it is gone, and may be back at any moment");

@@ -98,17 +98,17 @@ fn many_at_once_take_as_many_trips_as_one() {
 fn looks_take_one_trip() {
     let (counting, meta) = setup();
     let never = Interrupt::never();
-    counting.assert_trips("lookup", 1, 0, || meta.ask(&Lookup(at(10, "f")), &never).unwrap());
-    counting.assert_trips("getattr and open", 1, 0, || meta.ask(&GetAttr(Ino(20)), &never).unwrap());
-    counting.assert_trips("read", 1, 0, || meta.ask(&ReadChunk { ino: Ino(20), index: 0 }, &never).unwrap());
-    counting.assert_trips("listxattr", 1, 0, || meta.ask(&ListXattr(Ino(20)), &never).unwrap());
+    counting.assert_trips("lookup", 1, 0, || meta.read(&Lookup(at(10, "f")), &never).unwrap());
+    counting.assert_trips("getattr and open", 1, 0, || meta.read(&GetAttr(Ino(20)), &never).unwrap());
+    counting.assert_trips("read", 1, 0, || meta.read(&ReadChunk { ino: Ino(20), index: 0 }, &never).unwrap());
+    counting.assert_trips("listxattr", 1, 0, || meta.read(&ListXattr(Ino(20)), &never).unwrap());
     let name = Name::new(b"user.none").unwrap();
     counting
-        .assert_trips("getxattr", 1, 0, || meta.ask(&GetXattr { ino: Ino(20), name }, &never).unwrap_err());
+        .assert_trips("getxattr", 1, 0, || meta.read(&GetXattr { ino: Ino(20), name }, &never).unwrap_err());
     let range = PlockRange { write: true, pid: 1, start: 0, end: 9 };
     let owner = LockOwner { sid: 1, owner: 1 };
     counting
-        .assert_trips("getlk", 1, 0, || meta.ask(&GetPlock { ino: Ino(20), owner, range }, &never).unwrap());
+        .assert_trips("getlk", 1, 0, || meta.read(&GetPlock { ino: Ino(20), owner, range }, &never).unwrap());
     let (page, trips) = counting.during(|| {
         meta.scan_readable(Scan::Entries { dir: Ino(10), nodes: true }, None, 100, &never).unwrap()
     });

@@ -118,7 +118,7 @@ impl Beside {
 /// Replaces the records of a file's first chunk by one, as if their bytes had been written anew.
 fn compact(meta: &Meta, ino: Ino) -> FsResult<()> {
     let never = Interrupt::never();
-    let old = meta.ask(&ReadChunk { ino, index: 0 }, &never)?;
+    let old = meta.read(&ReadChunk { ino, index: 0 }, &never)?;
     let end = old.iter().map(Slice::end).max().unwrap_or(0);
     let new = Slice::whole(0, meta.new_slice(&never)?, end);
     let slices: Vec<(u64, u32)> = old.iter().map(|slice| (slice.id, slice.size)).collect();

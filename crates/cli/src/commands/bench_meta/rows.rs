@@ -107,7 +107,7 @@ impl Place {
     }
 
     fn ask<O: Op>(&self, op: &O) -> FsResult<O::Out> {
-        self.meta.ask(op, &self.interrupt)
+        self.meta.read(op, &self.interrupt)
     }
 
     fn at(&self, name: &str) -> FsResult<At> {

@@ -11,7 +11,7 @@ use sluice_meta::{
     engine::Scan,
     op::At,
     ops::{
-        removal::Fate,
+        removal::RemovedNode,
         rmdir::Rmdir,
         unlink::{Removed, Unlink},
     },
@@ -118,8 +118,8 @@ fn empty(meta: &Meta, dir: Ino) -> FsResult<()> {
 
 /// The chunks that a removal left to be deleted: inode and length.
 pub(super) fn file_waiting(removed: &Removed) -> Option<(Ino, u64)> {
-    match removed.fate {
-        Fate::Gone { file_length: Some(length), .. } => Some((removed.ino, length)),
+    match removed.node {
+        RemovedNode::Deleted { file_length: Some(length), .. } => Some((removed.ino, length)),
         _ => None,
     }
 }

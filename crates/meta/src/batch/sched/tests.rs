@@ -13,7 +13,7 @@ use super::Sched;
 use crate::{
     batch::{
         Interrupt,
-        ticket::{AnyTicket, Ticket, Turn},
+        queued_op::{AnyQueuedOp, QueuedOp, Submitter},
     },
     op::{Lane, Lanes, Op},
     view::{Stop, View},
@@ -37,20 +37,21 @@ impl Op for In {
     }
 }
 
-/// The turn of another thread, with one ticket in these lanes.
-fn caller(lanes: &[u64]) -> (Arc<Turn>, Arc<AnyTicket>) {
+/// The submitter of another thread, with one op in these lanes.
+fn caller(lanes: &[u64]) -> (Arc<Submitter>, Arc<AnyQueuedOp>) {
     let until = Instant::now() + Duration::from_mins(1);
-    let turn = thread::spawn(move || Turn::new(1, Interrupt::default(), until, Arc::new(AtomicU64::new(0))));
-    let turn = Arc::new(turn.join().unwrap());
-    let ticket = Arc::new(Ticket::new(In(lanes.to_vec()), turn.clone()));
-    (turn, ticket)
+    let submitter =
+        thread::spawn(move || Submitter::new(1, Interrupt::default(), until, Arc::new(AtomicU64::new(0))));
+    let submitter = Arc::new(submitter.join().unwrap());
+    let op = Arc::new(QueuedOp::new(In(lanes.to_vec()), submitter.clone()));
+    (submitter, op)
 }
 
 /// A caller that queues its operation; the lane it gets at once, if any.
-fn arrive(sched: &mut Sched, lanes: &[u64]) -> (Arc<Turn>, Option<u16>) {
-    let (turn, ticket) = caller(lanes);
-    let lane = sched.queue(&turn, vec![ticket]);
-    (turn, lane)
+fn arrive(sched: &mut Sched, lanes: &[u64]) -> (Arc<Submitter>, Option<u16>) {
+    let (submitter, op) = caller(lanes);
+    let lane = sched.queue(&submitter, vec![op]);
+    (submitter, lane)
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn two_batches_that_end_together_do_not_wake_one_thread_twice() {
     let (late, lane) = arrive(&mut sched, &[3]);
     assert!(lane.is_some(), "the other lane of the engine is free");
     assert!(sched.gather(lane.unwrap(), &late, 10).is_some());
-    let handed = waiting.take_lead().expect("its turn");
+    let handed = waiting.take_lead().expect("its submitter");
     assert_ne!(handed, lane.unwrap());
     assert!(sched.gather(handed, &waiting, 10).is_none(), "the other took it along");
     assert_eq!(sched.free, [handed]);
@@ -100,11 +101,11 @@ fn what_waits_is_not_overtaken_and_what_is_left_goes_first() {
     assert!(sched.gather(lane.unwrap(), &both, 10).is_none());
     let (behind, lane) = arrive(&mut sched, &[2]);
     assert!(sched.gather(lane.unwrap(), &behind, 10).is_none());
-    sched.release(0, &a, &running.lanes, &running.tickets);
+    sched.release(0, &a, &running.lanes, &running.queued);
     let lane = a.take_lead().expect("what was left goes first");
     let next = sched.gather(lane, &a, 10).unwrap();
-    assert_eq!(next.tickets.len(), 3);
-    assert!(Arc::ptr_eq(&next.tickets[0].turn, &a) && Arc::ptr_eq(&next.tickets[1].turn, &both));
+    assert_eq!(next.queued.len(), 3);
+    assert!(Arc::ptr_eq(&next.queued[0].submitter, &a) && Arc::ptr_eq(&next.queued[1].submitter, &both));
     assert_eq!(sched.queued(), 0);
 }
 
@@ -116,19 +117,19 @@ fn more_than_a_batch_wakes_another_thread_at_once() {
     let mut waiting = Vec::new();
     let mut free = Vec::new();
     for at in 0..6 {
-        let (turn, ticket) = caller(&[10 + at]);
+        let (submitter, op) = caller(&[10 + at]);
         // As if no lane were free when they came.
         free.append(&mut sched.free);
-        assert_eq!(sched.queue(&turn, vec![ticket]), None);
-        waiting.push(turn);
+        assert_eq!(sched.queue(&submitter, vec![op]), None);
+        waiting.push(submitter);
     }
     sched.free = free;
     sched.release(0, &a, &first.lanes, &[]);
     let lane = waiting[0].take_lead().expect("the first");
     let batch = sched.gather(lane, &waiting[0], 2).unwrap();
-    assert_eq!(batch.tickets.len(), 2);
+    assert_eq!(batch.queued.len(), 2);
     let lane = waiting[2].take_lead().expect("the first that did not fit");
-    assert_eq!(sched.gather(lane, &waiting[2], 2).unwrap().tickets.len(), 2);
+    assert_eq!(sched.gather(lane, &waiting[2], 2).unwrap().queued.len(), 2);
     assert_eq!(waiting[1].take_lead(), None);
     assert!(waiting[4].take_lead().is_some());
 }

@@ -11,7 +11,7 @@ use crate::{config::Eviction, layout::BlockKey};
 const LRU_SAMPLE: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct DirIndex {
     places: FxHashMap<BlockKey, usize>,
     books: Vec<Book>,
     bytes: u64,
@@ -26,7 +26,7 @@ struct Book {
     used: u64,
 }
 
-impl Shelf {
+impl DirIndex {
     pub(crate) fn new(rng: Rng) -> Self {
         Self { places: FxHashMap::default(), books: Vec::new(), bytes: 0, tick: 0, rng }
     }
@@ -101,18 +101,18 @@ mod tests {
 
     #[test]
     fn books_come_and_go() {
-        let mut shelf = Shelf::new(Rng::seeded(1));
+        let mut index = DirIndex::new(Rng::seeded(1));
         for id in 0..50 {
-            assert!(shelf.add(key(id), 10));
+            assert!(index.add(key(id), 10));
         }
-        assert!(!shelf.add(key(0), 10), "and is the youngest now");
-        assert!(shelf.remove(key(7)) && !shelf.remove(key(7)));
-        assert_eq!((shelf.len(), shelf.bytes()), (49, 490));
-        assert_eq!(shelf.evict(Eviction::None), None);
-        assert_eq!(shelf.evict(Eviction::Lru), Some(key(1)));
-        while let Some(victim) = shelf.evict(Eviction::TwoRandom) {
-            assert!(!shelf.contains(victim));
+        assert!(!index.add(key(0), 10), "and is the youngest now");
+        assert!(index.remove(key(7)) && !index.remove(key(7)));
+        assert_eq!((index.len(), index.bytes()), (49, 490));
+        assert_eq!(index.evict(Eviction::None), None);
+        assert_eq!(index.evict(Eviction::Lru), Some(key(1)));
+        while let Some(victim) = index.evict(Eviction::TwoRandom) {
+            assert!(!index.contains(victim));
         }
-        assert_eq!((shelf.len(), shelf.bytes()), (0, 0));
+        assert_eq!((index.len(), index.bytes()), (0, 0));
     }
 }

@@ -58,17 +58,17 @@ impl EffectKind {
     }
 }
 
-/// Where a ledger noted what a commit does.
+/// Where the log holds what a commit does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
-    /// Place of the first note.
+pub struct LogSpan {
+    /// Place of the first entry.
     pub first: u64,
     /// How many there are.
     pub count: u64,
 }
 
 /// Keeps what must outlive the process. Its calls must be quick, and cannot fail.
-pub trait Ledger: Debug + Send + Sync {
+pub trait EffectLog: Debug + Send + Sync {
     /// This client commits as `sid` in so many lanes, and has been taken for dead `fences` times.
     fn session(&self, sid: WriterId, lanes: u16, fences: i64);
 
@@ -76,20 +76,20 @@ pub trait Ledger: Debug + Send + Sync {
     fn fenced(&self, fences: i64);
 
     /// Commit `n` of `lane` is about to be sent: with it these requests are done.
-    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> Noted;
+    fn sending(&self, lane: u16, n: u64, effects: &[(u64, Effect)]) -> LogSpan;
 
     /// That commit did not happen and never will; another one may get its number.
-    fn refused(&self, noted: Noted);
+    fn refused(&self, logged: LogSpan);
 
     /// Number `to` of `lane` is about to be taken by nothing: once it is reached, none of the
     /// commits behind `from` up to it has happened, nor will.
     fn voids(&self, lane: u16, from: u64, to: u64);
 
-    /// What became of the commits that [`Self::voids`] is about is known, and noted.
+    /// What became of the commits that [`Self::voids`] is about is known, and logged.
     fn resolved(&self, lane: u16, to: u64);
 }
 
-/// A session whose process died, from what it left in its [`Ledger`].
+/// A session whose process died, from what it left in its [`EffectLog`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resumed {
     /// Session id.

@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use sluice_types::{FsError, FsResult, Interrupt, wait};
 
 use crate::{
-    ledger::Effect,
+    effect_log::Effect,
     op::{Lanes, Op},
     view::{Stop, View},
 };
 
-/// A waiting thread: how many of its tickets are open, and whether it is to run a batch.
-pub(super) struct Turn {
+/// A waiting thread: how many of its operations are open, and whether it is to run a batch.
+pub(super) struct Submitter {
     thread: Thread,
     open: AtomicUsize,
     /// Lane + 1 of the batch it is to run, 0 for none.
@@ -34,13 +34,13 @@ pub(super) struct Turn {
     wakes: Arc<AtomicU64>,
 }
 
-impl Turn {
-    /// A turn of the calling thread, which its interrupt wakes until [`Interrupt::detach`].
-    pub(super) fn new(tickets: usize, interrupt: Interrupt, until: Instant, wakes: Arc<AtomicU64>) -> Self {
+impl Submitter {
+    /// The calling thread as a submitter, which its interrupt wakes until [`Interrupt::detach`].
+    pub(super) fn new(queued: usize, interrupt: Interrupt, until: Instant, wakes: Arc<AtomicU64>) -> Self {
         interrupt.attach();
         Self {
             thread: thread::current(),
-            open: AtomicUsize::new(tickets),
+            open: AtomicUsize::new(queued),
             lead: AtomicU32::new(0),
             leading: AtomicBool::new(false),
             interrupt,
@@ -74,7 +74,7 @@ impl Turn {
         self.open.load(Ordering::Acquire) == 0
     }
 
-    /// One ticket has its answer.
+    /// One operation has its answer.
     fn finish_one(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
@@ -147,8 +147,8 @@ impl<O: Op> Run for Job<O> {
 }
 
 /// An operation in the queue.
-pub(super) struct Ticket<J: ?Sized> {
-    pub(super) turn: Arc<Turn>,
+pub(super) struct QueuedOp<J: ?Sized> {
+    pub(super) submitter: Arc<Submitter>,
     pub(super) lanes: Lanes,
     /// [`Op::fences`].
     pub(super) fences: Option<i64>,
@@ -156,14 +156,14 @@ pub(super) struct Ticket<J: ?Sized> {
     job: Mutex<J>,
 }
 
-/// A ticket of any kind of operation.
-pub(super) type AnyTicket = Ticket<dyn Run>;
+/// A queued operation of any kind.
+pub(super) type AnyQueuedOp = QueuedOp<dyn Run>;
 
-impl<O: Op> Ticket<Job<O>> {
-    pub(super) fn new(op: O, turn: Arc<Turn>) -> Self {
+impl<O: Op> QueuedOp<Job<O>> {
+    pub(super) fn new(op: O, submitter: Arc<Submitter>) -> Self {
         let (lanes, fences) = (op.lanes(), op.fences());
         let job = Mutex::new(Job { op, answer: None });
-        Self { turn, lanes, fences, finished: AtomicBool::new(false), job }
+        Self { submitter, lanes, fences, finished: AtomicBool::new(false), job }
     }
 
     /// The answer, once.
@@ -173,7 +173,7 @@ impl<O: Op> Ticket<Job<O>> {
     }
 }
 
-impl AnyTicket {
+impl AnyQueuedOp {
     pub(super) fn run(&self, view: &mut View<'_>) -> Ran {
         self.job.lock().run(view)
     }
@@ -184,14 +184,14 @@ impl AnyTicket {
 
     /// Which request it is for and what that has got done, if it ran well and has a number.
     pub(super) fn effect(&self) -> Option<(u64, Effect)> {
-        let asked = self.turn.interrupt.asked()?;
+        let asked = self.submitter.interrupt.asked()?;
         Some((asked.unique, self.job.lock().effect()?))
     }
 
     /// Lets the caller have the answer. Only the first call counts.
     pub(super) fn finish(&self) {
         if !self.finished.swap(true, Ordering::AcqRel) {
-            self.turn.finish_one();
+            self.submitter.finish_one();
         }
     }
 }

@@ -1,0 +1,18 @@
+//! The binary form (JuiceFS 1.3 and later): segments of protocol buffers, then a footer.
+//!
+//! A segment is its kind (`u32`), its length (`u64`), both big endian, and a message. The records
+//! of the other kinds follow in any order. After the last segment stand [`END`], a footer with the
+//! offsets of the segments by kind, and the length of the footer (`u64`).
+
+mod messages;
+mod read;
+mod segment;
+mod write;
+
+pub use read::Reader;
+pub use write::Writer;
+
+/// Stands where a segment's kind stands, after the last one; also in the footer.
+const END: u32 = 0x0074_7083;
+/// Version of the format.
+const VERSION: u32 = 1;

@@ -1,0 +1,229 @@
+//! Segments: what they hold, and how records become messages and messages records.
+
+use sluice_meta::schema::{
+    AclRule, Counter, DirStat, Entry, Key, Quota, QuotaKey, Row, decode_attr, decode_slices, encode_attr,
+    encode_slices,
+};
+use sluice_types::{FileType, Ino, Name};
+
+use super::messages::{self as m, Batch};
+
+/// What a segment holds, by its number in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Format = 1,
+    Counter,
+    Node,
+    Edge,
+    Chunk,
+    SliceRef,
+    Symlink,
+    Sustained,
+    DelFile,
+    Xattr,
+    Acl,
+    Stat,
+    Quota,
+    Parent,
+    ChangeLog,
+}
+
+impl Kind {
+    const ALL: [Self; 15] = [
+        Self::Format,
+        Self::Counter,
+        Self::Node,
+        Self::Edge,
+        Self::Chunk,
+        Self::SliceRef,
+        Self::Symlink,
+        Self::Sustained,
+        Self::DelFile,
+        Self::Xattr,
+        Self::Acl,
+        Self::Stat,
+        Self::Quota,
+        Self::Parent,
+        Self::ChangeLog,
+    ];
+
+    pub(super) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// Its name in the footer.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Counter => "counter",
+            Self::Node => "node",
+            Self::Edge => "edge",
+            Self::Chunk => "chunk",
+            Self::SliceRef => "sliceRef",
+            Self::Symlink => "symlink",
+            Self::Sustained => "sustained",
+            Self::DelFile => "delFile",
+            Self::Xattr => "xattr",
+            Self::Acl => "acl",
+            Self::Stat => "stat",
+            Self::Quota => "quota",
+            Self::Parent => "parent",
+            Self::ChangeLog => "changeLog",
+        }
+    }
+
+    /// The kind of segment that holds `row`; `None` for what belongs to running clients (sessions,
+    /// locks) and for what the format has no place for.
+    pub(super) const fn of(row: &Row) -> Option<Self> {
+        Some(match row {
+            Row::Setting(_) => Self::Format,
+            Row::Counter(counter, _) if in_dumps(*counter) => Self::Counter,
+            Row::Node(..) => Self::Node,
+            Row::Entry(..) => Self::Edge,
+            Row::Chunk(..) => Self::Chunk,
+            Row::SliceRef(..) => Self::SliceRef,
+            Row::Symlink(..) => Self::Symlink,
+            Row::Sustained(..) => Self::Sustained,
+            Row::DelFile(..) => Self::DelFile,
+            Row::Xattr(..) => Self::Xattr,
+            Row::Acl(..) => Self::Acl,
+            Row::DirStat(..) => Self::Stat,
+            Row::Quota(..) => Self::Quota,
+            Row::Parents(..) => Self::Parent,
+            _ => return None,
+        })
+    }
+}
+
+/// The counters that dumps have. The others are times of clean-ups, which may begin anew, or follow
+/// from the records.
+const fn in_dumps(counter: Counter) -> bool {
+    matches!(
+        counter,
+        Counter::NextInode
+            | Counter::NextChunk
+            | Counter::NextSession
+            | Counter::NextTrash
+            | Counter::UsedSpace
+            | Counter::TotalInodes
+    )
+}
+
+const DIR: u32 = 0;
+const USER: u32 = 1;
+const GROUP: u32 = 2;
+
+/// Adds `row`, which is of a kind of [`Kind::of`], to a batch.
+pub(super) fn add(batch: &mut Batch, row: Row) {
+    match row {
+        Row::Counter(counter, value) => batch.counters.push(m::Counter { key: counter.name().into(), value }),
+        Row::Node(ino, attr) => {
+            batch.nodes.push(m::Node { inode: ino.0, data: encode_attr(&attr).into() });
+        }
+        Row::Entry(dir, name, entry) => batch.edges.push(m::Edge {
+            parent: dir.0,
+            inode: entry.ino.0,
+            name: name.to_vec().into(),
+            kind: entry.kind as u32,
+        }),
+        Row::Chunk(ino, index, slices) => {
+            batch.chunks.push(m::Chunk { inode: ino.0, index, slices: encode_slices(&slices).into() });
+        }
+        Row::SliceRef(id, size, refs) => batch.slice_refs.push(m::SliceRef { id, size, refs }),
+        Row::Symlink(ino, target) => batch.symlinks.push(m::Symlink { inode: ino.0, target }),
+        Row::Sustained(sid, ino) => match batch.sustained.last_mut() {
+            Some(last) if last.sid == sid => last.inodes.push(ino.0),
+            _ => batch.sustained.push(m::Sustained { sid, inodes: vec![ino.0] }),
+        },
+        Row::DelFile(ino, length, expire) => {
+            batch.del_files.push(m::DelFile { inode: ino.0, length, expire });
+        }
+        Row::Xattr(ino, name, value) => {
+            batch.xattrs.push(m::Xattr { inode: ino.0, name: name.to_vec().into(), value });
+        }
+        Row::Acl(id, rule) => batch.acls.push(m::Acl { id, data: rule.encode().into() }),
+        Row::DirStat(ino, DirStat { length, space, inodes }) => {
+            batch.stats.push(m::Stat { inode: ino.0, length, space, inodes });
+        }
+        Row::Quota(key, quota) => add_quota(batch, key, quota),
+        Row::Parents(ino, parent, count) => {
+            batch.parents.push(m::Parent { inode: ino.0, parent: parent.0, count });
+        }
+        _ => {}
+    }
+}
+
+fn add_quota(batch: &mut Batch, key: QuotaKey, quota: Quota) {
+    let (quotas, key, kind) = match key {
+        QuotaKey::Dir(ino) => (&mut batch.dir_quotas, ino.0, DIR),
+        QuotaKey::User(uid) => (&mut batch.user_quotas, u64::from(uid), USER),
+        QuotaKey::Group(gid) => (&mut batch.group_quotas, u64::from(gid), GROUP),
+    };
+    let Quota { max_space, max_inodes, used_space, used_inodes } = quota;
+    quotas.push(m::Quota { key, max_space, max_inodes, used_space, used_inodes, kind });
+}
+
+/// The records of a batch, in the order of the fields.
+///
+/// # Errors
+/// The key of a record that breaks a rule of the format.
+pub(super) fn rows(batch: Batch) -> Result<Vec<Row>, Key> {
+    let mut rows = Vec::new();
+    for counter in batch.counters {
+        if let Some(known) = Counter::ALL.into_iter().find(|known| known.name() == counter.key)
+            && in_dumps(known)
+        {
+            rows.push(Row::Counter(known, counter.value));
+        }
+    }
+    for node in batch.nodes {
+        let ino = Ino(node.inode);
+        rows.push(Row::Node(ino, decode_attr(&node.data).ok_or(Key::Node(ino))?));
+    }
+    for edge in batch.edges {
+        let (dir, name) = (Ino(edge.parent), Name::stored(&edge.name));
+        let kind = u8::try_from(edge.kind).ok().and_then(FileType::from_code);
+        let Some(kind) = kind else { return Err(Key::Entry(dir, name)) };
+        rows.push(Row::Entry(dir, name, Entry { kind, ino: Ino(edge.inode) }));
+    }
+    for chunk in batch.chunks {
+        let ino = Ino(chunk.inode);
+        let slices = decode_slices(&chunk.slices).ok_or(Key::Chunk(ino, chunk.index))?;
+        rows.push(Row::Chunk(ino, chunk.index, slices));
+    }
+    for acl in batch.acls {
+        rows.push(Row::Acl(acl.id, AclRule::decode(&acl.data).ok_or(Key::Acl(acl.id))?));
+    }
+    for sustained in batch.sustained {
+        rows.extend(sustained.inodes.into_iter().map(|ino| Row::Sustained(sustained.sid, Ino(ino))));
+    }
+    rows.extend(batch.slice_refs.into_iter().map(|slice| Row::SliceRef(slice.id, slice.size, slice.refs)));
+    rows.extend(batch.symlinks.into_iter().map(|link| Row::Symlink(Ino(link.inode), link.target)));
+    rows.extend(
+        batch.del_files.into_iter().map(|file| Row::DelFile(Ino(file.inode), file.length, file.expire)),
+    );
+    rows.extend(
+        batch
+            .xattrs
+            .into_iter()
+            .map(|xattr| Row::Xattr(Ino(xattr.inode), Name::stored(&xattr.name), xattr.value)),
+    );
+    rows.extend(batch.stats.into_iter().map(|stat| {
+        let m::Stat { inode, length, space, inodes } = stat;
+        Row::DirStat(Ino(inode), DirStat { length, space, inodes })
+    }));
+    rows.extend(
+        batch.parents.into_iter().map(|link| Row::Parents(Ino(link.inode), Ino(link.parent), link.count)),
+    );
+    let quotas = batch.dir_quotas.into_iter().chain(batch.user_quotas).chain(batch.group_quotas);
+    rows.extend(quotas.map(|quota| {
+        let m::Quota { key, max_space, max_inodes, used_space, used_inodes, kind } = quota;
+        let key = match kind {
+            USER => QuotaKey::User(key as u32),
+            GROUP => QuotaKey::Group(key as u32),
+            _ => QuotaKey::Dir(Ino(key)),
+        };
+        Row::Quota(key, Quota { max_space, max_inodes, used_space, used_inodes })
+    }));
+    Ok(rows)
+}

@@ -1,0 +1,40 @@
+//! Why a dump or a load ended.
+
+use std::io;
+
+use sluice_meta::engine::EngineError;
+
+/// Why a dump or a load ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The file cannot be read or written.
+    #[error("{0}")]
+    File(#[from] io::Error),
+    /// The database failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The file ends before the dump does.
+    #[error("the dump is cut off after {0} bytes; take a whole one")]
+    CutOff(u64),
+    /// The file is no dump, or a damaged one.
+    #[error("{what} at byte {at} of the dump")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+        /// Where, in bytes from the beginning of what is decompressed.
+        at: u64,
+    },
+    /// The file is no JSON dump, or a damaged one.
+    #[error("the JSON dump cannot be read: {0}")]
+    Text(String),
+    /// The dump has a form that this version does not know.
+    #[error("the dump has version {0}, this program reads version 1; use a newer one")]
+    Newer(u32),
+}
+
+impl DumpError {
+    /// A damaged place.
+    pub(crate) fn damaged(what: impl Into<String>, at: u64) -> Self {
+        Self::Damaged { what: what.into(), at }
+    }
+}

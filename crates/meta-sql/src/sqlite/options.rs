@@ -31,28 +31,11 @@ const JOURNALS: [&str; 6] = ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "WAL", "
 /// Options that have an effect.
 const KNOWN: &str = "_timeout, _busy_timeout, _journal, _journal_mode, table_prefix";
 /// Options of the driver that JuiceFS uses, and of JuiceFS, that change nothing here.
-const IDLE: [&str; 20] = [
-    "_auto_vacuum",
-    "_cache_size",
-    "_foreign_keys",
-    "_fk",
-    "_loc",
-    "_locking",
-    "_locking_mode",
-    "_mutex",
-    "_secure_delete",
-    "_sync",
-    "_synchronous",
-    "_txlock",
-    "_vacuum",
-    "cache",
-    "immutable",
-    "max_idle_conns",
-    "max_idle_time",
-    "max_life_time",
-    "max_open_conns",
-    "mode",
-];
+const IDLE: &str = "_auth, _auth_crypt, _auth_pass, _auth_salt, _auth_user, _auto_vacuum, _cache_size, \
+     _case_sensitive_like, _cslike, _defer_fk, _defer_foreign_keys, _fk, _foreign_keys, \
+     _ignore_check_constraints, _loc, _locking, _locking_mode, _mutex, _query_only, _recursive_triggers, \
+     _rt, _secure_delete, _sync, _synchronous, _txlock, _vacuum, _writable_schema, cache, immutable, \
+     max_idle_conns, max_idle_time, max_life_time, max_open_conns, mode";
 
 impl Options {
     pub(crate) fn parse(url: &str) -> Result<Self, EngineError> {
@@ -89,7 +72,9 @@ impl Options {
                 self.journal = url::one_of(name, &value.to_ascii_uppercase(), &journals)?;
             }
             "table_prefix" => self.naming = Naming::new(value)?,
-            _ if IDLE.contains(&name) => tracing::warn!(name, "an option of the URL has no effect"),
+            _ if IDLE.split(", ").any(|idle| idle == name) => {
+                tracing::warn!(name, "an option of the URL has no effect")
+            }
             _ => return Err(url::unknown(name, KNOWN)),
         }
         Ok(())

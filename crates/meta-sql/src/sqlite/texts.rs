@@ -146,3 +146,59 @@ impl Texts {
 
 /// What a statement does, and with the rows of which record.
 pub(super) type Kind = (What, Record);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::schema::{Dialect, lacking};
+
+    #[test]
+    fn statements_are_understood_and_find_their_rows_by_an_index() {
+        let database = Connection::open_in_memory().expect("a database");
+        for statement in lacking(Dialect::Sqlite, &Naming::default(), &BTreeSet::new(), "") {
+            database.execute_batch(&statement).expect("a table");
+        }
+        let texts = Texts::new();
+        let check = |what: What, record: Record| {
+            let text = texts.get((what, record), &Naming::default());
+            let mut explained = database.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect(text);
+            let steps = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<Vec<String>, _>>();
+            let steps = steps.expect("a plan");
+            assert!(steps.iter().all(|step| !step.starts_with("SCAN")), "{text}: {steps:?}");
+        };
+        for record in Record::ALL.iter().copied().filter(|record| *record != Record::Parents) {
+            for what in [Look::Get, Look::Page].map(What::Look) {
+                check(what, record);
+            }
+            for what in [What::Insert, What::InsertMany, What::Put, What::Delete] {
+                check(what, record);
+            }
+        }
+        for what in [Look::Get, Look::List] {
+            check(What::Look(what), Record::Parents);
+        }
+        for record in [Record::Xattr, Record::Flock, Record::Plock, Record::Sustained, Record::Writer] {
+            check(What::Look(Look::List), record);
+            check(What::Clear, record);
+        }
+        for record in [Record::Quota, Record::Writer] {
+            check(What::Look(Look::Behind), record);
+        }
+        for what in [Look::Follow, Look::Names, Look::Entries, Look::EntriesNodes] {
+            check(What::Look(what), Record::Entry);
+        }
+        check(What::Look(Look::Range), Record::Chunk);
+        check(What::ClearRange, Record::Chunk);
+        check(What::Step, Record::Writer);
+        for record in [Record::Node, Record::DirStat, Record::DirQuota, Record::Counter, Record::Chunk] {
+            check(What::Add, record);
+        }
+        for record in [Record::Quota, Record::SliceRef] {
+            check(What::AddMany, record);
+        }
+    }
+}

@@ -168,7 +168,8 @@ mod tests {
             let mut explained = database.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect(text);
             let steps = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<Vec<String>, _>>();
             let steps = steps.expect("a plan");
-            assert!(steps.iter().all(|step| !step.starts_with("SCAN")), "{text}: {steps:?}");
+            let is_found = |step: &String| !step.starts_with("SCAN") || step.ends_with("VALUES CLAUSE");
+            assert!(steps.iter().all(is_found), "{text}: {steps:?}");
         };
         for record in Record::ALL.iter().copied().filter(|record| *record != Record::Parents) {
             for what in [Look::Get, Look::Page].map(What::Look) {

@@ -11,12 +11,16 @@ use sluice_meta::schema::{
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
+use crate::schema::{Column, OWN, TABLES, Table};
+
 /// One row of a result.
 pub(crate) trait Columns {
     /// A number; 0 for NULL.
     fn int(&self, at: usize) -> Result<i64, String>;
     /// Bytes or text; empty for NULL.
     fn bytes(&self, at: usize) -> Result<&[u8], String>;
+    /// Whether it is NULL.
+    fn is_null(&self, at: usize) -> bool;
 }
 
 /// A row that breaks the format.
@@ -28,67 +32,8 @@ pub(crate) struct Damage {
     pub(crate) reason: String,
 }
 
-/// Which record a result holds. The columns of each are listed by
-/// [`columns`](crate::codec::columns).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Record {
-    Setting,
-    Counter,
-    Node,
-    Entry,
-    Parents,
-    Symlink,
-    Xattr,
-    Chunk,
-    SliceRef,
-    DelFile,
-    DelSlices,
-    Acl,
-    DirStat,
-    DirQuota,
-    Quota,
-    Session,
-    Sustained,
-    Flock,
-    Plock,
-    Detached,
-    Writer,
-    Changes,
-}
-
-/// Columns of a record in the order in which [`decode`] takes them: those of its unique key first,
-/// then those that its [`Key`](sluice_meta::schema::Key) names besides.
-macro_rules! columns {
-    (Setting) => { "name,value" };
-    (Counter) => { "name,value" };
-    (Node) => {
-        "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,ctimensec,nlink,length,rdev,parent,\
-         access_acl_id,default_acl_id,tier_id"
-    };
-    (Entry) => { "parent,name,inode,type" };
-    (Parents) => { "inode,parent,count(*)" };
-    (Symlink) => { "inode,target" };
-    (Xattr) => { "inode,name,value" };
-    (Chunk) => { "inode,indx,slices" };
-    (SliceRef) => { "chunkid,size,refs" };
-    (DelFile) => { "inode,length,expire" };
-    (DelSlices) => { "chunkid,deleted,slices" };
-    (Acl) => { "id,owner,`group`,mask,other,named_users,named_groups" };
-    (DirStat) => { "inode,data_length,used_space,used_inodes" };
-    (DirQuota) => { "inode,max_space,max_inodes,used_space,used_inodes" };
-    (Quota) => { "qtype,qkey,max_space,max_inodes,used_space,used_inodes" };
-    (Session) => { "sid,expire,info" };
-    (Sustained) => { "sid,inode" };
-    (Flock) => { "inode,sid,owner,ltype" };
-    (Plock) => { "inode,sid,owner,records" };
-    (Detached) => { "inode,added" };
-    (Writer) => { "writer,lane,n" };
-    (Changes) => { "writer,lane,slot,n,changes" };
-}
-pub(crate) use columns;
-
 /// Number of columns of an entry, after which a join has the columns of its node.
-pub(crate) const ENTRY_COLUMNS: usize = 4;
+const ENTRY_COLUMNS: usize = 4;
 
 /// `qtype` of the quota of a user.
 pub(crate) const USER: i64 = 1;
@@ -108,65 +53,105 @@ pub(crate) struct Shape {
     pub(crate) named: usize,
 }
 
-impl Record {
-    /// All of them, each at the place of its number.
-    pub(crate) const ALL: [Self; 22] = [
-        Self::Setting,
-        Self::Counter,
-        Self::Node,
-        Self::Entry,
-        Self::Parents,
-        Self::Symlink,
-        Self::Xattr,
-        Self::Chunk,
-        Self::SliceRef,
-        Self::DelFile,
-        Self::DelSlices,
-        Self::Acl,
-        Self::DirStat,
-        Self::DirQuota,
-        Self::Quota,
-        Self::Session,
-        Self::Sustained,
-        Self::Flock,
-        Self::Plock,
-        Self::Detached,
-        Self::Writer,
-        Self::Changes,
-    ];
-
-    /// Where its rows are. Parents are counted from the entries.
-    pub(crate) const fn shape(self) -> Shape {
-        macro_rules! shape {
-            ($table:literal, $record:ident, $unique:literal, $named:literal) => {
-                Shape { table: $table, columns: columns!($record), unique: $unique, named: $named }
-            };
+/// Declares the records: name, table, how many of the columns lead a unique key, how many the
+/// [`Key`](sluice_meta::schema::Key) names, and the columns, those first.
+macro_rules! records {
+    ($($record:ident: $table:literal, $unique:literal, $named:literal, $columns:literal;)*) => {
+        /// Which record a result holds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Record {
+            $($record,)*
         }
+
+        impl Record {
+            /// All of them, each at the place of its number.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$record,)*];
+
+            /// Where its rows are. Parents are counted from the entries.
+            pub(crate) const fn shape(self) -> Shape {
+                match self {
+                    $(Self::$record => {
+                        Shape { table: $table, columns: $columns, unique: $unique, named: $named }
+                    })*
+                }
+            }
+        }
+    };
+}
+
+records! {
+    Setting: "jfs_setting", 1, 1, "name,value";
+    Counter: "jfs_counter", 1, 1, "name,value";
+    Node: "jfs_node", 1, 1, "inode,type,flags,mode,uid,gid,atime,mtime,ctime,atimensec,mtimensec,\
+        ctimensec,nlink,length,rdev,parent,access_acl_id,default_acl_id,tier_id";
+    Entry: "jfs_edge", 2, 2, "parent,name,inode,type";
+    Parents: "jfs_edge", 0, 2, "inode,parent,count(*)";
+    Symlink: "jfs_symlink", 1, 1, "inode,target";
+    Xattr: "jfs_xattr", 2, 2, "inode,name,value";
+    Chunk: "jfs_chunk", 2, 2, "inode,indx,slices";
+    SliceRef: "jfs_chunk_ref", 1, 2, "chunkid,size,refs";
+    DelFile: "jfs_delfile", 1, 2, "inode,length,expire";
+    DelSlices: "jfs_delslices", 1, 2, "chunkid,deleted,slices";
+    Acl: "jfs_acl", 1, 1, "id,owner,`group`,mask,other,named_users,named_groups";
+    DirStat: "jfs_dir_stats", 1, 1, "inode,data_length,used_space,used_inodes";
+    DirQuota: "jfs_dir_quota", 1, 1, "inode,max_space,max_inodes,used_space,used_inodes";
+    Quota: "jfs_user_group_quota", 2, 2, "qtype,qkey,max_space,max_inodes,used_space,used_inodes";
+    Session: "jfs_session2", 1, 1, "sid,expire,info";
+    Sustained: "jfs_sustained", 2, 2, "sid,inode";
+    Flock: "jfs_flock", 3, 3, "inode,sid,owner,ltype";
+    Plock: "jfs_plock", 3, 3, "inode,sid,owner,records";
+    Detached: "jfs_detached_node", 1, 1, "inode,added";
+    Writer: "sluice_writer", 2, 2, "writer,lane,n";
+    Changes: "sluice_changes", 3, 3, "writer,lane,slot,n,changes";
+}
+
+impl Record {
+    /// Its table.
+    pub(crate) fn table(self) -> Option<&'static Table> {
+        let name = self.shape().table;
+        let called = |prefix| move |table: &&Table| name.strip_prefix(prefix) == Some(table.name);
+        TABLES.iter().find(called("jfs_")).or_else(|| OWN.iter().find(called("sluice_")))
+    }
+
+    /// Its columns, as they stand in a statement, and what they are; nothing of what is computed.
+    pub(crate) fn fields(self) -> impl Iterator<Item = (&'static str, Option<&'static Column>)> {
+        let table = self.table();
+        self.shape().columns.split(',').map(move |name| {
+            let is_its = |column: &&Column| column.name == name.trim_matches('`');
+            (name, table.and_then(|table| table.columns.iter().find(is_its)))
+        })
+    }
+
+    /// The column that numbers the rows of its table, by which they are read page by page.
+    pub(crate) fn number(self) -> &'static str {
         match self {
-            Self::Setting => shape!("jfs_setting", Setting, 1, 1),
-            Self::Counter => shape!("jfs_counter", Counter, 1, 1),
-            Self::Node => shape!("jfs_node", Node, 1, 1),
-            Self::Entry => shape!("jfs_edge", Entry, 2, 2),
-            Self::Parents => shape!("jfs_edge", Parents, 0, 2),
-            Self::Symlink => shape!("jfs_symlink", Symlink, 1, 1),
-            Self::Xattr => shape!("jfs_xattr", Xattr, 2, 2),
-            Self::Chunk => shape!("jfs_chunk", Chunk, 2, 2),
-            Self::SliceRef => shape!("jfs_chunk_ref", SliceRef, 1, 2),
-            Self::DelFile => shape!("jfs_delfile", DelFile, 1, 2),
-            Self::DelSlices => shape!("jfs_delslices", DelSlices, 1, 2),
-            Self::Acl => shape!("jfs_acl", Acl, 1, 1),
-            Self::DirStat => shape!("jfs_dir_stats", DirStat, 1, 1),
-            Self::DirQuota => shape!("jfs_dir_quota", DirQuota, 1, 1),
-            Self::Quota => shape!("jfs_user_group_quota", Quota, 2, 2),
-            Self::Session => shape!("jfs_session2", Session, 1, 1),
-            Self::Sustained => shape!("jfs_sustained", Sustained, 2, 2),
-            Self::Flock => shape!("jfs_flock", Flock, 3, 3),
-            Self::Plock => shape!("jfs_plock", Plock, 3, 3),
-            Self::Detached => shape!("jfs_detached_node", Detached, 1, 1),
-            Self::Writer => shape!("sluice_writer", Writer, 2, 2),
-            Self::Changes => shape!("sluice_changes", Changes, 3, 3),
+            Self::Entry | Self::Chunk | Self::Sustained => "id",
+            _ => self.shape().columns.split(',').next().unwrap_or_default(),
         }
     }
+
+    /// Its columns, each behind `of`.
+    pub(crate) fn columns_of(self, of: &str) -> String {
+        let columns = self.shape().columns.split(',');
+        columns.map(|column| format!("{of}{column}")).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Columns of an entry `e` and its node `n`, as [`decode_joined`] takes them.
+pub(crate) fn joined_columns() -> String {
+    format!("{},{}", Record::Entry.columns_of("e."), Record::Node.columns_of("n."))
+}
+
+/// Hands the entry that a row holds from column `at` on to `take`, and then its node, if it exists.
+pub(crate) fn decode_joined(row: &impl Columns, at: usize, mut take: impl FnMut(Row)) -> Result<(), Damage> {
+    take(decode(Record::Entry, row, at)?);
+    decode_node(row, at).map_or(Ok(()), |node| node.map(take))
+}
+
+/// The node of a row that holds an entry from column `at` on, if it exists.
+pub(crate) fn decode_node(row: &impl Columns, at: usize) -> Option<Result<Row, Damage>> {
+    let at = at + ENTRY_COLUMNS;
+    (!row.is_null(at)).then(|| decode(Record::Node, row, at))
 }
 
 /// The record that a row holds from column `at` on.
@@ -358,21 +343,15 @@ fn read_quota_key<C: Columns>(row: &Shifted<'_, C>) -> Result<QuotaKey, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{OWN, TABLES, Table};
 
     #[test]
     fn shapes_fit_the_tables() {
-        for (at, record) in Record::ALL.into_iter().enumerate() {
+        for (at, record) in Record::ALL.iter().copied().enumerate() {
             assert_eq!(record as usize, at, "{record:?}");
             if record == Record::Parents {
                 continue; // no rows of their own
             }
-            let shape = record.shape();
-            let is_its = |table: &&Table| {
-                shape.table == format!("jfs_{}", table.name)
-                    || shape.table == format!("sluice_{}", table.name)
-            };
-            let table = TABLES.iter().chain(&OWN).find(is_its).expect("a table");
+            let (shape, table) = (record.shape(), record.table().expect("a table"));
             let ours: Vec<&str> = shape.columns.split(',').map(|column| column.trim_matches('`')).collect();
             let theirs: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
             let numbered = theirs[0] == "id" && ours[0] != "id";

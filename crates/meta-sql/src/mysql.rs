@@ -32,9 +32,8 @@ use pool::Pool;
 use read::Plan;
 use store::Store;
 use tables::Tables;
-use watch::MysqlWatch;
 
-use crate::codec::Record;
+use crate::{codec::Record, scan::page};
 
 /// Commits under way at once: while one waits for the disk another is made. More only make smaller
 /// ones of the same work.
@@ -89,7 +88,7 @@ impl Engine for MysqlEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        scan::page(&self.0.pool, &self.0.tables, scan, from, limit)
+        page(&*self.0, scan, from, limit)
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -109,7 +108,7 @@ impl Engine for MysqlEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(MysqlWatch::new(self.0.clone())?))
+        watch::watch(self.0.clone())
     }
 }
 

@@ -12,3 +12,4 @@ mod span;
 
 pub(crate) use order::{Locking, Work, plan};
 pub(crate) use rows::{Action, Change, Compare, Held, Lock, Span};
+pub(crate) use span::cleared;

@@ -25,6 +25,7 @@ use sluice_meta::engine::{
     Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch,
 };
 
+use crate::scan::page;
 use options::Options;
 use pool::Pool;
 use statement::Catalog;
@@ -84,7 +85,7 @@ impl Engine for PostgresEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0.page(scan, from, limit)
+        page(&self.0, scan, from, limit)
     }
 
     /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to

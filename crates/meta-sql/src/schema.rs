@@ -3,13 +3,14 @@
 //! What must stay true: names, order and nullability are those JuiceFS creates. It synchronises the
 //! tables it finds with its own idea of them, so a difference would be altered under us.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
+
+use crate::naming::Naming;
 
 /// A database, by what its statements look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
-    #[allow(dead_code, reason = "its engine follows")]
     Postgres,
     Mysql,
 }
@@ -204,7 +205,7 @@ pub(crate) const OWN: [Table; 2] = [
 
 impl Table {
     /// The statement that makes the table.
-    pub(crate) fn create(&self, dialect: Dialect, prefix: &str) -> String {
+    fn create(&self, dialect: Dialect, prefix: &str) -> String {
         let mut columns: Vec<String> = self.columns.iter().map(|c| self.column(dialect, c)).collect();
         if self.primary.len() > 1 {
             columns.push(format!("PRIMARY KEY ( {} )", dialect.quoted_all(self.primary)));
@@ -214,7 +215,7 @@ impl Table {
     }
 
     /// Names of its indexes and the statements that make them.
-    pub(crate) fn indexes(&self, dialect: Dialect, prefix: &str) -> Vec<(String, String)> {
+    fn indexes(&self, dialect: Dialect, prefix: &str) -> Vec<(String, String)> {
         let table = format!("{prefix}{}", self.name);
         let on = dialect.quoted(&table);
         let plain = self.index.map(|column| {
@@ -232,7 +233,7 @@ impl Table {
     }
 
     /// A column, as CREATE TABLE and ALTER TABLE … ADD take it.
-    pub(crate) fn column(&self, dialect: Dialect, column: &Column) -> String {
+    fn column(&self, dialect: Dialect, column: &Column) -> String {
         let kind = dialect.kind(column.kind);
         let key = match self.primary {
             _ if matches!(column.kind, Kind::Auto4 | Kind::Auto8) => match dialect {
@@ -249,9 +250,39 @@ impl Table {
     }
 }
 
+/// The statements that make what a database lacks. It has these tables, `table.column`s and
+/// indexes. `kind` ends the statement that makes a table. Nothing that exists is altered, so that
+/// they are harmless on a volume that others use.
+pub(crate) fn lacking(
+    dialect: Dialect,
+    naming: &Naming,
+    existing: &BTreeSet<String>,
+    kind: &str,
+) -> Vec<String> {
+    let theirs = TABLES.iter().map(|table| (naming.prefix(), table));
+    let ours = OWN.iter().map(|table| (naming.own_prefix(), table));
+    let mut statements = Vec::new();
+    for (prefix, table) in theirs.chain(ours) {
+        let name = format!("{prefix}{}", table.name);
+        if existing.contains(&name) {
+            let has = |column: &&Column| existing.contains(&format!("{name}.{}", column.name));
+            let columns = table.columns.iter().filter(|column| !has(column));
+            let quoted = dialect.quoted(&name);
+            statements.extend(
+                columns.map(|column| format!("ALTER TABLE {quoted} ADD {}", table.column(dialect, column))),
+            );
+        } else {
+            statements.push(table.create(dialect, &prefix) + kind);
+        }
+        let indexes = table.indexes(dialect, &prefix).into_iter();
+        statements.extend(indexes.filter(|(index, _)| !existing.contains(index)).map(|(_, text)| text));
+    }
+    statements
+}
+
 impl Dialect {
     /// A name in quotes, for some are reserved words.
-    pub(crate) fn quoted(self, name: &str) -> String {
+    fn quoted(self, name: &str) -> String {
         match self {
             Self::Sqlite | Self::Mysql => format!("`{name}`"),
             Self::Postgres => format!("\"{name}\""),
@@ -293,8 +324,6 @@ impl Dialect {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]

@@ -14,6 +14,7 @@ mod prepare;
 mod read;
 mod scan;
 mod statements;
+mod texts;
 mod watch;
 mod write;
 
@@ -25,11 +26,11 @@ use sluice_meta::{
     schema::Key,
 };
 
+use crate::scan::page;
 use connect::Db;
 use options::Options;
 use read::Reader;
 use statements::Statements;
-use watch::SqliteWatch;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
 /// Fewer write the same pages to the log more often.
@@ -72,7 +73,7 @@ impl Engine for SqliteEngine {
             return Ok(vec![Found::Row(None)]);
         }
         self.0.with_reader(|connection| {
-            let statements = Statements::new(connection, &self.0.options);
+            let statements = Statements::new(connection, &self.0);
             let reader = Reader::new(&statements);
             match reads {
                 [read] => Ok(vec![reader.answer(read)?]),
@@ -88,7 +89,7 @@ impl Engine for SqliteEngine {
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         self.0.with_reader(|connection| {
-            Reader::new(&Statements::new(connection, &self.0.options)).page(scan, from, limit)
+            page(Reader::new(&Statements::new(connection, &self.0)), scan, from, limit)
         })
     }
 
@@ -101,7 +102,7 @@ impl Engine for SqliteEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(SqliteWatch::new(self.0.clone())?))
+        watch::watch(self.0.clone())
     }
 }
 

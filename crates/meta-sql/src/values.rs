@@ -5,9 +5,12 @@
 
 use std::borrow::Cow;
 
-use sluice_meta::schema::{
-    AclRule, Counter, Key, Quota, QuotaKey, Row, Session, encode_changes, encode_plocks, encode_replaced,
-    encode_slices,
+use sluice_meta::{
+    engine::Write,
+    schema::{
+        AclRule, Counter, Key, LockOwner, Quota, QuotaKey, Row, encode_changes, encode_plocks,
+        encode_replaced, encode_slices,
+    },
 };
 use sluice_types::{Attr, Ino, Time};
 
@@ -42,116 +45,171 @@ const fn owned<'r>(of: Vec<u8>) -> Value<'r> {
     Value::Bytes(Cow::Owned(of))
 }
 
-const fn int<'r>(of: i64) -> Value<'r> {
-    Value::Int(of)
+/// A number, whatever its type.
+pub(crate) fn int<'r>(of: impl Into<i64>) -> Value<'r> {
+    Value::Int(of.into())
 }
 
-const fn id<'r>(of: u64) -> Value<'r> {
+/// The bits of an unsigned number.
+pub(crate) const fn id<'r>(of: u64) -> Value<'r> {
     Value::Int(of as i64)
 }
 
-/// Which record a key names, and the values of the columns that name it; nothing for what is
-/// counted from other rows: parents, and the number of the last ACL rule.
-pub(crate) fn key_values(key: &Key) -> Option<(Record, Vec<Value<'_>>)> {
-    Some(match key {
-        Key::Parents(..) | Key::Counter(Counter::AclMaxId) => return None,
-        Key::Setting => (Record::Setting, vec![text(FORMAT)]),
-        Key::Counter(counter) => (Record::Counter, vec![text(counter.name().as_bytes())]),
-        Key::Node(ino) => (Record::Node, vec![id(ino.0)]),
-        Key::Entry(dir, name) => (Record::Entry, vec![id(dir.0), bytes(name)]),
-        Key::Symlink(ino) => (Record::Symlink, vec![id(ino.0)]),
-        Key::Xattr(ino, name) => (Record::Xattr, vec![id(ino.0), text(name)]),
-        Key::Chunk(ino, index) => (Record::Chunk, vec![id(ino.0), int((*index).into())]),
-        Key::SliceRef(slice, size) => (Record::SliceRef, vec![id(*slice), int((*size).into())]),
-        Key::DelFile(ino, length) => (Record::DelFile, vec![id(ino.0), id(*length)]),
-        Key::DelSlices(slice, time) => (Record::DelSlices, vec![id(*slice), int(*time)]),
-        Key::Acl(acl) => (Record::Acl, vec![int((*acl).into())]),
-        Key::DirStat(ino) => (Record::DirStat, vec![id(ino.0)]),
-        Key::Quota(QuotaKey::Dir(ino)) => (Record::DirQuota, vec![id(ino.0)]),
-        Key::Quota(key) => {
-            let (kind, of) = quota_columns(*key);
-            (Record::Quota, vec![int(kind), int(of)])
-        }
-        Key::Session(sid) => (Record::Session, vec![id(*sid)]),
-        Key::Sustained(sid, ino) => (Record::Sustained, vec![id(*sid), id(ino.0)]),
-        Key::Flock(ino, owner) => (Record::Flock, vec![id(ino.0), id(owner.sid), id(owner.owner)]),
-        Key::Plock(ino, owner) => (Record::Plock, vec![id(ino.0), id(owner.sid), id(owner.owner)]),
-        Key::Detached(ino) => (Record::Detached, vec![id(ino.0)]),
-        Key::Writer(writer, lane) => (Record::Writer, vec![id(*writer), int((*lane).into())]),
-        Key::Changes(writer, lane, slot) => {
-            (Record::Changes, vec![id(*writer), int((*lane).into()), int((*slot).into())])
-        }
-    })
+fn put<'v, const N: usize>(
+    out: &mut impl Extend<Value<'v>>,
+    record: Record,
+    values: [Value<'v>; N],
+) -> Option<Record> {
+    out.extend(values);
+    Some(record)
 }
 
-/// Which record a row is, and the values of all its columns; nothing for what is counted from other
-/// rows.
+/// [`push_key`] to a new list.
+pub(crate) fn key_values(key: &Key) -> Option<(Record, Vec<Value<'_>>)> {
+    let mut values = Vec::new();
+    push_key(key, &mut values).map(|record| (record, values))
+}
+
+/// [`push_row`] to a new list.
 pub(crate) fn row_values(row: &Row) -> Option<(Record, Vec<Value<'_>>)> {
-    Some(match row {
-        Row::Parents(..) | Row::Counter(Counter::AclMaxId, _) => return None,
-        Row::Setting(json) => (Record::Setting, vec![text(FORMAT), text(json)]),
-        Row::Counter(counter, value) => (Record::Counter, vec![text(counter.name().as_bytes()), int(*value)]),
-        Row::Node(ino, attr) => (Record::Node, node_values(*ino, attr).map(Value::Int).into()),
+    let mut values = Vec::new();
+    push_row(row, &mut values).map(|record| (record, values))
+}
+
+/// Puts the values of the columns that name a record behind `out`, and says which record it is;
+/// nothing of what is counted from other rows: parents, and the number of the last ACL rule.
+pub(crate) fn push_key<'k>(key: &'k Key, out: &mut impl Extend<Value<'k>>) -> Option<Record> {
+    let owned_by = |ino: &Ino, owner: &LockOwner| [id(ino.0), id(owner.sid), id(owner.owner)];
+    match key {
+        Key::Parents(..) | Key::Counter(Counter::AclMaxId) => None,
+        Key::Setting => put(out, Record::Setting, [text(FORMAT)]),
+        Key::Counter(counter) => put(out, Record::Counter, [text(counter.name().as_bytes())]),
+        Key::Node(ino) => put(out, Record::Node, [id(ino.0)]),
+        Key::Entry(dir, name) => put(out, Record::Entry, [id(dir.0), bytes(name)]),
+        Key::Symlink(ino) => put(out, Record::Symlink, [id(ino.0)]),
+        Key::Xattr(ino, name) => put(out, Record::Xattr, [id(ino.0), text(name)]),
+        Key::Chunk(ino, index) => put(out, Record::Chunk, [id(ino.0), int(*index)]),
+        Key::SliceRef(slice, size) => put(out, Record::SliceRef, [id(*slice), int(*size)]),
+        Key::DelFile(ino, length) => put(out, Record::DelFile, [id(ino.0), id(*length)]),
+        Key::DelSlices(slice, time) => put(out, Record::DelSlices, [id(*slice), int(*time)]),
+        Key::Acl(acl) => put(out, Record::Acl, [int(*acl)]),
+        Key::DirStat(ino) => put(out, Record::DirStat, [id(ino.0)]),
+        Key::Quota(QuotaKey::Dir(ino)) => put(out, Record::DirQuota, [id(ino.0)]),
+        Key::Quota(key) => {
+            let (kind, of) = quota_columns(*key);
+            put(out, Record::Quota, [int(kind), int(of)])
+        }
+        Key::Session(sid) => put(out, Record::Session, [id(*sid)]),
+        Key::Sustained(sid, ino) => put(out, Record::Sustained, [id(*sid), id(ino.0)]),
+        Key::Flock(ino, owner) => put(out, Record::Flock, owned_by(ino, owner)),
+        Key::Plock(ino, owner) => put(out, Record::Plock, owned_by(ino, owner)),
+        Key::Detached(ino) => put(out, Record::Detached, [id(ino.0)]),
+        Key::Writer(writer, lane) => put(out, Record::Writer, [id(*writer), int(*lane)]),
+        Key::Changes(writer, lane, slot) => put(out, Record::Changes, [id(*writer), int(*lane), int(*slot)]),
+    }
+}
+
+/// Puts the values of all columns of a row behind `out`, and says which record it is; nothing of
+/// what is counted from other rows.
+pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Option<Record> {
+    match row {
+        Row::Parents(..) | Row::Counter(Counter::AclMaxId, _) => None,
+        Row::Setting(json) => put(out, Record::Setting, [text(FORMAT), text(json)]),
+        Row::Counter(counter, value) => {
+            put(out, Record::Counter, [text(counter.name().as_bytes()), int(*value)])
+        }
+        Row::Node(ino, attr) => put(out, Record::Node, node_values(*ino, attr).map(Value::Int)),
         Row::Entry(dir, name, entry) => {
-            (Record::Entry, vec![id(dir.0), bytes(name), id(entry.ino.0), int(entry.kind as i64)])
+            put(out, Record::Entry, [id(dir.0), bytes(name), id(entry.ino.0), int(entry.kind as i64)])
         }
-        Row::Symlink(ino, target) => (Record::Symlink, vec![id(ino.0), bytes(target)]),
-        Row::Xattr(ino, name, value) => (Record::Xattr, vec![id(ino.0), text(name), bytes(value)]),
+        Row::Symlink(ino, target) => put(out, Record::Symlink, [id(ino.0), bytes(target)]),
+        Row::Xattr(ino, name, value) => put(out, Record::Xattr, [id(ino.0), text(name), bytes(value)]),
         Row::Chunk(ino, index, slices) => {
-            (Record::Chunk, vec![id(ino.0), int((*index).into()), owned(encode_slices(slices))])
+            put(out, Record::Chunk, [id(ino.0), int(*index), owned(encode_slices(slices))])
         }
-        Row::SliceRef(slice, size, refs) => {
-            (Record::SliceRef, vec![id(*slice), int((*size).into()), int(*refs)])
-        }
-        Row::DelFile(ino, length, time) => (Record::DelFile, vec![id(ino.0), id(*length), int(*time)]),
+        Row::SliceRef(slice, size, refs) => put(out, Record::SliceRef, [id(*slice), int(*size), int(*refs)]),
+        Row::DelFile(ino, length, time) => put(out, Record::DelFile, [id(ino.0), id(*length), int(*time)]),
         Row::DelSlices(slice, time, replaced) => {
-            (Record::DelSlices, vec![id(*slice), int(*time), owned(encode_replaced(replaced))])
+            put(out, Record::DelSlices, [id(*slice), int(*time), owned(encode_replaced(replaced))])
         }
-        Row::Acl(acl, rule) => (Record::Acl, acl_values(*acl, rule)),
+        Row::Acl(acl, rule) => put(out, Record::Acl, acl_values(*acl, rule)),
         Row::DirStat(ino, stat) => {
-            (Record::DirStat, vec![id(ino.0), int(stat.length), int(stat.space), int(stat.inodes)])
-        }
-        Row::Quota(QuotaKey::Dir(ino), quota) => {
-            (Record::DirQuota, [id(ino.0)].into_iter().chain(quota_values(quota)).collect())
+            put(out, Record::DirStat, [id(ino.0), int(stat.length), int(stat.space), int(stat.inodes)])
         }
         Row::Quota(key, quota) => {
             let (kind, of) = quota_columns(*key);
-            (Record::Quota, [int(kind), int(of)].into_iter().chain(quota_values(quota)).collect())
+            let Quota { max_space, max_inodes, used_space, used_inodes } = *quota;
+            let values = [kind, of, max_space, max_inodes, used_space, used_inodes].map(Value::Int);
+            match (key, values) {
+                (QuotaKey::Dir(_), [_, values @ ..]) => put(out, Record::DirQuota, values),
+                (_, values) => put(out, Record::Quota, values),
+            }
         }
         Row::Session(sid, session) => {
-            (Record::Session, vec![id(*sid), int(session.expire), session_info(session)])
+            let info = session.info.as_ref().map_or(Value::Null, |info| bytes(info));
+            put(out, Record::Session, [id(*sid), int(session.expire), info])
         }
-        Row::Sustained(sid, ino) => (Record::Sustained, vec![id(*sid), id(ino.0)]),
+        Row::Sustained(sid, ino) => put(out, Record::Sustained, [id(*sid), id(ino.0)]),
         Row::Flock(ino, owner, kind) => {
-            let code = i64::from(kind.code());
-            (Record::Flock, vec![id(ino.0), id(owner.sid), id(owner.owner), int(code)])
+            put(out, Record::Flock, [id(ino.0), id(owner.sid), id(owner.owner), int(kind.code())])
         }
         Row::Plock(ino, owner, ranges) => {
-            (Record::Plock, vec![id(ino.0), id(owner.sid), id(owner.owner), owned(encode_plocks(ranges))])
+            let ranges = owned(encode_plocks(ranges));
+            put(out, Record::Plock, [id(ino.0), id(owner.sid), id(owner.owner), ranges])
         }
-        Row::Detached(ino, time) => (Record::Detached, vec![id(ino.0), int(*time)]),
-        Row::Writer(writer, lane, n) => (Record::Writer, vec![id(*writer), int((*lane).into()), id(*n)]),
+        Row::Detached(ino, time) => put(out, Record::Detached, [id(ino.0), int(*time)]),
+        Row::Writer(writer, lane, n) => put(out, Record::Writer, [id(*writer), int(*lane), id(*n)]),
         Row::Changes(writer, lane, slot, n, changes) => {
-            let key = [id(*writer), int((*lane).into()), int((*slot).into())];
-            (Record::Changes, key.into_iter().chain([id(*n), owned(encode_changes(changes))]).collect())
+            let changes = owned(encode_changes(changes));
+            put(out, Record::Changes, [id(*writer), int(*lane), int(*slot), id(*n), changes])
         }
-    })
+    }
 }
 
-fn acl_values(acl: u32, rule: &AclRule) -> Vec<Value<'_>> {
-    let base = [rule.owner, rule.group, rule.mask, rule.other];
-    std::iter::once(int(acl.into()))
-        .chain(base.map(|perm| int(perm.into())))
-        .chain([&rule.users, &rule.groups].map(|named| owned(AclRule::encode_entries(named))))
-        .collect()
+/// Puts what a write that adds to a row adds behind `out`, behind the columns that name the row,
+/// and says which record that is; nothing of another write. Of a node these are links and, if they
+/// are to change, times.
+pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>) -> Option<(Record, Key)> {
+    let (record, key) = match write {
+        Write::Bump { ino, nlink, time } => {
+            let (micros, nanos) = time.map(time_columns).unzip();
+            let [micros, nanos] = [micros, nanos].map(|part| part.map_or(Value::Null, Value::Int));
+            (put(out, Record::Node, [id(ino.0), int(*nlink), micros, nanos]), Key::Node(*ino))
+        }
+        Write::Count(counter, by) if *counter != Counter::AclMaxId => {
+            let values = [text(counter.name().as_bytes()), int(*by)];
+            (put(out, Record::Counter, values), Key::Counter(*counter))
+        }
+        // A slice without a record has one reference.
+        Write::Refer(slice, size, by) => {
+            let values = [id(*slice), int(*size), int(1 + by)];
+            (put(out, Record::SliceRef, values), Key::SliceRef(*slice, *size))
+        }
+        Write::Use(ino, by) => {
+            let values = [id(ino.0), int(by.length), int(by.space), int(by.inodes)];
+            (put(out, Record::DirStat, values), Key::DirStat(*ino))
+        }
+        Write::Charge(key, space, inodes) => {
+            let (kind, of) = quota_columns(*key);
+            let record = match key {
+                QuotaKey::Dir(_) => put(out, Record::DirQuota, [of, *space, *inodes].map(Value::Int)),
+                _ => put(out, Record::Quota, [kind, of, -1, -1, *space, *inodes].map(Value::Int)),
+            };
+            (record, Key::Quota(*key))
+        }
+        Write::Append(ino, index, slices) => {
+            let values = [id(ino.0), int(*index), owned(encode_slices(slices))];
+            (put(out, Record::Chunk, values), Key::Chunk(*ino, *index))
+        }
+        _ => return None,
+    };
+    record.map(|record| (record, key))
 }
 
-const fn quota_values<'r>(quota: &Quota) -> [Value<'r>; 4] {
-    [int(quota.max_space), int(quota.max_inodes), int(quota.used_space), int(quota.used_inodes)]
-}
-
-fn session_info(session: &Session) -> Value<'_> {
-    session.info.as_ref().map_or(Value::Null, |info| bytes(info))
+fn acl_values<'r>(acl: u32, rule: &AclRule) -> [Value<'r>; 7] {
+    let [owner, group, mask, other] = [rule.owner, rule.group, rule.mask, rule.other].map(int);
+    let [users, groups] = [&rule.users, &rule.groups].map(|named| owned(AclRule::encode_entries(named)));
+    [int(acl), owner, group, mask, other, users, groups]
 }
 
 /// Whether a guard of a node compares the column at this place: all but times, links, length and

@@ -59,7 +59,8 @@ fn wrong_names_are_refused_by_what_they_are() {
     refused(setting(&format!("mysql://guest:secret@({})/{database}", server.addr())), "GRANT");
     refused(setting(&format!("{}?tls=true", server.url(&database))), "tls=false");
     assert_eq!(setting(&format!("{}?tls=preferred", server.url(&database))), Ok(None));
-    refused(setting(&format!("{}?no_such_variable=1", server.url(&database))), "does not know");
+    let wrong = setting(&format!("{}?no_such_variable=1", server.url(&database)));
+    refused(wrong, "has no option \"no_such_variable\"; there are max_open_conns");
     // Nobody listens at a port that was just free.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
     unavailable(setting(&format!("mysql://{USER}:x@({free})/{database}")), "refused");

@@ -106,6 +106,18 @@ pub fn boolean(name: &str, text: &str) -> Result<bool, String> {
     }
 }
 
+/// What one of these words stands for.
+///
+/// # Errors
+/// A message that names them, if it is none.
+pub fn one_of<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        format!("{name}={text} is none of {}", words.join(", "))
+    })
+}
+
 /// Reads `30s`, `500ms`, `1m30s`, or a plain number of seconds.
 ///
 /// # Errors
@@ -142,6 +154,13 @@ mod tests {
         assert!(decoded("%ff").is_err());
         let pairs = options("a=1&&b=x%26y&c").expect("valid");
         assert_eq!(pairs, [("a", "1".to_owned()), ("b", "x&y".into()), ("c", String::new())]);
+    }
+
+    #[test]
+    fn words_that_are_none_are_errors_that_name_what_there_is() {
+        let words = [("on", 1), ("off", 2)];
+        assert_eq!(one_of("w", "off", &words), Ok(2));
+        assert_eq!(one_of("w", "of", &words), Err("w=of is none of on, off".into()));
     }
 
     #[test]

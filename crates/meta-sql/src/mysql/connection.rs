@@ -246,4 +246,8 @@ impl Columns for Row {
             None => Err(format!("there is no column {at}")),
         }
     }
+
+    fn is_null(&self, at: usize) -> bool {
+        matches!(self.as_ref(at), None | Some(Value::NULL))
+    }
 }

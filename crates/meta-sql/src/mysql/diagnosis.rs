@@ -3,16 +3,18 @@
 //! The server says only that something did not hold. What must stay true: this is asked after the
 //! transaction is undone, so it is a hint: the records named are those to be looked at again.
 
-use rustc_hash::FxHashSet;
+use std::convert::Infallible;
+
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Found, Hold, Read, Write, still_holds},
+    engine::{Commit, EngineError, Expect, Found, Read, Write},
     schema::{Key, Row},
 };
-use sluice_types::{Ino, Name};
+use sluice_types::Ino;
 
 use super::{
     commit::overflowing, connection::Connection, error::Refusal, options::Options, read::Plan, tables::Tables,
 };
+use crate::expected::holds;
 
 /// What may not hold.
 struct Doubt<'c> {
@@ -114,30 +116,8 @@ fn of_record<'c>(key: Key, holds: impl Fn(Option<&Row>) -> bool + 'c) -> Doubt<'
 }
 
 fn of_expect<'c>(commit: &'c Commit, expect: &'c Expect) -> Option<Doubt<'c>> {
-    let key = expect.key();
-    Some(match expect {
-        Expect::Row(_, Hold::None) => return None,
-        Expect::Row(then, hold) => of_record(key, |row| row.is_some_and(|now| still_holds(*hold, then, now))),
-        Expect::Absent(_) => of_record(key, |row| row.is_none()),
-        Expect::Vacant(dir) => {
-            // Names that the commit removes.
-            let leaving = commit.writes.iter().filter_map(|write| match write {
-                Write::Delete(Key::Entry(of, name)) if of == dir => Some(name),
-                _ => None,
-            });
-            let leaving: FxHashSet<&Name> = leaving.collect();
-            let read = Read::Names { dir: *dir, limit: leaving.len() + 1 };
-            let is_leaving = move |name: &Name| leaving.contains(name);
-            let holds =
-                move |found: &Found| matches!(found, Found::Names(names) if names.iter().all(&is_leaving));
-            Doubt { key, read, holds: Box::new(holds) }
-        }
-        Expect::Same(list, then) => {
-            let holds = |found: &Found| {
-                matches!(found, Found::Rows(now)
-                    if now.len() == then.len() && now.iter().all(|row| then.contains(row)))
-            };
-            Doubt { key, read: Read::All(*list), holds: Box::new(holds) }
-        }
-    })
+    // The question is what it fails with if nobody answers.
+    let read = holds::<Found, Read>(commit, expect, Err).err()?;
+    let holds = move |found: &Found| holds::<&Found, Infallible>(commit, expect, |_| Ok(found)) == Ok(true);
+    Some(Doubt { key: expect.key(), read, holds: Box::new(holds) })
 }

@@ -5,12 +5,13 @@
 
 use mysql_async::ServerError;
 use sluice_meta::engine::EngineError;
+use sluice_net::url;
 
 use super::{
-    options::Options,
+    options::{KNOWN, Options},
     style::{CHECK, Style},
 };
-use crate::codec::Damage;
+use crate::errors::errors;
 
 const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
@@ -86,27 +87,9 @@ pub(super) const fn is_last(error: &ServerError) -> bool {
     )
 }
 
+errors!(Options);
+
 impl Options {
-    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(crate) fn indeterminate(&self, reason: String) -> EngineError {
-        EngineError::Indeterminate { engine: self.label.clone(), reason }
-    }
-
-    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(crate) fn damaged(&self, damage: Damage) -> EngineError {
-        EngineError::Corrupt {
-            engine: self.label.clone(),
-            record: format!("{}{}", self.naming.prefix(), damage.record),
-            reason: damage.reason,
-        }
-    }
-
     /// What a failure means where nothing can have been committed.
     pub(crate) fn unanswered(&self, failure: Failure) -> EngineError {
         match failure {
@@ -170,7 +153,8 @@ impl Options {
             1264 | 1406 => format!("a value is larger than the volume format can hold here: {notice}"),
             1300 | 1366 => format!("a name holds what its text columns cannot store: {notice}"),
             1665 => "its binlog_format is STATEMENT, which cannot work; set ROW or MIXED".into(),
-            1193 => format!("the URL sets a variable that the server does not know: {notice}"),
+            // What is no option of ours is a variable of the session.
+            1193 => url::unknown(notice.split('\'').nth(1).unwrap_or(notice), KNOWN),
             code => format!("error {code}: {notice}"),
         })
     }

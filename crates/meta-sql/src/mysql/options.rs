@@ -10,7 +10,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits,
-    url::{self, decoded},
+    url::{self, decoded, one_of},
 };
 
 use crate::naming::Naming;
@@ -67,28 +67,23 @@ const NO_DATABASE: &str = "the URL names no database; write mysql://user:passwor
 const MAX_OPEN: usize = 12;
 const MAX_IDLE: usize = 6;
 
-/// Options of the Go driver that change nothing here.
-const IGNORED: [&str; 19] = [
-    "allowAllFiles",
-    "allowCleartextPasswords",
-    "allowFallbackToPlaintext",
-    "allowNativePasswords",
-    "allowOldPasswords",
-    "charset",
-    "checkConnLiveness",
-    "clientFoundRows",
-    "collation",
-    "columnsWithAlias",
-    "compress",
-    "connectionAttributes",
-    "interpolateParams",
-    "loc",
-    "maxAllowedPacket",
-    "multiStatements",
-    "parseTime",
-    "rejectReadOnly",
-    "writeTimeout",
+/// Options that are ours. Any other is a variable of the session.
+pub(super) const KNOWN: &str = "max_open_conns, max_idle_conns, max_idle_time, max_life_time, table_prefix, tls, \
+     tls-ca-cert-file, tls-cert-file, tls-key-file, timeout, readTimeout, compound";
+const TLS: [(&str, Tls); 6] = [
+    ("true", Tls::Verify),
+    ("1", Tls::Verify),
+    ("skip-verify", Tls::SkipVerify),
+    ("preferred", Tls::Preferred),
+    ("false", Tls::Off),
+    ("0", Tls::Off),
 ];
+
+/// Options of the Go driver that change nothing here.
+const IGNORED: &str = "allowAllFiles, allowCleartextPasswords, allowFallbackToPlaintext, allowNativePasswords, \
+     allowOldPasswords, charset, checkConnLiveness, clientFoundRows, collation, \
+     columnsWithAlias, compress, connectionAttributes, interpolateParams, loc, \
+     maxAllowedPacket, multiStatements, parseTime, rejectReadOnly, writeTimeout";
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,28 +158,22 @@ impl Options {
             "timeout" => self.connect_timeout = duration(name, value)?,
             "readTimeout" => self.read_timeout = duration(name, value)?,
             "compound" => self.compound = url::boolean(name, value)?,
-            "tls" => {
-                self.tls = match value {
-                    "false" | "0" => Tls::Off,
-                    "true" | "1" => Tls::Verify,
-                    "skip-verify" => Tls::SkipVerify,
-                    "preferred" => Tls::Preferred,
-                    _ => return Err(format!("tls={value} is none of true, skip-verify, preferred, false")),
-                }
-            }
+            "tls" => self.tls = one_of(name, value, &TLS)?,
             "tls_ca_cert_file" => self.ca_file = Some(value.into()),
             "tls_cert_file" => self.identity[0] = Some(value.into()),
             "tls_key_file" => self.identity[1] = Some(value.into()),
             // Whatever it says: the engine is right under READ COMMITTED only.
             "tx_isolation" | "transaction_isolation" => {}
-            _ if IGNORED.contains(&name) => tracing::debug!(name, "an option of the URL has no effect"),
+            _ if IGNORED.split(", ").any(|idle| idle == name) => {
+                tracing::debug!(name, "an option of the URL has no effect");
+            }
             variable if variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
                 if value.is_empty() || value.contains(';') {
                     return Err(format!("{name}={value} is no value of a variable of the session"));
                 }
                 self.variables.push((variable.to_owned(), value.to_owned()));
             }
-            _ => return Err(format!("{name} is no option")),
+            _ => return Err(url::unknown(name, KNOWN)),
         }
         Ok(())
     }

@@ -3,15 +3,15 @@
 //! What must stay true: an answer says what the tables hold and decides nothing. Nothing is held:
 //! the commit compares.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{fmt::Write as _, hash::Hash};
 
-use mysql_async::{Row as Columned, Value as Cell};
+use mysql_async::Row as Columned;
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{EngineError, Found, List, Read},
-    schema::{Counter, Key, Row},
+    engine::{EngineError, Found, Read},
+    schema::{Key, Row},
 };
-use sluice_types::{Ino, Name};
+use smallvec::SmallVec;
 
 use super::{
     connection::{Answers, Failure},
@@ -21,8 +21,10 @@ use super::{
     tables::{Tables, push_bytes, push_int},
 };
 use crate::{
-    codec::{Columns, Damage, ENTRY_COLUMNS, Record, columns, decode},
-    values::key_values,
+    codec::{Columns, Damage, Record, decode, decode_joined},
+    questions::{Questions, nothing, odd, put, take},
+    text::Look,
+    values::Value,
 };
 
 /// Keys in one statement.
@@ -34,83 +36,76 @@ pub(super) struct Plan<'r> {
     statements: Vec<(String, Ask<'r>)>,
 }
 
+/// The places of questions that have one answer.
+type Places = SmallVec<[usize; 1]>;
+
 /// What a statement asks for.
 enum Ask<'r> {
-    /// Records, each answering the question for its key.
-    Rows(Record),
+    /// The answer to the question at this place.
+    One(usize, Look, Record),
     /// An attribute; the table may know its name in another case.
-    Xattr(&'r Key),
-    /// Entries with their nodes.
-    Joined,
-    /// The number of the last ACL rule.
-    LastAcl,
-    /// Part of the answer to the read at this place.
-    Part(usize, Record),
-    /// Collections of several inodes.
-    Members(Members),
-    /// Names, the answer to the read at this place.
-    Names(usize),
+    Xattr(usize, &'r Key),
+    /// Records, by their keys.
+    Keys(Record, FxHashMap<&'r Key, Places>),
+    /// Entries with their nodes, by directory and name.
+    Joined(FxHashMap<(i64, &'r [u8]), Places>),
+    /// Collections, by the column of the answer that tells whose a row is.
+    Lists(Record, usize, FxHashMap<i64, Places>),
 }
 
-/// Collections of one kind: the record, and of chunks from which to which.
-type Members = (Record, u32, u32);
+/// The questions with their places, those with one answer together.
+fn places<K: Eq + Hash>(questions: impl Iterator<Item = (K, usize)>) -> FxHashMap<K, Places> {
+    let mut places: FxHashMap<K, Places> = FxHashMap::default();
+    for (key, at) in questions {
+        places.entry(key).or_default().push(at);
+    }
+    places
+}
 
 /// A statement that reads entries and the nodes they name, up to its WHERE.
 pub(super) fn join(tables: &Tables, index: &str) -> String {
-    format!(
-        "SELECT e.parent,e.name,e.inode,e.type,n.inode,n.type,n.flags,n.mode,n.uid,n.gid,n.atime,n.mtime,n.ctime,\
-         n.atimensec,n.mtimensec,n.ctimensec,n.nlink,n.length,n.rdev,n.parent,n.access_acl_id,n.default_acl_id,\
-         n.tier_id FROM {} e{index} LEFT JOIN {} n ON n.inode=e.inode ",
-        tables.edge, tables.node
-    )
-}
-
-/// The node of a joined row, if it exists.
-pub(super) fn joined_node(row: &Columned) -> Option<Result<Row, Damage>> {
-    let exists = !matches!(row.as_ref(ENTRY_COLUMNS), None | Some(Cell::NULL));
-    exists.then(|| decode(Record::Node, row, ENTRY_COLUMNS))
+    let Tables { joined, edge, node, .. } = tables;
+    format!("SELECT {joined} FROM {edge} e {index} LEFT JOIN {node} n ON n.inode=e.inode ")
 }
 
 impl<'r> Plan<'r> {
     pub(super) fn new(tables: &Tables, reads: &'r [Read]) -> Self {
-        let mut plan = Self { reads, statements: Vec::new() };
-        let mut keys: BTreeMap<Record, Vec<&'r Key>> = BTreeMap::new();
-        let mut follows: Vec<(Ino, &'r Name)> = Vec::new();
-        let mut members: BTreeMap<Members, Vec<i64>> = BTreeMap::new();
-        for (at, read) in reads.iter().enumerate() {
-            match read {
-                Read::Get(key) => plan.get(tables, at, key, &mut keys),
-                Read::Follow(dir, name) => follows.push((*dir, name)),
-                Read::Names { dir, limit } => {
-                    let text = format!(
-                        "SELECT name FROM {} WHERE parent={} LIMIT {limit}",
-                        tables.edge, dir.0 as i64
-                    );
-                    plan.statements.push((text, Ask::Names(at)));
-                }
-                Read::All(list) => match members_of(*list) {
-                    Some((kind, ino)) => members.entry(kind).or_default().push(ino.0 as i64),
-                    None => plan.list(tables, at, *list),
-                },
+        let Questions { keys, lists, ranges, mut follows, alone } = Questions::new(reads);
+        let mut statements = Vec::new();
+        for (at, what, record, values) in alone {
+            statements.push((select_alone(tables, what, record, &values), Ask::One(at, what, record)));
+        }
+        for (record, mut wanted) in keys {
+            wanted.sort_unstable_by(|(.., a), (.., b)| a.cmp(b));
+            let many = if record == Record::Xattr { 1 } else { MANY };
+            for group in wanted.chunks(many) {
+                let mut text = select(tables, record);
+                let values: Vec<&[Value<'_>]> = group.iter().map(|(.., values)| &values[..]).collect();
+                tables.of(record).among_keys(&mut text, &values);
+                let ask = match group {
+                    [(at, key @ Key::Xattr(..), _)] => Ask::Xattr(*at, key),
+                    _ => Ask::Keys(record, places(group.iter().map(|(at, key, _)| (*key, *at)))),
+                };
+                statements.push((text, ask));
             }
         }
-        for (record, keys) in keys {
-            for keys in keys.chunks(MANY) {
-                plan.statements.push((select_by_keys(tables, record, keys), Ask::Rows(record)));
-            }
+        for ((record, what), wanted) in lists {
+            let (column, name) =
+                if what == Look::OfSession { (1, "sid") } else { (0, tables.of(record).name(0)) };
+            let end = if record == Record::Parents { " GROUP BY inode,parent" } else { "" };
+            collections(&mut statements, tables, record, (column, name, end), &wanted);
         }
-        for (kind, inodes) in members {
-            for inodes in inodes.chunks(MANY) {
-                plan.statements.push((select_members(tables, kind, inodes), Ask::Members(kind)));
-            }
+        for ((from, to), wanted) in ranges {
+            let end = format!(" AND indx>={from} AND indx<{to} ORDER BY inode,indx");
+            collections(&mut statements, tables, Record::Chunk, (0, "inode", &end), &wanted);
         }
-        follows.sort_unstable();
+        follows.sort_unstable_by_key(|(_, dir, name)| (*dir, *name));
         for follows in follows.chunks(MANY) {
             let mut text = join(tables, "") + "WHERE ";
-            for (number, group) in follows.chunk_by(|(a, _), (b, _)| a == b).enumerate() {
+            for (number, group) in follows.chunk_by(|(_, a, _), (_, b, _)| a == b).enumerate() {
                 let or = if number > 0 { " OR " } else { "" };
-                let _ = write!(text, "{or}e.parent={} AND e.name IN (", group[0].0.0 as i64);
-                for (at, (_, name)) in group.iter().enumerate() {
+                let _ = write!(text, "{or}e.parent={} AND e.name IN (", group[0].1);
+                for (at, (.., name)) in group.iter().enumerate() {
                     if at > 0 {
                         text.push(',');
                     }
@@ -118,61 +113,10 @@ impl<'r> Plan<'r> {
                 }
                 text.push(')');
             }
-            plan.statements.push((text, Ask::Joined));
+            let asked = follows.iter().map(|(at, dir, name)| ((*dir, *name), *at));
+            statements.push((text, Ask::Joined(places(asked))));
         }
-        plan
-    }
-
-    fn get(&mut self, tables: &Tables, at: usize, key: &'r Key, keys: &mut BTreeMap<Record, Vec<&'r Key>>) {
-        match (key, key_values(key)) {
-            (Key::Parents(ino, parent), _) => {
-                let condition = format!("inode={} AND parent={}", ino.0 as i64, parent.0 as i64);
-                self.part(tables, at, Record::Parents, &(condition + " GROUP BY inode,parent"));
-            }
-            (Key::Counter(Counter::AclMaxId), _) => {
-                let text = format!("SELECT max(id) FROM {}", tables.of(Record::Acl).table);
-                self.statements.push((text, Ask::LastAcl));
-            }
-            // There is none by a name that is no text, and the server would not even compare with
-            // it.
-            (Key::Xattr(_, name), _) if std::str::from_utf8(name).is_err() => {}
-            (Key::Xattr(..), Some((record, _))) => {
-                self.statements.push((select_by_keys(tables, record, &[key]), Ask::Xattr(key)));
-            }
-            (_, Some((record, _))) => keys.entry(record).or_default().push(key),
-            (_, None) => {}
-        }
-    }
-
-    fn part(&mut self, tables: &Tables, at: usize, record: Record, condition: &str) {
-        let place = tables.of(record);
-        let text = format!("SELECT {} FROM {} WHERE {condition}", place.columns, place.table);
-        self.statements.push((text, Ask::Part(at, record)));
-    }
-
-    fn list(&mut self, tables: &Tables, at: usize, list: List) {
-        let of = |ino: Ino| format!("inode={}", ino.0 as i64);
-        let by = |sid: u64| format!("sid={}", sid as i64);
-        match list {
-            List::Parents(ino) => {
-                self.part(tables, at, Record::Parents, &(of(ino) + " GROUP BY inode,parent"));
-            }
-            List::Flocks(ino) => self.part(tables, at, Record::Flock, &of(ino)),
-            List::Plocks(ino) => self.part(tables, at, Record::Plock, &of(ino)),
-            // Asked for together with those of other inodes.
-            List::Xattrs(_) | List::Chunks(..) => {}
-            List::Sustained(sid) => self.part(tables, at, Record::Sustained, &by(sid)),
-            List::LocksOf(sid) => {
-                self.part(tables, at, Record::Flock, &by(sid));
-                self.part(tables, at, Record::Plock, &by(sid));
-            }
-            List::Lanes(writer) => {
-                self.part(tables, at, Record::Writer, &format!("writer={}", writer as i64));
-            }
-            List::Changes(writer) => {
-                self.part(tables, at, Record::Changes, &format!("writer={}", writer as i64));
-            }
-        }
+        Self { reads, statements }
     }
 
     /// The statements, to be sent in one trip.
@@ -206,111 +150,94 @@ impl<'r> Plan<'r> {
 
     /// What the rows of the statements say.
     pub(super) fn answered(&self, options: &Options, answers: Answers) -> Result<Vec<Found>, EngineError> {
-        let damaged = |damage| options.damaged(damage);
-        let mut rows: FxHashMap<Key, Row> = FxHashMap::default();
-        let mut followed: FxHashMap<(Ino, Name), Vec<Row>> = FxHashMap::default();
-        let mut parts: FxHashMap<usize, Vec<Row>> = FxHashMap::default();
-        let mut names: FxHashMap<usize, Vec<Name>> = FxHashMap::default();
-        let mut members: FxHashMap<(Members, Ino), Vec<Row>> = FxHashMap::default();
         if answers.len() != self.statements.len() {
             return Err(options.refused("its answers do not fit the questions"));
         }
+        let mut found: Vec<Found> = self.reads.iter().map(nothing).collect();
         for ((_, ask), answer) in self.statements.iter().zip(answers) {
             for row in &answer {
-                match ask {
-                    Ask::Rows(record) => {
-                        let found = decode(*record, row, 0).map_err(damaged)?;
-                        rows.insert(found.key(), found);
-                    }
-                    Ask::Xattr(key) => {
-                        if let (Key::Xattr(ino, name), Row::Xattr(_, _, value)) =
-                            (key, decode(Record::Xattr, row, 0).map_err(damaged)?)
-                        {
-                            rows.insert((*key).clone(), Row::Xattr(*ino, name.clone(), value));
-                        }
-                    }
-                    Ask::Joined => {
-                        let entry = decode(Record::Entry, row, 0).map_err(damaged)?;
-                        let Row::Entry(dir, name, _) = &entry else { continue };
-                        let at = (*dir, name.clone());
-                        let node = joined_node(row).transpose().map_err(damaged)?;
-                        followed.insert(at, std::iter::once(entry).chain(node).collect());
-                    }
-                    Ask::LastAcl => {
-                        let number = |reason| damaged(Damage { record: "acl".into(), reason });
-                        if !matches!(row.as_ref(0), Some(Cell::NULL)) {
-                            let last = Row::Counter(Counter::AclMaxId, row.int(0).map_err(number)?);
-                            rows.insert(last.key(), last);
-                        }
-                    }
-                    Ask::Part(at, record) => {
-                        parts.entry(*at).or_default().push(decode(*record, row, 0).map_err(damaged)?);
-                    }
-                    Ask::Members(kind) => {
-                        let member = decode(kind.0, row, 0).map_err(damaged)?;
-                        if let Row::Xattr(ino, ..) | Row::Chunk(ino, ..) = &member {
-                            members.entry((*kind, *ino)).or_default().push(member);
-                        }
-                    }
-                    Ask::Names(at) => {
-                        let number = |reason| damaged(Damage { record: "edge".into(), reason });
-                        let name = Name::stored(row.bytes(0).map_err(number)?);
-                        names.entry(*at).or_default().push(name);
-                    }
+                ask.take(row, &mut found).map_err(|damage| options.damaged(damage))?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Ask<'_> {
+    /// Takes a row to where it belongs.
+    fn take(&self, row: &Columned, found: &mut [Found]) -> Result<(), Damage> {
+        let give = |places: Option<&Places>, row: Row, found: &mut [Found]| {
+            if let Some((last, others)) = places.and_then(|places| places.split_last()) {
+                others.iter().for_each(|at| put(&mut found[*at], row.clone()));
+                put(&mut found[*last], row);
+            }
+        };
+        match self {
+            Self::One(at, what, record) => take(*what, *record, row, &mut found[*at])?,
+            Self::Xattr(at, key) => {
+                if let (Key::Xattr(ino, name), Row::Xattr(_, _, value)) =
+                    (key, decode(Record::Xattr, row, 0)?)
+                {
+                    put(&mut found[*at], Row::Xattr(*ino, name.clone(), value));
                 }
             }
-        }
-        let found = self.reads.iter().enumerate().map(|(at, read)| match read {
-            Read::Get(Key::Parents(..)) => Found::Row(parts.remove(&at).and_then(|mut rows| rows.pop())),
-            Read::Get(key) => Found::Row(rows.get(key).cloned()),
-            Read::Follow(dir, name) => {
-                Found::Rows(followed.get(&(*dir, name.clone())).cloned().unwrap_or_default())
+            Self::Keys(record, places) => {
+                let row = decode(*record, row, 0)?;
+                give(places.get(&row.key()), row, found);
             }
-            Read::Names { .. } => Found::Names(names.remove(&at).unwrap_or_default()),
-            Read::All(list) => Found::Rows(match members_of(*list) {
-                Some(key) => members.get(&key).cloned().unwrap_or_default(),
-                None => parts.remove(&at).unwrap_or_default(),
-            }),
-        });
-        Ok(found.collect())
-    }
-}
-
-/// The kind of a collection that is asked for together with those of other inodes, and whose it is.
-const fn members_of(list: List) -> Option<(Members, Ino)> {
-    match list {
-        List::Xattrs(ino) => Some(((Record::Xattr, 0, 0), ino)),
-        List::Chunks(ino, from, to) => Some(((Record::Chunk, from, to), ino)),
-        _ => None,
-    }
-}
-
-/// Selects collections of these inodes.
-fn select_members(tables: &Tables, (record, from, to): Members, inodes: &[i64]) -> String {
-    let place = tables.of(record);
-    let mut text = format!("SELECT {} FROM {} WHERE inode IN (", place.columns, place.table);
-    for (at, ino) in inodes.iter().enumerate() {
-        if at > 0 {
-            text.push(',');
+            Self::Joined(places) => {
+                let asked = (row.int(0).map_err(odd)?, row.bytes(1).map_err(odd)?);
+                let places = places.get(&asked);
+                decode_joined(row, 0, |row| give(places, row, found))?;
+            }
+            Self::Lists(record, column, places) => {
+                let whose = row.int(*column).map_err(odd)?;
+                give(places.get(&whose), decode(*record, row, 0)?, found);
+            }
         }
-        push_int(&mut text, *ino);
+        Ok(())
     }
-    text.push(')');
-    if record == Record::Chunk {
-        let _ = write!(text, " AND indx>={from} AND indx<{to} ORDER BY inode,indx");
-    }
-    text
 }
 
-/// Selects the records of these keys.
-fn select_by_keys(tables: &Tables, record: Record, keys: &[&Key]) -> String {
+/// A statement that reads records, up to its condition.
+fn select(tables: &Tables, record: Record) -> String {
     let place = tables.of(record);
-    let mut text = format!("SELECT {} FROM {} WHERE ", place.columns, place.table);
-    let mut keys: Vec<_> = keys.iter().filter_map(|key| key_values(key)).map(|(_, values)| values).collect();
-    keys.sort_unstable();
-    place.among_keys(&mut text, &keys);
-    text
+    format!("SELECT {} FROM {} WHERE ", place.columns, place.table)
 }
 
-/// Columns of an entry.
-pub(super) const ENTRY: &str = columns!(Entry);
+/// A statement that answers one question.
+fn select_alone(tables: &Tables, what: Look, record: Record, values: &[Value<'_>]) -> String {
+    let table = &tables.of(record).table;
+    match (what, values) {
+        (Look::Names, [Value::Int(dir), Value::Int(limit)]) => {
+            format!("SELECT name FROM {table} WHERE parent={dir} LIMIT {limit}")
+        }
+        (_, [Value::Int(ino), Value::Int(parent)]) => {
+            select(tables, record) + &format!("inode={ino} AND parent={parent} GROUP BY inode,parent")
+        }
+        _ => format!("SELECT max(id) FROM {table}"),
+    }
+}
+
+/// Adds the statements that read collections, given the number and the name of the column that
+/// tells whose a row is, and how they end.
+fn collections(
+    statements: &mut Vec<(String, Ask<'_>)>,
+    tables: &Tables,
+    record: Record,
+    (column, name, end): (usize, &str, &str),
+    wanted: &[(usize, i64)],
+) {
+    for wanted in wanted.chunks(MANY) {
+        let mut text = select(tables, record) + name + " IN (";
+        for (number, (_, of)) in wanted.iter().enumerate() {
+            if number > 0 {
+                text.push(',');
+            }
+            push_int(&mut text, *of);
+        }
+        text = text + ")" + end;
+        let asked = wanted.iter().map(|(at, of)| (*of, *at));
+        statements.push((text, Ask::Lists(record, column, places(asked))));
+    }
+}

@@ -7,9 +7,9 @@
 use std::fmt::Write as _;
 
 use crate::{
-    codec::Record,
+    codec::{Record, joined_columns},
     naming::Naming,
-    schema::{Column, Kind, OWN, TABLES, Table},
+    schema::{Column, Kind},
     values::Value,
 };
 
@@ -32,8 +32,7 @@ pub(super) struct Place {
 struct Field {
     name: &'static str,
     /// None for what is computed.
-    kind: Option<Kind>,
-    null: bool,
+    column: Option<&'static Column>,
 }
 
 /// All of them.
@@ -41,13 +40,15 @@ pub(super) struct Tables {
     places: Vec<Place>,
     pub(super) edge: String,
     pub(super) node: String,
+    /// The columns of a joined entry and its node.
+    pub(super) joined: String,
 }
 
 impl Tables {
     pub(super) fn new(naming: &Naming) -> Self {
         let name = |table: &str| format!("`{}`", naming.table(table));
         let places = Record::ALL.iter().map(|record| Place::new(*record, naming)).collect();
-        Self { places, edge: name("jfs_edge"), node: name("jfs_node") }
+        Self { places, edge: name("jfs_edge"), node: name("jfs_node"), joined: joined_columns() }
     }
 
     pub(super) fn of(&self, record: Record) -> &Place {
@@ -58,15 +59,8 @@ impl Tables {
 impl Place {
     fn new(record: Record, naming: &Naming) -> Self {
         let shape = record.shape();
-        let bare = shape.table.trim_start_matches("jfs_").trim_start_matches("sluice_");
-        let table = TABLES.iter().chain(&OWN).find(|table| table.name == bare);
-        let of = |name: &&'static str| {
-            let column =
-                table.and_then(|table| table.columns.iter().find(|c| c.name == name.trim_matches('`')));
-            Field::new(name, column)
-        };
         let name = naming.table(shape.table);
-        let index = match table.and_then(|table: &Table| table.unique) {
+        let index = match record.table().and_then(|table| table.unique) {
             Some((index, _)) => format!("UQE_{name}_{index}"),
             None => "PRIMARY".into(),
         };
@@ -74,7 +68,7 @@ impl Place {
             table: format!("`{name}`"),
             indexed: format!("`{name}` FORCE INDEX(`{index}`)"),
             columns: shape.columns,
-            fields: shape.columns.split(',').map(|name| of(&name)).collect(),
+            fields: record.fields().map(|(name, column)| Field { name, column }).collect(),
             unique: shape.unique,
             named: shape.named,
         }
@@ -89,7 +83,7 @@ impl Place {
             // What names the row is looked up as its index knows it, be it in another case.
             let _ = if field.is_text() && at >= self.unique {
                 write!(out, "{}", field.as_bytes())
-            } else if field.null {
+            } else if field.column.is_some_and(|column| column.null) {
                 write!(out, "IFNULL({name},{})", field.nothing())
             } else {
                 write!(out, "{name}")
@@ -219,8 +213,8 @@ impl Place {
 }
 
 impl Field {
-    fn new(name: &'static str, column: Option<&Column>) -> Self {
-        Self { name, kind: column.map(|column| column.kind), null: column.is_some_and(|column| column.null) }
+    fn kind(&self) -> Option<Kind> {
+        self.column.map(|column| column.kind)
     }
 
     /// A text as the bytes of its UTF-8, whatever the character set of the column.
@@ -229,17 +223,17 @@ impl Field {
     }
 
     fn is_text(&self) -> bool {
-        matches!(self.kind, Some(Kind::Short | Kind::Text))
+        matches!(self.kind(), Some(Kind::Short | Kind::Text))
     }
 
     /// Whether it is a number of 32 bits.
     fn is_narrow(&self) -> bool {
-        matches!(self.kind, Some(Kind::I4 | Kind::Auto4))
+        matches!(self.kind(), Some(Kind::I4 | Kind::Auto4))
     }
 
     /// What stands for NULL.
     fn nothing(&self) -> &'static str {
-        if self.is_narrow() || matches!(self.kind, Some(Kind::I8 | Kind::Auto8)) { "0" } else { "''" }
+        if self.is_narrow() || matches!(self.kind(), Some(Kind::I8 | Kind::Auto8)) { "0" } else { "''" }
     }
 }
 

@@ -4,53 +4,30 @@
 //! looks at the number. What must stay true: the look is one row by its primary key, and it is
 //! taken only while somebody listens.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use sluice_meta::{
-    engine::{EngineError, Watch},
-    schema::Notice,
-};
+use sluice_meta::engine::{EngineError, Watch};
 
 use super::{store::Store, tables::push_text};
-use crate::codec::{Columns, Record};
-
-/// How often the number is looked at.
-const PERIOD: Duration = Duration::from_millis(100);
+use crate::{
+    codec::{Columns, Record},
+    polled::{Polled, Version},
+};
 
 /// Name of the number, which JuiceFS does not know.
-pub(super) const NOTICES: &str = "sluiceTold";
+pub(super) const NOTICES: &str = "sluiceVersion";
 
-pub(super) struct MysqlWatch {
-    store: Arc<Store>,
-    notice: i64,
-}
+impl Version for Arc<Store> {
+    const PERIOD: Duration = Duration::from_millis(100);
 
-impl MysqlWatch {
-    pub(super) fn new(store: Arc<Store>) -> Result<Self, EngineError> {
-        let notice = notice(&store)?;
-        Ok(Self { store, notice })
+    fn version(&self) -> Result<Option<i64>, EngineError> {
+        notice(self).map(Some)
     }
 }
 
-impl Watch for MysqlWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
-        let until = Instant::now() + timeout;
-        loop {
-            let notice = notice(&self.store)?;
-            if notice != self.notice {
-                self.notice = notice;
-                return Ok(vec![Notice::anything()]);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(Vec::new());
-            }
-            std::thread::sleep(left.min(PERIOD));
-        }
-    }
+pub(super) fn watch(store: Arc<Store>) -> Result<Box<dyn Watch>, EngineError> {
+    let notice = notice(&store)?;
+    Ok(Box::new(Polled::new(store, notice)))
 }
 
 fn notice(store: &Store) -> Result<i64, EngineError> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashSet;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, Step, Write},
-    schema::{Counter, Key, QuotaKey, Row, encode_slices},
+    schema::{Key, Row},
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     codec::Record,
-    values::{Value, key_values, quota_columns, row_values, time_columns},
+    values::{Value, key_values, push_added, row_values},
 };
 
 /// What is to be done in each table.
@@ -152,43 +152,11 @@ impl<'c> Prepared<'c> {
 
     /// A write that adds to a row. What is expected to be absent is made by it.
     fn add(&mut self, write: &'c Write) -> Done {
-        let int = Value::Int;
-        let (record, key, values) = match write {
-            Write::Bump { ino, nlink, time } => {
-                let [micros, nanos] = time.map_or([Value::Null, Value::Null], |time| {
-                    let (micros, nanos) = time_columns(time);
-                    [int(micros), int(nanos)]
-                });
-                let values = vec![int(ino.0 as i64), int((*nlink).into()), micros, nanos];
-                let change = Change { action: Action::Add, key: Some(Key::Node(*ino)), values };
-                return self.change(Record::Node, Lock::Key, change);
-            }
-            Write::Count(counter, by) if *counter != Counter::AclMaxId => {
-                let values = vec![Value::Text(counter.name().as_bytes().into()), int(*by)];
-                (Record::Counter, Key::Counter(*counter), values)
-            }
-            Write::Refer(slice, size, by) => {
-                let values = [*slice as i64, (*size).into(), 1 + by].map(int).into();
-                (Record::SliceRef, Key::SliceRef(*slice, *size), values)
-            }
-            Write::Use(ino, by) => {
-                let values = [ino.0 as i64, by.length, by.space, by.inodes].map(int).into();
-                (Record::DirStat, Key::DirStat(*ino), values)
-            }
-            Write::Charge(key @ QuotaKey::Dir(ino), space, inodes) => {
-                (Record::DirQuota, Key::Quota(*key), [ino.0 as i64, *space, *inodes].map(int).into())
-            }
-            Write::Charge(key, space, inodes) => {
-                let (kind, of) = quota_columns(*key);
-                (Record::Quota, Key::Quota(*key), [kind, of, -1, -1, *space, *inodes].map(int).into())
-            }
-            Write::Append(ino, index, slices) => {
-                let slices = Value::Bytes(encode_slices(slices).into());
-                let values = vec![int(ino.0 as i64), int((*index).into()), slices];
-                (Record::Chunk, Key::Chunk(*ino, *index), values)
-            }
-            _ => return Ok(()),
-        };
+        let mut values = Vec::new();
+        let Some((record, key)) = push_added(write, &mut values) else { return Ok(()) };
+        if record == Record::Node {
+            return self.change(record, Lock::Key, Change { action: Action::Add, key: Some(key), values });
+        }
         let makes = !matches!(record, Record::DirStat | Record::DirQuota);
         if makes && self.absent.contains(&key) {
             return self.insert(key, record, values);

@@ -13,7 +13,7 @@ type Range = Option<(u32, u32)>;
 
 /// The record of a collection that can be cleared, whose it is, and from which index up to, not
 /// including, which other. Parents are counted from the entries; the others are never cleared.
-pub(super) const fn cleared(list: List) -> Option<(Record, u64, Range)> {
+pub(crate) const fn cleared(list: List) -> Option<(Record, u64, Range)> {
     Some(match list {
         List::Xattrs(ino) => (Record::Xattr, ino.0, None),
         List::Flocks(ino) => (Record::Flock, ino.0, None),

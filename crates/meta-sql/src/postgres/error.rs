@@ -6,9 +6,10 @@
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;
 use sluice_meta::engine::EngineError;
+use sluice_net::url;
 
-use super::options::Options;
-use crate::codec::Damage;
+use super::options::{KNOWN, Options};
+use crate::errors::errors;
 
 /// What the server says went wrong.
 #[derive(Clone, Debug)]
@@ -59,28 +60,9 @@ impl ServerError {
     }
 }
 
+errors!(Options);
+
 impl Options {
-    pub(super) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(super) fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Indeterminate { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    pub(super) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    /// A row breaks the format.
-    pub(super) fn damaged(&self, damage: Damage) -> EngineError {
-        EngineError::Corrupt {
-            engine: self.label.clone(),
-            record: format!("{}{}", self.naming.prefix(), damage.record),
-            reason: damage.reason,
-        }
-    }
-
     /// What an error of the server means: nothing was committed.
     pub(super) fn judge(&self, error: &ServerError) -> EngineError {
         let ServerError { code, message, .. } = error;
@@ -105,6 +87,10 @@ impl Options {
             }
             "42501" => return self.refused(format!("the user lacks a permission: {message}")),
             "42P01" => return self.refused(format!("{message}: this is no volume yet; run `sluice format`")),
+            // What is no option of ours is a setting of the server.
+            "42704" if message.contains("configuration parameter") => {
+                return self.refused(url::unknown(message.split('"').nth(1).unwrap_or(message), KNOWN));
+            }
             "22021" => return self.refused("a name of an extended attribute must be UTF-8 here"),
             _ if error.spoils_connection() || code.starts_with("53") || code.starts_with("57") => {
                 format!("{message} ({code})")

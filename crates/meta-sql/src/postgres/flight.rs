@@ -201,10 +201,6 @@ impl RawRow {
         let column = self.columns.get(at).ok_or_else(|| format!("there is no column {at}"))?;
         Ok(column.and_then(|(start, end)| self.bytes.get(start as usize..end as usize)))
     }
-
-    pub(super) fn is_null(&self, at: usize) -> bool {
-        matches!(self.column(at), Ok(None))
-    }
 }
 
 impl Columns for RawRow {
@@ -219,5 +215,9 @@ impl Columns for RawRow {
 
     fn bytes(&self, at: usize) -> Result<&[u8], String> {
         Ok(self.column(at)?.unwrap_or_default())
+    }
+
+    fn is_null(&self, at: usize) -> bool {
+        matches!(self.column(at), Ok(None))
     }
 }

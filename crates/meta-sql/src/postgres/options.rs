@@ -10,7 +10,7 @@ use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits, Tls as Encryption,
     tls::Verify,
-    url::{self, decoded, duration, number},
+    url::{self, Url, decoded, duration, number, one_of},
 };
 
 use crate::naming::Naming;
@@ -90,6 +90,19 @@ const UNLIMITED: usize = 64;
 /// Most connections, whatever the URL says.
 const MOST: usize = 256;
 
+/// Options that are ours. Any other is a setting that the server is told.
+pub(super) const KNOWN: &str = "host, port, user, dbname, database, sslmode, sslrootcert, sslcert, sslkey, search_path, \
+     table_prefix, max_open_conns, max_idle_conns, max_idle_time, max_life_time, \
+     connect_timeout, read_timeout, target_session_attrs, default_query_exec_mode";
+const SSL_MODES: [(&str, TlsMode); 6] = [
+    ("disable", TlsMode::Disable),
+    ("allow", TlsMode::Prefer),
+    ("prefer", TlsMode::Prefer),
+    ("require", TlsMode::Require),
+    ("verify-ca", TlsMode::VerifyCa),
+    ("verify-full", TlsMode::VerifyFull),
+];
+
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.label)
@@ -102,27 +115,15 @@ impl Options {
     }
 
     fn read(url: &str) -> Result<Self, String> {
-        let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
-        let rest = rest.ok_or("the URL does not begin with postgres://")?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let key = query.split('=').next().unwrap_or_default();
-        if database.contains('@') || key.contains('@') {
-            // To name the part before it would show the beginning of the password.
-            return Err(
-                "a / in a user's name or a password is written as %2F, a ? as %3F, an @ in a database's as %40".into()
-            );
+        let Url { scheme, user, password, hosts, path, options: query } = Url::parse(url)?;
+        if !matches!(scheme, "postgres" | "postgresql") {
+            return Err("the URL does not begin with postgres://".into());
         }
-        let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = match who.split_once(':') {
-            Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
-            None => (decoded(who)?, None),
-        };
         let mut options = Self {
             hosts: Vec::new(),
-            user,
-            password: password.filter(|password| !password.is_empty()),
-            database: decoded(database)?,
+            user: user.unwrap_or_default(),
+            password,
+            database: decoded(path.strip_prefix('/').unwrap_or(path))?,
             tls: Tls { mode: TlsMode::Prefer, root: None, cert: None, key: None },
             writable: None,
             connect_timeout: Duration::from_secs(5),
@@ -137,7 +138,7 @@ impl Options {
         for (name, value) in url::options(&query.replace('+', " "))? {
             match name {
                 "host" => hosts = value,
-                "port" => port = value.parse().map_err(|_| format!("port={value} is no port"))?,
+                "port" => port = number(name, &value)?,
                 _ => options.set(&name.replace('-', "_"), value)?,
             }
         }
@@ -169,16 +170,13 @@ impl Options {
             // Only there it is masked in the process title.
             "password" => return Err("write the password before the @, or into META_PASSWORD".into()),
             "dbname" | "database" => self.database = value,
-            "sslmode" => self.tls.mode = tls_mode(&value)?,
+            "sslmode" => self.tls.mode = one_of(name, &value, &SSL_MODES)?,
             "sslrootcert" => self.tls.root = file(value),
             "sslcert" => self.tls.cert = file(value),
             "sslkey" => self.tls.key = file(value),
             "target_session_attrs" => {
-                self.writable = match &*value {
-                    "any" => Some(false),
-                    "read-write" | "primary" => Some(true),
-                    _ => return Err(format!("{name}={value} is none of any, read-write, primary")),
-                }
+                let whether = [("any", false), ("read-write", true), ("primary", true)];
+                self.writable = Some(one_of(name, &value, &whether)?);
             }
             // 0 means the usual time, as every wait has a deadline.
             "connect_timeout" => self.connect_timeout = time(self.connect_timeout)?,
@@ -200,21 +198,6 @@ impl Options {
         let hosts: Vec<String> = self.hosts.iter().map(Address::to_string).collect();
         format!("postgres://{}@{}/{}", self.user, hosts.join(","), self.database)
     }
-}
-
-fn tls_mode(value: &str) -> Result<TlsMode, String> {
-    Ok(match value {
-        "disable" => TlsMode::Disable,
-        "allow" | "prefer" => TlsMode::Prefer,
-        "require" => TlsMode::Require,
-        "verify-ca" => TlsMode::VerifyCa,
-        "verify-full" => TlsMode::VerifyFull,
-        _ => {
-            return Err(format!(
-                "sslmode={value} is none of disable, allow, prefer, require, verify-ca, verify-full"
-            ));
-        }
-    })
 }
 
 fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>, String> {

@@ -1,18 +1,12 @@
 //! Makes tables, columns and indexes that are missing.
-//!
-//! What must stay true: nothing that exists is altered, so that it is harmless on a volume that
-//! others use.
 
 use std::{collections::BTreeSet, time::Instant};
 
-use bytes::BytesMut;
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::{backend::Message, frontend};
 use sluice_meta::engine::EngineError;
 use sluice_net::{Kind, describe};
 
-use super::{Store, error::ServerError, wire::Wire};
-use crate::schema::{Dialect, OWN, TABLES, Table};
+use super::{Store, wire::Wire};
+use crate::schema::{Dialect, lacking};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the
 /// connection.
@@ -45,50 +39,15 @@ impl Store {
     /// The statements that make what is missing.
     fn missing(&self, wire: &mut Wire) -> Result<Vec<String>, EngineError> {
         let existing = self.simple(wire, EXISTING)?;
-        let naming = &self.pool.options.naming;
-        let wanted = TABLES.iter().map(|table| (naming.prefix(), table));
-        let own = OWN.iter().map(|table| (naming.own_prefix(), table));
-        Ok(wanted.chain(own).flat_map(|(prefix, table)| lacking(&existing, &prefix, table)).collect())
+        Ok(lacking(Dialect::Postgres, &self.pool.options.naming, &existing, ""))
     }
 
     /// Runs statements without parameters; the first column of what they answer.
     fn simple(&self, wire: &mut Wire, text: &str) -> Result<BTreeSet<String>, EngineError> {
         let until = Instant::now() + self.pool.options.read_timeout;
-        let mut request = BytesMut::new();
-        let said =
-            frontend::query(text, &mut request).and_then(|()| wire.send(&request, Kind::Commit, until));
-        let lost = |error: std::io::Error| self.pool.options.unavailable(describe(&error));
-        said.map_err(lost)?;
-        let (mut found, mut failed) = (BTreeSet::new(), None);
-        loop {
-            match wire.receive(until).map_err(lost)? {
-                Message::ReadyForQuery(_) => {
-                    return failed.map_or(Ok(found), |error| Err(self.pool.options.judge(&error)));
-                }
-                Message::DataRow(body) => {
-                    if let Some(Some(range)) = body.ranges().next().map_err(lost)? {
-                        found.insert(String::from_utf8_lossy(&body.buffer()[range]).into_owned());
-                    }
-                }
-                Message::ErrorResponse(body) => failed = Some(ServerError::read(&body)),
-                _ => {}
-            }
+        match wire.query(text, Kind::Commit, until) {
+            Ok(answered) => answered.map_err(|error| self.pool.options.judge(&error)),
+            Err(error) => Err(self.pool.options.unavailable(describe(&error))),
         }
     }
-}
-
-fn lacking(existing: &BTreeSet<String>, prefix: &str, table: &Table) -> Vec<String> {
-    let name = format!("{prefix}{}", table.name);
-    let mut statements = Vec::new();
-    if existing.contains(&name) {
-        let columns =
-            table.columns.iter().filter(|column| !existing.contains(&format!("{name}.{}", column.name)));
-        let adds = columns.map(|column| table.column(Dialect::Postgres, column));
-        statements.extend(adds.map(|column| format!("ALTER TABLE \"{name}\" ADD {column}")));
-    } else {
-        statements.push(table.create(Dialect::Postgres, prefix));
-    }
-    let indexes = table.indexes(Dialect::Postgres, prefix).into_iter();
-    statements.extend(indexes.filter(|(index, _)| !existing.contains(index)).map(|(_, text)| text));
-    statements
 }

@@ -3,13 +3,10 @@
 //! What must stay true: answers stand in the order of the questions, say what the tables hold and
 //! decide nothing.
 
-use std::collections::BTreeMap;
-
 use sluice_meta::{
-    engine::{EngineError, Found, List, Read},
-    schema::{Counter, Key, Row},
+    engine::{EngineError, Found, Read},
+    schema::Key,
 };
-use sluice_types::Name;
 
 use super::{
     Store,
@@ -17,21 +14,19 @@ use super::{
     statement::Template,
 };
 use crate::{
-    codec::{Columns, Damage, ENTRY_COLUMNS, Record, decode},
-    values::{Value, key_values},
+    codec::{Columns, Damage, Record, decode, decode_joined},
+    questions::{Questions, nothing, odd, put, take},
+    text::Look,
+    values::Value,
 };
 
 /// How the rows of a statement become answers.
 enum Take {
-    /// They are rows of this record, all for the question at that place.
-    Rows(Record, usize),
-    /// As [`Take::Rows`], of an entry and its node.
-    Joined(usize),
-    Names(usize),
-    /// The number of the last ACL rule.
-    Last(usize),
+    /// They answer the question at that place.
+    One(usize, Look, Record),
     /// The first column tells which of these questions they answer.
     Many(Record, Vec<usize>),
+    /// As [`Take::Many`], of entries and their nodes.
     JoinedMany(Vec<usize>),
 }
 
@@ -63,114 +58,64 @@ impl Store {
     /// Puts the questions into a flight.
     fn ask<'r>(&self, reads: &'r [Read], flight: &mut Flight<'r>) -> Vec<Take> {
         let mut takes = Vec::new();
-        let mut keys: BTreeMap<Record, Vec<(usize, Vec<Value<'r>>)>> = BTreeMap::new();
-        let mut lists: BTreeMap<(Record, bool), Vec<(usize, i64)>> = BTreeMap::new();
-        let mut follows = Vec::new();
-        let mut alone = |take, what, record, args| {
-            flight.add(self.catalog.get(what, record), args);
+        let mut add = |take, template, record, args| {
+            flight.add(self.catalog.get(template, record), args);
             takes.push(take);
         };
-        for (at, read) in reads.iter().enumerate() {
-            match read {
-                Read::Get(Key::Counter(Counter::AclMaxId)) => {
-                    alone(Take::Last(at), Template::Last, Record::Acl, Vec::new());
-                }
-                Read::Get(Key::Parents(ino, parent)) => {
-                    let args = vec![Arg::int(ino.0 as i64), Arg::int(parent.0 as i64)];
-                    alone(Take::Rows(Record::Parents, at), Template::Get, Record::Parents, args);
-                }
-                // There is none by a name that is no text.
-                Read::Get(Key::Xattr(_, name)) if std::str::from_utf8(name).is_err() => {}
-                Read::Get(key) => {
-                    if let Some((record, values)) = key_values(key) {
-                        keys.entry(record).or_default().push((at, values));
-                    }
-                }
-                Read::Follow(dir, name) => follows.push((at, dir.0 as i64, &name[..])),
-                Read::Names { dir, limit } => {
-                    let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                    let args = vec![Arg::int(dir.0 as i64), Arg::int(limit)];
-                    alone(Take::Names(at), Template::Names, Record::Entry, args);
-                }
-                Read::All(List::Chunks(ino, from, to)) => {
-                    let args = vec![Arg::int(ino.0 as i64), Arg::int((*from).into()), Arg::int((*to).into())];
-                    alone(Take::Rows(Record::Chunk, at), Template::Range, Record::Chunk, args);
-                }
-                Read::All(list) => {
-                    for (record, of_session, id) in listed(*list) {
-                        lists.entry((record, of_session)).or_default().push((at, id));
-                    }
-                }
+        let Questions { keys, lists, ranges, mut follows, alone } = Questions::new(reads);
+        for (at, what, record, values) in alone {
+            let args = values.into_iter().map(Arg::One).collect();
+            add(Take::One(at, what, record), Template::Look(what), record, args);
+        }
+        for ((from, to), wanted) in ranges {
+            for (at, ino) in wanted {
+                let args = [ino, from.into(), to.into()].map(Arg::int).into();
+                let take = Take::One(at, Look::Range, Record::Chunk);
+                add(take, Template::Look(Look::Range), Record::Chunk, args);
             }
         }
-        self.ask_keys(keys, flight, &mut takes);
-        for ((record, of_session), wanted) in lists {
-            let what = if of_session { Template::OfSession } else { Template::List };
-            let ids = wanted.iter().map(|(_, id)| Value::Int(*id)).collect();
-            flight.add(self.catalog.get(what, record), vec![Arg::places(wanted.len()), Arg::Many(ids)]);
-            takes.push(Take::Many(record, wanted.into_iter().map(|(at, _)| at).collect()));
+        for (record, mut wanted) in keys {
+            if wanted.len() > 1 {
+                let places = wanted.iter().map(|(at, ..)| *at).collect();
+                let mut args = vec![Arg::places(wanted.len())];
+                args.extend(columns(wanted.into_iter().map(|(.., values)| values)));
+                add(Take::Many(record, places), Template::GetMany, record, args);
+            } else if let Some((at, _, values)) = wanted.pop() {
+                let args = values.into_iter().map(Arg::One).collect();
+                add(Take::One(at, Look::Get, record), Template::Look(Look::Get), record, args);
+            }
         }
-        match &follows[..] {
-            [] => {}
-            [(at, dir, name)] => {
-                let args = vec![Arg::int(*dir), Arg::One(Value::Bytes((*name).into()))];
-                flight.add(self.catalog.get(Template::Follow, Record::Entry), args);
-                takes.push(Take::Joined(*at));
-            }
-            many => {
-                let dirs = many.iter().map(|(_, dir, _)| Value::Int(*dir)).collect();
-                let names = many.iter().map(|(_, _, name)| Value::Bytes((*name).into())).collect();
-                let args = vec![Arg::places(many.len()), Arg::Many(dirs), Arg::Many(names)];
-                flight.add(self.catalog.get(Template::FollowMany, Record::Entry), args);
-                takes.push(Take::JoinedMany(many.iter().map(|(at, ..)| *at).collect()));
-            }
+        for ((record, what), wanted) in lists {
+            let template = if what == Look::OfSession { Template::OfSession } else { Template::List };
+            let (places, ids): (Vec<usize>, Vec<_>) =
+                wanted.into_iter().map(|(at, id)| (at, Value::Int(id))).unzip();
+            add(Take::Many(record, places), template, record, vec![Arg::places(ids.len()), Arg::Many(ids)]);
+        }
+        let name = |name: &'r [u8]| Value::Bytes(name.into());
+        if follows.len() > 1 {
+            let places = follows.iter().map(|(at, ..)| *at).collect();
+            let (dirs, names): (Vec<_>, Vec<_>) =
+                follows.into_iter().map(|(_, dir, of)| (Value::Int(dir), name(of))).unzip();
+            let args = vec![Arg::places(dirs.len()), Arg::Many(dirs), Arg::Many(names)];
+            add(Take::JoinedMany(places), Template::FollowMany, Record::Entry, args);
+        } else if let Some((at, dir, of)) = follows.pop() {
+            let args = vec![Arg::int(dir), Arg::One(name(of))];
+            let take = Take::One(at, Look::Follow, Record::Entry);
+            add(take, Template::Look(Look::Follow), Record::Entry, args);
         }
         takes
-    }
-
-    fn ask_keys<'r>(
-        &self,
-        keys: BTreeMap<Record, Vec<(usize, Vec<Value<'r>>)>>,
-        flight: &mut Flight<'r>,
-        takes: &mut Vec<Take>,
-    ) {
-        for (record, mut wanted) in keys {
-            if wanted.len() == 1 {
-                let Some((at, values)) = wanted.pop() else { continue };
-                let args = values.into_iter().map(Arg::One).collect();
-                flight.add(self.catalog.get(Template::Get, record), args);
-                takes.push(Take::Rows(record, at));
-                continue;
-            }
-            let places = wanted.iter().map(|(at, _)| *at).collect();
-            let mut args = vec![Arg::places(wanted.len())];
-            args.extend(columns(wanted.into_iter().map(|(_, values)| values)));
-            flight.add(self.catalog.get(Template::GetMany, record), args);
-            takes.push(Take::Many(record, places));
-        }
     }
 }
 
 /// Takes the rows of an answer to where they belong.
-fn take_in(take: &Take, answer: &Answer, found: &mut [Found]) -> Result<(), Damage> {
+fn take_in(how: &Take, answer: &Answer, found: &mut [Found]) -> Result<(), Damage> {
     for row in &answer.rows {
-        match take {
-            Take::Rows(record, at) => put(found, *at, decode(*record, row, 0)?),
-            Take::Joined(at) => take_joined(row, 0, |row| put(found, *at, row))?,
-            Take::Names(at) => {
-                if let Some(Found::Names(names)) = found.get_mut(*at) {
-                    names.push(Name::stored(row.bytes(0).map_err(odd)?));
-                }
-            }
-            Take::Last(at) => {
-                if !row.is_null(0) {
-                    put(found, *at, Row::Counter(Counter::AclMaxId, row.int(0).map_err(odd)?));
-                }
-            }
-            Take::Many(record, places) => put(found, place(row, places)?, decode(*record, row, 1)?),
+        match how {
+            Take::One(at, what, record) => take(*what, *record, row, &mut found[*at])?,
+            Take::Many(record, places) => put(&mut found[place(row, places)?], decode(*record, row, 1)?),
             Take::JoinedMany(places) => {
-                let at = place(row, places)?;
-                take_joined(row, 1, |row| put(found, at, row))?;
+                let found = &mut found[place(row, places)?];
+                decode_joined(row, 1, |row| put(found, row))?;
             }
         }
     }
@@ -189,58 +134,7 @@ pub(super) fn columns<'v>(rows: impl Iterator<Item = Vec<Value<'v>>>) -> Vec<Arg
     columns.into_iter().map(Arg::Many).collect()
 }
 
-/// The records of a list, whether their sessions are asked for rather than their first columns, and
-/// which.
-fn listed(list: List) -> Vec<(Record, bool, i64)> {
-    match list {
-        List::Xattrs(ino) => vec![(Record::Xattr, false, ino.0 as i64)],
-        List::Parents(ino) => vec![(Record::Parents, false, ino.0 as i64)],
-        List::Flocks(ino) => vec![(Record::Flock, false, ino.0 as i64)],
-        List::Plocks(ino) => vec![(Record::Plock, false, ino.0 as i64)],
-        List::Chunks(..) => Vec::new(),
-        List::Sustained(sid) => vec![(Record::Sustained, false, sid as i64)],
-        List::LocksOf(sid) => vec![(Record::Flock, true, sid as i64), (Record::Plock, true, sid as i64)],
-        List::Lanes(writer) => vec![(Record::Writer, false, writer as i64)],
-        List::Changes(writer) => vec![(Record::Changes, false, writer as i64)],
-    }
-}
-
-const fn nothing(read: &Read) -> Found {
-    match read {
-        Read::Get(..) => Found::Row(None),
-        Read::Follow(..) | Read::All(..) => Found::Rows(Vec::new()),
-        Read::Names { .. } => Found::Names(Vec::new()),
-    }
-}
-
-fn put(found: &mut [Found], at: usize, row: Row) {
-    match found.get_mut(at) {
-        Some(Found::Row(place)) => *place = Some(row),
-        Some(Found::Rows(rows)) => rows.push(row),
-        _ => {}
-    }
-}
-
 fn place(row: &RawRow, places: &[usize]) -> Result<usize, Damage> {
     let at = row.int(0).map_err(odd)? as usize;
     places.get(at).copied().ok_or_else(|| odd(format!("there is no question {at}")))
-}
-
-/// Takes an entry and, if it exists, its node.
-pub(super) fn take_joined(row: &RawRow, at: usize, mut take: impl FnMut(Row)) -> Result<(), Damage> {
-    take(decode(Record::Entry, row, at)?);
-    if let Some(node) = joined_node(row, at) {
-        take(node?);
-    }
-    Ok(())
-}
-
-/// The node of a joined row, if it exists.
-pub(super) fn joined_node(row: &RawRow, at: usize) -> Option<Result<Row, Damage>> {
-    let exists = !row.is_null(at + ENTRY_COLUMNS);
-    exists.then(|| decode(Record::Node, row, at + ENTRY_COLUMNS))
-}
-
-pub(super) fn odd(reason: String) -> Damage {
-    Damage { record: "an answer".into(), reason }
 }

@@ -48,11 +48,12 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Look;
 
     #[test]
     fn statements_name_what_they_take() {
         let catalog = Catalog::new(Naming::new("x").expect("a prefix"));
-        let one = catalog.get(Template::Get, Record::Acl);
+        let one = catalog.get(Template::Look(Look::Get), Record::Acl);
         assert_eq!(
             one.text,
             "SELECT id,owner,\"group\",mask,other,named_users,named_groups FROM \"jfs_x_acl\" WHERE id=$1"

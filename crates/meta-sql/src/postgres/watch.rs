@@ -11,8 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::BytesMut;
-use postgres_protocol::message::{backend::Message, frontend};
+use postgres_protocol::message::backend::Message;
 use sluice_meta::{
     engine::{EngineError, Watch},
     schema::Notice,
@@ -68,18 +67,11 @@ impl Listener {
     fn subscribe(&self) -> Result<Wire, EngineError> {
         let mut wire = self.pool.connect()?;
         let until = Instant::now() + self.pool.options.connect_timeout;
-        let mut request = BytesMut::new();
-        let said = frontend::query(&format!("LISTEN \"{}\"", self.channel), &mut request);
-        let mut listening = said.and_then(|()| wire.send(&request, Kind::Read, until));
-        while listening.is_ok() {
-            listening = match wire.receive(until) {
-                Ok(Message::ReadyForQuery(_)) => return Ok(wire),
-                Ok(Message::ErrorResponse(_)) => Err(std::io::Error::other("the server refuses LISTEN")),
-                other => other.map(drop),
-            };
+        match wire.query(&format!("LISTEN \"{}\"", self.channel), Kind::Read, until) {
+            Ok(Ok(_)) => Ok(wire),
+            Ok(Err(_)) => Err(self.pool.options.unavailable("the server refuses LISTEN")),
+            Err(error) => Err(self.pool.options.unavailable(describe(&error))),
         }
-        let reason = listening.err().map_or_else(String::new, |error| describe(&error));
-        Err(self.pool.options.unavailable(reason))
     }
 }
 

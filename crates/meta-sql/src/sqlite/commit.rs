@@ -4,11 +4,7 @@
 //! Whatever fails, nothing is committed.
 
 use rusqlite::Connection;
-use rustc_hash::FxHashSet;
-use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Hold, Write, still_holds},
-    schema::Key,
-};
+use sluice_meta::engine::{Commit, EngineError};
 
 use super::{
     connect::{Db, Writer},
@@ -16,15 +12,16 @@ use super::{
     statements::Statements,
     write::Writing,
 };
+use crate::expected::holds;
 
 /// Commits. One trip.
 pub(super) fn commit(db: &Db, commit: &Commit) -> Result<(), EngineError> {
     let transaction = Transaction::begin(db)?;
-    let statements = Statements::new(&transaction.0, &db.options);
+    let statements = Statements::new(&transaction.0, db);
     let reader = Reader::new(&statements);
     let mut broken = Vec::new();
     for expect in &commit.expects {
-        if !holds(reader, expect, commit)? {
+        if !holds(commit, expect, |read| reader.answer(&read))? {
             broken.push(expect.key());
         }
     }
@@ -62,29 +59,4 @@ impl Drop for Transaction<'_> {
 
 fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
-}
-
-/// Whether an expectation holds.
-fn holds(reader: Reader<'_, '_>, expect: &Expect, commit: &Commit) -> Result<bool, EngineError> {
-    Ok(match expect {
-        Expect::Row(_, Hold::None) => true,
-        Expect::Row(then, hold) => reader.get(&then.key())?.is_some_and(|now| still_holds(*hold, then, &now)),
-        Expect::Absent(key) => reader.get(key)?.is_none(),
-        Expect::Vacant(dir) => {
-            let leaving: FxHashSet<&[u8]> = commit
-                .writes
-                .iter()
-                .filter_map(|write| match write {
-                    Write::Delete(Key::Entry(of, name)) if of == dir => Some(&name[..]),
-                    _ => None,
-                })
-                .collect();
-            let names = reader.names(*dir, leaving.len() + 1)?;
-            names.iter().all(|name| leaving.contains(&name[..]))
-        }
-        Expect::Same(list, then) => {
-            let now = reader.all(*list)?;
-            now.len() == then.len() && now.iter().all(|row| then.contains(row))
-        }
-    })
 }

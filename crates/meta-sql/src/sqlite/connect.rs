@@ -14,7 +14,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use sluice_meta::engine::EngineError;
 
-use super::options::Options;
+use super::{options::Options, texts::Texts};
 
 /// Readers kept for later; more may exist for the time of a call.
 const IDLE_READERS: usize = 8;
@@ -31,6 +31,8 @@ const LOG_LIMIT: u32 = 8192;
 /// The database file and the connections to it.
 pub(crate) struct Db {
     pub(crate) options: Options,
+    /// The statements of all connections.
+    pub(super) texts: Texts,
     writer: Mutex<Option<Connection>>,
     readers: Mutex<Vec<Connection>>,
 }
@@ -44,7 +46,7 @@ impl Db {
     pub(crate) fn open(options: Options) -> Result<Self, EngineError> {
         check_path(&options)?;
         let writer = if options.path.exists() { Some(open_writer(&options, false)?) } else { None };
-        Ok(Self { options, writer: Mutex::new(writer), readers: Mutex::default() })
+        Ok(Self { options, texts: Texts::new(), writer: Mutex::new(writer), readers: Mutex::default() })
     }
 
     /// Makes the database if there is none.
@@ -154,7 +156,7 @@ fn open_writer(options: &Options, create: bool) -> Result<Connection, EngineErro
     let journal: String = writer
         .query_row(&format!("PRAGMA journal_mode={}", options.journal), [], |row| row.get(0))
         .map_err(failed)?;
-    if !journal.eq_ignore_ascii_case(&options.journal) {
+    if !journal.eq_ignore_ascii_case(options.journal) {
         tracing::warn!(wanted = options.journal, got = journal, "SQLite chose another journal mode");
     }
     writer

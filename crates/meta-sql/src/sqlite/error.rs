@@ -7,28 +7,11 @@ use rusqlite::{Error, ErrorCode};
 use sluice_meta::engine::EngineError;
 
 use super::options::Options;
-use crate::codec::Damage;
+use crate::errors::errors;
+
+errors!(Options);
 
 impl Options {
-    /// The engine cannot be asked now.
-    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    /// The engine refuses for good.
-    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
-    }
-
-    /// A row breaks the format.
-    pub(crate) fn damaged(&self, damage: Damage) -> EngineError {
-        EngineError::Corrupt {
-            engine: self.label.clone(),
-            record: format!("{}{}", self.naming.prefix(), damage.record),
-            reason: damage.reason,
-        }
-    }
-
     /// What an error of a statement other than COMMIT means.
     pub(crate) fn failed(&self, error: &Error) -> EngineError {
         let Some(code) = error.sqlite_error_code() else { return self.refused(error.to_string()) };
@@ -60,7 +43,7 @@ impl Options {
     /// What an error of COMMIT means.
     pub(crate) fn commit_failed(&self, error: &Error) -> EngineError {
         if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
-            return EngineError::Indeterminate { engine: self.label.clone(), reason: error.to_string() };
+            return self.indeterminate(error.to_string());
         }
         self.failed(error)
     }

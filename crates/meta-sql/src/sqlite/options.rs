@@ -6,6 +6,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
+use sluice_net::url::{self, number};
 
 use crate::naming::Naming;
 
@@ -17,7 +18,7 @@ pub(crate) struct Options {
     /// How long another process that holds the database is waited for.
     pub(crate) timeout: Duration,
     /// `journal_mode`, upper case.
-    pub(crate) journal: String,
+    pub(crate) journal: &'static str,
     /// What the tables are called.
     pub(crate) naming: Naming,
     /// Name of the engine in messages.
@@ -26,6 +27,15 @@ pub(crate) struct Options {
 
 const SCHEME: &str = "sqlite3://";
 const JOURNALS: [&str; 6] = ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "WAL", "OFF"];
+
+/// Options that have an effect.
+const KNOWN: &str = "_timeout, _busy_timeout, _journal, _journal_mode, table_prefix";
+/// Options of the driver that JuiceFS uses, and of JuiceFS, that change nothing here.
+const IDLE: &str = "_auth, _auth_crypt, _auth_pass, _auth_salt, _auth_user, _auto_vacuum, _cache_size, \
+     _case_sensitive_like, _cslike, _defer_fk, _defer_foreign_keys, _fk, _foreign_keys, \
+     _ignore_check_constraints, _loc, _locking, _locking_mode, _mutex, _query_only, _recursive_triggers, \
+     _rt, _secure_delete, _sync, _synchronous, _txlock, _vacuum, _writable_schema, cache, immutable, \
+     max_idle_conns, max_idle_time, max_life_time, max_open_conns, mode";
 
 impl Options {
     pub(crate) fn parse(url: &str) -> Result<Self, EngineError> {
@@ -43,36 +53,29 @@ impl Options {
         let mut options = Self {
             path: PathBuf::from(path),
             timeout: Duration::from_secs(5),
-            journal: "WAL".into(),
+            journal: "WAL",
             naming: Naming::default(),
             label: format!("{SCHEME}{path}"),
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            options.set(name, value).map_err(refuse)?;
+        for (name, value) in url::options(query).map_err(refuse)? {
+            options.set(&name.replace('-', "_"), &value).map_err(refuse)?;
         }
         Ok(options)
     }
 
-    /// Takes over one option. Options of the driver that change nothing here (`cache`, pool sizes)
-    /// are accepted.
+    /// Takes over one option.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "_timeout" | "_busy_timeout" => {
-                let millis: u64 =
-                    value.parse().map_err(|_| format!("{name}={value} is no number of milliseconds"))?;
-                self.timeout = Duration::from_millis(millis);
-            }
+            "_timeout" | "_busy_timeout" => self.timeout = Duration::from_millis(number(name, value)?),
             "_journal" | "_journal_mode" => {
-                self.journal = value.to_ascii_uppercase();
-                if !JOURNALS.contains(&self.journal.as_str()) {
-                    return Err(format!("{name}={value} is none of {}", JOURNALS.join(", ")));
-                }
+                let journals = JOURNALS.map(|journal| (journal, journal));
+                self.journal = url::one_of(name, &value.to_ascii_uppercase(), &journals)?;
             }
-            "table_prefix" => {
-                self.naming = Naming::new(value)?;
+            "table_prefix" => self.naming = Naming::new(value)?,
+            _ if IDLE.split(", ").any(|idle| idle == name) => {
+                tracing::warn!(name, "an option of the URL has no effect")
             }
-            _ => tracing::warn!(name, "an option of the URL has no effect"),
+            _ => return Err(url::unknown(name, KNOWN)),
         }
         Ok(())
     }
@@ -85,21 +88,26 @@ mod tests {
     #[test]
     fn the_options_of_juicefs_are_understood() {
         let plain = Options::parse("sqlite3://my.db").expect("plain");
-        assert_eq!((plain.path.to_str(), plain.journal.as_str()), (Some("my.db"), "WAL"));
+        assert_eq!((plain.path.to_str(), plain.journal), (Some("my.db"), "WAL"));
         assert_eq!((plain.timeout.as_millis(), plain.naming.prefix().as_str()), (5000, "jfs_"));
         let all = Options::parse(
             "sqlite3:///a b%20.db?cache=shared&_journal=delete&_timeout=70&table_prefix=x&max_open_conns=3",
         )
         .expect("all");
-        assert_eq!((all.path.to_str(), all.journal.as_str()), (Some("/a b%20.db"), "DELETE"));
+        assert_eq!((all.path.to_str(), all.journal), (Some("/a b%20.db"), "DELETE"));
         assert_eq!((all.timeout.as_millis(), all.naming.prefix().as_str()), (70, "jfs_x_"));
         for bad in [
             "sqlite3://",
             "sqlite3://a?_timeout=soon",
             "sqlite3://a?_journal=none",
             "sqlite3://a?table_prefix=a;b",
+            "sqlite3://a?_timeuot=5",
         ] {
             assert!(matches!(Options::parse(bad), Err(EngineError::Refused { .. })), "{bad}");
+        }
+        for name in KNOWN.split(", ") {
+            let taken = Options::parse(&format!("sqlite3://a?{name}=?")).map_err(|error| error.to_string());
+            assert!(taken.err().is_none_or(|reason| !reason.contains("has no option")), "{name}");
         }
     }
 }

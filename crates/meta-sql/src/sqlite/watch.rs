@@ -4,54 +4,28 @@
 //! connection, the commits of all *other* connections; asked on the connection that writes, these
 //! are those of other processes.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use sluice_meta::{
-    engine::{EngineError, Watch},
-    schema::Notice,
-};
+use sluice_meta::engine::{EngineError, Watch};
 
 use super::connect::Db;
+use crate::polled::{Polled, Version};
 
-/// How often the number is looked at.
-const PERIOD: Duration = Duration::from_millis(10);
+impl Version for Arc<Db> {
+    const PERIOD: Duration = Duration::from_millis(10);
 
-pub(super) struct SqliteWatch {
-    db: Arc<Db>,
-    version: i64,
-}
-
-impl SqliteWatch {
-    pub(super) fn new(db: Arc<Db>) -> Result<Self, EngineError> {
-        let version = version(&db, db.options.timeout)?.unwrap_or_default();
-        Ok(Self { db, version })
+    /// A commit under way is not waited for: there will be a next look.
+    fn version(&self) -> Result<Option<i64>, EngineError> {
+        look(self, Self::PERIOD)
     }
 }
 
-impl Watch for SqliteWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
-        let until = Instant::now() + timeout;
-        loop {
-            // A commit under way is not waited for: there will be a next look.
-            if let Some(version) = version(&self.db, PERIOD)?
-                && version != self.version
-            {
-                self.version = version;
-                return Ok(vec![Notice::anything()]);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(Vec::new());
-            }
-            std::thread::sleep(left.min(PERIOD));
-        }
-    }
+pub(super) fn watch(db: Arc<Db>) -> Result<Box<dyn Watch>, EngineError> {
+    let last = look(&db, db.options.timeout)?.unwrap_or_default();
+    Ok(Box::new(Polled::new(db, last)))
 }
 
-fn version(db: &Db, patience: Duration) -> Result<Option<i64>, EngineError> {
+fn look(db: &Db, patience: Duration) -> Result<Option<i64>, EngineError> {
     let Some(writer) = db.writer_within(patience)? else { return Ok(None) };
     let asked = writer
         .prepare_cached("PRAGMA data_version")

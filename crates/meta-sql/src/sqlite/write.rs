@@ -4,60 +4,24 @@
 //! COMMIT. New nodes, entries, chunks and slice references are gathered and inserted many at a
 //! time: that is the hot path.
 
-mod remove;
-mod store;
-
-use std::sync::LazyLock;
-
-use rusqlite::{CachedStatement, Params, ToSql, params};
+use rusqlite::CachedStatement;
 use sluice_meta::{
-    engine::{EngineError, List, Step, Write},
-    schema::{Counter, Key, Row, encode_slices},
+    engine::{EngineError, Found, List, Read, Step, Write},
+    schema::{Key, Row},
 };
-use sluice_types::{Ino, Slice, Time};
+use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
-    read::{Reader, id},
+    read::Reader,
+    statements::{Binding, bind},
+    texts::{Kind, MANY, What},
 };
 use crate::{
-    codec::{Damage, columns},
-    values::{node_values, quota_columns, time_columns},
+    codec::{Damage, Record},
+    plan::cleared,
+    values::{NODE_COLUMNS, Value, id, int, push_added, push_key, push_row},
 };
-
-/// Rows that one statement inserts.
-const MANY: usize = 16;
-
-/// A way to insert rows of one table, singly and [`MANY`] at a time.
-struct Bulk {
-    one: LazyLock<String>,
-    many: LazyLock<String>,
-    columns: usize,
-}
-
-/// Adds to the references of a slice; one without a record has one reference.
-const REFER: &str = " ON CONFLICT(chunkid) DO UPDATE SET refs=refs+excluded.refs-1";
-
-macro_rules! bulk {
-    ($table:literal, $columns:expr, $count:literal, $else:expr) => {
-        Bulk {
-            one: LazyLock::new(|| insert_text($table, $columns, $count, 1) + $else),
-            many: LazyLock::new(|| insert_text($table, $columns, $count, MANY) + $else),
-            columns: $count,
-        }
-    };
-}
-
-static NODES: Bulk = bulk!("jfs_node", columns!(Node), 19, "");
-static ENTRIES: Bulk = bulk!("jfs_edge", columns!(Entry), 4, "");
-static CHUNKS: Bulk = bulk!("jfs_chunk", columns!(Chunk), 3, "");
-static SLICE_REFS: Bulk = bulk!("jfs_chunk_ref", columns!(SliceRef), 3, "");
-static REFERS: Bulk = bulk!("jfs_chunk_ref", columns!(SliceRef), 3, REFER);
-
-fn insert_text(table: &str, columns: &str, count: usize, rows: usize) -> String {
-    let row = format!("({})", vec!["?"; count].join(","));
-    format!("INSERT INTO {table}({columns}) VALUES {}", vec![row; rows].join(","))
-}
 
 /// What is written inside one transaction.
 pub(super) struct Writing<'s, 'c> {
@@ -82,10 +46,8 @@ impl<'s, 'c> Writing<'s, 'c> {
 
     /// Takes the writer record from one number to the next.
     pub(super) fn step(&self, step: Step) -> Result<(), EngineError> {
-        let changed = self.run(
-            "UPDATE sluice_writer SET n=?1 WHERE writer=?2 AND lane=?3 AND n=?4",
-            [step.to as i64, step.writer as i64, i64::from(step.lane), step.from as i64],
-        )?;
+        let values = [id(step.writer), int(step.lane), id(step.from), id(step.to)];
+        let changed = self.run((What::Step, Record::Writer), &values)?;
         must(changed == 1, || Key::Writer(step.writer, step.lane))
     }
 
@@ -105,9 +67,9 @@ impl<'s, 'c> Writing<'s, 'c> {
                     Row::Entry(..) => new.entries.push(row),
                     Row::Chunk(..) => new.chunks.push(row),
                     Row::SliceRef(..) => new.slice_refs.push(row),
-                    _ => self.store(row, false)?,
+                    _ => self.store(What::Insert, row)?,
                 },
-                Write::Put(row) => self.store(row, true)?,
+                Write::Put(row) => self.store(What::Put, row)?,
                 Write::Delete(key) => must(self.remove(key)?, || key.clone())?,
                 Write::Discard(key) => drop(self.remove(key)?),
                 // Removals of collections come before anything that fills them.
@@ -125,63 +87,30 @@ impl<'s, 'c> Writing<'s, 'c> {
     }
 
     fn flush(&self, rows: &mut Gathered<'_>) -> Result<(), EngineError> {
-        self.insert_all(&NODES, &rows.nodes, |values, row| {
-            if let Row::Node(ino, attr) = row {
-                node_values(*ino, attr).iter().try_for_each(|value| values.push(value))?;
-            }
-            Ok(())
-        })?;
-        self.insert_all(&ENTRIES, &rows.entries, |values, row| {
-            if let Row::Entry(dir, name, entry) = row {
-                values.push(id(*dir))?;
-                values.push(&name[..])?;
-                values.push(id(entry.ino))?;
-                values.push(entry.kind as u8)?;
-            }
-            Ok(())
-        })?;
-        self.insert_all(&CHUNKS, &rows.chunks, |values, row| {
-            if let Row::Chunk(ino, index, slices) = row {
-                values.push(id(*ino))?;
-                values.push(*index)?;
-                values.push(encode_slices(slices))?;
-            }
-            Ok(())
-        })?;
-        let slice_ref = |values: &mut Values<'_, '_>, row: &Row| {
-            if let Row::SliceRef(slice, size, refs) = row {
-                values.push(*slice as i64)?;
-                values.push(*size)?;
-                values.push(*refs)?;
-            }
-            Ok(())
-        };
-        self.insert_all(&SLICE_REFS, &rows.slice_refs, slice_ref)?;
-        self.insert_all(&REFERS, &rows.refers.iter().collect::<Vec<_>>(), slice_ref)?;
-        *rows = Gathered::default();
-        Ok(())
+        let Gathered { nodes, entries, chunks, slice_refs, refers } = std::mem::take(rows);
+        let insert = [What::Insert, What::InsertMany];
+        self.insert_all(Record::Node, insert, &nodes)?;
+        self.insert_all(Record::Entry, insert, &entries)?;
+        self.insert_all(Record::Chunk, insert, &chunks)?;
+        self.insert_all(Record::SliceRef, insert, &slice_refs)?;
+        let refers: Vec<&Row> = refers.iter().collect();
+        self.insert_all(Record::SliceRef, [What::Add, What::AddMany], &refers)
     }
 
-    /// Inserts rows of one table, of which each hands its values to `bind`.
-    fn insert_all(
-        &self,
-        bulk: &'static Bulk,
-        rows: &[&Row],
-        bind: impl Fn(&mut Values<'_, '_>, &Row) -> rusqlite::Result<()>,
-    ) -> Result<(), EngineError> {
+    /// Inserts rows of one table.
+    fn insert_all(&self, record: Record, [one, many]: [What; 2], rows: &[&Row]) -> Result<(), EngineError> {
         let (full, rest) = rows.as_chunks::<MANY>();
-        let groups = full
-            .iter()
-            .map(|group| (&bulk.many, &group[..]))
-            .chain(rest.chunks(1).map(|group| (&bulk.one, group)));
-        for (text, group) in groups {
+        let groups =
+            full.iter().map(|group| (many, &group[..])).chain(rest.chunks(1).map(|group| (one, group)));
+        for (what, group) in groups {
             let insert = |statement: &mut CachedStatement<'_>| {
-                let mut values = Values { statement, bound: 0 };
-                group.iter().try_for_each(|row| bind(&mut values, row))?;
-                debug_assert_eq!(values.bound, group.len() * bulk.columns);
-                statement.raw_execute()
+                let mut binding = Binding::new(statement);
+                for row in group {
+                    push_row(row, &mut binding);
+                }
+                binding.done()?.raw_execute()
             };
-            let inserted = self.reader.statements.with(text, insert).flatten();
+            let inserted = self.reader.statements.with((what, record), insert).flatten();
             inserted.map_err(|error| self.met(&error, group))?;
         }
         Ok(())
@@ -193,106 +122,71 @@ impl<'s, 'c> Writing<'s, 'c> {
             return self.reader.options.failed(error);
         }
         let keys: Vec<Key> = rows.iter().map(|row| row.key()).collect();
-        let existing: Vec<Key> =
-            keys.iter().filter(|key| matches!(self.reader.get(key), Ok(Some(_)))).cloned().collect();
+        let exists = |key: &&Key| {
+            let found = self.reader.answer(&Read::Get((*key).clone()));
+            matches!(found, Ok(Found::Row(Some(_))))
+        };
+        let existing: Vec<Key> = keys.iter().filter(exists).cloned().collect();
         // The unique key of some tables is narrower than ours: then any of them may be the culprit.
         EngineError::Conflict(if existing.is_empty() { keys } else { existing })
     }
 
-    fn run(&self, sql: &'static str, params: impl Params) -> Result<usize, EngineError> {
-        self.try_run(sql, params).map_err(|error| self.reader.options.failed(&error))
+    fn run(&self, kind: Kind, values: &[Value<'_>]) -> Result<usize, EngineError> {
+        self.try_run(kind, values).map_err(|error| self.reader.options.failed(&error))
     }
 
-    fn try_run(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
-        self.reader.statements.with(sql, |statement| statement.execute(params)).flatten()
+    fn try_run(&self, kind: Kind, values: &[Value<'_>]) -> rusqlite::Result<usize> {
+        let run = |statement: &mut CachedStatement<'_>| {
+            bind(statement, values)?;
+            statement.raw_execute()
+        };
+        self.reader.statements.with(kind, run).flatten()
     }
 
-    fn insert_one(&self, sql: &'static str, params: impl Params, row: &Row) -> Result<(), EngineError> {
-        self.try_run(sql, params).map(drop).map_err(|error| self.met(&error, &[row]))
+    /// Inserts or replaces a row.
+    fn store(&self, what: What, row: &Row) -> Result<(), EngineError> {
+        let mut values = SmallVec::<[Value<'_>; NODE_COLUMNS]>::new();
+        // The table of the rules numbers itself, and parents are counted from the entries.
+        let Some(record) = push_row(row, &mut values) else { return Ok(()) };
+        let stored = self.try_run((what, record), &values);
+        stored.map(drop).map_err(|error| self.met(&error, &[row]))
+    }
+
+    /// Removes a record; whether there was one.
+    fn remove(&self, key: &Key) -> Result<bool, EngineError> {
+        let mut values = SmallVec::<[Value<'_>; 3]>::new();
+        // Parents are counted from the entries.
+        let Some(record) = push_key(key, &mut values) else { return Ok(true) };
+        Ok(self.run((What::Delete, record), &values)? > 0)
+    }
+
+    fn clear(&self, list: List) -> Result<(), EngineError> {
+        let done = match (cleared(list), list) {
+            (Some((record, of, None)), _) => self.run((What::Clear, record), &[id(of)]),
+            (Some((record, of, Some((from, to)))), _) => {
+                self.run((What::ClearRange, record), &[id(of), int(from), int(to)])
+            }
+            // Counted from the entries.
+            (None, List::Parents(_)) => Ok(0),
+            (None, _) => Err(self.reader.options.refused(format!("{list:?} cannot be cleared"))),
+        };
+        done.map(drop)
     }
 
     /// The writes that add to what is there.
     fn add(&self, write: &Write) -> Result<(), EngineError> {
-        match write {
-            Write::Bump { ino, nlink, time } => {
-                let changed = self.bump(*ino, *nlink, *time)?;
-                return must(changed == 1, || Key::Node(*ino));
+        let mut values = SmallVec::<[Value<'_>; 6]>::new();
+        let Some((record, key)) = push_added(write, &mut values) else { return Ok(()) };
+        let changed = self.run((What::Add, record), &values)?;
+        match key {
+            Key::Node(_) => must(changed == 1, || key),
+            Key::Chunk(ino, index) if changed != 1 => {
+                let record = format!("chunk {} {index}", ino.0 as i64);
+                let reason = "slices are not of 24 bytes each".into();
+                Err(self.reader.options.damaged(Damage { record, reason }))
             }
-            Write::Count(Counter::AclMaxId, _) | Write::Link(..) => Ok(0),
-            Write::Count(counter, by) => self.run(
-                "INSERT INTO jfs_counter(name,value) VALUES(?1,?2) \
-                 ON CONFLICT(name) DO UPDATE SET value=value+excluded.value",
-                params![counter.name(), by],
-            ),
-            Write::Use(ino, by) => self.run(
-                "UPDATE jfs_dir_stats SET data_length=data_length+?2,used_space=used_space+?3,\
-                 used_inodes=used_inodes+?4 WHERE inode=?1",
-                [id(*ino), by.length, by.space, by.inodes],
-            ),
-            Write::Charge(key, space, inodes) => match quota_columns(*key) {
-                (0, ino) => self.run(
-                    "UPDATE jfs_dir_quota SET used_space=used_space+?2,used_inodes=used_inodes+?3 WHERE inode=?1",
-                    [ino, *space, *inodes],
-                ),
-                (kind, of) => self.run(
-                    "INSERT INTO jfs_user_group_quota(qtype,qkey,max_space,max_inodes,used_space,used_inodes) \
-                     VALUES(?1,?2,-1,-1,?3,?4) ON CONFLICT(qtype,qkey) DO UPDATE SET \
-                     used_space=used_space+excluded.used_space,used_inodes=used_inodes+excluded.used_inodes",
-                    [kind, of, *space, *inodes],
-                ),
-            },
-            Write::Append(ino, index, slices) => return self.append(*ino, *index, slices),
-            _ => Ok(0),
+            _ => Ok(()),
         }
-        .map(drop)
-    }
-
-    /// Appends to a chunk, unless its record is damaged: nobody could tell what the new slices lie
-    /// on.
-    fn append(&self, ino: Ino, index: u32, slices: &[Slice]) -> Result<(), EngineError> {
-        // Concatenation makes text of two blobs; the bytes are the same, but the column holds
-        // blobs.
-        let changed = self.run(
-            "INSERT INTO jfs_chunk(inode,indx,slices) VALUES(?1,?2,?3) \
-             ON CONFLICT(inode,indx) DO UPDATE SET slices=CAST(slices||excluded.slices AS BLOB) \
-             WHERE octet_length(slices)%24=0",
-            params![id(ino), index, encode_slices(slices)],
-        )?;
-        if changed == 1 {
-            return Ok(());
-        }
-        let record = format!("chunk {} {index}", id(ino));
-        Err(self.reader.options.damaged(Damage { record, reason: "slices are not of 24 bytes each".into() }))
-    }
-
-    fn bump(&self, ino: Ino, nlink: i32, time: Option<Time>) -> Result<usize, EngineError> {
-        let Some(time) = time else {
-            return self.run(
-                "UPDATE jfs_node SET nlink=max(nlink+?2,0) WHERE inode=?1",
-                [id(ino), i64::from(nlink)],
-            );
-        };
-        let (micros, nanos) = time_columns(time);
-        self.run(
-            "UPDATE jfs_node SET nlink=max(nlink+?2,0),\
-             mtimensec=CASE WHEN (mtime,mtimensec)<(?3,?4) THEN ?4 ELSE mtimensec END,mtime=max(mtime,?3),\
-             ctimensec=CASE WHEN (ctime,ctimensec)<(?3,?4) THEN ?4 ELSE ctimensec END,ctime=max(ctime,?3) \
-             WHERE inode=?1",
-            [id(ino), i64::from(nlink), micros, nanos],
-        )
-    }
-}
-
-/// Binds the values of a statement one after another.
-struct Values<'s, 'c> {
-    statement: &'s mut CachedStatement<'c>,
-    bound: usize,
-}
-
-impl Values<'_, '_> {
-    fn push(&mut self, value: impl ToSql) -> rusqlite::Result<()> {
-        self.bound += 1;
-        self.statement.raw_bind_parameter(self.bound, value)
     }
 }
 

@@ -38,6 +38,8 @@ fn what_does_not_get_better_is_refused() {
     assert!(refusal(&url.replace(":p%40ss%3Aw%2Frd", "")).contains("META_PASSWORD"));
     assert!(refusal(&url.replace(&database, "nowhere")).contains("CREATE DATABASE"));
     assert!(refusal(&url).contains("sluice format"));
+    let wrong = "has no option \"sslmod\"; there are host";
+    assert!(refusal(&format!("{url}&sslmod=require")).contains(wrong));
     let schema = format!("{url}&search_path=nowhere");
     let prepared = PostgresEngine::open(&schema).expect("valid").prepare();
     assert!(

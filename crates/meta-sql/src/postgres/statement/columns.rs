@@ -6,11 +6,7 @@
 use std::borrow::Cow;
 
 use super::template::{MARK, Type};
-use crate::{
-    codec::Record,
-    schema::{Kind, OWN, TABLES, Table},
-    values::Value,
-};
+use crate::{codec::Record, schema::Kind, values::Value};
 
 /// A column of a record.
 pub(super) struct Column {
@@ -33,15 +29,10 @@ impl Column {
 
 /// The columns of a record.
 pub(super) fn described(record: Record) -> Vec<Column> {
-    let shape = record.shape();
-    let called = |prefix| move |table: &&Table| shape.table.strip_prefix(prefix) == Some(table.name);
-    let table = TABLES.iter().find(called("jfs_")).or_else(|| OWN.iter().find(called("sluice_")));
-    shape
-        .columns
-        .split(',')
-        .filter_map(|name| {
-            let bare = name.trim_matches('`');
-            let column = table?.columns.iter().find(|column| column.name == bare)?;
+    record
+        .fields()
+        .filter_map(|(name, column)| {
+            let column = column?;
             let kind = match column.kind {
                 Kind::I4 | Kind::Auto4 => Type::I4,
                 Kind::I8 | Kind::Auto8 => Type::I8,

@@ -1,6 +1,9 @@
 //! What statements there are, and the types of their parameters.
 
-use crate::plan::{Compare, Lock};
+use crate::{
+    plan::{Compare, Lock},
+    text::Look,
+};
 
 /// What a failed check says before the places of what it speaks of: a text that is no number, and
 /// is made one.
@@ -66,24 +69,16 @@ impl Type {
 /// What a statement does with the rows of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Template {
-    /// One row by its key.
-    Get,
+    /// Looks, once.
+    Look(Look),
     /// Many rows by their keys, each answered with its place.
     GetMany,
     /// All rows whose first column is given, for many; each answered with its place.
     List,
     /// As [`Template::List`], by the column `sid`.
     OfSession,
-    /// Chunks of one file from one index to another.
-    Range,
-    /// An entry and its node.
-    Follow,
-    /// As [`Template::Follow`], for many; each answered with its place.
+    /// As [`Look::Follow`], for many; each answered with its place.
     FollowMany,
-    /// Names in a directory.
-    Names,
-    /// The highest number given out.
-    Last,
     /// Locks rows and checks that they are as they were.
     Hold(Compare, Lock),
     /// Checks that there are no such rows.
@@ -119,11 +114,6 @@ pub(crate) enum Template {
     Harden,
     /// Numbers given out go on behind those that were given explicitly.
     Renumber,
-    /// A page of rows, behind a number.
-    Page,
-    /// A page of entries, behind a name.
-    Entries,
-    EntriesNodes,
 }
 
 /// A statement with the types of its parameters.

@@ -1,0 +1,51 @@
+//! Notices where the server has no messages: a number that changes with every commit is looked at
+//! again and again.
+//!
+//! What must stay true: the number is looked at only while somebody listens.
+
+use std::time::{Duration, Instant};
+
+use sluice_meta::{
+    engine::{EngineError, Watch},
+    schema::Notice,
+};
+
+/// A number that tells of commits.
+pub(crate) trait Version: Send {
+    /// How often it is looked at.
+    const PERIOD: Duration;
+
+    /// The number; none if it cannot be had soon.
+    fn version(&self) -> Result<Option<i64>, EngineError>;
+}
+
+/// Looks at a number.
+pub(crate) struct Polled<T> {
+    source: T,
+    /// As it was when last looked at.
+    last: i64,
+}
+
+impl<T: Version> Polled<T> {
+    /// From the number `last` on.
+    pub(crate) const fn new(source: T, last: i64) -> Self {
+        Self { source, last }
+    }
+}
+
+impl<T: Version> Watch for Polled<T> {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>, EngineError> {
+        let until = Instant::now() + timeout;
+        loop {
+            if let Some(now) = self.source.version()?.filter(|now| *now != self.last) {
+                self.last = now;
+                return Ok(vec![Notice::anything()]);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Vec::new());
+            }
+            std::thread::sleep(left.min(T::PERIOD));
+        }
+    }
+}

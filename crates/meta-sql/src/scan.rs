@@ -1,0 +1,179 @@
+//! Pages of large collections: one statement each, or two, beginning behind the last key of the
+//! page before.
+//!
+//! What must stay true: a page costs what it returns, however large the table, and rows that come
+//! and go between two pages make none of the others be missed.
+
+use sluice_meta::{
+    engine::{Cursor, EngineError, Page, Scan},
+    schema::Row,
+};
+use sluice_types::Ino;
+
+use crate::{
+    codec::{Columns, Damage, Record, decode, decode_node},
+    text::Look,
+    values::{Value, id, int},
+};
+
+/// What a statement asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask<'c> {
+    /// The rows of a record behind a number. That of each comes first in the answer.
+    Numbered(Record, i64),
+    /// The rows of a record behind a unique key of two columns.
+    Behind(Record, [i64; 2]),
+    /// The entries of a directory behind a name.
+    Entries(Ino, &'c [u8]),
+    /// As [`Ask::Entries`], each with its node.
+    EntriesNodes(Ino, &'c [u8]),
+}
+
+impl<'c> Ask<'c> {
+    /// The statement that asks, and its parameters.
+    pub(crate) fn statement(self, limit: i64) -> (Look, Record, Vec<Value<'c>>) {
+        let name = |dir: Ino, after: &'c [u8]| vec![id(dir.0), Value::Bytes(after.into()), int(limit)];
+        match self {
+            Self::Numbered(record, after) => (Look::Page, record, vec![int(after), int(limit)]),
+            Self::Behind(record, [a, b]) => (Look::Behind, record, vec![int(a), int(b), int(limit)]),
+            Self::Entries(dir, after) => (Look::Entries, Record::Entry, name(dir, after)),
+            Self::EntriesNodes(dir, after) => (Look::EntriesNodes, Record::Entry, name(dir, after)),
+        }
+    }
+}
+
+/// Who can be asked.
+pub(crate) trait Pages {
+    /// A row of an answer.
+    type Row<'r>: Columns;
+
+    /// Hands the rows of an answer to `take`, in order, at most `limit`. One trip.
+    fn each(
+        &self,
+        ask: Ask<'_>,
+        limit: i64,
+        take: impl FnMut(&Self::Row<'_>) -> Result<(), Damage>,
+    ) -> Result<(), EngineError>;
+
+    /// A row breaks the format.
+    fn damaged(&self, damage: Damage) -> EngineError;
+
+    /// The engine refuses for good.
+    fn refused(&self, reason: &str) -> EngineError;
+}
+
+/// One page.
+pub(crate) fn page(
+    pages: impl Pages,
+    scan: Scan,
+    from: Option<&Cursor>,
+    limit: usize,
+) -> Result<Page, EngineError> {
+    let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+    let page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
+    let mut filling = Filling { pages, page, limit, count: 0 };
+    let record = match scan {
+        Scan::Entries { dir, nodes } => {
+            // No name is empty, so the empty one lies before all others.
+            let after: &[u8] = from.map_or(&[], |cursor| &cursor.0);
+            filling.take(if nodes { Ask::EntriesNodes(dir, after) } else { Ask::Entries(dir, after) })?;
+            return Ok(filling.page);
+        }
+        Scan::Quotas => {
+            // Those of directories, then those of users and groups.
+            let [kind, of] = filling.numbers(from, [0, i64::MIN])?;
+            if kind == 0 {
+                filling.take(Ask::Numbered(Record::DirQuota, of))?;
+            }
+            if filling.count < limit {
+                filling
+                    .take(Ask::Behind(Record::Quota, if kind == 0 { [0, i64::MAX] } else { [kind, of] }))?;
+            }
+            return Ok(filling.page);
+        }
+        Scan::Writers => {
+            let after = filling.numbers(from, [i64::MIN, -1])?;
+            filling.take(Ask::Behind(Record::Writer, after))?;
+            return Ok(filling.page);
+        }
+        Scan::Nodes => Record::Node,
+        Scan::AllEntries => Record::Entry,
+        Scan::Chunks => Record::Chunk,
+        Scan::SliceRefs => Record::SliceRef,
+        Scan::DelFiles => Record::DelFile,
+        Scan::DelSlices => Record::DelSlices,
+        Scan::Sessions => Record::Session,
+        Scan::Sustained => Record::Sustained,
+        Scan::Detached => Record::Detached,
+        Scan::Acls => Record::Acl,
+        Scan::DirStats => Record::DirStat,
+    };
+    let [after] = filling.numbers(from, [i64::MIN])?;
+    filling.take(Ask::Numbered(record, after))?;
+    Ok(filling.page)
+}
+
+/// A page that is being filled.
+struct Filling<P> {
+    pages: P,
+    page: Page,
+    limit: i64,
+    /// Rows that were answered, the damaged ones among them.
+    count: i64,
+}
+
+impl<P: Pages> Filling<P> {
+    /// Takes what is answered, up to the limit.
+    fn take(&mut self, ask: Ask<'_>) -> Result<(), EngineError> {
+        let Self { pages, page, limit, count } = self;
+        let Page { rows, damaged, next } = page;
+        let mut sort = |decoded: Result<Row, Damage>| match decoded {
+            Ok(row) => rows.push(row),
+            Err(damage) => damaged.push(pages.damaged(damage)),
+        };
+        pages.each(ask, *limit - *count, |row| {
+            *count += 1;
+            match ask {
+                Ask::Numbered(record, _) => sort(decode(record, row, 1)),
+                Ask::Behind(record, _) => sort(decode(record, row, 0)),
+                Ask::Entries(..) | Ask::EntriesNodes(..) => sort(Ok(decode(Record::Entry, row, 0)?)),
+            }
+            if let Ask::EntriesNodes(..) = ask
+                && let Some(node) = decode_node(row, 0)
+            {
+                sort(node);
+            }
+            if *count == *limit {
+                *next =
+                    Some(cursor(ask, row).map_err(|reason| Damage { record: "a row's key".into(), reason })?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The numbers of a cursor, or where to begin.
+    fn numbers<const N: usize>(
+        &self,
+        from: Option<&Cursor>,
+        begin: [i64; N],
+    ) -> Result<[i64; N], EngineError> {
+        let Some(cursor) = from else { return Ok(begin) };
+        let (numbers, rest) = cursor.0.as_chunks::<8>();
+        if numbers.len() != N || !rest.is_empty() {
+            return Err(self.pages.refused("the cursor belongs to another scan"));
+        }
+        Ok(std::array::from_fn(|at| i64::from_be_bytes(numbers[at])))
+    }
+}
+
+/// Where the page behind a row begins.
+fn cursor(ask: Ask<'_>, row: &impl Columns) -> Result<Cursor, String> {
+    let numbers = match ask {
+        // The number stands alone, but for that of quotas, among which these come first.
+        Ask::Numbered(Record::DirQuota, _) => vec![0, row.int(0)?],
+        Ask::Numbered(..) => vec![row.int(0)?],
+        Ask::Behind(..) => vec![row.int(0)?, row.int(1)?],
+        Ask::Entries(..) | Ask::EntriesNodes(..) => return Ok(Cursor(row.bytes(1)?.to_vec())),
+    };
+    Ok(Cursor(numbers.into_iter().flat_map(i64::to_be_bytes).collect()))
+}

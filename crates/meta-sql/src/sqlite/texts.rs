@@ -1,0 +1,205 @@
+//! The texts of all statements, made from the shapes of the records.
+//!
+//! What must stay true: a replaced row keeps the columns that others added to its table, so rows
+//! are updated in place and never deleted and made again.
+
+use std::sync::OnceLock;
+
+use crate::{
+    codec::Record,
+    naming::Naming,
+    text::{Look, equal, first, look, replacing},
+};
+
+/// Rows that one [`What::InsertMany`] inserts.
+pub(super) const MANY: usize = 16;
+
+/// What a statement does with the rows of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Look(Look),
+    /// Whether there is any row.
+    Any,
+    Insert,
+    InsertMany,
+    /// Inserts a row, or replaces what there is in place: others may have added columns.
+    Put,
+    /// Removes a row by the columns that name it.
+    Delete,
+    /// Removes all rows whose first column is given.
+    Clear,
+    /// Removes chunks of a file from one index up to, not including, another.
+    ClearRange,
+    /// Takes the record of a lane from one number to the next.
+    Step,
+    /// Adds to a row.
+    Add,
+    /// As [`What::Add`], of [`MANY`] rows.
+    AddMany,
+}
+
+impl What {
+    /// A number for each.
+    const fn number(self) -> usize {
+        match self {
+            Self::Look(look) => look as usize,
+            Self::Any => LOOKS,
+            Self::Insert => LOOKS + 1,
+            Self::InsertMany => LOOKS + 2,
+            Self::Put => LOOKS + 3,
+            Self::Delete => LOOKS + 4,
+            Self::Clear => LOOKS + 5,
+            Self::ClearRange => LOOKS + 6,
+            Self::Step => LOOKS + 7,
+            Self::Add => LOOKS + 8,
+            Self::AddMany => LOOKS + 9,
+        }
+    }
+
+    /// The statement, as written for the usual names of tables.
+    fn text(self, record: Record) -> String {
+        let shape = record.shape();
+        let table = shape.table;
+        let delete = |count| format!("DELETE FROM {table} WHERE {}", equal(shape.columns, count));
+        match self {
+            Self::Look(what) => look(what, record),
+            Self::Any => format!("SELECT 1 FROM {table} LIMIT 1"),
+            Self::Insert => insert(record, 1),
+            Self::InsertMany => insert(record, MANY),
+            Self::Put => format!("{} ON CONFLICT{}", insert(record, 1), replacing(record)),
+            Self::Delete => delete(shape.named),
+            Self::Clear => delete(1),
+            Self::ClearRange => format!("{} AND indx>=$2 AND indx<$3", delete(1)),
+            Self::Step => format!("UPDATE {table} SET n=$4 WHERE writer=$1 AND lane=$2 AND n=$3"),
+            Self::Add => add(record, 1),
+            Self::AddMany => add(record, MANY),
+        }
+    }
+}
+
+/// How many kinds of [`Look`] there are.
+const LOOKS: usize = Look::EntriesNodes as usize + 1;
+const KINDS: usize = What::AddMany.number() + 1;
+
+fn insert(record: Record, rows: usize) -> String {
+    let shape = record.shape();
+    let row = vec!["?"; shape.columns.split(',').count()].join(",");
+    format!(
+        "INSERT INTO {}({}) VALUES {}",
+        shape.table,
+        shape.columns,
+        vec![format!("({row})"); rows].join(",")
+    )
+}
+
+/// The writes that add to what is there.
+fn add(record: Record, rows: usize) -> String {
+    let merge = |sum: &str| {
+        let shape = record.shape();
+        let key = first(shape.columns, shape.unique).join(",");
+        format!("{} ON CONFLICT({key}) DO UPDATE SET {sum}", insert(record, rows))
+    };
+    match record {
+        // One whose times stay has none.
+        Record::Node => "UPDATE jfs_node SET nlink=max(nlink+$2,0),\
+             mtimensec=CASE WHEN (mtime,mtimensec)<($3,$4) THEN $4 ELSE mtimensec END,\
+             mtime=max(mtime,coalesce($3,mtime)),\
+             ctimensec=CASE WHEN (ctime,ctimensec)<($3,$4) THEN $4 ELSE ctimensec END,\
+             ctime=max(ctime,coalesce($3,ctime)) WHERE inode=$1"
+            .into(),
+        Record::DirStat => "UPDATE jfs_dir_stats SET data_length=data_length+$2,used_space=used_space+$3,\
+             used_inodes=used_inodes+$4 WHERE inode=$1"
+            .into(),
+        Record::DirQuota => "UPDATE jfs_dir_quota SET used_space=used_space+$2,used_inodes=used_inodes+$3 \
+             WHERE inode=$1"
+            .into(),
+        Record::Quota => {
+            merge("used_space=used_space+excluded.used_space,used_inodes=used_inodes+excluded.used_inodes")
+        }
+        Record::SliceRef => merge("refs=refs+excluded.refs-1"),
+        // Concatenation makes text of two blobs; the bytes are the same, but the column holds
+        // blobs. A damaged record stays: nobody could tell what the new slices lie on.
+        Record::Chunk => {
+            merge("slices=CAST(slices||excluded.slices AS BLOB) WHERE octet_length(slices)%24=0")
+        }
+        _ => merge("value=value+excluded.value"),
+    }
+}
+
+/// The texts of all statements, each made when it is first needed.
+pub(super) struct Texts(Vec<OnceLock<String>>);
+
+impl Texts {
+    pub(super) fn new() -> Self {
+        Self(std::iter::repeat_with(OnceLock::new).take(KINDS * Record::ALL.len()).collect())
+    }
+
+    /// Where the text of a statement is.
+    pub(super) const fn place((what, record): Kind) -> usize {
+        what.number() * Record::ALL.len() + record as usize
+    }
+
+    pub(super) fn get(&self, (what, record): Kind, naming: &Naming) -> &str {
+        self.0[Self::place((what, record))].get_or_init(|| naming.sql(&what.text(record)).replace('$', "?"))
+    }
+}
+
+/// What a statement does, and with the rows of which record.
+pub(super) type Kind = (What, Record);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::schema::{Dialect, lacking};
+
+    #[test]
+    fn statements_are_understood_and_find_their_rows_by_an_index() {
+        let database = Connection::open_in_memory().expect("a database");
+        for statement in lacking(Dialect::Sqlite, &Naming::default(), &BTreeSet::new(), "") {
+            database.execute_batch(&statement).expect("a table");
+        }
+        let texts = Texts::new();
+        let check = |what: What, record: Record| {
+            let text = texts.get((what, record), &Naming::default());
+            let mut explained = database.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect(text);
+            let steps = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<Vec<String>, _>>();
+            let steps = steps.expect("a plan");
+            let is_found = |step: &String| !step.starts_with("SCAN") || step.ends_with("VALUES CLAUSE");
+            assert!(steps.iter().all(is_found), "{text}: {steps:?}");
+        };
+        for record in Record::ALL.iter().copied().filter(|record| *record != Record::Parents) {
+            for what in [Look::Get, Look::Page].map(What::Look) {
+                check(what, record);
+            }
+            for what in [What::Insert, What::InsertMany, What::Put, What::Delete] {
+                check(what, record);
+            }
+        }
+        for what in [Look::Get, Look::List] {
+            check(What::Look(what), Record::Parents);
+        }
+        for record in [Record::Xattr, Record::Flock, Record::Plock, Record::Sustained, Record::Writer] {
+            check(What::Look(Look::List), record);
+            check(What::Clear, record);
+        }
+        for record in [Record::Quota, Record::Writer] {
+            check(What::Look(Look::Behind), record);
+        }
+        for what in [Look::Follow, Look::Names, Look::Entries, Look::EntriesNodes] {
+            check(What::Look(what), Record::Entry);
+        }
+        check(What::Look(Look::Range), Record::Chunk);
+        check(What::ClearRange, Record::Chunk);
+        check(What::Step, Record::Writer);
+        for record in [Record::Node, Record::DirStat, Record::DirQuota, Record::Counter, Record::Chunk] {
+            check(What::Add, record);
+        }
+        for record in [Record::Quota, Record::SliceRef] {
+            check(What::AddMany, record);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Statements that PostgreSQL and SQLite spell alike, made from the shapes of the records.
+//!
+//! Parameters are `$1`, `$2`, …; names of tables are the usual ones, and reserved words stand in
+//! backquotes. What must stay true: each statement finds its rows by an index, and what it answers
+//! stands in the order in which `codec` reads it.
+
+use sluice_meta::engine::List;
+
+use crate::codec::{Record, joined_columns};
+
+/// What a statement that only looks answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Look {
+    /// One record by the columns that name it.
+    Get,
+    /// All rows whose first column is given.
+    List,
+    /// All rows whose column `sid` is given.
+    OfSession,
+    /// Chunks of a file from one index up to, not including, another.
+    Range,
+    /// An entry and its node.
+    Follow,
+    /// Names in a directory, at most so many.
+    Names,
+    /// The highest number given out.
+    Last,
+    /// Rows behind a number, which comes first in the answer, at most so many.
+    Page,
+    /// Rows behind a unique key of two columns, at most so many.
+    Behind,
+    /// Entries of a directory behind a name, at most so many.
+    Entries,
+    /// As [`Look::Entries`], with their nodes.
+    EntriesNodes,
+}
+
+/// The statement.
+pub(crate) fn look(what: Look, record: Record) -> String {
+    let shape = record.shape();
+    let (table, listed) = (shape.table, shape.columns);
+    let select = format!("SELECT {listed} FROM {table} WHERE");
+    let join = || {
+        let joined = joined_columns();
+        format!("SELECT {joined} FROM jfs_edge e LEFT JOIN jfs_node n ON n.inode=e.inode WHERE")
+    };
+    let group = if record == Record::Parents { " GROUP BY inode,parent" } else { "" };
+    match what {
+        Look::Get => format!("{select} {}{group}", equal(shape.columns, shape.named)),
+        Look::List => format!("{select} {}{group}", equal(shape.columns, 1)),
+        Look::OfSession => format!("{select} sid=$1"),
+        Look::Range => format!("{select} inode=$1 AND indx>=$2 AND indx<$3 ORDER BY indx"),
+        Look::Follow => format!("{} e.parent=$1 AND e.name=$2", join()),
+        Look::Names => format!("SELECT name FROM {table} WHERE parent=$1 LIMIT $2"),
+        Look::Last => format!("SELECT max(id) FROM {table}"),
+        Look::Page => {
+            let key = record.number();
+            format!("SELECT {key},{listed} FROM {table} WHERE {key}>$1 ORDER BY {key} LIMIT $2")
+        }
+        Look::Behind => {
+            let key = first(listed, 2).join(",");
+            format!("{select} ({key})>($1,$2) ORDER BY {key} LIMIT $3")
+        }
+        Look::Entries => format!("{select} parent=$1 AND name>$2 ORDER BY name LIMIT $3"),
+        Look::EntriesNodes => format!("{} e.parent=$1 AND e.name>$2 ORDER BY e.name LIMIT $3", join()),
+    }
+}
+
+/// The records of a list, the statement that finds them, and whose they are. A range of chunks has
+/// bounds besides.
+pub(crate) const fn listed(list: List) -> (&'static [Record], Look, u64) {
+    match list {
+        List::Xattrs(ino) => (&[Record::Xattr], Look::List, ino.0),
+        List::Parents(ino) => (&[Record::Parents], Look::List, ino.0),
+        List::Flocks(ino) => (&[Record::Flock], Look::List, ino.0),
+        List::Plocks(ino) => (&[Record::Plock], Look::List, ino.0),
+        List::Chunks(ino, ..) => (&[Record::Chunk], Look::Range, ino.0),
+        List::Sustained(sid) => (&[Record::Sustained], Look::List, sid),
+        List::LocksOf(sid) => (&[Record::Flock, Record::Plock], Look::OfSession, sid),
+        List::Lanes(writer) => (&[Record::Writer], Look::List, writer),
+        List::Changes(writer) => (&[Record::Changes], Look::List, writer),
+    }
+}
+
+/// The first of these columns.
+pub(crate) fn first(columns: &'static str, count: usize) -> Vec<&'static str> {
+    columns.split(',').take(count).collect()
+}
+
+/// The condition that the first columns are what the parameters say.
+pub(crate) fn equal(columns: &'static str, count: usize) -> String {
+    let each = first(columns, count).into_iter().zip(1..).map(|(column, at)| format!("{column}=${at}"));
+    each.collect::<Vec<_>>().join(" AND ")
+}
+
+/// What takes over a row that could not be inserted: behind `ON CONFLICT`.
+pub(crate) fn replacing(record: Record) -> String {
+    let shape = record.shape();
+    let rest = shape.columns.split(',').skip(shape.unique);
+    let rest: Vec<String> = rest.map(|column| format!("{column}=excluded.{column}")).collect();
+    let key = first(shape.columns, shape.unique).join(",");
+    if rest.is_empty() {
+        format!("({key}) DO NOTHING")
+    } else {
+        format!("({key}) DO UPDATE SET {}", rest.join(","))
+    }
+}

@@ -181,7 +181,7 @@ impl<'c> Plan<'_, 'c> {
                 // What need not be there is touched first by what changes it: it could be made
                 // meanwhile.
                 None => {
-                    row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]))
+                    row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]));
                 }
                 Some(expected) => {
                     self.hold(record, self.locking.held(expected, !row.changes.is_empty()));
@@ -268,18 +268,18 @@ impl<'c> Plan<'_, 'c> {
             match expect {
                 Expect::Row(_, Hold::None) => {}
                 Expect::Row(Row::Counter(Counter::AclMaxId, last), _) => {
-                    self.work.push(Work::LastAcl(Some(*last)))
+                    self.work.push(Work::LastAcl(Some(*last)));
                 }
                 Expect::Absent(Key::Counter(Counter::AclMaxId)) => self.work.push(Work::LastAcl(None)),
                 Expect::Row(Row::Parents(ino, of, count), _) => {
-                    parents.push([ino.0 as i64, of.0 as i64, *count])
+                    parents.push([ino.0 as i64, of.0 as i64, *count]);
                 }
                 Expect::Absent(Key::Parents(ino, of)) => parents.push([ino.0 as i64, of.0 as i64, 0]),
                 Expect::Same(List::Flocks(ino), rows) => {
-                    self.work.push(Work::FileLocks(Record::Flock, *ino, rows))
+                    self.work.push(Work::FileLocks(Record::Flock, *ino, rows));
                 }
                 Expect::Same(List::Plocks(ino), rows) => {
-                    self.work.push(Work::FileLocks(Record::Plock, *ino, rows))
+                    self.work.push(Work::FileLocks(Record::Plock, *ino, rows));
                 }
                 // Other lists are not locked by the node that is held.
                 Expect::Same(..) => return Err(EngineError::Conflict(vec![expect.key()])),

@@ -90,11 +90,11 @@ pub(crate) enum Work<'c> {
 /// [`EngineError::Conflict`] if two rows are expected that cannot both be there.
 pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work<'c>>, EngineError> {
     let mut tables = Prepared::new(commit)?.tables;
-    let told = commit.writes.iter().filter(|write| matches!(write, Write::Notify(_))).count();
-    if let Some(name) = locking.notices.filter(|_| told > 0) {
+    let notices = commit.writes.iter().filter(|write| matches!(write, Write::Notify(_))).count();
+    if let Some(name) = locking.notices.filter(|_| notices > 0) {
         let name = Value::Text(name.as_bytes().into());
         let change =
-            Change { action: Action::Add, key: None, values: vec![name.clone(), Value::Int(told as i64)] };
+            Change { action: Action::Add, key: None, values: vec![name.clone(), Value::Int(notices as i64)] };
         let rows = &mut tables.entry(Record::Counter).or_default().rows;
         rows.entry(vec![name]).or_default().changes.push(change);
     }

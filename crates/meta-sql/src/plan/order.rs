@@ -44,6 +44,9 @@ use crate::{codec::Record, values::Value};
 /// What is counted of directories and owners, which all changes below a directory share.
 const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 
+/// Makes of a unique key a row that says nothing.
+pub(crate) type Placeholder = fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>;
+
 /// How a database locks, as far as the order depends on it.
 pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
@@ -55,7 +58,7 @@ pub(crate) struct Locking {
     /// What makes of a unique key a row, where a look does not wait for rows that others have not
     /// committed: what must not be there is made at its place and removed again, so that who wants
     /// to make it waits.
-    pub(crate) placeholder: Option<fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>>,
+    pub(crate) placeholder: Option<Placeholder>,
     /// The counter that messages are counted in, where there are none.
     pub(crate) notices: Option<&'static str>,
 }
@@ -113,7 +116,9 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
         plan.table(record, table);
     }
     plan.vacant(commit);
-    usage.into_iter().for_each(|(record, table)| plan.table(record, table));
+    for (record, table) in usage {
+        plan.table(record, table);
+    }
     let bumps = take(&mut plan.bumps);
     plan.write(Record::Node, Action::Add, bumps);
     plan.table(Record::Counter, counters);
@@ -195,7 +200,9 @@ impl<'c> Plan<'_, 'c> {
         if record == Record::Node && self.locking.keys {
             self.bumps.extend(late.remove(&Action::Add).unwrap_or_default());
         }
-        late.into_iter().for_each(|(action, changes)| self.write(record, action, changes));
+        for (action, changes) in late {
+            self.write(record, action, changes);
+        }
         self.absent(record, table.absent);
     }
 

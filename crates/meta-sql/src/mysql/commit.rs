@@ -17,8 +17,8 @@ pub(super) use flight::Packet;
 use flight::{Builder, Flight};
 pub(super) use writes::overflowing;
 
-/// How InnoDB locks: it knows no lock of a key alone, and looks that lock wait for what others have
-/// not committed.
+/// How the server locks: it knows no lock of a key alone, and looks that lock wait for what others
+/// have not committed.
 const LOCKING: Locking =
     Locking { keys: false, inserts_first: true, placeholder: None, notices: Some(NOTICES) };
 

@@ -44,6 +44,9 @@ use crate::{codec::Record, values::Value};
 /// What is counted of directories and owners, which all changes below a directory share.
 const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 
+/// Makes of a unique key a row that says nothing.
+pub(crate) type Placeholder = fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>;
+
 /// How a database locks, as far as the order depends on it.
 pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
@@ -55,7 +58,7 @@ pub(crate) struct Locking {
     /// What makes of a unique key a row, where a look does not wait for rows that others have not
     /// committed: what must not be there is made at its place and removed again, so that who wants
     /// to make it waits.
-    pub(crate) placeholder: Option<fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>>,
+    pub(crate) placeholder: Option<Placeholder>,
     /// The counter that messages are counted in, where there are none.
     pub(crate) notices: Option<&'static str>,
 }
@@ -90,11 +93,11 @@ pub(crate) enum Work<'c> {
 /// [`EngineError::Conflict`] if two rows are expected that cannot both be there.
 pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work<'c>>, EngineError> {
     let mut tables = Prepared::new(commit)?.tables;
-    let told = commit.writes.iter().filter(|write| matches!(write, Write::Notify(_))).count();
-    if let Some(name) = locking.notices.filter(|_| told > 0) {
+    let notices = commit.writes.iter().filter(|write| matches!(write, Write::Notify(_))).count();
+    if let Some(name) = locking.notices.filter(|_| notices > 0) {
         let name = Value::Text(name.as_bytes().into());
         let change =
-            Change { action: Action::Add, key: None, values: vec![name.clone(), Value::Int(told as i64)] };
+            Change { action: Action::Add, key: None, values: vec![name.clone(), Value::Int(notices as i64)] };
         let rows = &mut tables.entry(Record::Counter).or_default().rows;
         rows.entry(vec![name]).or_default().changes.push(change);
     }
@@ -113,7 +116,9 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
         plan.table(record, table);
     }
     plan.vacant(commit);
-    usage.into_iter().for_each(|(record, table)| plan.table(record, table));
+    for (record, table) in usage {
+        plan.table(record, table);
+    }
     let bumps = take(&mut plan.bumps);
     plan.write(Record::Node, Action::Add, bumps);
     plan.table(Record::Counter, counters);
@@ -181,7 +186,7 @@ impl<'c> Plan<'_, 'c> {
                 // What need not be there is touched first by what changes it: it could be made
                 // meanwhile.
                 None => {
-                    row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]))
+                    row.changes.into_iter().for_each(|change| self.write(record, change.action, [change]));
                 }
                 Some(expected) => {
                     self.hold(record, self.locking.held(expected, !row.changes.is_empty()));
@@ -195,7 +200,9 @@ impl<'c> Plan<'_, 'c> {
         if record == Record::Node && self.locking.keys {
             self.bumps.extend(late.remove(&Action::Add).unwrap_or_default());
         }
-        late.into_iter().for_each(|(action, changes)| self.write(record, action, changes));
+        for (action, changes) in late {
+            self.write(record, action, changes);
+        }
         self.absent(record, table.absent);
     }
 
@@ -268,18 +275,18 @@ impl<'c> Plan<'_, 'c> {
             match expect {
                 Expect::Row(_, Hold::None) => {}
                 Expect::Row(Row::Counter(Counter::AclMaxId, last), _) => {
-                    self.work.push(Work::LastAcl(Some(*last)))
+                    self.work.push(Work::LastAcl(Some(*last)));
                 }
                 Expect::Absent(Key::Counter(Counter::AclMaxId)) => self.work.push(Work::LastAcl(None)),
                 Expect::Row(Row::Parents(ino, of, count), _) => {
-                    parents.push([ino.0 as i64, of.0 as i64, *count])
+                    parents.push([ino.0 as i64, of.0 as i64, *count]);
                 }
                 Expect::Absent(Key::Parents(ino, of)) => parents.push([ino.0 as i64, of.0 as i64, 0]),
                 Expect::Same(List::Flocks(ino), rows) => {
-                    self.work.push(Work::FileLocks(Record::Flock, *ino, rows))
+                    self.work.push(Work::FileLocks(Record::Flock, *ino, rows));
                 }
                 Expect::Same(List::Plocks(ino), rows) => {
-                    self.work.push(Work::FileLocks(Record::Plock, *ino, rows))
+                    self.work.push(Work::FileLocks(Record::Plock, *ino, rows));
                 }
                 // Other lists are not locked by the node that is held.
                 Expect::Same(..) => return Err(EngineError::Conflict(vec![expect.key()])),

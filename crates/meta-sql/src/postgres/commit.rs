@@ -45,7 +45,9 @@ impl Store {
             _ => false,
         });
         let mut draft = Draft { store: self, flight: Flight::default(), diagnoses: Vec::new() };
-        works.into_iter().for_each(|work| draft.work(work));
+        for work in works {
+            draft.work(work);
+        }
         if let Some(notice) = commit.notice() {
             draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
         }

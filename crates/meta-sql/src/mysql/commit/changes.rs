@@ -58,7 +58,7 @@ impl Builder<'_> {
     ) -> Option<Vec<(String, usize)>> {
         let each = rows.chunks(most).map(|rows| {
             let mut statement = change(rows)?;
-            self.condition(&mut statement, record, rows.iter().map(|(held, _)| held));
+            self.condition(&mut statement, record, &rows.iter().map(|(held, _)| held));
             (statement.len() <= SHORT).then_some((statement, rows.len()))
         });
         each.collect()
@@ -96,13 +96,12 @@ impl Builder<'_> {
                 text.push_str(if text.len() > start { "," } else { "" });
                 text.push_str(place.name(at));
                 text.push('=');
-                match rows {
-                    [(_, only)] => place.push(&mut text, at, &only.values[at]),
-                    _ => {
-                        let numbers =
-                            rows.iter().map(|(_, change)| (int(&change.values, 0), int(&change.values, at)));
-                        place.each(&mut text, at, numbers);
-                    }
+                if let [(_, only)] = rows {
+                    place.push(&mut text, at, &only.values[at]);
+                } else {
+                    let numbers =
+                        rows.iter().map(|(_, change)| (int(&change.values, 0), int(&change.values, at)));
+                    place.each(&mut text, at, numbers);
                 }
             }
             (text.len() > start).then(|| text + " WHERE ")

@@ -22,7 +22,7 @@ impl Builder<'_> {
         let alike = rows.chunk_by(|a, b| is_shared(a) == is_shared(b));
         for run in alike.flat_map(|run| run.chunks(MANY)) {
             let mut wrong = format!("(SELECT COUNT(*) FROM {} WHERE ", self.tables.of(record).indexed);
-            self.condition(&mut wrong, record, run.iter());
+            self.condition(&mut wrong, record, &run.iter());
             let mode = if is_shared(&run[0]) { "LOCK IN SHARE MODE" } else { "FOR UPDATE" };
             let _ = write!(wrong, " {mode})<>{}", run.len());
             self.flight.check(&wrong);
@@ -34,7 +34,7 @@ impl Builder<'_> {
         &self,
         out: &mut String,
         record: Record,
-        rows: impl Iterator<Item = &'h Held<'h>> + Clone,
+        rows: &(impl Iterator<Item = &'h Held<'h>> + Clone),
     ) {
         let place = self.tables.of(record);
         let of = |compare: Compare| -> Vec<&[Value<'_>]> {

@@ -12,10 +12,10 @@
 //!   between by somebody who waits for us. So it is written at its place in the order. Only rows
 //!   that must be there (or the commit fails) are locked and compared first, and written together
 //!   at the end of their table.
-//! * Where a key can be locked by itself ([`Locking::keys`]), nodes that are bumped have two places.
-//!   At the first their key is locked, which any number of commits may do at once and which keeps
-//!   those out that remove or replace them; at the second, near the end, they are written. Whoever
-//!   waits at the second place has the key, and so waits for one at that place as well.
+//! * Where a key can be locked by itself ([`Locking::keys`]), nodes that are bumped have two
+//!   places. At the first their key is locked, which any number of commits may do at once and which
+//!   keeps those out that remove or replace them; at the second, near the end, they are written.
+//!   Whoever waits at the second place has the key, and so waits for one at that place as well.
 //! * Elsewhere directories, which are the nodes that many add to, stand apart behind all that
 //!   belongs to them. A directory whose locks on files are compared stands among the other nodes:
 //!   such locks are rare enough for the server to break the circles that this makes possible.
@@ -101,8 +101,8 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
     let nodes = tables.get_mut(&Record::Node).filter(|_| !locking.keys);
     let directories = nodes.map(|nodes| directories(commit, &mut nodes.rows)).unwrap_or_default();
     let mut plan = Plan { locking, work: Vec::new(), bumps: Vec::new() };
-    // The number of the commit, for nothing else matters if it is wrong. Then nodes: what belongs to
-    // a node is mostly written by who holds it.
+    // The number of the commit, for nothing else matters if it is wrong. Then nodes: what belongs
+    // to a node is mostly written by who holds it.
     for record in [Record::Writer, Record::Node] {
         plan.table(record, tables.remove(&record).unwrap_or_default());
     }

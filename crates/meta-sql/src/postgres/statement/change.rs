@@ -188,7 +188,8 @@ fn add(record: Record, columns: &[Column], many: Vec<Type>) -> (String, Vec<Type
         Record::Counter => (upsert(record, columns, "UPDATE SET value=n.value+excluded.value"), many),
         Record::SliceRef => (upsert(record, columns, "UPDATE SET refs=n.refs+excluded.refs-1"), many),
         Record::Quota => {
-            let then = "UPDATE SET used_space=n.used_space+excluded.used_space,used_inodes=n.used_inodes+excluded.used_inodes";
+            let then = "UPDATE SET used_space=n.used_space+excluded.used_space,\
+                        used_inodes=n.used_inodes+excluded.used_inodes";
             (upsert(record, columns, then), many)
         }
         // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie

@@ -84,7 +84,7 @@ pub(super) fn replaced(columns: &[Column]) -> String {
     columns.iter().map(|c| format!("{0}=excluded.{0}", c.name)).collect::<Vec<_>>().join(",")
 }
 
-/// Fails with the places of all given rows that are found in `from`, and does not if there are none.
+/// Fails with the places of all rows that are found in `from`, and does not if there are none.
 pub(super) fn fail(from: &str) -> String {
     format!("SELECT ('{MARK}'||string_agg(k.at::text,','))::int4 FROM {from}")
 }

@@ -95,7 +95,11 @@ impl Keys {
             Key::Counter(counter) => (Shape::Counter, self.word(counter_word(*counter)), Text::new()),
             Key::Node(ino) => (Shape::Text, self.node(*ino), Text::new()),
             Key::Symlink(ino) => (Shape::Text, self.of("s", ino.0), Text::new()),
-            Key::Chunk(ino, index) => (Shape::List, self.chunk(*ino, *index), Text::new()),
+            Key::Chunk(ino, index) => {
+                let mut key = self.chunks(*ino);
+                key.extend_from_slice(&number(*index));
+                (Shape::List, key, Text::new())
+            }
             Key::Entry(dir, entry) => (Shape::Field, self.dir(*dir), name(entry)),
             Key::Parents(ino, parent) => (Shape::Links, self.of("p", ino.0), number(parent.0)),
             Key::Xattr(ino, xattr) => (Shape::Field, self.of("x", ino.0), name(xattr)),
@@ -314,4 +318,62 @@ pub(crate) fn score(bytes: &[u8]) -> Result<i64, Damage> {
     text.parse::<i64>()
         .or_else(|_| text.parse::<f64>().map(|score| score as i64))
         .map_err(|_| "no number as score")
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_meta::schema::LockOwner;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_found_by_its_place() {
+        let owner = LockOwner { sid: 9, owner: 0xABCD };
+        let last = Ino(u64::MAX);
+        for prefix in ["", "{3}"] {
+            let keys = Keys::new(prefix.as_bytes(), 3);
+            for key in [
+                Key::Node(last),
+                Key::Entry(Ino(1), Name::stored(b"d_5:\xff")),
+                Key::Parents(Ino(7), last),
+                Key::Xattr(last, Name::stored(b"user.a")),
+                Key::Chunk(last, u32::MAX),
+                Key::SliceRef(u64::MAX, u32::MAX),
+                Key::DelFile(Ino(8), u64::MAX),
+                Key::DelSlices(35, 1_795_288_072),
+                Key::Acl(u32::MAX),
+                Key::DirStat(Ino(2)),
+                Key::Quota(QuotaKey::Dir(Ino(30))),
+                Key::Quota(QuotaKey::User(u32::MAX)),
+                Key::Quota(QuotaKey::Group(0)),
+                Key::Session(u64::MAX),
+                Key::Sustained(9, last),
+                Key::Flock(last, owner),
+                Key::Plock(last, owner),
+                Key::Detached(last),
+                Key::Writer(u64::MAX, u16::MAX),
+                Key::Changes(u64::MAX, u16::MAX, u16::MAX),
+            ] {
+                let cell = &keys.cells(&key)[0];
+                assert_eq!(keys.record(&cell.key, &cell.field), Some(key));
+            }
+            let place = |word: &str, field: &str| keys.record(&keys.word(word), field.as_bytes());
+            for (word, field) in [
+                ("i", ""),
+                ("i1x", ""),
+                ("i18446744073709551616", ""),
+                ("c5", ""),
+                ("c5_4294967296", ""),
+                ("sliceRef", "7_100"),
+                ("acl", "4294967296"),
+                ("lockf5", "9_x"),
+                ("sluice:writers", "7:65536"),
+                ("setting", ""),
+                ("other", "1"),
+            ] {
+                assert_eq!(place(word, field), None, "{word} {field}");
+            }
+        }
+        assert_eq!(Keys::new(b"{3}", 3).record(b"{1}i1", b""), None, "another volume's");
+    }
 }

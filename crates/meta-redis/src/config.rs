@@ -142,7 +142,7 @@ impl Config {
             "write-timeout" => self.write_timeout = deadline(name, value)?,
             "wait-replicas" => self.wait_replicas = number(name, value)?,
             _ if IDLE.split(", ").any(|idle| idle == name) => {
-                tracing::debug!(name, "an option of the URL has no effect")
+                tracing::debug!(name, "an option of the URL has no effect");
             }
             "route-read" => {
                 tracing::warn!("route-read has no effect: all reads go to the server that takes the writes");

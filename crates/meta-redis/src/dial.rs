@@ -8,7 +8,7 @@ use std::{
 
 use redis::Value;
 use sluice_meta::engine::EngineError;
-use sluice_net::{Address, Deadline, Stream, Tls, describe};
+use sluice_net::{Address, Deadline, Stream, Tls, describe, tls::Files};
 
 use crate::{config::Config, error::Errors, keys::Keys, pipeline::Pipeline, wire::Wire};
 
@@ -24,7 +24,7 @@ pub(crate) struct Dialer {
 impl Dialer {
     pub(crate) fn new(config: Config, clustered: Option<bool>) -> Result<Self, EngineError> {
         let errors = Errors::new(config.label());
-        let tls = config.tls.as_ref().map(|files| files.load());
+        let tls = config.tls.as_ref().map(Files::load);
         let tls = tls.transpose().map_err(|reason| errors.refused(reason))?;
         let clustered = clustered.map_or_else(OnceLock::new, OnceLock::from);
         Ok(Self { config, errors, tls, clustered })
@@ -77,10 +77,5 @@ impl Dialer {
     /// declares it is refused whole, instead of failing half-way at a key that has moved.
     pub(crate) fn slot_key(&self) -> Vec<u8> {
         Keys::new(self.prefix().as_bytes(), self.config.db).word("sluice:nothing").to_vec()
-    }
-
-    /// Why a server could not be used.
-    pub(crate) fn unreachable(&self, address: &Address, error: &io::Error) -> EngineError {
-        self.errors.unavailable(format!("{address}: {}", describe(error)))
     }
 }

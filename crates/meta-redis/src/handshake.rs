@@ -6,14 +6,13 @@
 
 use std::{
     hash::{Hash, Hasher},
-    io,
     sync::Arc,
 };
 
 use redis::Value;
 use rustc_hash::FxHasher;
 use sluice_meta::engine::EngineError;
-use sluice_net::Address;
+use sluice_net::{Address, describe};
 
 use crate::{config::Servers, conn::Conn, dial::Dialer, locate::Finder, pipeline::Pipeline};
 
@@ -72,7 +71,7 @@ impl Connector {
     /// A new connection to that server.
     pub(crate) fn connect_to(&self, address: &Address) -> Result<Conn, EngineError> {
         let Dialer { config, errors, clustered, .. } = &self.dialer;
-        let failed = |error: io::Error| self.dialer.unreachable(address, &error);
+        let failed = |error| errors.unavailable(format!("{address}: {}", describe(&error)));
         let mut wire = self.dialer.dial(address, config.dial_timeout).map_err(failed)?;
         let mut first = Pipeline::default();
         self.dialer.authenticate(&mut first);

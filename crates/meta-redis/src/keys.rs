@@ -65,12 +65,6 @@ impl Keys {
         key
     }
 
-    pub(crate) fn chunk(&self, ino: Ino, index: u32) -> Text {
-        let mut key = self.chunks(ino);
-        key.extend_from_slice(&number(index));
-        key
-    }
-
     /// The set of lock keys that a session has locks in.
     pub(crate) fn locked(&self, sid: u64) -> Text {
         self.of("locked", sid)

@@ -113,15 +113,13 @@ impl Pipeline {
             match command.script {
                 None => header(&mut out, b'*', command.args.count),
                 Some(script) => {
-                    header(&mut out, b'*', command.args.count + 3 + usize::from(key.is_some()));
                     let (name, body) =
                         if sources { ("EVAL", script.source) } else { ("EVALSHA", script.sha()) };
                     let keys = if key.is_some() { "1" } else { "0" };
-                    for arg in [name, body, keys].map(str::as_bytes).into_iter().chain(key) {
-                        header(&mut out, b'$', arg.len());
-                        out.extend_from_slice(arg);
-                        out.extend_from_slice(b"\r\n");
-                    }
+                    let mut call = Args::default();
+                    call.extend([name, body, keys].map(str::as_bytes).into_iter().chain(key));
+                    header(&mut out, b'*', call.count + command.args.count);
+                    out.extend_from_slice(&call.bytes);
                 }
             }
             out.extend_from_slice(&command.args.bytes);

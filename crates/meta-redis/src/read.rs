@@ -127,7 +127,7 @@ impl<'r> Plan<'r> {
         at
     }
 
-    fn command<'a>(&mut self, name: &str, args: &[&'a [u8]], answer: Answer) {
+    fn command(&mut self, name: &str, args: &[&[u8]], answer: Answer) {
         self.pipeline.command(name).extend(args.iter().copied());
         self.answers.push(answer);
     }

@@ -108,7 +108,7 @@ impl Request {
             args.extend(own.iter().copied());
             Pipeline::of_script(&SCAN, args)
         };
-        // Everything at the place where a record of that kind is, with what belongs to it elsewhere.
+        // Everything where a record of that kind is, with what belongs to it elsewhere.
         let at_place = |of: &Key| {
             let cells = keys.cells(of);
             let command = if cells[0].shape == Shape::Score { "ZSCAN" } else { "HSCAN" };

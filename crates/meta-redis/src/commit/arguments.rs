@@ -117,7 +117,7 @@ impl<'b> Builder<'b> {
         let op = op(cell.shape, action);
         if cell.shape.is_whole() {
             let args: [&[u8]; 2] = [&cell.key, value.unwrap_or_default()];
-            return self.item(phase, op, &[], &args[..1 + usize::from(value.is_some())], mark);
+            return self.item(phase, op, &[], &args[..=usize::from(value.is_some())], mark);
         }
         if matches!(action, Action::Set | Action::Remove) {
             // The first letter is that of a hash, a set or a sorted set.

@@ -63,8 +63,8 @@ impl Builder<'_> {
             }
             Write::Append(_, _, slices) if slices.is_empty() => {}
             Write::Append(ino, index, slices) => {
-                let list = keys.chunk(*ino, *index);
-                self.item(Phase::Write, *b"lp", &[], &[&list, &encode_slices(slices)], mark);
+                let list = &keys.cells(&Key::Chunk(*ino, *index))[0].key;
+                self.item(Phase::Write, *b"lp", &[], &[list, &encode_slices(slices)], mark);
             }
         }
     }

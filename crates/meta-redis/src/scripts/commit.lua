@@ -271,13 +271,11 @@ local function all_checks()
     local op, first = A[at], at + 2
     local last = at + 1 + tonumber(A[at + 1])
     doing = A[first]
-    if op == 'he' or op == 'hi' then
-      local got
-      if last == first + 2 then
-        got = { call('HGET', doing, A[first + 1]) }
-      else
-        got = call('HMGET', doing, unpack(every(first + 1, last, 2)))
-      end
+    if (op == 'he' or op == 'hi') and last == first + 2 then
+      local v = call('HGET', doing, A[first + 1])
+      if (op == 'hi' and v) or (op == 'he' and v ~= A[last]) then failed[#failed + 1] = first + 1 end
+    elseif op == 'he' or op == 'hi' then
+      local got = call('HMGET', doing, unpack(every(first + 1, last, 2)))
       for n = 1, #got do
         local v = got[n]
         if (op == 'hi' and v) or (op == 'he' and v ~= A[first + 2 * n]) then

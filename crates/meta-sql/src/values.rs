@@ -118,7 +118,11 @@ pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Op
         Row::Counter(counter, value) => {
             put(out, Record::Counter, [text(counter.name().as_bytes()), int(*value)])
         }
-        Row::Node(ino, attr) => put(out, Record::Node, node_values(*ino, attr).map(Value::Int)),
+        Row::Node(ino, attr) => {
+            // Handed over one by one: a list of them is long.
+            out.extend(node_values(*ino, attr).into_iter().map(Value::Int));
+            Some(Record::Node)
+        }
         Row::Entry(dir, name, entry) => {
             put(out, Record::Entry, [id(dir.0), bytes(name), id(entry.ino.0), int(entry.kind as i64)])
         }

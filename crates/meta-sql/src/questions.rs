@@ -21,11 +21,14 @@ use crate::{
 /// Parameters of a statement that answers one question.
 pub(crate) type Values<'r> = SmallVec<[Value<'r>; 3]>;
 
+/// The place of a question for a record, its key, and the values of the columns that this names.
+type Keyed<'r> = (usize, &'r Key, Vec<Value<'r>>);
+
 /// Questions, each with its place.
 #[derive(Default)]
 pub(crate) struct Questions<'r> {
-    /// For records by their keys, with the values of the columns that these name.
-    pub(crate) keys: BTreeMap<Record, Vec<(usize, &'r Key, Vec<Value<'r>>)>>,
+    /// For records by their keys.
+    pub(crate) keys: BTreeMap<Record, Vec<Keyed<'r>>>,
     /// For whole collections, by whose they are.
     pub(crate) lists: BTreeMap<(Record, Look), Vec<(usize, i64)>>,
     /// For chunks from one index up to, not including, another, by the inode.

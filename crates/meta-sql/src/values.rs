@@ -59,9 +59,9 @@ fn put<'v, const N: usize>(
     out: &mut impl Extend<Value<'v>>,
     record: Record,
     values: [Value<'v>; N],
-) -> Option<Record> {
+) -> Record {
     out.extend(values);
-    Some(record)
+    record
 }
 
 /// [`push_key`] to a new list.
@@ -80,8 +80,8 @@ pub(crate) fn row_values(row: &Row) -> Option<(Record, Vec<Value<'_>>)> {
 /// nothing of what is counted from other rows: parents, and the number of the last ACL rule.
 pub(crate) fn push_key<'k>(key: &'k Key, out: &mut impl Extend<Value<'k>>) -> Option<Record> {
     let owned_by = |ino: &Ino, owner: &LockOwner| [id(ino.0), id(owner.sid), id(owner.owner)];
-    match key {
-        Key::Parents(..) | Key::Counter(Counter::AclMaxId) => None,
+    Some(match key {
+        Key::Parents(..) | Key::Counter(Counter::AclMaxId) => return None,
         Key::Setting => put(out, Record::Setting, [text(FORMAT)]),
         Key::Counter(counter) => put(out, Record::Counter, [text(counter.name().as_bytes())]),
         Key::Node(ino) => put(out, Record::Node, [id(ino.0)]),
@@ -106,19 +106,23 @@ pub(crate) fn push_key<'k>(key: &'k Key, out: &mut impl Extend<Value<'k>>) -> Op
         Key::Detached(ino) => put(out, Record::Detached, [id(ino.0)]),
         Key::Writer(writer, lane) => put(out, Record::Writer, [id(*writer), int(*lane)]),
         Key::Changes(writer, lane, slot) => put(out, Record::Changes, [id(*writer), int(*lane), int(*slot)]),
-    }
+    })
 }
 
 /// Puts the values of all columns of a row behind `out`, and says which record it is; nothing of
 /// what is counted from other rows.
 pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Option<Record> {
-    match row {
-        Row::Parents(..) | Row::Counter(Counter::AclMaxId, _) => None,
+    Some(match row {
+        Row::Parents(..) | Row::Counter(Counter::AclMaxId, _) => return None,
         Row::Setting(json) => put(out, Record::Setting, [text(FORMAT), text(json)]),
         Row::Counter(counter, value) => {
             put(out, Record::Counter, [text(counter.name().as_bytes()), int(*value)])
         }
-        Row::Node(ino, attr) => put(out, Record::Node, node_values(*ino, attr).map(Value::Int)),
+        Row::Node(ino, attr) => {
+            // Handed over one by one: a list of them is long.
+            out.extend(node_values(*ino, attr).into_iter().map(Value::Int));
+            Record::Node
+        }
         Row::Entry(dir, name, entry) => {
             put(out, Record::Entry, [id(dir.0), bytes(name), id(entry.ino.0), int(entry.kind as i64)])
         }
@@ -163,7 +167,7 @@ pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Op
             let changes = owned(encode_changes(changes));
             put(out, Record::Changes, [id(*writer), int(*lane), int(*slot), id(*n), changes])
         }
-    }
+    })
 }
 
 /// Puts what a write that adds to a row adds behind `out`, behind the columns that name the row,
@@ -203,7 +207,7 @@ pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>)
         }
         _ => return None,
     };
-    record.map(|record| (record, key))
+    Some((record, key))
 }
 
 fn acl_values<'r>(acl: u32, rule: &AclRule) -> [Value<'r>; 7] {

@@ -168,7 +168,9 @@ impl Ask<'_> {
     fn take(&self, row: &Columned, found: &mut [Found]) -> Result<(), Damage> {
         let give = |places: Option<&Places>, row: Row, found: &mut [Found]| {
             if let Some((last, others)) = places.and_then(|places| places.split_last()) {
-                others.iter().for_each(|at| put(&mut found[*at], row.clone()));
+                for at in others {
+                    put(&mut found[*at], row.clone());
+                }
                 put(&mut found[*last], row);
             }
         };

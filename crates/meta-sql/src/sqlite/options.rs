@@ -73,7 +73,7 @@ impl Options {
             }
             "table_prefix" => self.naming = Naming::new(value)?,
             _ if IDLE.split(", ").any(|idle| idle == name) => {
-                tracing::warn!(name, "an option of the URL has no effect")
+                tracing::warn!(name, "an option of the URL has no effect");
             }
             _ => return Err(url::unknown(name, KNOWN)),
         }

@@ -16,9 +16,13 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FileType, Ino, Name, Time};
 
-use crate::{act::Act, plan::Theme, world::World};
+use crate::{
+    act::Act,
+    plan::{Kind, Theme},
+    world::World,
+};
 
-/// Names in use: few, so that they meet.
+/// Names of which a seed uses some: few, so that they meet.
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// A name and what it stands for.
@@ -68,7 +72,7 @@ impl<'w> Scene<'w> {
 
     /// Some name somewhere.
     pub(crate) fn place(&self) -> At {
-        let name = Name::stored(NAMES[self.below(NAMES.len())].as_bytes());
+        let name = Name::stored(NAMES[self.below(self.world.plan.names)].as_bytes());
         At::new(self.dir(), name)
     }
 
@@ -108,40 +112,29 @@ impl<'w> Scene<'w> {
 
     /// What to do next; `ino` is that of a node that may be made.
     pub(crate) fn act(&self, ino: Ino) -> Act {
-        let weights: [usize; 8] = match self.world.plan.theme {
-            Theme::All => [3, 2, 2, 3, 1, 2, 2, 3],
-            Theme::Moves => [5, 0, 1, 0, 0, 0, 0, 14],
-            Theme::Attributes => [4, 3, 1, 3, 0, 8, 1, 2],
-            Theme::Opens | Theme::Locks => [0, 6, 1, 6, 1, 1, 1, 1],
-        };
-        let mut drawn = self.below(weights.iter().sum());
-        let mut kind = 0;
-        while drawn >= weights[kind] {
-            drawn -= weights[kind];
-            kind += 1;
-        }
+        let kind = self.world.plan.kinds.next(|bound| self.world.sched.below(bound));
         self.act_of(kind, ino).unwrap_or_else(|| Self::create(self.place(), ino, FileType::Dir))
     }
 
-    fn act_of(&self, kind: usize, ino: Ino) -> Option<Act> {
+    fn act_of(&self, kind: Kind, ino: Ino) -> Option<Act> {
         let caller = Caller::client();
         Some(match kind {
-            0 => {
+            Kind::Mkdir => {
                 // One that fails leaves the records in the batch that it was told.
                 let taken = self.world.plan.theme == Theme::Moves && self.below(8) > 0;
                 let at = if taken { self.entry(|_| true)?.at } else { self.place() };
                 Self::create(at, ino, FileType::Dir)
             }
-            1 => {
+            Kind::Create => {
                 let kind = if self.below(6) == 0 { FileType::Symlink } else { FileType::File };
                 Self::create(self.place(), ino, kind)
             }
-            2 => {
+            Kind::Rmdir => {
                 let dir = self.entry(|kind| kind == FileType::Dir)?;
                 let hint = (self.below(2) == 0).then_some(dir.ino);
                 Act::Rmdir(Rmdir { at: dir.at, hint, skip_trash: false, caller })
             }
-            3 => {
+            Kind::Unlink => {
                 let file = self.entry(|kind| kind != FileType::Dir)?;
                 if self.below(4) == 0 {
                     let other = self.entry(|kind| kind != FileType::Dir)?;
@@ -149,8 +142,8 @@ impl<'w> Scene<'w> {
                 }
                 Act::Unlink(Unlink { at: file.at, skip_trash: false, caller })
             }
-            4 => Act::Link(Link { ino: self.file()?.ino, at: self.place(), caller }),
-            5 => {
+            Kind::Link => Act::Link(Link { ino: self.file()?.ino, at: self.place(), caller }),
+            Kind::SetAttr => {
                 let theme = self.world.plan.theme;
                 let ino = if theme == Theme::Attributes || self.below(2) == 0 {
                     self.dir()
@@ -161,12 +154,12 @@ impl<'w> Scene<'w> {
                 let changes = Changes { mtime: Some(SetTime::At(time)), ..Changes::default() };
                 Act::SetAttr(SetAttr { ino, changes, caller })
             }
-            6 => {
+            Kind::Truncate => {
                 let length = 4096 * self.below(5) as u64;
                 let ino = self.file()?.ino;
                 Act::Truncate(Truncate { ino, length, opened: true, kill_suid: false, caller })
             }
-            _ => {
+            Kind::Rename => {
                 let theme = self.world.plan.theme;
                 let from = self.entry(|kind| theme != Theme::Moves || kind == FileType::Dir)?;
                 let to = if self.below(4) == 0 { self.entry(|_| true)?.at } else { self.place() };

@@ -32,22 +32,26 @@ impl SimEngine {
         Self { world, client }
     }
 
+    fn way(&self) -> Duration {
+        WAY * self.world.plan.clients[self.client].distance
+    }
+
     /// The way there and back around something that only looks.
     fn ask<T>(&self, ask: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-        self.world.sched.take_time(WAY);
+        self.world.sched.take_time(self.way());
         if !self.world.reaches(self.client) || self.world.sched.falls(self.world.plan.chances.read) {
             self.world.sched.take_time(SILENCE);
             return Err(unavailable());
         }
         let answer = ask()?;
-        self.world.sched.take_time(WAY);
+        self.world.sched.take_time(self.way());
         if self.world.reaches(self.client) { Ok(answer) } else { Err(unavailable()) }
     }
 
     fn send(&self, lane: u16, commit: &Commit) -> Result<(), EngineError> {
         let (world, sched) = (&self.world, &self.world.sched);
         let chances = world.plan.chances;
-        sched.take_time(WAY);
+        sched.take_time(self.way());
         if !world.reaches(self.client) || sched.falls(chances.unavailable) {
             sched.take_time(SILENCE);
             return Err(unavailable());
@@ -66,7 +70,7 @@ impl SimEngine {
             return Err(silence());
         }
         let answer = world.commit(self.client, lane, commit);
-        sched.take_time(WAY);
+        sched.take_time(self.way());
         if sched.falls(chances.lost_after) || !world.reaches(self.client) {
             sched.take_time(SILENCE);
             return Err(silence());

@@ -29,11 +29,13 @@ mod choose;
 mod client;
 mod engine;
 mod locks;
+mod mix;
 mod plan;
 mod sched;
 mod seed;
 mod world;
 
-pub use plan::{Chances, ClientPlan, Plan, Theme};
+pub use mix::Mix;
+pub use plan::{Chances, ClientPlan, Kind, Plan, Step, Theme};
 pub use sched::Trace;
 pub use seed::{Outcome, simulate};

@@ -1,21 +1,67 @@
-//! What a seed decides before anything happens: how many clients, what they mostly do, what goes
-//! wrong.
+//! What a seed decides before anything happens: how many clients, what they do, what goes wrong.
+//!
+//! Most that can be drawn is left out of most seeds. So what is left meets more often, and two rare
+//! things meet at all. Some themes favour what is known to go wrong together.
 
 use sluice_types::Rng;
+
+use crate::mix::Mix;
 
 /// What the operations of a seed are mostly about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// A bit of everything.
-    All,
+    /// Whatever the seed draws.
+    Any,
     /// Directories that move.
     Moves,
     /// Attributes of directories in which others work.
     Attributes,
     /// Files that are open while they lose their names.
     Opens,
+    /// Open files and locks of a client that others take for dead, and that comes back.
+    Returns,
     /// Locks of clients that others take for dead.
     Locks,
+}
+
+/// What a program does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// One operation.
+    Act,
+    /// Several operations at once.
+    Several,
+    /// Opens a file.
+    Open,
+    /// Closes a file.
+    Close,
+    /// Looks at what may be remembered.
+    Look,
+    /// Looks whether an open file is there.
+    Check,
+    /// Takes or releases a lock.
+    Lock,
+}
+
+/// Which operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A new directory.
+    Mkdir,
+    /// A new file.
+    Create,
+    /// A directory less.
+    Rmdir,
+    /// A name less.
+    Unlink,
+    /// A name more.
+    Link,
+    /// Other attributes.
+    SetAttr,
+    /// Another length.
+    Truncate,
+    /// Another place.
+    Rename,
 }
 
 /// Chances of faults, in a thousand.
@@ -40,8 +86,14 @@ pub struct Chances {
 pub struct ClientPlan {
     /// Threads of programs.
     pub threads: usize,
+    /// What each of them does in a round.
+    pub steps: usize,
+    /// Microseconds between two of them, usually.
+    pub pause: u64,
     /// Lanes of its engine.
     pub lanes: usize,
+    /// How many times as long as usual its messages take.
+    pub distance: u32,
     /// Whether changes start from what it saw last.
     pub record_cache: bool,
     /// Whether it believes what it saw last.
@@ -62,14 +114,22 @@ pub struct Plan {
     pub clients: Vec<ClientPlan>,
     /// Rounds, after each of which all is checked.
     pub rounds: usize,
-    /// What each thread does in a round.
-    pub actions: usize,
+    /// What programs do.
+    pub steps: Mix<Step>,
+    /// Which operations.
+    pub kinds: Mix<Kind>,
+    /// Names in use.
+    pub names: usize,
     /// What goes wrong.
     pub chances: Chances,
     /// Outages of the engine in a round.
     pub outages: u64,
     /// Jumps of all clocks in a round.
     pub jumps: u64,
+    /// Seconds of one jump, more or less.
+    pub jump: u64,
+    /// Microseconds between two things that go wrong, usually.
+    pub pace: u64,
     /// Operations that are interrupted in a round.
     pub signals: u64,
     /// Days that the trash is kept.
@@ -80,40 +140,124 @@ impl Plan {
     /// What `seed` stands for.
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed ^ 0x5eed_5eed_5eed_5eed);
-        // The first client is taken for dead by the others, and comes back.
-        let returns = seed % 8 == 3;
-        let drawn = rng.below(4);
-        let theme = match drawn {
-            _ if seed % 8 == 7 => Theme::Locks,
-            _ if returns => Theme::Opens,
-            0 => Theme::All,
-            1 => Theme::Moves,
-            2 => Theme::Attributes,
-            _ => Theme::Opens,
-        };
-        let faulty = rng.below(3) == 0;
-        let chances = if faulty {
-            Chances { read: 20, unavailable: 20, conflict: 30, lost_after: 40, lost_before: 30, late: 30 }
-        } else {
-            Chances::default()
-        };
-        let troubled = rng.below(3) == 0 || seed % 16 == 7 || returns;
+        let theme = Theme::of(seed);
+        let returning = matches!(theme, Theme::Returns | Theme::Locks);
+        let chances = if rng.below(3) == 0 { Chances::drawn(&mut rng) } else { Chances::default() };
+        let troubled = returning || rng.below(3) == 0;
         let count = 2 + rng.below(2) as usize;
         let mut clients: Vec<ClientPlan> =
             (0..count).map(|_| ClientPlan::of(theme, troubled, &mut rng)).collect();
-        if returns {
-            clients.iter_mut().enumerate().for_each(|(at, client)| client.beats = 8 * u64::from(at > 0));
+        if theme == Theme::Moves {
+            // While the first is between two trips, the others move what it saw.
+            for (at, client) in clients.iter_mut().enumerate() {
+                client.distance = if at == 0 { 1 << rng.below(5) } else { 1 };
+                client.pause = if at == 0 { 0 } else { 100 };
+                client.threads = client.threads.max(2);
+            }
+        }
+        if returning {
+            // The first is taken for dead and goes on. The others are slow to clean up after it.
+            for (at, client) in clients.iter_mut().enumerate() {
+                client.beats = 40 * u64::from(at > 0);
+                client.dies = false;
+                client.distance = if at > 0 { 1 << rng.below(4) } else { 1 };
+                client.pause = 800;
+                client.steps = if at > 0 { 1 + rng.below(8) } else { 15 + rng.below(20) } as usize;
+            }
         }
         Self {
             theme,
             clients,
             rounds: 1 + rng.below(2) as usize,
-            actions: 3 + rng.below(4) as usize,
+            steps: theme.steps(&mut rng),
+            kinds: theme.kinds(&mut rng),
+            names: if theme == Theme::Moves { 5 } else { 1 + rng.below(5) as usize },
             chances,
             outages: if troubled { rng.below(2) } else { 0 },
-            jumps: if troubled { 3 + rng.below(6) } else { 0 },
+            jumps: if returning {
+                8 + rng.below(8)
+            } else if troubled {
+                3 + rng.below(6)
+            } else {
+                0
+            },
+            pace: if returning { 4000 } else { 1000 },
+            jump: if rng.below(2) == 0 || returning { 12 } else { 25 },
             signals: if troubled { rng.below(3) } else { 0 },
             trash_days: i64::from(rng.below(6) == 0),
+        }
+    }
+}
+
+impl Theme {
+    fn of(seed: u64) -> Self {
+        match seed % 8 {
+            0 | 4 => Self::Any,
+            1 | 5 => Self::Moves,
+            2 => Self::Attributes,
+            3 => Self::Returns,
+            6 => Self::Opens,
+            _ => Self::Locks,
+        }
+    }
+
+    fn steps(self, rng: &mut Rng) -> Mix<Step> {
+        use Step::{Act, Check, Close, Lock, Look, Open, Several};
+        match self {
+            Self::Any => Mix::drawn(&[Act, Several, Open, Close, Look, Check, Lock], Act, rng),
+            Self::Moves => Mix::of(&[(Act, 3), (Several, 6), (Look, 1)]),
+            Self::Attributes => {
+                Mix::of(&[(Act, 5), (Several, 1), (Open, 1), (Close, 1), (Look, 1), (Check, 1)])
+            }
+            Self::Opens => Mix::of(&[(Act, 4), (Several, 1), (Open, 2), (Close, 2), (Check, 1)]),
+            Self::Returns => {
+                Mix::of(&[(Act, 4), (Several, 2), (Open, 4), (Close, 1), (Check, 1), (Lock, rng.below(3))])
+            }
+            Self::Locks => Mix::of(&[(Act, 2), (Open, 1), (Close, 1), (Lock, 6)]),
+        }
+    }
+
+    fn kinds(self, rng: &mut Rng) -> Mix<Kind> {
+        use Kind::{Create, Link, Mkdir, Rename, Rmdir, SetAttr, Truncate, Unlink};
+        match self {
+            Self::Any => {
+                Mix::drawn(&[Mkdir, Create, Rmdir, Unlink, Link, SetAttr, Truncate, Rename], Create, rng)
+            }
+            Self::Moves => Mix::of(&[(Mkdir, 5), (Rmdir, 2), (Rename, 13)]),
+            Self::Attributes => Mix::of(&[
+                (Mkdir, 4),
+                (Create, 3),
+                (Rmdir, 1),
+                (Unlink, 3),
+                (SetAttr, 8),
+                (Truncate, 1),
+                (Rename, 2),
+            ]),
+            Self::Opens | Self::Locks => Mix::of(&[
+                (Create, 6),
+                (Rmdir, 1),
+                (Unlink, 6),
+                (Link, 1),
+                (SetAttr, 1),
+                (Truncate, 1),
+                (Rename, 1),
+            ]),
+            Self::Returns => Mix::of(&[(Create, 6), (Unlink, 6), (SetAttr, 1), (Rename, 1)]),
+        }
+    }
+}
+
+impl Chances {
+    /// Each of them or not.
+    fn drawn(rng: &mut Rng) -> Self {
+        let mut chance = |most: u64| if rng.below(2) == 0 { most } else { 0 };
+        Self {
+            read: chance(20),
+            unavailable: chance(20),
+            conflict: chance(30),
+            lost_after: chance(60),
+            lost_before: chance(40),
+            late: chance(50),
         }
     }
 }
@@ -121,8 +265,11 @@ impl Plan {
 impl ClientPlan {
     fn of(theme: Theme, troubled: bool, rng: &mut Rng) -> Self {
         Self {
-            threads: 2 + rng.below(3) as usize,
+            threads: 1 + rng.below(4) as usize,
+            steps: 4 + rng.below(10) as usize,
+            pause: [0, 0, 100][rng.below(3) as usize],
             lanes: 1 + rng.below(3) as usize,
+            distance: [1, 1, 1, 5, 20][rng.below(5) as usize],
             record_cache: rng.below(3) > 0,
             cache: match theme {
                 Theme::Attributes => rng.below(4) > 0,

@@ -16,7 +16,7 @@ use sluice_types::FileType;
 
 use crate::{
     client::Client,
-    plan::Plan,
+    plan::{Plan, Theme},
     sched::{Sched, Trace},
     world::{World, WorldClock},
 };
@@ -39,8 +39,6 @@ const STEP: Duration = Duration::from_secs(20);
 /// Steps after which the dead are cleaned up after, be it that they came back before they died:
 /// more than such a session lasts.
 const STEPS: usize = 20;
-/// Steps after which most are.
-const QUICK: usize = 9;
 
 /// Runs a seed; with `verbose`, notes what happens.
 pub fn simulate(seed: u64, verbose: bool) -> Outcome {
@@ -91,8 +89,10 @@ fn begin(world: &Arc<World>) {
         assert!(made.is_ok(), "{made:?}");
         let meta = observer(world, false);
         let mut inos = vec![1];
-        let tree = [(0, "a"), (0, "b"), (1, "c"), (2, "d"), (0, "e"), (1, "e")];
-        for (parent, name) in tree {
+        let tree = [(0, "a"), (0, "b"), (1, "c"), (2, "d"), (0, "e"), (1, "e"), (3, "d"), (4, "c")];
+        // Deep trees are for those who move them.
+        let nodes = if world.plan.theme == Theme::Moves { tree.len() } else { 6 };
+        for &(parent, name) in &tree[..nodes] {
             let kind = if name == "e" { FileType::File } else { FileType::Dir };
             let ino = meta.new_ino(&Interrupt::never()).map_or(0, |ino| ino.0);
             let made = meta.run(create(inos[parent], name, ino, kind), &Interrupt::never());
@@ -140,11 +140,11 @@ fn go_wrong(world: &World) {
     events.extend(vec![3; 3 * usize::from(plan.chances.late > 0)]);
     events.extend((0..plan.clients.len()).filter(|at| plan.clients[*at].dies).map(|at| 4 + at));
     while !events.is_empty() {
-        world.sched.take_time(Duration::from_millis(1));
+        world.sched.take_time(Duration::from_micros(plan.pace));
         let event = events.swap_remove(world.sched.below(events.len() as u64) as usize);
         match event {
             0 => world.outage(Duration::from_micros(500 + world.sched.below(20_000))),
-            1 => world.jump(Duration::from_secs(10 + world.sched.below(25))),
+            1 => world.jump(Duration::from_secs(plan.jump / 2 + world.sched.below(plan.jump))),
             2 => world.signal(),
             3 => world.deliver(false),
             client => world.kill(client - 4),
@@ -185,10 +185,10 @@ fn end(world: &Arc<World>, clients: &[Arc<Client>]) {
         client.close_all();
     }
     // A session whose making was not answered has nobody who ends it, either.
-    let left = living.len() < clients.len() || world.plan.chances.lost_after > 0 || world.plan.outages > 0;
-    if left && !living.is_empty() {
-        for step in 0..STEPS {
-            if step >= QUICK && world.sessions() == living.len() {
+    let sids: Vec<u64> = living.iter().map(|client| client.meta.sid()).collect();
+    if !living.is_empty() {
+        for _ in 0..STEPS {
+            if world.sessions().all(|sid| sids.contains(&sid)) {
                 break;
             }
             world.jump(STEP);

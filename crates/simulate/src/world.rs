@@ -67,6 +67,11 @@ impl Mark {
         Write::Link(Ino(MARKS + self.0), Ino::ROOT, 1)
     }
 
+    /// Whether the operation may happen again.
+    pub(crate) fn recurs(self) -> bool {
+        self.0 % 2 == 1
+    }
+
     fn of(write: &Write) -> Option<u64> {
         match write {
             Write::Link(Ino(ino), Ino::ROOT, _) if *ino >= MARKS => Some(ino - MARKS),
@@ -166,7 +171,13 @@ impl World {
     pub(crate) fn mark(&self) -> Mark {
         let mut state = self.state.lock();
         state.marks += 1;
-        Mark(state.marks)
+        Mark(2 * state.marks)
+    }
+
+    /// A mark for a lock. It may be granted once more after whoever took its owner for dead
+    /// released it.
+    pub(crate) fn lock_mark(&self) -> Mark {
+        Mark(self.mark().0 + 1)
     }
 
     /// How often an operation happened.
@@ -255,7 +266,7 @@ impl World {
                 *times += 1;
                 *times
             };
-            if times > 1 {
+            if times > 1 && !Mark(*mark).recurs() {
                 self.fault(format!("operation {mark} of client {client} happened {times} times"));
             }
         }
@@ -337,8 +348,9 @@ impl World {
     }
 
     /// Sessions on record.
-    pub(crate) fn sessions(&self) -> usize {
-        self.mem.records().keys().filter(|key| matches!(key, Key::Session(_))).count()
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = u64> {
+        let sid = |key| if let Key::Session(sid) = key { Some(sid) } else { None };
+        self.mem.records().into_keys().filter_map(sid)
     }
 
     /// A record as it is now.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustc_hash::FxHashSet;
-use sluice_types::wait;
+use sluice_types::{Ino, Time, wait};
 
 use super::{Batcher, failed::Failed, queued_op::AnyQueuedOp};
 use crate::{
@@ -14,6 +14,8 @@ use crate::{
     schema::{EXPIRED, Key, Row, Session},
 };
 
+/// Times closer than this may be one: some engines keep less than we do.
+const PRECISION: Duration = Duration::from_millis(1);
 /// How long a session lasts that came back before its heartbeat, seconds.
 const UNTIL_HEARTBEAT: i64 = 300;
 
@@ -68,12 +70,18 @@ impl Batcher {
     }
 
     /// [`Self::resolve_commit`] after somebody took this client for dead and removed the number
-    /// that would have told. A record that nobody else can have made tells as well if it is there,
-    /// and that of a node if it is not: of a slice with one reference some engines keep none. Where
-    /// nothing tells, the commit is sent again as it is: it states what it found and removes or
-    /// replaces that, so that it cannot happen twice.
+    /// that would have told. A record that nobody else can have made tells as well if it is there.
+    /// If it is not, others may have removed it: that of a node tells only if a directory shows
+    /// that nothing was made in it ([`never_happened`]), and that of a slice does not: of one with
+    /// one reference some engines keep none. Where nothing tells, the commit is sent again as it
+    /// is: it states what it found and removes or replaces that, so that it cannot happen twice.
+    /// One that makes a node could.
     fn resolve_expired(&self, commit: &Commit, lost: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
         retry(group, || self.resynchronise(lost))?;
+        let unknown = || EngineError::Indeterminate {
+            engine: self.engine.name().into(),
+            reason: "this client was taken for dead before it was known whether the commit happened".into(),
+        };
         let own = commit.writes.iter().filter_map(|write| match write {
             // Of those who make the same hour of the trash each finds one.
             Write::Insert(Row::Node(ino, _)) if ino.is_trash() => None,
@@ -81,18 +89,21 @@ impl Batcher {
             _ => None,
         });
         if let Some(key) = own.max_by_key(|key| matches!(key, Key::Node(_))) {
-            let found = retry(group, || self.engine.read(&[Read::Get(key.clone())]))?;
-            if let [Found::Row(Some(_))] = found.as_slice() {
+            let dirs = bumped(commit).map(|(dir, _)| Read::Get(Key::Node(dir)));
+            let reads: Vec<Read> = std::iter::once(Read::Get(key.clone())).chain(dirs).collect();
+            let found = retry(group, || self.engine.read(&reads))?;
+            if let Some(Found::Row(Some(_))) = found.first() {
                 return self.found_done(commit, lost, group);
             }
             if let Key::Node(_) = key {
-                return Err(Failed::Again { culprits: FxHashSet::default() });
+                let again = Failed::Again { culprits: FxHashSet::default() };
+                return Err(if never_happened(commit, &found[1..]) {
+                    again
+                } else {
+                    Failed::Unknown(unknown())
+                });
             }
         }
-        let unknown = || EngineError::Indeterminate {
-            engine: self.engine.name().into(),
-            reason: "this client was taken for dead before it was known whether the commit happened".into(),
-        };
         if group.iter().any(|op| self.comes_too_late(op)) {
             return Err(Failed::Unknown(unknown()));
         }
@@ -171,6 +182,25 @@ impl Batcher {
         self.reached(step.lane, step.to);
         Ok(())
     }
+}
+
+/// Directories whose times a commit raises, and to what.
+fn bumped(commit: &Commit) -> impl Iterator<Item = (Ino, Time)> {
+    commit.writes.iter().filter_map(|write| match write {
+        Write::Bump { ino, time: Some(time), .. } => Some((*ino, *time)),
+        _ => None,
+    })
+}
+
+/// Whether what was found of the directories that a commit raises shows that it never happened: one
+/// has older times, or there are none by which others could have come to what it made. `false` if
+/// nobody knows.
+fn never_happened(commit: &Commit, found: &[Found]) -> bool {
+    let older = |((_, time), found): ((Ino, Time), &Found)| match found {
+        Found::Row(Some(Row::Node(_, attr))) => time.since(attr.ctime) > PRECISION,
+        _ => false,
+    };
+    found.is_empty() || bumped(commit).zip(found).any(older)
 }
 
 /// Asks until there is an answer: until then it is unknown whether the commit of these operations

@@ -8,10 +8,11 @@ use std::sync::{
 use sluice_meta::{
     batch::Interrupt,
     engine::{Commit, Engine, EngineError, Write},
+    mem::MemEngine,
     schema::{Key, Row},
 };
 use sluice_testkit::wrap::Hooked;
-use sluice_types::{Attr, FileType, Ino, Time};
+use sluice_types::{Attr, FileType, FsError, Ino, Name, Time};
 
 use crate::fixture::{Create, WRITER, batcher, log, store};
 
@@ -35,4 +36,39 @@ fn a_node_that_others_make_as_well_does_not_say_that_a_commit_happened() {
     let answer = batcher(Arc::new(hooked)).submit(create, &Interrupt::never());
     assert!(answer.is_err(), "{answer:?}");
     assert!(log(&engine).is_empty(), "it did not happen");
+}
+
+/// An engine that does the first commit or not, and loses the answer. Before the client can ask,
+/// another client removes the file, and this one is taken for dead.
+fn losing_and_fencing(engine: &MemEngine, happens: bool) -> Hooked {
+    let (inner, commits) = (engine.clone(), AtomicUsize::new(0));
+    let hook = move |commit: &Commit| {
+        if commits.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Ok(());
+        }
+        if happens {
+            inner.commit(commit).unwrap();
+        }
+        let entry = Key::Entry(Ino(1), Name::new(b"f").unwrap());
+        let removed = [Key::Node(Ino(100)), entry, Key::Writer(WRITER, 0)];
+        let writes = removed.map(Write::Discard).to_vec();
+        inner.commit(&Commit { writes, ..Commit::default() }).unwrap();
+        Err(EngineError::Indeterminate { engine: "mem".into(), reason: "nobody knows".into() })
+    };
+    Hooked::new(Arc::new(engine.clone())).limited(1, 100).before_commit(hook)
+}
+
+#[test]
+fn what_was_made_and_removed_since_is_not_made_again() {
+    let create = || Create { dir: 1, name: "f".into(), ino: 100 };
+    let engine = store();
+    let answer = batcher(Arc::new(losing_and_fencing(&engine, true))).submit(create(), &Interrupt::never());
+    assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");
+    assert_eq!(log(&engine), [100], "it happened once");
+
+    // Nobody has changed anything in the directory: it did not happen.
+    let engine = store();
+    let answer = batcher(Arc::new(losing_and_fencing(&engine, false))).submit(create(), &Interrupt::never());
+    assert_eq!(answer, Ok(100));
+    assert_eq!(log(&engine), [100]);
 }

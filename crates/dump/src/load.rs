@@ -30,7 +30,7 @@ const BATCH: usize = 1000;
 pub fn load_json(
     engine: &dyn Engine,
     input: impl Read,
-    options: &LoadOptions,
+    options: LoadOptions,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(), DumpError> {
     let (mut reader, head) = json::Reader::new(input)?;
@@ -60,13 +60,12 @@ pub fn load_json(
 pub fn load_binary(
     engine: &dyn Engine,
     input: impl Read,
-    options: &LoadOptions,
+    options: LoadOptions,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(), DumpError> {
     let mut reader = binary::Reader::new(input);
-    let setting = match reader.segment()?.and_then(|rows| rows.into_iter().next()) {
-        Some(Row::Setting(setting)) => setting,
-        _ => return Err(DumpError::damaged("a dump without settings", 0)),
+    let Some(Row::Setting(setting)) = reader.segment()?.and_then(|rows| rows.into_iter().next()) else {
+        return Err(DumpError::damaged("a dump without settings", 0));
     };
     let format = parse(&setting)?;
     prepare(engine)?;
@@ -122,7 +121,7 @@ fn put(rows: Vec<Row>) -> Commit {
 /// Stores what `produce` hands to its argument, on a few threads, and waits for it.
 fn stored(
     engine: &dyn Engine,
-    options: &LoadOptions,
+    options: LoadOptions,
     progress: &(dyn Fn(u64) + Sync),
     produce: impl FnOnce(&mut dyn FnMut(Vec<Row>) -> Result<(), DumpError>) -> Result<(), DumpError>,
 ) -> Result<(), DumpError> {

@@ -28,7 +28,7 @@ fn loaded(load: impl FnOnce(&MemEngine) -> Result<(), DumpError>) -> MemEngine {
 }
 
 fn from_json(text: &[u8]) -> MemEngine {
-    loaded(|engine| load_json(engine, text, &LOAD, &|_| {}))
+    loaded(|engine| load_json(engine, text, LOAD, &|_| {}))
 }
 
 /// Records that both forms say the same of: ids of ACLs are given anew, and the JSON form counts
@@ -65,7 +65,7 @@ fn counted_otherwise(key: &Key, row: &Row) -> bool {
 
 #[test]
 fn both_forms_of_a_volume_make_the_same_records() {
-    let (json, binary) = (from_json(&json()), loaded(|engine| load_binary(engine, BINARY, &LOAD, &|_| {})));
+    let (json, binary) = (from_json(&json()), loaded(|engine| load_binary(engine, BINARY, LOAD, &|_| {})));
     let (mut json, mut binary) = (comparable(&json), comparable(&binary));
     json.retain(|key, row| !counted_otherwise(key, row));
     binary.retain(|key, row| !counted_otherwise(key, row));
@@ -91,7 +91,7 @@ fn what_is_dumped_and_loaded_has_the_same_records() {
 fn a_database_that_is_in_use_is_left_alone() {
     let engine = from_json(&json());
     let before = engine.records();
-    let refused = load_json(&engine, &json()[..], &LOAD, &|_| {});
+    let refused = load_json(&engine, &json()[..], LOAD, &|_| {});
     assert!(matches!(refused, Err(DumpError::NotEmpty)));
     assert_eq!(engine.records(), before);
 }
@@ -109,9 +109,9 @@ fn a_part_of_a_dump_makes_no_volume() {
     let cut = long.len();
     long.push_str(&text[at..]);
     let engine = MemEngine::new();
-    load_json(&engine, &long.as_bytes()[..cut], &LOAD, &|_| {}).expect_err("cut off");
+    load_json(&engine, &long.as_bytes()[..cut], LOAD, &|_| {}).expect_err("cut off");
     assert!(engine.records().len() > 1000 && !engine.records().contains_key(&Key::Setting));
-    assert!(matches!(load_json(&engine, long.as_bytes(), &LOAD, &|_| {}), Err(DumpError::NotEmpty)));
+    assert!(matches!(load_json(&engine, long.as_bytes(), LOAD, &|_| {}), Err(DumpError::NotEmpty)));
     let whole = from_json(long.as_bytes());
     let Some(Row::Node(_, root)) = whole.records().remove(&Key::Node(Ino::ROOT)) else { panic!("no root") };
     assert_eq!(root.nlink, 7);

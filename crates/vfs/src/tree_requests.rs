@@ -102,7 +102,7 @@ impl Vfs {
     fn after_removal(&self, ino: Ino, node: RemovedNode) {
         match node {
             RemovedNode::Deleted { attr, .. } => {
-                self.name_removed(ino, RemovedNode::Deleted { file_length: None, attr })
+                self.name_removed(ino, RemovedNode::Deleted { file_length: None, attr });
             }
             node => self.name_removed(ino, node),
         }

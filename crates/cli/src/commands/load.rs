@@ -48,9 +48,9 @@ impl Load {
         let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
         let begin = input.fill_buf().with_context(|| format!("cannot read {name}"))?;
         let loaded = if begin.first().is_some_and(|byte| *byte == 0) {
-            load_binary(&*engine, input, &options, &add)
+            load_binary(&*engine, input, options, &add)
         } else {
-            load_json(&*engine, input, &options, &add)
+            load_json(&*engine, input, options, &add)
         };
         loaded.with_context(|| format!("cannot load {name}"))?;
         let (count, time) = progress.finish();

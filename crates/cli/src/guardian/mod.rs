@@ -259,7 +259,7 @@ impl Guardian<'_> {
                     }
                 }
                 Message::Failed(message, unreachable) => {
-                    upgrade.server.message = Some((message, unreachable))
+                    upgrade.server.message = Some((message, unreachable));
                 }
                 _ => {}
             }

@@ -29,7 +29,7 @@ impl TikvEngine {
     /// Reads the URL; connects at the first call.
     ///
     /// # Errors
-    /// [`EngineError::Refused`] if the URL is wrong.
+    /// [`EngineError::Refused`](sluice_meta::engine::EngineError::Refused) if the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         Ok(Self::new(Tikv::new(Config::parse(url)?)))
     }

@@ -33,8 +33,8 @@ impl EtcdEngine {
     /// Reads the URL; connects at the first call.
     ///
     /// # Errors
-    /// [`EngineError::Refused`](sluice_meta::engine::EngineError::Refused) if the URL is wrong, or a
-    /// certificate cannot be read.
+    /// [`Refused`](sluice_meta::engine::EngineError::Refused) if the URL is wrong, or a certificate
+    /// cannot be read.
     pub fn open(url: &str) -> Result<Self> {
         Ok(Self::new(Arc::new(Etcd::open(url)?)))
     }

@@ -110,6 +110,34 @@ impl<'w> Scene<'w> {
         Act::Rename(Rename { from, to, mode, caller: Caller::client() })
     }
 
+    /// The directory that holds the entry of a directory.
+    fn parent(&self, dir: Ino) -> Option<Ino> {
+        self.entries.iter().find(|entry| entry.ino == dir).map(|entry| entry.at.dir)
+    }
+
+    /// Whether `dir` is `other` or below it.
+    fn is_in(&self, dir: Ino, other: Ino) -> bool {
+        let above = std::iter::successors(Some(dir), |dir| self.parent(*dir));
+        above.take(self.dirs.len()).any(|dir| dir == other)
+    }
+
+    /// For one batch: something that fails after it read a directory, and a move of another
+    /// directory to below that. It builds a circle if the first directory moves below the second
+    /// meanwhile and nobody notices. If all is below one directory, something moves to the root.
+    pub(crate) fn crossing(&self, ino: Ino) -> Option<Vec<Act>> {
+        let dirs = || self.entries.iter().filter(|entry| entry.kind == FileType::Dir);
+        let deep: Vec<&Known> = dirs().filter(|entry| entry.at.dir != Ino::ROOT).collect();
+        let into = *deep.get(self.below(deep.len().max(1)))?;
+        let apart = |entry: &&Known| entry.at.dir == Ino::ROOT && !self.is_in(into.ino, entry.ino);
+        let apart: Vec<&Known> = dirs().filter(apart).collect();
+        let name = || Name::stored(NAMES[self.below(self.world.plan.names)].as_bytes());
+        let Some(moved) = apart.get(self.below(apart.len().max(1))) else {
+            return Some(vec![self.rename(into.at.clone(), At::new(Ino::ROOT, name()))]);
+        };
+        let fails = Self::create(into.at.clone(), ino, FileType::Dir);
+        Some(vec![fails, self.rename(moved.at.clone(), At::new(into.ino, name()))])
+    }
+
     /// What to do next; `ino` is that of a node that may be made.
     pub(crate) fn act(&self, ino: Ino) -> Act {
         let kind = self.world.plan.kinds.next(|bound| self.world.sched.below(bound));
@@ -161,6 +189,12 @@ impl<'w> Scene<'w> {
             }
             Kind::Rename => {
                 let theme = self.world.plan.theme;
+                let top = |known: &&Known| known.kind == FileType::Dir && known.at.dir == Ino::ROOT;
+                if theme == Theme::Moves && self.below(2) == 0 {
+                    let tops: Vec<&Known> = self.entries.iter().filter(top).collect();
+                    let from = tops.get(self.below(tops.len().max(1)))?;
+                    return Some(self.rename(from.at.clone(), self.place()));
+                }
                 let from = self.entry(|kind| theme != Theme::Moves || kind == FileType::Dir)?;
                 let to = if self.below(4) == 0 { self.entry(|_| true)?.at } else { self.place() };
                 self.rename(from.at, to)

@@ -101,10 +101,13 @@ impl Client {
 
     fn act(&self, count: usize, interrupt: &Interrupt) {
         let mut marked = Vec::new();
-        for _ in 0..count {
+        let crossing = self.world.plan.theme == Theme::Moves && count > 1 && self.world.sched.below(2) == 0;
+        while marked.len() < count {
             let Ok(ino) = self.meta.new_ino(interrupt) else { return };
-            let act = Scene::of(&self.world).act(ino);
-            marked.push(Marked { act, mark: self.world.mark() });
+            let scene = Scene::of(&self.world);
+            let crossing = if crossing && marked.is_empty() { scene.crossing(ino) } else { None };
+            let acts = crossing.unwrap_or_else(|| vec![scene.act(ino)]);
+            marked.extend(acts.into_iter().map(|act| Marked { act, mark: self.world.mark() }));
         }
         self.world.log(|| format!("client {} asks {marked:?}", self.at));
         let answers = self.meta.run_all(marked.clone(), interrupt);

@@ -225,7 +225,7 @@ impl Watch for Listener {
         }
     }
 
-    fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
+    fn set_silent_clients(&mut self, silent: bool) -> Result<bool, EngineError> {
         let rests = self.refused.is_some_and(|at| at.elapsed() < REST);
         let wanted = silent && self.can_track && !rests;
         if wanted != self.tracks {

@@ -66,7 +66,7 @@ fn changes_that_nobody_tells_are_heard() {
     let mut watch = engine.watch().expect("up");
     server.call(&["SET", "i5", "before"]);
     assert_eq!(heard(&server, &other, &mut *watch), [], "nobody asked for it");
-    assert!(watch.attend(true).expect("up"));
+    assert!(watch.set_silent_clients(true).expect("up"));
     assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     server.call(&["SET", "i5", "x"]);
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [&Change::Node(Ino(5))]);
@@ -78,7 +78,7 @@ fn changes_that_nobody_tells_are_heard() {
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [] as [&Change; 0], "nobody remembers those");
     server.call(&["FLUSHALL"]);
     assert!(heard(&server, &other, &mut *watch).contains(&Notice::anything()));
-    assert!(!watch.attend(false).expect("up"));
+    assert!(!watch.set_silent_clients(false).expect("up"));
     assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     server.call(&["SET", "i5", "y"]);
     assert_eq!(strangers(&heard(&server, &other, &mut *watch)), [] as [&Change; 0]);
@@ -89,7 +89,7 @@ fn changes_that_are_told_are_not_heard_twice() {
     let server = Server::start();
     let (engine, other) = (server.engine(0), server.engine(0));
     let mut watch = engine.watch().expect("up");
-    assert!(watch.attend(true).expect("up"));
+    assert!(watch.set_silent_clients(true).expect("up"));
     assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     // Somebody waits for a lock, and hears all of it, too.
     let mut waiter = engine.watch().expect("up");
@@ -111,7 +111,7 @@ fn a_new_connection_tracks_again() {
     let server = Server::start();
     let (engine, other) = (server.engine(0), server.engine(0));
     let mut watch = engine.watch().expect("up");
-    assert!(watch.attend(true).expect("up"));
+    assert!(watch.set_silent_clients(true).expect("up"));
     assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()]);
     assert!(server.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).is_some());
     assert_eq!(watch.next(Duration::from_mins(1)).expect("up"), [Notice::anything()], "a gap");
@@ -124,6 +124,6 @@ fn a_server_that_cannot_says_so() {
     let server = Server::start();
     assert!(server.call(&["ACL", "SETUSER", "default", "-client"]).is_some());
     let mut watch = server.engine(0).watch().expect("up");
-    assert!(!watch.attend(true).expect("up"));
-    assert!(!watch.attend(true).expect("it is not asked again"));
+    assert!(!watch.set_silent_clients(true).expect("up"));
+    assert!(!watch.set_silent_clients(true).expect("it is not asked again"));
 }

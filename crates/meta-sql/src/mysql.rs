@@ -132,7 +132,11 @@ impl Store {
                     Refusal::Collision | Refusal::Other => {
                         let _ = connection.exchange("ROLLBACK");
                         let style = connection.style;
-                        if committing { options.judge_commit(&error, style) } else { options.judge(&error) }
+                        if committing {
+                            options.classify_commit(&error, style)
+                        } else {
+                            options.classify(&error)
+                        }
                     }
                     known => diagnosis::diagnose(options, tables, connection, commit, known),
                 },

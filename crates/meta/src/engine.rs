@@ -395,7 +395,7 @@ pub trait Watch: Send {
     /// Says whether clients that tell nothing have a session now. Answers whether what they change
     /// is told from here on, by an engine that sees it by itself; that it began is told as
     /// [`Notice::anything`].
-    fn attend(&mut self, silent: bool) -> Result<bool, EngineError> {
+    fn set_silent_clients(&mut self, silent: bool) -> Result<bool, EngineError> {
         let _ = silent;
         Ok(false)
     }

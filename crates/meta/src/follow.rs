@@ -309,7 +309,7 @@ impl Follower {
         let gone = known.into_iter().any(|lane| !stand.contains_key(lane)) || came_and_went;
         self.sessions = self.sessions.max(last);
         self.next = wait::now() + if self.notices == Notices::Poll { POLL } else { COMPARE };
-        let watched = self.watch.attend(others)?;
+        let watched = self.watch.set_silent_clients(others)?;
         self.compared = Some(match (others, watched) {
             (false, _) => self.expire,
             (true, false) => self.expire.min(BESIDE_JUICEFS),

@@ -113,7 +113,7 @@ impl Client {
         let answers = self.meta.run_all(marked.clone(), interrupt);
         self.world.log(|| format!("client {} is told {answers:?}", self.at));
         for (marked, answer) in marked.into_iter().zip(answers) {
-            self.judge(&marked, &answer);
+            self.check_answer(&marked, &answer);
             if let Ok(Done { removed: Some((ino, RemovedNode::Sustained(_))), .. }) = answer {
                 self.lost_its_name(ino);
             }
@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// Whether an answer is true.
-    fn judge(&self, marked: &Marked, answer: &FsResult<Done>) {
+    fn check_answer(&self, marked: &Marked, answer: &FsResult<Done>) {
         let (mark, times) = (marked.mark, self.world.happened(marked.mark));
         let notice = match answer {
             // Nothing to do, or nobody knows.
@@ -156,7 +156,7 @@ impl Client {
         let marked = Marked { act: Act::Lock(wish.clone()), mark: self.world.lock_mark() };
         let answer = self.meta.run(marked.clone(), interrupt);
         self.world.log(|| format!("client {} is told {answer:?} of {marked:?}", self.at));
-        self.judge(&marked, &answer);
+        self.check_answer(&marked, &answer);
         self.locks.lock().heard(&wish, &answer, fences);
     }
 

@@ -4,17 +4,20 @@ use crate::{Fault, Source, sources::code};
 
 /// Words that no name in the code has, and what is said instead.
 const FORBIDDEN: &[(&str, &str)] = &[
+    ("attend", "the thing that is set or watched"),
     ("deed", "effect"),
     ("dispel", "recheck"),
     ("farewell", "close"),
+    ("fate", "outcome"),
     ("greet", "handshake"),
     ("herd", "commit_delay"),
     ("insist", "retry"),
-    ("fate", "outcome"),
+    ("judge", "classify or check"),
     ("recall", "record_cache"),
-    ("story", "reason or context"),
     ("shelf", "index"),
+    ("story", "reason or context"),
     ("told", "notice, message or reported"),
+    ("ward", "guardian socket"),
 ];
 
 /// Words of a name from which on it is a sentence, as names of tests are.

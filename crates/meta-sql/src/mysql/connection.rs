@@ -81,7 +81,7 @@ impl Connection {
         let connected = runtime.block_on(async { timeout(options.connect_timeout, connect).await });
         let conn = match connected {
             Ok(Ok(conn)) => conn,
-            Ok(Err(Error::Server(error))) => return Err(options.judge(&error)),
+            Ok(Err(Error::Server(error))) => return Err(options.classify(&error)),
             Ok(Err(Error::Driver(DriverError::NoClientSslFlagFromServer))) => {
                 return Err(options.refused("the server does not encrypt connections; write tls=false"));
             }

@@ -93,7 +93,7 @@ impl Options {
     /// What a failure means where nothing can have been committed.
     pub(crate) fn unanswered(&self, failure: Failure) -> EngineError {
         match failure {
-            Failure::Server(error, _) => self.judge(&error),
+            Failure::Server(error, _) => self.classify(&error),
             Failure::Lost(reason) => self.unavailable(reason),
             Failure::Known(error) => error,
         }
@@ -102,8 +102,8 @@ impl Options {
     /// What an error of the server means that may be that of COMMIT. Where statements are answered
     /// one by one it is, and what is not known to have undone the transaction may have left it
     /// committed; of a compound statement it may be that of any statement in it.
-    pub(super) fn judge_commit(&self, error: &ServerError, style: Style) -> EngineError {
-        match self.judge(error) {
+    pub(super) fn classify_commit(&self, error: &ServerError, style: Style) -> EngineError {
+        match self.classify(error) {
             judged if is_certain(error) => judged,
             EngineError::Unavailable { reason, .. } => self.indeterminate(reason),
             EngineError::Refused { reason, .. } if style == Style::Single || error.code == DURING_COMMIT => {
@@ -114,7 +114,7 @@ impl Options {
     }
 
     /// What an error of the server means. Nothing was done.
-    pub(crate) fn judge(&self, error: &ServerError) -> EngineError {
+    pub(crate) fn classify(&self, error: &ServerError) -> EngineError {
         let database = &self.database;
         let temporary = match error.code {
             DEADLOCK | CHANGED | OVERTAKEN => return EngineError::Conflict(Vec::new()),
@@ -197,9 +197,9 @@ mod tests {
         ] {
             let error = ServerError { code, message: "told".into(), state: "HY000".into() };
             let judged = [
-                options.judge(&error),
-                options.judge_commit(&error, Style::Single),
-                options.judge_commit(&error, Style::Compound),
+                options.classify(&error),
+                options.classify_commit(&error, Style::Single),
+                options.classify_commit(&error, Style::Compound),
             ];
             assert_eq!(judged.iter().map(meaning).collect::<String>(), wanted, "{code}: {judged:?}");
             let collides = refusal(&error) == Refusal::Collision;

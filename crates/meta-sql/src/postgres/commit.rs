@@ -98,7 +98,7 @@ impl Store {
             (Some(Diagnosis::Existing(keys)), _) if error.is_duplicate() => {
                 EngineError::Conflict(self.existing(keys))
             }
-            _ => self.pool.options.judge(error),
+            _ => self.pool.options.classify(error),
         }
     }
 

@@ -43,7 +43,7 @@ impl Failure {
     /// What it means where the statement does not matter, and nothing was to be done.
     pub(super) fn plain(self, options: &Options) -> EngineError {
         match self {
-            Self::Server(_, error) => options.judge(&error),
+            Self::Server(_, error) => options.classify(&error),
             Self::NotSent(reason) | Self::NoAnswer(reason) => options.unavailable(reason),
             Self::NotFlushed(error) => options.unavailable(error.message),
             Self::Unfit(reason) => options.refused(reason),

@@ -64,7 +64,7 @@ errors!(Options);
 
 impl Options {
     /// What an error of the server means: nothing was committed.
-    pub(super) fn judge(&self, error: &ServerError) -> EngineError {
+    pub(super) fn classify(&self, error: &ServerError) -> EngineError {
         let ServerError { code, message, .. } = error;
         let advice = match &**code {
             // A serialization failure, or a deadlock with clients that take their locks in another

@@ -50,7 +50,7 @@ impl Options {
     /// Why there is no connection.
     pub(super) fn unreached(&self, error: &NoConnection) -> EngineError {
         match error {
-            NoConnection::Server(error) => self.judge(error),
+            NoConnection::Server(error) => self.classify(error),
             NoConnection::Io(error) => self.unavailable(error.to_string()),
             NoConnection::Refused(reason) => self.refused(reason.as_str()),
         }

@@ -46,7 +46,7 @@ impl Store {
     fn simple(&self, wire: &mut Wire, text: &str) -> Result<BTreeSet<String>, EngineError> {
         let until = Instant::now() + self.pool.options.read_timeout;
         match wire.query(text, Kind::Commit, until) {
-            Ok(answered) => answered.map_err(|error| self.pool.options.judge(&error)),
+            Ok(answered) => answered.map_err(|error| self.pool.options.classify(&error)),
             Err(error) => Err(self.pool.options.unavailable(describe(&error))),
         }
     }

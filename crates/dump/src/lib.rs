@@ -8,6 +8,7 @@ mod fetch;
 mod head;
 pub mod json;
 mod load;
+mod records;
 mod tree;
 
 use sluice_types::Ino;
@@ -15,6 +16,7 @@ use sluice_types::Ino;
 pub use compress::{Packer, Packing};
 pub use error::DumpError;
 pub use load::{load_binary, load_json};
+pub use records::dump_binary;
 pub use tree::dump_json;
 
 /// What to dump, and how.

@@ -4,6 +4,7 @@
 //! a dump holds no volume.
 
 use std::{
+    collections::BTreeSet,
     io::Read,
     sync::{
         Mutex, PoisonError,
@@ -12,9 +13,10 @@ use std::{
     thread,
 };
 
+use roaring::RoaringTreemap;
 use sluice_meta::{
     engine::{Commit, Engine, EngineError, Found, Read as Question, Scan, Write},
-    schema::{Key, Row, VolumeFormat},
+    schema::{Counter, Key, Row, Session, VolumeFormat},
 };
 use sluice_types::Ino;
 
@@ -49,7 +51,7 @@ pub fn load_json(
     })?;
     let mut rows = Vec::new();
     builder.finish(|ino| parent_of(engine, ino), &mut rows)?;
-    stored(engine, options, progress, |store| store(rows))?;
+    stored(engine, options, progress, |store| in_batches(rows, store))?;
     finish(engine, &format)
 }
 
@@ -69,20 +71,65 @@ pub fn load_binary(
     };
     let format = parse(&setting)?;
     prepare(engine)?;
+    let mut rest = Rest::default();
     stored(engine, options, progress, |store| {
         while let Some(rows) = reader.segment()? {
-            let mut rows = rows.into_iter();
-            loop {
-                let some: Vec<Row> = rows.by_ref().take(BATCH).collect();
-                if some.is_empty() {
-                    break;
-                }
-                store(some)?;
-            }
+            in_batches(rest.sift(rows), store)?;
         }
         Ok(())
     })?;
+    stored(engine, options, progress, |store| in_batches(rest.rows(), store))?;
     finish(engine, &format)
+}
+
+/// What is written after all else of a binary dump.
+#[derive(Default)]
+struct Rest {
+    /// The slices of chunks. Of those that one record shows there is nothing in a dump.
+    slices: RoaringTreemap,
+    /// References of the others.
+    shared: Vec<Row>,
+    /// The highest id of an ACL.
+    acls: u32,
+    /// Sessions that had deleted files open. Whoever made the dump is gone: they have expired.
+    sessions: BTreeSet<u64>,
+}
+
+impl Rest {
+    /// Keeps back what has to wait, and adds what follows.
+    fn sift(&mut self, rows: Vec<Row>) -> Vec<Row> {
+        let mut sifted = Vec::with_capacity(rows.len());
+        for row in rows {
+            match &row {
+                Row::SliceRef(id, ..) => {
+                    if *id != 0 {
+                        self.shared.push(row);
+                    }
+                    continue;
+                }
+                Row::Chunk(_, _, slices) => {
+                    for slice in slices.iter().filter(|slice| slice.id != 0) {
+                        if self.slices.insert(slice.id) {
+                            sifted.push(Row::SliceRef(slice.id, slice.size, 1));
+                        }
+                    }
+                }
+                Row::Acl(id, _) => self.acls = self.acls.max(*id),
+                Row::Sustained(sid, _) => {
+                    self.sessions.insert(*sid);
+                }
+                _ => {}
+            }
+            sifted.push(row);
+        }
+        sifted
+    }
+
+    fn rows(self) -> Vec<Row> {
+        let acls = Row::Counter(Counter::AclMaxId, i64::from(self.acls));
+        let expired = |sid| Row::Session(sid, Session { expire: 1, info: None });
+        self.shared.into_iter().chain([acls]).chain(self.sessions.into_iter().map(expired)).collect()
+    }
 }
 
 fn parse(setting: &[u8]) -> Result<VolumeFormat, DumpError> {
@@ -116,6 +163,17 @@ fn finish(engine: &dyn Engine, format: &VolumeFormat) -> Result<(), DumpError> {
 
 fn put(rows: Vec<Row>) -> Commit {
     Commit { writes: rows.into_iter().map(Write::Put).collect(), ..Commit::default() }
+}
+
+fn in_batches(
+    rows: Vec<Row>,
+    store: &mut dyn FnMut(Vec<Row>) -> Result<(), DumpError>,
+) -> Result<(), DumpError> {
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        store(rows.by_ref().take(BATCH).collect())?;
+    }
+    Ok(())
 }
 
 /// Stores what `produce` hands to its argument, on a few threads, and waits for it.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, io::Read};
 
 use flate2::read::GzDecoder;
-use sluice_dump::{DumpError, DumpOptions, LoadOptions, dump_json, load_binary, load_json};
+use sluice_dump::{DumpError, DumpOptions, LoadOptions, dump_binary, dump_json, load_binary, load_json};
 use sluice_meta::{
     mem::MemEngine,
     schema::{Counter, Key, QuotaKey, Row},
@@ -85,6 +85,20 @@ fn what_is_dumped_and_loaded_has_the_same_records() {
     let dump = dump_json(&first, Vec::new(), &DUMP, &|_| {}).expect("dumped");
     let again = from_json(&dump);
     assert_eq!(again.records(), first.records());
+}
+
+#[test]
+fn a_binary_dump_holds_all_records() {
+    let first = from_json(&json());
+    let dump = dump_binary(&first, Vec::new(), &DUMP, &|_| {}).expect("dumped");
+    let again = loaded(|engine| load_binary(engine, &dump[..], LOAD, &|_| {}));
+    // Loading counts anew how many there are.
+    let records = |engine: &MemEngine| {
+        let mut records = engine.records();
+        records.remove(&Key::Counter(Counter::AclMaxId));
+        records
+    };
+    assert_eq!(records(&again), records(&first));
 }
 
 #[test]

@@ -68,6 +68,8 @@ fn belongs(keys: &Keys, scan: Scan, raw: &[u8]) -> bool {
         Scan::Nodes => matches!(keys.place(raw), Some(Place::Record(Key::Node(_)))),
         Scan::AllEntries => matches!(keys.place(raw), Some(Place::Record(Key::Entry(..)))),
         Scan::Chunks => matches!(keys.place(raw), Some(Place::Record(Key::Chunk(..)))),
+        Scan::Symlinks => matches!(keys.place(raw), Some(Place::Record(Key::Symlink(_)))),
+        Scan::Xattrs => matches!(keys.place(raw), Some(Place::Record(Key::Xattr(..)))),
         _ => true,
     }
 }
@@ -84,7 +86,7 @@ fn elsewhere(scan: Scan, row: &Row) -> Option<Key> {
 /// Where a scan's records lie, unless it is among everything about inodes.
 fn span(keys: &Keys, scan: Scan) -> Option<Span> {
     let letters: &[u8] = match scan {
-        Scan::Nodes | Scan::AllEntries | Scan::Chunks => return None,
+        Scan::Nodes | Scan::AllEntries | Scan::Chunks | Scan::Symlinks | Scan::Xattrs => return None,
         Scan::Entries { dir, .. } => return Some(keys.entries(dir)),
         Scan::Writers => return Some(keys.writers()),
         Scan::SliceRefs => b"K",

@@ -150,6 +150,8 @@ impl Request {
             Scan::Nodes => whole("string", "i", "^i%d+$"),
             Scan::AllEntries => whole("hashes", "d", "^d%d+$"),
             Scan::Chunks => whole("list", "c", "^c%d+_%d+$"),
+            Scan::Symlinks => whole("string", "s", "^s%d+$"),
+            Scan::Xattrs => whole("hashes", "x", "^x%d+$"),
             Scan::Sustained => whole("set", "session", "^session%d+$"),
             Scan::SliceRefs => at_place(&Key::SliceRef(0, 0)),
             Scan::DelSlices => at_place(&Key::DelSlices(0, 0)),
@@ -190,7 +192,7 @@ impl Request {
         let mut place = Place::start(self.part, self.process);
         place.cursor = text(reader, cursor)?;
         let values: Vec<Cell> = reader.parse(values)?;
-        if self.scan == Scan::AllEntries {
+        if matches!(self.scan, Scan::AllEntries | Scan::Xattrs) {
             place.inner = text(reader, next())?;
             let pending: Vec<Vec<u8>> = reader.parse(next())?;
             place.pending = pending.into_iter().map(Text::from_vec).collect();

@@ -99,6 +99,8 @@ pub(crate) fn page(
         Scan::Nodes => Record::Node,
         Scan::AllEntries => Record::Entry,
         Scan::Chunks => Record::Chunk,
+        Scan::Symlinks => Record::Symlink,
+        Scan::Xattrs => Record::Xattr,
         Scan::SliceRefs => Record::SliceRef,
         Scan::DelFiles => Record::DelFile,
         Scan::DelSlices => Record::DelSlices,

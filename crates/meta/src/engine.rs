@@ -266,6 +266,10 @@ pub enum Scan {
     AllEntries,
     /// Every chunk.
     Chunks,
+    /// Every target of a symbolic link.
+    Symlinks,
+    /// Every extended attribute.
+    Xattrs,
     /// Every stored slice reference.
     SliceRefs,
     /// Deleted files.

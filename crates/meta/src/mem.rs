@@ -136,6 +136,8 @@ fn scanned(scan: Scan, key: &Key) -> bool {
         (Scan::Nodes, Key::Node(_))
         | (Scan::AllEntries, Key::Entry(..))
         | (Scan::Chunks, Key::Chunk(..))
+        | (Scan::Symlinks, Key::Symlink(_))
+        | (Scan::Xattrs, Key::Xattr(..))
         | (Scan::SliceRefs, Key::SliceRef(..))
         | (Scan::DelFiles, Key::DelFile(..))
         | (Scan::DelSlices, Key::DelSlices(..))

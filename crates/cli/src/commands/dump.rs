@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use sluice_dump::{DumpOptions, Packing, dump_json};
+use sluice_dump::{DumpOptions, Packing, dump_binary, dump_json};
 use sluice_meta::{Meta, Options};
 use sluice_types::Ino;
 
@@ -40,6 +40,9 @@ pub(crate) struct Dump {
     /// Leave out the trash
     #[arg(long)]
     skip_trash: bool,
+    /// Write the binary form, which JuiceFS 1.3 and later reads; always the whole volume
+    #[arg(long, conflicts_with_all = ["subdir", "skip_trash"])]
+    binary: bool,
     /// No effect: a dump is always fast and takes little memory
     #[arg(long, hide = true)]
     fast: bool,
@@ -67,9 +70,14 @@ impl Dump {
             skip_trash: self.skip_trash,
             threads: self.threads,
         };
-        let progress = Progress::new("dump entries", None);
+        let progress = Progress::new(if self.binary { "dump records" } else { "dump entries" }, None);
         let write = |out: &mut dyn Write| -> Result<()> {
-            dump_json(&*engine, out, &options, &|count| progress.add(count))?;
+            let add = |count| progress.add(count);
+            if self.binary {
+                dump_binary(&*engine, out, &options, &add)?;
+            } else {
+                dump_json(&*engine, out, &options, &add)?;
+            }
             Ok(())
         };
         match self.file.as_deref().filter(|file| *file != Path::new("-")) {
@@ -77,7 +85,8 @@ impl Dump {
             None => write(&mut io::stdout().lock())?,
         }
         let (count, time) = progress.finish();
-        errln!("dumped {count} entries in {:.2} s", time.as_secs_f64());
+        let what = if self.binary { "records" } else { "entries" };
+        errln!("dumped {count} {what} in {:.2} s", time.as_secs_f64());
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,6 +10,8 @@ mod segment;
 mod write;
 
 pub use read::Reader;
+pub(crate) use segment::Segment;
+pub(crate) use write::ROWS;
 pub use write::Writer;
 
 /// Stands where a segment's kind stands, after the last one; also in the footer.

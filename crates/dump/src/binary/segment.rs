@@ -1,5 +1,6 @@
 //! Segments: what they hold, and how records become messages and messages records.
 
+use prost::Message;
 use sluice_meta::schema::{
     AclRule, Counter, DirStat, Entry, Key, Quota, QuotaKey, Row, decode_attr, decode_slices, encode_attr,
     encode_slices,
@@ -109,12 +110,48 @@ const fn in_dumps(counter: Counter) -> bool {
     )
 }
 
+/// A segment as the file has it.
+pub(crate) struct Segment {
+    pub(super) kind: Kind,
+    pub(super) rows: usize,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Segment {
+    /// With `rows`, all of one kind; `None` of none, or of a kind that dumps do not have.
+    pub(crate) fn of(rows: Vec<Row>) -> Option<Self> {
+        Some(Self::new(Kind::of(rows.first()?)?, rows))
+    }
+
+    /// With `rows`, all of `kind`.
+    pub(super) fn new(kind: Kind, rows: Vec<Row>) -> Self {
+        let count = rows.len();
+        let mut batch = Batch::default();
+        let mut settings = None;
+        for row in rows {
+            match row {
+                Row::Setting(data) => settings = Some(m::Format { data }),
+                row => add(&mut batch, row),
+            }
+        }
+        let length = settings.as_ref().map_or_else(|| batch.encoded_len(), Message::encoded_len);
+        let mut bytes = Vec::with_capacity(12 + length);
+        bytes.extend((kind as u32).to_be_bytes());
+        bytes.extend((length as u64).to_be_bytes());
+        match settings {
+            Some(settings) => settings.encode_raw(&mut bytes),
+            None => batch.encode_raw(&mut bytes),
+        }
+        Self { kind, rows: count, bytes }
+    }
+}
+
 const DIR: u32 = 0;
 const USER: u32 = 1;
 const GROUP: u32 = 2;
 
 /// Adds `row`, which is of a kind of [`Kind::of`], to a batch.
-pub(super) fn add(batch: &mut Batch, row: Row) {
+fn add(batch: &mut Batch, row: Row) {
     match row {
         Row::Counter(counter, value) => batch.counters.push(m::Counter { key: counter.name().into(), value }),
         Row::Node(ino, attr) => {

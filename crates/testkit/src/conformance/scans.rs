@@ -14,10 +14,12 @@ use super::{
     store::{Store, name, names, sorted},
 };
 
-const SCANS: [Scan; 13] = [
+const SCANS: [Scan; 15] = [
     Scan::Nodes,
     Scan::AllEntries,
     Scan::Chunks,
+    Scan::Symlinks,
+    Scan::Xattrs,
     Scan::SliceRefs,
     Scan::DelFiles,
     Scan::DelSlices,
@@ -36,6 +38,8 @@ fn belongs(scan: Scan, row: &Row) -> bool {
         (Scan::Nodes, Row::Node(..))
             | (Scan::AllEntries, Row::Entry(..))
             | (Scan::Chunks, Row::Chunk(..))
+            | (Scan::Symlinks, Row::Symlink(..))
+            | (Scan::Xattrs, Row::Xattr(..))
             | (Scan::SliceRefs, Row::SliceRef(..))
             | (Scan::DelFiles, Row::DelFile(..))
             | (Scan::DelSlices, Row::DelSlices(..))
@@ -76,6 +80,8 @@ pub fn pages_join_without_a_gap(factory: &Factory<'_>) {
         all.push(file_row(100 + n));
         all.push(entry_row(2 + n % 3, called, 100 + n));
         all.push(Row::Chunk(Ino(100 + n % 50), (n / 50) as u32, vec![Slice::whole(0, n + 1, 9)]));
+        all.push(Row::Symlink(Ino(30_000 + n), called.to_vec().into()));
+        all.push(Row::Xattr(Ino(100 + n % 50), called.clone(), called.to_vec().into()));
         all.push(Row::SliceRef(n + 1, 9, 2));
         all.push(Row::DelFile(Ino(9000 + n), n, 1_700_000_000 + n as i64));
         all.push(Row::Sustained(n % 4, Ino(20_000 + n)));

@@ -137,6 +137,7 @@ impl Keys {
             b"i" => Key::Node(ino()?),
             b"d" => Key::Entry(ino()?, Name::stored(field)),
             b"p" => Key::Parents(ino()?, Ino(parse(field)?)),
+            b"s" => Key::Symlink(ino()?),
             b"x" => Key::Xattr(ino()?, Name::stored(field)),
             b"c" => parse_pair(digits, b'_').map(|(ino, index)| Key::Chunk(Ino(ino), index))?,
             b"lockf" => Key::Flock(ino()?, parse_owner(field)?),

@@ -125,7 +125,7 @@ impl Record {
     /// The column that numbers the rows of its table, by which they are read page by page.
     pub(crate) fn number(self) -> &'static str {
         match self {
-            Self::Entry | Self::Chunk | Self::Sustained => "id",
+            Self::Entry | Self::Chunk | Self::Xattr | Self::Sustained => "id",
             _ => self.shape().columns.split(',').next().unwrap_or_default(),
         }
     }

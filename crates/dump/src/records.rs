@@ -23,8 +23,8 @@ use crate::{
 /// Segments that wait to be written.
 const WAITING: usize = 4;
 
-/// Collections that are read one after the other, on one thread. Entries come after nodes: these say
-/// which files have several names.
+/// Collections that are read one after the other, on one thread. Entries come after nodes: these
+/// say which files have several names.
 const LANES: [&[Scan]; 3] = [
     &[Scan::Nodes, Scan::AllEntries],
     &[Scan::Chunks, Scan::SliceRefs],
@@ -39,8 +39,8 @@ const LANES: [&[Scan]; 3] = [
     ],
 ];
 
-/// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All of
-/// the volume is written; of the options only `keep_secrets` counts.
+/// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
+/// of the volume is written; of the options only `keep_secrets` counts.
 ///
 /// # Errors
 /// If the database cannot be read, or `out` cannot be written.

@@ -12,7 +12,7 @@ use std::{
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a guardian may take to say what came of an upgrade: another server is prepared, and the
 /// old one stores what is dirty.
 const ANSWER: Duration = Duration::from_mins(5);
+/// How long a guardian may take from the moment its mount is seen until it listens.
+const LISTENS: Duration = Duration::from_secs(3);
 /// Bytes of the longest call.
 const LONGEST: u64 = 4 << 20;
 
@@ -67,7 +69,7 @@ pub(super) fn listen(device: u32, on_caller: impl Fn(Caller) -> bool + Send + 's
         for stream in listener.incoming() {
             let request = stream.and_then(|stream| {
                 if is_trusted(&stream)? {
-                    hear_one(stream)
+                    read_caller(stream)
                 } else {
                     Err(io::ErrorKind::PermissionDenied.into())
                 }
@@ -89,7 +91,7 @@ pub(super) fn listen(device: u32, on_caller: impl Fn(Caller) -> bool + Send + 's
     Ok(())
 }
 
-fn hear_one(stream: UnixStream) -> io::Result<Caller> {
+fn read_caller(stream: UnixStream) -> io::Result<Caller> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let (_, fds) = wire::receive_bytes(stream.as_fd(), &mut [0])?;
@@ -102,13 +104,7 @@ fn hear_one(stream: UnixStream) -> io::Result<Caller> {
 /// Asks the guardian of the mount numbered `device` to go on with this program, called as this
 /// process was. `None` if it has no guardian; else what came of it.
 pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
-    let mut stream = match UnixStream::connect_addr(&address(device)?) {
-        Ok(stream) => stream,
-        Err(why) if matches!(why.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
-            return Ok(None);
-        }
-        Err(why) => return Err(why).context("cannot reach the guardian of the mount"),
-    };
+    let Some(mut stream) = connect(device)? else { return Ok(None) };
     if !is_trusted(&stream)? {
         bail!("another user serves the mount: run this command as that user");
     }
@@ -125,6 +121,25 @@ pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
     }
     let message = serde_json::from_slice(&message);
     Ok(Some(message.context("the guardian of the mount did not say what came of it; its log may")?))
+}
+
+/// Connects to the guardian of the mount numbered `device`; `None` if it has none. That of a mount
+/// which has just begun listens a moment after the mount is seen.
+fn connect(device: u32) -> Result<Option<UnixStream>> {
+    let address = address(device)?;
+    let until = Instant::now() + LISTENS;
+    loop {
+        match UnixStream::connect_addr(&address) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(why) if matches!(why.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
+                if Instant::now() >= until {
+                    return Ok(None);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(why) => return Err(why).context("cannot reach the guardian of the mount"),
+        }
+    }
 }
 
 /// Sends what this program is, and waits for the answer.

@@ -142,36 +142,31 @@ impl<'e> Fetch<'e> {
     /// Adds to nodes what other records hold of them. One trip.
     pub(crate) fn fill<'n>(&self, nodes: impl Iterator<Item = &'n mut Node>) -> Result<(), DumpError> {
         let mut nodes: Vec<&mut Node> = nodes.collect();
-        let mut reads = Vec::with_capacity(2 * nodes.len());
-        for node in &nodes {
-            reads.push(Read::All(List::Xattrs(node.ino)));
-            match node.attr.kind {
-                FileType::Symlink => reads.push(Read::Get(Key::Symlink(node.ino))),
+        let (mut reads, mut of) = (Vec::with_capacity(2 * nodes.len()), Vec::with_capacity(2 * nodes.len()));
+        for (at, node) in nodes.iter().enumerate() {
+            let content = match node.attr.kind {
+                FileType::Symlink => Some(Read::Get(Key::Symlink(node.ino))),
                 FileType::File if node.attr.length > 0 => {
                     let chunks = node.attr.length.div_ceil(CHUNK) as u32;
-                    reads.push(Read::All(List::Chunks(node.ino, 0, chunks)));
+                    Some(Read::All(List::Chunks(node.ino, 0, chunks)))
                 }
-                _ => {}
+                _ => None,
+            };
+            for read in [Read::All(List::Xattrs(node.ino))].into_iter().chain(content) {
+                reads.push(read);
+                of.push(at);
             }
         }
         let found = if reads.is_empty() { Vec::new() } else { self.engine.read(&reads)? };
-        let mut rows = found.into_iter().flat_map(|found| match found {
-            Found::Rows(rows) => rows,
-            Found::Row(row) => row.into_iter().collect(),
-            Found::Names(_) => Vec::new(),
-        });
-        let mut row = rows.next();
-        // The answers stand in the order of the questions, and each row says whose it is.
-        for node in &mut nodes {
-            while let Some(belongs) = row.take_if(|row| owner(row) == Some(node.ino)) {
-                match belongs {
-                    Row::Xattr(_, name, value) => node.xattrs.push((name, value)),
-                    Row::Symlink(_, target) => node.symlink = target,
-                    Row::Chunk(_, index, slices) => node.chunks.push((index, slices)),
-                    _ => {}
-                }
-                row = rows.next();
-            }
+        for (at, found) in of.into_iter().zip(found) {
+            let rows = match found {
+                Found::Rows(rows) => rows,
+                Found::Row(row) => row.into_iter().collect(),
+                Found::Names(_) => Vec::new(),
+            };
+            rows.into_iter().for_each(|row| hold(nodes[at], row));
+        }
+        for node in nodes {
             node.chunks.sort_unstable_by_key(|(index, _)| *index);
             let rule = |id: u32| self.acls.get(&id).cloned();
             node.access_acl = rule(node.attr.access_acl);
@@ -181,10 +176,13 @@ impl<'e> Fetch<'e> {
     }
 }
 
-const fn owner(row: &Row) -> Option<Ino> {
+/// Adds what a record holds to its node.
+fn hold(node: &mut Node, row: Row) {
     match row {
-        Row::Xattr(ino, ..) | Row::Symlink(ino, _) | Row::Chunk(ino, ..) => Some(*ino),
-        _ => None,
+        Row::Xattr(_, name, value) => node.xattrs.push((name, value)),
+        Row::Symlink(_, target) => node.symlink = target,
+        Row::Chunk(_, index, slices) => node.chunks.push((index, slices)),
+        _ => {}
     }
 }
 

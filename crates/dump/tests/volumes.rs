@@ -88,6 +88,20 @@ fn what_is_dumped_and_loaded_has_the_same_records() {
 }
 
 #[test]
+fn a_file_with_two_names_side_by_side_is_whole_under_each() {
+    let text = String::from_utf8(json()).expect("UTF-8");
+    let at = text.find("\"entries\": {").expect("entries") + "\"entries\": {".len();
+    let node = "{\"attr\":{\"inode\":900,\"type\":\"regular\",\"mode\":420,\"nlink\":2,\"length\":9},\
+                \"xattrs\":[{\"name\":\"user.a\",\"value\":\"b\"}],\
+                \"chunks\":[{\"index\":0,\"slices\":[{\"id\":900,\"size\":9,\"len\":9}]}]}";
+    let more = format!("{}\"n1\":{node},\"n2\":{node},{}", &text[..at], &text[at..]);
+    let first = from_json(more.as_bytes());
+    let again = from_json(&dump_json(&first, Vec::new(), &DUMP, &|_| {}).expect("dumped"));
+    assert_eq!(again.records(), first.records());
+    assert_eq!(again.records().get(&Key::SliceRef(900, 9)), Some(&Row::SliceRef(900, 9, 1)));
+}
+
+#[test]
 fn a_binary_dump_holds_all_records() {
     let first = from_json(&json());
     let dump = dump_binary(&first, Vec::new(), &DUMP, &|_| {}).expect("dumped");

@@ -2,6 +2,7 @@
 //! other made, and each one's `fsck` finds the volume clean.
 
 mod both;
+mod dumps;
 mod owners;
 
 use crate::{
@@ -60,9 +61,11 @@ pub fn run(
     }
     owners::run(programs, juicefs, engine, within).context("usage of users and groups")?;
     println!("ok usage of users and groups");
+    let [one, other] = programs;
+    let sluice = if one == juicefs { other } else { one };
+    dumps::run([sluice, juicefs], engine, within, make).context("dumps")?;
+    println!("ok dumps");
     if matches!(engine, Engine::Redis | Engine::RedisSentinel) {
-        let [one, other] = programs;
-        let sluice = if one == juicefs { other } else { one };
         notices::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
         println!("ok client cache beside JuiceFS");
     }

@@ -15,6 +15,7 @@ mod read;
 mod scan;
 mod statements;
 mod texts;
+mod unchanged;
 mod watch;
 mod write;
 
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch},
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan, Watch},
     schema::Key,
 };
 
@@ -31,6 +32,7 @@ use connect::Db;
 use options::Options;
 use read::Reader;
 use statements::Statements;
+use unchanged::Seen;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
 /// Fewer write the same pages to the log more often.
@@ -84,7 +86,15 @@ impl Engine for SqliteEngine {
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
-        commit::commit(&self.0, commit)
+        commit::commit(&self.0, commit, Moment::default())
+    }
+
+    fn read_at(&self, reads: &[Read], moment: &mut Moment) -> Result<Vec<Found>, EngineError> {
+        Seen::note(&self.0.version, reads, moment, || self.read(reads))
+    }
+
+    fn commit_at(&self, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
+        commit::commit(&self.0, commit, moment)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_meta::{
     Interrupt, Meta, Options,
-    engine::{Commit, Engine, EngineError, Expect, Hold, List, Read, Step, Write},
+    engine::{Commit, Engine, EngineError, Expect, Found, Hold, List, Moment, Read, Step, Write},
     ops::allocate::Allocate,
     schema::{Change, Counter, Entry, FlockKind, Key, LockOwner, RING, Row, VolumeFormat},
 };
@@ -188,4 +188,49 @@ fn numbers_that_the_engine_lost_are_not_given_out_again() {
     take();
     assert!(!notice(before + 2).contains(&Change::Any), "told once");
     meta.close().expect("close");
+}
+
+/// What was read for a commit is not compared again if nobody has committed since. Whoever did, on
+/// this connection or in another process, it is.
+#[test]
+fn what_was_read_for_a_commit_is_compared_after_any_other_commit() {
+    let (dir, engine) = fresh();
+    let other = support::open(&dir.path().join("volume.db"));
+    let changed = |nlink| Row::Node(Ino(5), Attr { nlink, ..attr() });
+    commit(&engine, vec![Write::Insert(changed(1))]).expect("insert");
+    let expecting = |then: Option<Row>| Commit {
+        expects: vec![match then {
+            Some(row) => Expect::Row(row, Hold::Lock),
+            None => Expect::Absent(Key::Node(Ino(5))),
+        }],
+        writes: vec![trace()],
+        ..Commit::default()
+    };
+    let read = || {
+        let mut moment = Moment::default();
+        let found = engine.read_at(&[Read::Get(Key::Node(Ino(5)))], &mut moment).expect("read");
+        let [Found::Row(row)] = &found[..] else { panic!("{found:?}") };
+        (row.clone(), moment)
+    };
+    // Nobody else.
+    let (row, moment) = read();
+    engine.commit_at(&expecting(row), moment).expect("as it was");
+    // Others, again and again: also right after a commit of ours.
+    for (number, by) in [&other, &engine, &other, &other, &engine].into_iter().enumerate() {
+        let (row, moment) = read();
+        commit(by, vec![Write::Put(changed(2 + number as u32))]).expect("put");
+        assert_eq!(conflict(engine.commit_at(&expecting(row), moment)), [Key::Node(Ino(5))], "{number}");
+        let (row, moment) = read();
+        engine.commit_at(&expecting(row), moment).expect("read again");
+    }
+    // What was read is not what is expected: a row from a cache.
+    let (_, moment) = read();
+    assert_eq!(conflict(engine.commit_at(&expecting(Some(changed(1))), moment)), [Key::Node(Ino(5))]);
+    let (row, moment) = read();
+    commit(&other, vec![Write::Delete(Key::Node(Ino(5)))]).expect("deleted");
+    assert_eq!(conflict(engine.commit_at(&expecting(row), moment)), [Key::Node(Ino(5))]);
+    let (row, moment) = read();
+    assert_eq!(row, None);
+    commit(&other, vec![Write::Insert(changed(1))]).expect("insert");
+    assert_eq!(conflict(engine.commit_at(&expecting(row), moment)), [Key::Node(Ino(5))]);
 }

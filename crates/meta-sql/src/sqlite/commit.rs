@@ -4,24 +4,27 @@
 //! Whatever fails, nothing is committed.
 
 use rusqlite::Connection;
-use sluice_meta::engine::{Commit, EngineError};
+use sluice_meta::engine::{Commit, EngineError, Moment};
 
 use super::{
     connect::{Db, Writer},
     read::Reader,
     statements::Statements,
+    unchanged::Seen,
     write::Writing,
 };
 use crate::expected::holds;
 
-/// Commits. One trip.
-pub(super) fn commit(db: &Db, commit: &Commit) -> Result<(), EngineError> {
+/// Commits after the reads of `moment`. One trip.
+pub(super) fn commit(db: &Db, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
     let transaction = Transaction::begin(db)?;
+    let seen = Seen::unchanged(moment, &db.version, &transaction.0);
     let statements = Statements::new(&transaction.0, db);
     let reader = Reader::new(&statements);
     let mut broken = Vec::new();
     for expect in &commit.expects {
-        if !holds(commit, expect, |read| reader.answer(&read))? {
+        let shown = seen.as_ref().is_some_and(|seen| seen.shows(expect));
+        if !shown && !holds(commit, expect, |read| reader.answer(&read))? {
             broken.push(expect.key());
         }
     }
@@ -33,7 +36,9 @@ pub(super) fn commit(db: &Db, commit: &Commit) -> Result<(), EngineError> {
         writing.step(step)?;
     }
     writing.apply_all(&commit.writes)?;
-    run(&transaction.0, "COMMIT").map_err(|error| db.options.commit_failed(&error))
+    let committed = run(&transaction.0, "COMMIT").map_err(|error| db.options.commit_failed(&error));
+    db.version.committed(&transaction.0);
+    committed
 }
 
 /// The connection with the write lock held. Dropped before its end it undoes everything.

@@ -14,7 +14,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use sluice_meta::engine::EngineError;
 
-use super::{options::Options, texts::Texts};
+use super::{options::Options, texts::Texts, unchanged::Version};
 
 /// Readers kept for later; more may exist for the time of a call.
 const IDLE_READERS: usize = 8;
@@ -33,6 +33,7 @@ pub(crate) struct Db {
     pub(crate) options: Options,
     /// The statements of all connections.
     pub(super) texts: Texts,
+    pub(super) version: Version,
     writer: Mutex<Option<Connection>>,
     readers: Mutex<Vec<Connection>>,
 }
@@ -46,7 +47,13 @@ impl Db {
     pub(crate) fn open(options: Options) -> Result<Self, EngineError> {
         check_path(&options)?;
         let writer = if options.path.exists() { Some(open_writer(&options, false)?) } else { None };
-        Ok(Self { options, texts: Texts::new(), writer: Mutex::new(writer), readers: Mutex::default() })
+        Ok(Self {
+            options,
+            texts: Texts::new(),
+            version: Version::new(),
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+        })
     }
 
     /// Makes the database if there is none.

@@ -164,7 +164,9 @@ impl<'e> Fetch<'e> {
                 Found::Row(row) => row.into_iter().collect(),
                 Found::Names(_) => Vec::new(),
             };
-            rows.into_iter().for_each(|row| hold(nodes[at], row));
+            for row in rows {
+                hold(nodes[at], row);
+            }
         }
         for node in nodes {
             node.chunks.sort_unstable_by_key(|(index, _)| *index);

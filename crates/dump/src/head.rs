@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use sluice_meta::{
     engine::{Engine, Found, Read, Scan},
-    schema::{AclRule, Key, Row, VolumeFormat},
+    schema::{AclRule, Counter, Key, Row, VolumeFormat},
 };
 
 use crate::{DumpError, json::Head};
@@ -14,13 +14,7 @@ const PAGE: usize = 1000;
 /// Reads what stands before the trees.
 pub(crate) fn head(engine: &dyn Engine, keep_secrets: bool) -> Result<Head, DumpError> {
     let mut head = Head { setting: setting(engine, keep_secrets)?, ..Head::default() };
-    let counters = crate::json::counters();
-    let reads: Vec<Read> = counters.iter().map(|counter| Read::Get(Key::Counter(*counter))).collect();
-    for found in engine.read(&reads)? {
-        if let Found::Row(Some(Row::Counter(counter, value))) = found {
-            head.counters.push((counter, value));
-        }
-    }
+    head.counters = counters(engine)?;
     each(engine, Scan::Sustained, |row| {
         if let Row::Sustained(sid, ino) = row {
             head.sustained.push((sid, ino));
@@ -38,6 +32,19 @@ pub(crate) fn head(engine: &dyn Engine, keep_secrets: bool) -> Result<Head, Dump
     })?;
     head.sustained.sort_unstable();
     Ok(head)
+}
+
+/// The counters that dumps have.
+pub(crate) fn counters(engine: &dyn Engine) -> Result<Vec<(Counter, i64)>, DumpError> {
+    let reads: Vec<Read> = crate::json::counters().map(|counter| Read::Get(Key::Counter(counter))).into();
+    let found = engine.read(&reads)?;
+    Ok(found
+        .into_iter()
+        .filter_map(|found| match found {
+            Found::Row(Some(Row::Counter(counter, value))) => Some((counter, value)),
+            _ => None,
+        })
+        .collect())
 }
 
 /// The settings, without what opens the object store unless `keep_secrets`.

@@ -17,7 +17,7 @@ use sluice_types::Ino;
 use crate::{
     DumpError, DumpOptions,
     binary::{ROWS, Segment, Writer},
-    head::{head, setting},
+    head::{counters, setting},
 };
 
 /// Segments that wait to be written.
@@ -52,7 +52,7 @@ pub fn dump_binary<W: Write>(
 ) -> Result<W, DumpError> {
     let mut writer = Writer::new(out);
     writer.write(Row::Setting(setting(engine, options.keep_secrets)?))?;
-    for (counter, value) in head(engine, options.keep_secrets)?.counters {
+    for (counter, value) in counters(engine)? {
         writer.write(Row::Counter(counter, value))?;
     }
     thread::scope(|scope| {

@@ -36,12 +36,14 @@ impl Version {
     }
 }
 
+/// What [`super::watch`] explains.
+pub(super) fn data_version(writer: &Connection) -> rusqlite::Result<i64> {
+    writer.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
 /// The number that changes with the commits of others.
 fn others(writer: &Connection) -> i64 {
-    let asked = writer
-        .prepare_cached("PRAGMA data_version")
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
-    asked.unwrap_or(UNKNOWN)
+    data_version(writer).unwrap_or(UNKNOWN)
 }
 
 /// What was read for a commit.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use sluice_meta::engine::{EngineError, Watch};
 
-use super::connect::Db;
+use super::{connect::Db, unchanged::data_version};
 use crate::polled::{Polled, Version};
 
 impl Version for Arc<Db> {
@@ -27,8 +27,5 @@ pub(super) fn watch(db: Arc<Db>) -> Result<Box<dyn Watch>, EngineError> {
 
 fn look(db: &Db, patience: Duration) -> Result<Option<i64>, EngineError> {
     let Some(writer) = db.writer_within(patience)? else { return Ok(None) };
-    let asked = writer
-        .prepare_cached("PRAGMA data_version")
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
-    asked.map(Some).map_err(|error| db.options.failed(&error))
+    data_version(&writer).map(Some).map_err(|error| db.options.failed(&error))
 }

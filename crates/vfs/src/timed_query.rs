@@ -111,8 +111,13 @@ mod tests {
         let query = TimedQuery::<u32>::default();
         let (send, receive) = mpsc::channel();
         let receive = Mutex::new(receive);
-        let ask = move || receive.lock().recv().ok();
+        let (begin, begun) = mpsc::channel();
+        let ask = move || {
+            begin.send(()).ok();
+            receive.lock().recv().ok()
+        };
         assert_eq!(query.ask(Duration::from_millis(1), ask), None);
+        begun.recv().unwrap();
         assert_eq!((query.ask(Duration::ZERO, || None), query.last()), (None, None), "one asks for all");
         send.send(1).unwrap();
         send.send(2).unwrap();

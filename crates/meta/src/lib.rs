@@ -31,6 +31,7 @@ mod options;
 mod outcome;
 mod overlay;
 mod pages;
+pub mod quota;
 mod record_cache;
 mod register;
 mod resume;

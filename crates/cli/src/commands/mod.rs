@@ -11,6 +11,7 @@ mod info;
 mod load;
 mod mdtest;
 mod mount;
+mod quota;
 mod rmr;
 mod status;
 mod summary;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Umount(umount::Umount),
     Info(info::Info),
     Summary(summary::Summary),
+    Quota(quota::QuotaCommand),
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
     Fsck(fsck::Fsck),
@@ -53,6 +55,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Umount(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
+        Command::Quota(command) => command.run(),
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
         Command::Fsck(command) => command.run(),

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Watch, Write},
+    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Snapshot, Watch, Write},
     schema::{Counter, Key},
 };
 
@@ -19,6 +19,7 @@ use crate::{
     kv::{Kv, look, run},
     read::answer,
     scan,
+    snapshot::snapshot,
     stored::Result,
     values::Begun,
 };
@@ -95,7 +96,12 @@ impl<K: Kv> Engine for KvEngine<K> {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {
-        look(self.kv.volume(), scan::page(&*self.kv, scan, from, limit))
+        let kv = &*self.kv;
+        look(kv.volume(), async { scan::page(kv, &kv.begin().await?, scan, from, limit).await })
+    }
+
+    fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>> {
+        snapshot(&self.kv).map(Some)
     }
 
     fn sync(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use sluice_meta::{
     engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Snapshot, Watch, Write},
-    schema::{Counter, Key},
+    schema::{Counter, Key, Row},
 };
 
 use crate::{
@@ -26,6 +26,8 @@ use crate::{
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
 const FOLD: Duration = Duration::from_secs(10);
+/// Records that are loaded by one transaction: few enough for a slow cluster to end it in time.
+const LOADED: usize = 500;
 
 /// A volume's metadata in a key-value store.
 ///
@@ -93,6 +95,14 @@ impl<K: Kv> Engine for KvEngine<K> {
             kv.ring();
         }
         Ok(())
+    }
+
+    /// Nothing is read first, but where what is written depends on what is there.
+    fn load(&self, rows: &[Row]) -> Result<()> {
+        rows.chunks(LOADED).try_for_each(|rows| {
+            let writes = rows.iter().cloned().map(Write::Put).collect();
+            self.commit(&Commit { writes, ..Commit::default() })
+        })
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {

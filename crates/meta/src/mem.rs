@@ -16,8 +16,8 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan, Watch,
-        Write, still_holds,
+        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan,
+        Snapshot, Watch, Write, still_holds,
     },
     schema::{Key, Notice, Row},
 };
@@ -217,6 +217,11 @@ impl Engine for MemEngine {
         Ok(page)
     }
 
+    fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        let rows = Mutex::new(self.records());
+        Ok(Some(Arc::new(Self(Arc::new(Shared { rows, ..Shared::default() })))))
+    }
+
     fn sync(&self) -> Result<(), EngineError> {
         Ok(())
     }
@@ -228,6 +233,16 @@ impl Engine for MemEngine {
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let seen = self.0.notice.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))
+    }
+}
+
+impl Snapshot for MemEngine {
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        Engine::read(self, reads)
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        Engine::scan(self, scan, from, limit)
     }
 }
 

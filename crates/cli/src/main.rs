@@ -18,6 +18,7 @@ mod engines;
 mod fixed;
 mod flags;
 mod guardian;
+mod internal_file;
 mod metrics;
 mod progress;
 mod serve;

@@ -35,6 +35,7 @@ mod prefetch;
 mod readdir;
 mod replay;
 mod restore;
+mod stats;
 mod timed_query;
 mod tree_requests;
 mod vfs;

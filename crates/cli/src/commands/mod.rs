@@ -11,7 +11,9 @@ mod info;
 mod load;
 mod mdtest;
 mod mount;
+mod profile;
 mod rmr;
+mod stats;
 mod status;
 mod summary;
 mod umount;
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Status(status::Status),
     Mount(Box<mount::Mount>),
     Umount(umount::Umount),
+    Stats(stats::Stats),
+    Profile(profile::Profile),
     Info(info::Info),
     Summary(summary::Summary),
     Rmr(rmr::Rmr),
@@ -51,6 +55,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(command) => command.run(),
         Command::Mount(command) => command.run(),
         Command::Umount(command) => command.run(),
+        Command::Stats(command) => command.run(),
+        Command::Profile(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Rmr(command) => command.run(),

@@ -9,37 +9,37 @@ pub type MoreMetrics = Arc<dyn Fn(&mut Families) + Send + Sync>;
 
 /// What the numbers of a family are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
 }
 
 /// Labels of one sample, besides those that all have.
-pub(super) type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// One number, or one histogram.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Number(f64),
     Values(Distribution),
 }
 
 /// All samples of one name.
 #[derive(Debug)]
-pub(super) struct Family {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) kind: Kind,
-    pub(super) samples: Vec<(Labels, Value)>,
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) samples: Vec<(Labels, Value)>,
 }
 
 /// Name and meaning of a metric.
-pub(super) type Title = (&'static str, &'static str);
+pub(crate) type Title = (&'static str, &'static str);
 
 /// All metrics at one moment.
 #[derive(Debug, Default)]
-pub struct Families(pub(super) Vec<Family>);
+pub struct Families(pub(crate) Vec<Family>);
 
 impl Families {
     /// Adds a number that rises and falls.
@@ -75,19 +75,19 @@ impl Families {
     }
 
     /// Adds a histogram that was read.
-    pub(super) fn values(&mut self, title: Title, values: Distribution) {
+    pub(crate) fn values(&mut self, title: Title, values: Distribution) {
         self.add(title, Kind::Histogram, vec![(Vec::new(), Value::Values(values))]);
     }
 
     /// Adds samples of any kind; none at all add nothing.
-    pub(super) fn add(&mut self, (name, help): Title, kind: Kind, samples: Vec<(Labels, Value)>) {
+    pub(crate) fn add(&mut self, (name, help): Title, kind: Kind, samples: Vec<(Labels, Value)>) {
         if !samples.is_empty() {
             self.0.push(Family { name, help, kind, samples });
         }
     }
 
     /// All families by name, with their samples by labels.
-    pub(super) fn sorted(mut self) -> Vec<Family> {
+    pub(crate) fn sorted(mut self) -> Vec<Family> {
         self.0.sort_by_key(|family| family.name);
         for family in &mut self.0 {
             family.samples.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -8,7 +8,7 @@ use super::family::Families;
 const TICKS: f64 = 100.0;
 
 /// Adds what is known. What `/proc` does not say is left out.
-pub(super) fn add(families: &mut Families) {
+pub(crate) fn add(families: &mut Families) {
     if let Some(stat) = stat() {
         families.gauge(("juicefs_cpu_usage", "CPU time used by the client, in seconds."), stat.cpu);
         families.gauge(("juicefs_memory", "Memory used by the client, in bytes."), stat.resident);

@@ -11,7 +11,7 @@ const IN_NAMES: [&str; 4] = ["method", "errno", "cause", "state"];
 
 /// The lines of `.stats`: name and number. Of a histogram there are the number of values
 /// (`_total`) and their sum.
-pub(super) fn stats(families: Families) -> String {
+pub(crate) fn stats(families: Families) -> String {
     let mut text = String::with_capacity(8 << 10);
     for family in families.sorted() {
         for (labels, value) in &family.samples {
@@ -33,7 +33,7 @@ pub(super) fn stats(families: Families) -> String {
 }
 
 /// The text format of Prometheus. Each sample also gets the labels `common`.
-pub(super) fn prometheus(families: Families, common: &[(String, String)]) -> String {
+pub(crate) fn prometheus(families: Families, common: &[(String, String)]) -> String {
     let mut text = String::with_capacity(64 << 10);
     for family in families.sorted() {
         // Writing to a string cannot fail.

@@ -3,11 +3,11 @@
 use sluice_meta::MetaStats;
 use sluice_types::metrics::{Distribution, Histogram};
 
-use super::{
-    family::{Families, Kind, Labels, Value},
-    process, text,
+use crate::{
+    metrics::{Families, Kind, Labels, Value, add_process, prometheus, stats},
+    observe::errno_name,
+    vfs::Vfs,
 };
-use crate::{observe::errno_name, vfs::Vfs};
 
 /// Storage class of objects whose class nobody chose.
 const DEFAULT_CLASS: &str = "STANDARD";
@@ -15,18 +15,18 @@ const DEFAULT_CLASS: &str = "STANDARD";
 impl Vfs {
     /// The text of `.stats`.
     pub fn stats_text(&self) -> String {
-        text::stats(self.metrics())
+        stats(self.metrics())
     }
 
     /// All numbers in the text format of Prometheus. Each sample gets the labels `common`.
     pub fn prometheus_text(&self, common: &[(String, String)]) -> String {
-        text::prometheus(self.metrics(), common)
+        prometheus(self.metrics(), common)
     }
 
     fn metrics(&self) -> Families {
         let mut families = Families::default();
         self.volume_metrics(&mut families);
-        process::add(&mut families);
+        add_process(&mut families);
         self.request_metrics(&mut families);
         metadata(&mut families, self.meta.stats());
         self.cache_metrics(&mut families);

@@ -21,6 +21,7 @@ use crate::{
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
     schema::{Counter, Key, Row},
+    stats::MetaStats,
     view::{Batch, Stop, View},
     waiters::Waiters,
     want::Want,
@@ -79,7 +80,7 @@ impl Meta {
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         batcher.go_on(&start.numbers);
-        let waiters = Waiters::new(engine.clone());
+        let waiters = Waiters::new(engine.clone(), batcher.counts.clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
         let meta = Self {
             engine,
@@ -148,6 +149,20 @@ impl Meta {
         interrupt: &Interrupt,
         known: impl Fn(&[Want]) -> Option<Vec<Found>>,
     ) -> FsResult<O::Out> {
+        let mut asked = Duration::ZERO;
+        let done = self.read_timed(op, interrupt, known, &mut asked);
+        self.stats().operation(O::NAME, asked);
+        done
+    }
+
+    /// Adds up in `asked` how long the engine was asked.
+    fn read_timed<O: Op>(
+        &self,
+        op: &O,
+        interrupt: &Interrupt,
+        known: impl Fn(&[Want]) -> Option<Vec<Found>>,
+        asked: &mut Duration,
+    ) -> FsResult<O::Out> {
         let mut batch = Batch::new(&self.env);
         loop {
             let mut view = View::new(&batch);
@@ -170,7 +185,9 @@ impl Meta {
             }
             let (reads, holds) = Want::split(wants);
             let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
-            let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+            let (found, took) = self.patiently_timed(interrupt, || self.engine.read(&reads))?;
+            self.stats().reads.observe(took);
+            *asked += took;
             if let Some(record_cache) = &self.env.record_cache {
                 record_cache.learn(&reads, &found, moment);
             }
@@ -192,15 +209,26 @@ impl Meta {
         interrupt: &Interrupt,
         ask: impl Fn() -> Result<T, EngineError>,
     ) -> FsResult<T> {
-        let until = wait::now() + self.options.patience;
+        self.patiently_timed(interrupt, ask).map(|(answer, _)| answer)
+    }
+
+    /// The same, with the time that it took.
+    fn patiently_timed<T>(
+        &self,
+        interrupt: &Interrupt,
+        ask: impl Fn() -> Result<T, EngineError>,
+    ) -> FsResult<(T, Duration)> {
+        let begun = wait::now();
+        let until = begun + self.options.patience;
         let mut pause = Duration::from_millis(10);
         loop {
             match ask() {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok((answer, wait::now().saturating_duration_since(begun))),
                 Err(error) if passes(&error) && interrupt.is_set() => {
                     return Err(FsError::Interrupted);
                 }
                 Err(error) if passes(&error) && wait::now() < until => {
+                    self.stats().retries.read.add(1);
                     interrupt.sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
@@ -272,6 +300,11 @@ impl Meta {
     /// `EINTR` if the wait was interrupted, `EIO` if the engine says nothing for too long.
     pub fn await_removal(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
         self.env.opens.wait(ino, self.options.patience, interrupt)
+    }
+
+    /// What this client counts of its operations.
+    pub fn stats(&self) -> &MetaStats {
+        &self.batcher.counts
     }
 
     /// Waits for locks to be released.

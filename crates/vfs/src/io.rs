@@ -3,10 +3,7 @@
 //! What must stay true: who changes the content by the metadata alone (truncate, punch, copy) does
 //! it while nobody writes, after all that was written is committed.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sluice_data::visible;
@@ -59,7 +56,7 @@ impl Vfs {
         let pieces = handle.reader.read(offset, size, length, interrupt)?;
         self.touch(&handle.file);
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.observed.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.observed.read.add(bytes);
         Ok(pieces)
     }
 
@@ -100,7 +97,7 @@ impl Vfs {
         let now = self.now();
         file.wrote(now);
         writer.write(offset, data, now, interrupt)?;
-        self.observed.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.observed.written.add(data.len() as u64);
         Ok(data.len() as u32)
     }
 

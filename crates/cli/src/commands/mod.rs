@@ -12,7 +12,9 @@ mod load;
 mod mdtest;
 mod mount;
 mod quota;
+mod profile;
 mod rmr;
+mod stats;
 mod status;
 mod summary;
 mod umount;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Status(status::Status),
     Mount(Box<mount::Mount>),
     Umount(umount::Umount),
+    Stats(stats::Stats),
+    Profile(profile::Profile),
     Info(info::Info),
     Summary(summary::Summary),
     Quota(quota::QuotaCommand),
@@ -53,6 +57,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(command) => command.run(),
         Command::Mount(command) => command.run(),
         Command::Umount(command) => command.run(),
+        Command::Stats(command) => command.run(),
+        Command::Profile(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Quota(command) => command.run(),

@@ -18,7 +18,7 @@ use sluice_meta::{
         truncate::{Allocation, Fallocate},
     },
 };
-use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k};
+use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k, wait};
 
 use crate::{
     config::AtimeMode,
@@ -196,7 +196,7 @@ impl Vfs {
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.cache().file(ino);
-        let content = file.as_ref().map(|file| file.content_lock.write());
+        let content = file.as_ref().map(|file| wait::write(&file.content_lock));
         self.flush_before_truncate(ino)?;
         let moment = self.cache().moment();
         let attr =
@@ -227,7 +227,7 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _content = file.content_lock.write();
+        let _content = wait::write(&file.content_lock);
         self.flush_ino(ino)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         let run = || {

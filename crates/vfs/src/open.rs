@@ -18,7 +18,7 @@ use sluice_meta::{
         truncate::Truncate,
     },
 };
-use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name};
+use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name, wait};
 
 use crate::{
     entry::Entry,
@@ -227,7 +227,7 @@ impl Vfs {
     /// Empties a file that is being opened: what was written is stored first, and nobody writes
     /// meanwhile.
     fn truncate_on_open(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
-        let _content = file.content_lock.write();
+        let _content = wait::write(&file.content_lock);
         self.flush_before_truncate(file.ino)?;
         let attr =
             self.run_truncate(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;

@@ -3,13 +3,10 @@
 //! What must stay true: nobody waits longer than he said; and an answer that came in time was asked
 //! for after the question.
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
+use sluice_types::wait;
 
 /// How long whoever asks waits for the engine.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
@@ -48,7 +45,7 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
     /// `patience` at most. `None` if there is none by then. What `ask` fails to answer counts as no
     /// answer.
     pub(crate) fn ask(&self, patience: Duration, ask: impl Fn() -> Option<T> + Send + 'static) -> Option<T> {
-        let until = Instant::now() + patience;
+        let until = wait::now() + patience;
         let mut state = self.0.state.lock();
         state.asked += 1;
         let question = state.asked;
@@ -57,12 +54,14 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
         } else {
             let shared = Arc::clone(&self.0);
             let work = move || shared.serve(ask);
-            state.running = thread::Builder::new().name("sluice-query".into()).spawn(work).is_ok();
+            state.running = wait::spawn("sluice-query", work).is_ok();
         }
         while state.running && state.done < question {
-            if self.0.answered.wait_until(&mut state, until).timed_out() {
+            let left = until.saturating_duration_since(wait::now());
+            if left.is_zero() {
                 break;
             }
+            wait::wait_for(&self.0.answered, &mut state, left);
         }
         state.last.filter(|(_, asked)| *asked >= question).map(|(answer, _)| answer)
     }
@@ -75,21 +74,22 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
 
 impl<T> Shared<T> {
     fn serve(&self, ask: impl Fn() -> Option<T>) {
+        let mut idle_until = wait::now() + IDLE;
         let mut state = self.state.lock();
         loop {
             if state.done == state.asked {
-                let idle = self.asked.wait_for(&mut state, IDLE).timed_out();
-                if state.done == state.asked {
-                    if idle {
-                        state.running = false;
-                        return;
-                    }
-                    continue;
+                let left = idle_until.saturating_duration_since(wait::now());
+                if left.is_zero() {
+                    state.running = false;
+                    return;
                 }
+                wait::wait_for_work(&self.asked, &mut state, left);
+                continue;
             }
             let question = state.asked;
             drop(state);
             let answer = ask();
+            idle_until = wait::now() + IDLE;
             state = self.state.lock();
             state.done = question;
             if let Some(answer) = answer {

@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Time};
+use sluice_types::{Attr, Ino, Time, wait};
 
 use crate::handle_locks::HandleLocks;
 
@@ -69,7 +69,7 @@ struct State {
 
 impl State {
     fn set(&mut self, attr: Option<Attr>, at: u64) {
-        self.attr = attr.map(|attr| (attr, Instant::now()));
+        self.attr = attr.map(|attr| (attr, wait::now()));
         self.since = self.since.max(at);
     }
 }
@@ -164,7 +164,7 @@ impl OpenFile {
 
     /// To be held while an operation changes the attributes.
     pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
-        self.change_lock.lock()
+        wait::lock(&self.change_lock)
     }
 
     /// An operation here that was begun at `begun` and was done at `now` left these attributes.
@@ -239,7 +239,7 @@ impl OpenFile {
     /// Attributes no older than `ttl`, and how long they still hold.
     pub(crate) fn recent(&self, ttl: Duration) -> Option<(Attr, Duration)> {
         let (attr, at) = self.state().attr?;
-        let left = ttl.checked_sub(at.elapsed()).filter(|left| !left.is_zero())?;
+        let left = ttl.checked_sub(wait::now().duration_since(at)).filter(|left| !left.is_zero())?;
         Some((attr, left))
     }
 

@@ -1,9 +1,9 @@
-//! What a successor must know if this process dies, kept in memory that is not this process's own:
-//! a `memfd` that somebody else holds too. Records of one size, each written by one `pwrite`, which
-//! a signal does not tear.
+//! The journal: the state that a successor needs if this process dies. It lies in a `memfd` that
+//! another process holds, too. All records have the same size. Each is written by one `pwrite`,
+//! which a signal cannot interrupt half-way.
 //!
-//! What must stay true: a record is written before what it tells of can be seen from outside (an
-//! answer, a commit), and goes only when it is no longer so.
+//! What must stay true: a record is written before its effect is visible outside of the process (an
+//! answer, a commit), and is freed only when it no longer holds.
 
 mod error;
 mod past;
@@ -30,31 +30,31 @@ use self::slot::{
 pub use self::{error::JournalError, past::Past};
 use crate::handle_locks::Lock;
 
-/// Handle numbers that are noted at once.
+/// Handle numbers that one record reserves.
 const NUMBERS_AT_ONCE: u64 = 4096;
 
-/// Names a record of the table.
+/// The key of a record of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum About {
     Handle(u64),
     Lock(u64, Lock),
     Dirty(Ino),
     Lost(u64),
-    /// Where that page of a directory begins.
+    /// Where a page of a directory begins.
     Names(u64, u64),
     Void(u16, u64),
     Underway(u64),
 }
 
-/// The record of what a successor must know.
+/// The journal of a mount.
 pub struct Journal {
     file: File,
     table: Mutex<Table>,
-    /// Deeds written so far.
+    /// Effects written so far.
     effects: AtomicU64,
-    /// Handle numbers up to here are noted as given.
+    /// Handle numbers up to here are reserved.
     numbers: AtomicU64,
-    /// Where bytes go next.
+    /// The offset where the next bytes go.
     bytes: AtomicU64,
     session: Mutex<(u64, u16)>,
     fences: AtomicI64,
@@ -64,7 +64,7 @@ pub struct Journal {
 #[derive(Default)]
 struct Table {
     places: FxHashMap<About, u32>,
-    /// Where bytes are that are kept of open directories.
+    /// The byte ranges of the pages of open directories.
     pages: FxHashMap<u64, Vec<(u64, u64)>>,
     free: Vec<u32>,
     end: u32,
@@ -81,7 +81,7 @@ impl Journal {
     /// An empty one.
     ///
     /// # Errors
-    /// If there is no memory or no descriptor to be had.
+    /// If no memory or no descriptor is available.
     pub fn create() -> io::Result<Self> {
         let file = File::from(memfd_create("sluice-journal", MemfdFlags::CLOEXEC)?);
         let mut head = [0; SLOT];
@@ -93,10 +93,10 @@ impl Journal {
         Ok(Self::over(file, &Past::default()))
     }
 
-    /// One that another process left, and what it says. It goes on being written.
+    /// Opens the journal of another process, and reads it. This process continues it.
     ///
     /// # Errors
-    /// If it is no journal, or of a version that is not known here.
+    /// If it is no journal, or has an unknown version.
     pub fn open(file: File) -> Result<(Self, Past), JournalError> {
         let past = Past::read(&file)?;
         Ok((Self::over(file, &past), past))
@@ -110,7 +110,7 @@ impl Journal {
         Past::read(file).map(drop)
     }
 
-    /// The file, to be handed on.
+    /// The file, to be passed to another process.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -152,7 +152,7 @@ impl Journal {
         }
     }
 
-    /// Writes a record of the table, over the one that there is about the same.
+    /// Writes a record of the table, over an older one with the same key.
     fn put(&self, about: About, slot: Slot) {
         let mut table = self.table.lock();
         let place = if let Some(place) = table.places.get(&about) {
@@ -178,11 +178,11 @@ impl Journal {
     fn remove(&self, about: About) {
         let Some(place) = self.table.lock().places.remove(&about) else { return };
         self.write(&[0; SLOT], TABLE + u64::from(place) * SLOT as u64);
-        // Only now may another record get the place.
+        // Only after that may another record use the place.
         self.table.lock().free.push(place);
     }
 
-    /// Handle number `fh` is about to be given.
+    /// Handle number `fh` is about to be used.
     pub(crate) fn numbered(&self, fh: u64) {
         if fh <= self.numbers.load(Ordering::Relaxed) {
             return;
@@ -221,12 +221,12 @@ impl Journal {
         self.put(About::Lock(fh, lock), slot);
     }
 
-    /// It is held no more.
+    /// A lock was released.
     pub(crate) fn unlocked(&self, fh: u64, lock: Lock) {
         self.remove(About::Lock(fh, lock));
     }
 
-    /// Whether a file has data that is not stored.
+    /// Notes whether a file has data that is not stored.
     pub(crate) fn dirty(&self, ino: Ino, dirty: bool) {
         if dirty {
             self.put(About::Dirty(ino), Slot::new(Kind::Dirty, [ino.0, 0, 0, 0]));
@@ -235,7 +235,7 @@ impl Journal {
         }
     }
 
-    /// Which calls on a handle have still to report lost data; 0 for none.
+    /// Notes which calls on a handle still have to report lost data; 0 for none.
     pub(crate) fn unreported(&self, fh: u64, calls: u8) {
         if calls == 0 {
             self.remove(About::Lost(fh));
@@ -247,14 +247,14 @@ impl Journal {
     /// Where page `number` of the listing of an open directory begins.
     pub(crate) fn page(&self, fh: u64, number: u64, bytes: &[u8]) {
         let length = bytes.len() as u64;
-        // Whole pages, so that they can be given back.
+        // Whole memory pages, so that they can be freed.
         let at = self.bytes.fetch_add(length.next_multiple_of(4096), Ordering::Relaxed);
         self.write(bytes, at);
         self.table.lock().pages.entry(fh).or_default().push((at, length));
         self.put(About::Names(fh, number), Slot::new(Kind::Names, [fh, number, at, length]));
     }
 
-    /// An open directory is listed anew, or closed.
+    /// The listing of an open directory begins again, or the directory is closed.
     pub(crate) fn forget_names(&self, fh: u64) {
         let mut table = self.table.lock();
         let Some(pages) = table.pages.remove(&fh) else { return };
@@ -270,7 +270,7 @@ impl Journal {
         }
     }
 
-    /// A request is under way, of a kernel that would not ask again.
+    /// A request is under way, and the kernel is too old to send it again.
     pub fn began(&self, unique: u64) {
         self.put(About::Underway(unique), Slot::new(Kind::Underway, [unique, 0, 0, 0]));
     }
@@ -280,7 +280,7 @@ impl Journal {
         self.remove(About::Underway(unique));
     }
 
-    /// What a request does is decided, whatever becomes of it.
+    /// The effect of a request is known before its commit.
     pub(crate) fn decided(&self, unique: u64, effect: Effect) {
         self.effects(Kind::Done, 0, 0, &[(unique, effect)]);
     }
@@ -298,7 +298,7 @@ impl Journal {
         LogSpan { first, count }
     }
 
-    /// Writes to the ring, in two parts if it ends in between.
+    /// Writes to the ring, in two parts if the ring ends in between.
     fn write_ring(&self, first: u64, bytes: &[u8]) {
         let place = first % RING_SLOTS;
         let room = (RING_SLOTS - place) as usize * SLOT;
@@ -309,13 +309,14 @@ impl Journal {
         }
     }
 
-    /// What became of the effects that a dead process left is known: it is noted, so that it need
-    /// not be found out again.
+    /// Writes down which effects of the dead process were committed, so that the next successor
+    /// need not find out again.
     pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Effect)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {
                 Some(true) => Slot { kind: Kind::Done as u8, ..*slot },
-                // Of a session that is gone nobody will know, and numbers begin anew.
+                // If the session is gone, this can no longer be found out, and commit numbers begin
+                // again.
                 Some(false) | None => Slot::default(),
             };
             self.write(&settled.encode(), RING + place * SLOT as u64);
@@ -338,7 +339,7 @@ impl Journal {
     }
 }
 
-/// What a record of the table is about.
+/// The key of a record of the table.
 fn about(slot: &Slot) -> Option<About> {
     let [one, two, ..] = slot.words;
     let kinds = [

@@ -1,6 +1,6 @@
-//! Lookups that are answered from a page of their directory.
+//! Lookups that are answered from a prefetched page of their directory.
 //!
-//! What must stay true: whatever goes wrong while a page is read, the name is looked up by itself.
+//! What must stay true: if the read of a page fails, the name is looked up by itself.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ impl Vfs {
     fn prefetch(&self, interrupt: &Interrupt, dir: Ino) {
         let (moment, at) = (self.cache().moment(), Instant::now());
         let scan = Scan::Entries { dir, nodes: true };
-        // Whoever asks for one name gets the error.
+        // The lookup of the single name returns the error.
         let Ok(page) = self.meta.scan_readable(scan, None, MOST_PREFETCHED, interrupt) else { return };
         let whole = page.next.is_none().then(|| {
             let (mut nodes, mut entry) = (FxHashMap::default(), None);

@@ -1,6 +1,6 @@
-//! Walks through whole trees: so many at once.
+//! Walks through whole trees, and a limit for how many run at once.
 //!
-//! What must stay true: no user takes all places, and the superuser always gets one in the end.
+//! What must stay true: no user can take all places, and the superuser always gets one in the end.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use sluice_types::{Caller, FsError, FsResult};
 const MOST: u32 = 8;
 /// Most of them of one user, the superuser excepted.
 const MOST_OF_USER: u32 = 2;
-/// How often who waits looks whether he was interrupted.
+/// How often a waiting thread checks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The walks of a mount.
@@ -23,17 +23,17 @@ pub(crate) struct Walks {
     ended: Condvar,
 }
 
-/// A walk; dropped, it is over.
+/// A walk. It ends when this is dropped.
 pub(crate) struct Walking<'w> {
     walks: &'w Walks,
     uid: u32,
 }
 
 impl Walks {
-    /// Begins a walk of a user, once there is a place.
+    /// Begins a walk of a user, as soon as a place is free.
     ///
     /// # Errors
-    /// [`FsError::Interrupted`] if he gave up before.
+    /// [`FsError::Interrupted`] if the caller was interrupted before.
     pub(crate) fn begin(&self, caller: &Caller, interrupt: &Interrupt) -> FsResult<Walking<'_>> {
         let most_of_user = if caller.is_root() { MOST } else { MOST_OF_USER };
         let mut running = self.running.lock();

@@ -77,7 +77,7 @@ pub struct VfsConfig {
     pub shown: serde_json::Map<String, serde_json::Value>,
     /// Called when the volume was destroyed, or this client may no longer use it.
     pub on_ended: Option<OnEnded>,
-    /// The journal, with which a successor restores the state if this process dies.
+    /// Where is kept what a successor must know if this process dies.
     pub journal: Option<Arc<Journal>>,
 }
 

@@ -32,7 +32,7 @@ const TOGETHER: usize = 256;
 const GATHER: Duration = Duration::from_millis(100);
 /// How long an unmount waits for deletions.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// Time between two cleanups, plus or minus up to a twentieth.
+/// Time between two cleanings, to which up to a twentieth is added or taken.
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Deletes blocks through the data path.

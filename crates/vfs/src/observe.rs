@@ -1,8 +1,8 @@
-//! The kinds of operations, how often they run and how long they take; and parts of their lines in
-//! the access log.
+//! What operations there are, how often they run and how long they take; and their lines in the
+//! access log.
 //!
-//! What must stay true: to observe an operation takes two reads of a clock and two additions, but
-//! no lock.
+//! What must stay true: observing an operation takes two looks at a clock and two additions, no
+//! lock.
 
 use std::{
     fmt::Write as _,

@@ -1,4 +1,4 @@
-//! The text of `.stats`: one line for each number, with the names of `JuiceFS`.
+//! What `.stats` shows: one line a number, under the names that `JuiceFS` users know.
 //!
 //! What must stay true: a name keeps its meaning; numbers that are not counted are left out, not
 //! zero.

@@ -16,9 +16,9 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 /// Lines kept for a reader.
-const MOST_LINES: usize = 10_240;
+const MAX_LINES: usize = 10_240;
 /// How long a read waits for a line.
-const IDLE: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All readers of the log.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl AccessLog {
         whole.push('\n');
         for reader in self.readers.lock().iter() {
             let mut lines = reader.lines.lock();
-            if lines.len() < MOST_LINES {
+            if lines.len() < MAX_LINES {
                 lines.push_back(whole.clone());
                 reader.more.notify_one();
             }
@@ -78,7 +78,7 @@ impl LogReader {
     pub(crate) fn read(&self, size: usize) -> Bytes {
         let mut lines = self.lines.lock();
         if lines.is_empty() {
-            self.more.wait_for(&mut lines, IDLE);
+            self.more.wait_for(&mut lines, READ_TIMEOUT);
         }
         let mut out = String::new();
         while let Some(line) = lines.front() {

@@ -27,13 +27,13 @@ pub(crate) use self::walks::Walks;
 /// Bytes of the header of a request: operation and length.
 const HEADER: usize = 8;
 /// Longest body of a request in bytes. The longest valid one has some 300.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// Most bytes of requests and answers that are kept for all open `.control` files of a mount.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_KEPT: usize = 64 << 20;
 /// Most requests of a mount that run, or wait to run.
-const MOST_REQUESTS: usize = 256;
+const MAX_REQUESTS: usize = 256;
 /// Time between two progress items.
-const TICK: Duration = Duration::from_millis(300);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(300);
 
 const PROGRESS: u8 = 0xFE;
 const JSON: u8 = 0xFF;
@@ -62,7 +62,7 @@ impl Running {
     /// `None` if there are too many.
     pub(crate) fn begin(all: &Arc<ControlUse>) -> Option<Self> {
         let running = Self(Arc::clone(all));
-        (all.requests.fetch_add(1, Ordering::Relaxed) < MOST_REQUESTS).then_some(running)
+        (all.requests.fetch_add(1, Ordering::Relaxed) < MAX_REQUESTS).then_some(running)
     }
 }
 
@@ -124,7 +124,7 @@ impl ControlHandle {
 
     /// Appends bytes to the stream. Returns whether there was room.
     fn keep(&self, stream: &mut Stream, bytes: &[u8]) -> bool {
-        let fits = self.all.kept.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len() <= MOST_KEPT;
+        let fits = self.all.kept.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len() <= MAX_KEPT;
         if fits {
             stream.bytes.extend_from_slice(bytes);
         } else {
@@ -152,7 +152,7 @@ impl ControlHandle {
         if stream.bytes.is_empty() {
             stream.base = offset;
         }
-        let fits = stream.bytes.len() + data.len() <= HEADER + MOST_BYTES;
+        let fits = stream.bytes.len() + data.len() <= HEADER + MAX_BYTES;
         if !fits || !self.keep(&mut stream, data) {
             stream.state = State::Running;
             return Some(Err(FsError::NoSpace));
@@ -161,7 +161,7 @@ impl ControlHandle {
         let op = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
         let length = u32::from_be_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let body = &stream.bytes[HEADER..];
-        if length > MOST_BYTES || body.len() > length {
+        if length > MAX_BYTES || body.len() > length {
             stream.state = State::Running;
             return Some(Err(FsError::io("a request to .control does not have the length it says")));
         }
@@ -219,7 +219,7 @@ impl<'a> Progress<'a> {
         self.numbers[0].fetch_add(first, Ordering::Relaxed);
         self.numbers[1].fetch_add(second, Ordering::Relaxed);
         let mut last = self.last.lock();
-        if last.elapsed() >= TICK {
+        if last.elapsed() >= PROGRESS_INTERVAL {
             *last = Instant::now();
             drop(last);
             self.report();
@@ -270,15 +270,15 @@ mod tests {
     #[test]
     fn what_is_kept_in_memory_has_a_bound() {
         let all = Arc::<ControlUse>::default();
-        let long = vec![0; MOST_BYTES];
+        let long = vec![0; MAX_BYTES];
         let head = [0, 0, 0x27, 0x0F, 0, 1, 0, 0];
-        let handles: Vec<_> = (0..2 * MOST_KEPT / MOST_BYTES).map(|_| ControlHandle::new(&all)).collect();
+        let handles: Vec<_> = (0..2 * MAX_KEPT / MAX_BYTES).map(|_| ControlHandle::new(&all)).collect();
         let refused = handles.iter().filter(|control| {
             control.take(0, &head).is_some()
                 || control.take(8, &long[1..]).is_some_and(|taken| taken.is_err())
         });
         assert!(refused.count() >= handles.len() / 2);
-        assert!(all.kept.load(Ordering::Relaxed) <= MOST_KEPT);
+        assert!(all.kept.load(Ordering::Relaxed) <= MAX_KEPT);
         handles.iter().for_each(ControlHandle::close);
         assert_eq!(all.kept.load(Ordering::Relaxed), 0);
         let one = ControlHandle::new(&all);

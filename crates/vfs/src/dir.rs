@@ -5,7 +5,7 @@
 //! memory of a listing does not grow with the directory: the two newest pages are kept, and of each
 //! other page only where it begins (for 2,048 names about a dozen bytes, 600 at most). An engine
 //! that does not sort names may return a name twice. For such an engine, the hashes of up to
-//! [`MOST_SEEN`] names are kept as well (18 MiB). Only names beyond that number may be shown twice.
+//! [`MAX_SEEN`] names are kept as well (18 MiB). Only names beyond that number may be shown twice.
 //!
 //! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page
 //! are shown in the order of their hashes. So an offset in a page that is no longer kept stays
@@ -30,13 +30,13 @@ use crate::{entry::Entry, meta_cache::Moment};
 /// Entries of one read.
 pub(crate) const PAGE: usize = 2048;
 /// Pages kept of an open directory.
-const MOST_PAGES: usize = 2;
+const MAX_PAGES: usize = 2;
 /// Offsets of `.` and `..` come first.
 pub(crate) const DOTS: u64 = 2;
 /// Bits of an offset that are the hash of a name.
 pub(crate) const KEY_BITS: u32 = 31;
 /// Most names whose hashes are kept because they were shown, for an engine that does not sort.
-const MOST_SEEN: usize = 1 << 20;
+const MAX_SEEN: usize = 1 << 20;
 /// After this many names in ascending order, the engine is taken to sort names, so it returns none
 /// twice.
 const SORTED: usize = 4096;
@@ -174,7 +174,7 @@ impl Listing {
         if let Some(newest) = self.pages.back_mut() {
             newest.attrs = Vec::new();
         }
-        if self.pages.len() == MOST_PAGES {
+        if self.pages.len() == MAX_PAGES {
             self.pages.pop_front();
         }
         let seen = (!again).then_some(&mut self.seen);
@@ -249,7 +249,7 @@ impl Seen {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let hash = hasher.finish();
-        if self.hashes.len() < MOST_SEEN { self.hashes.insert(hash) } else { !self.hashes.contains(&hash) }
+        if self.hashes.len() < MAX_SEEN { self.hashes.insert(hash) } else { !self.hashes.contains(&hash) }
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
             listing.take(page(number), (rows(names), Some(Cursor(vec![0; 20]))), &[], false);
         }
         let kept: usize = listing.pages.iter().map(|page| page.items.len()).sum();
-        assert_eq!((listing.pages.len(), kept), (MOST_PAGES, MOST_PAGES * PAGE));
+        assert_eq!((listing.pages.len(), kept), (MAX_PAGES, MAX_PAGES * PAGE));
         assert_eq!((listing.starts.len(), listing.seen.hashes.len()), (100, 0));
         assert!(listing.pages.iter().all(|page| page.items.is_sorted_by(|one, two| one.key < two.key)));
     }

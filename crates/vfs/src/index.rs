@@ -23,7 +23,7 @@ const RECOUNT: u32 = 64;
 /// Records added to a chunk after which its records are counted again.
 const RECOUNT_RECORDS: u32 = 500;
 /// Most chunks whose count of records is kept.
-const MOST_COUNTS: usize = 1 << 15;
+const MAX_COUNTS: usize = 1 << 15;
 
 /// Called with slices that no record refers to after a compaction.
 type Unused = Box<dyn Fn(Vec<(u64, u32)>) + Send + Sync>;
@@ -55,7 +55,7 @@ struct Count {
 
 impl Counts {
     fn of(&mut self, chunk: (Ino, u32)) -> &mut Count {
-        if self.0.len() >= MOST_COUNTS {
+        if self.0.len() >= MAX_COUNTS {
             self.0.clear();
         }
         self.0.entry(chunk).or_default()
@@ -99,8 +99,8 @@ impl MetaIndex {
         let _ = self.journal.set(journal);
     }
 
-    fn ask(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
-        let asked = self.cache.asking_chunk(ino);
+    fn read_records(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
+        let asked = self.cache.begin_chunk_read(ino);
         let list = self.meta.read(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
         self.counts.lock().set((ino, index), list.len() as u32);
         Ok(self.cache.keep_chunk(ino, index, asked, list))
@@ -116,7 +116,7 @@ impl ChunkIndex for MetaIndex {
     fn slices(&self, ino: Ino, index: u32, fresh: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         match self.cache.chunk(ino, index) {
             Some(list) if !fresh => Ok(list),
-            _ => self.ask(ino, index, interrupt),
+            _ => self.read_records(ino, index, interrupt),
         }
     }
 
@@ -149,7 +149,9 @@ impl ChunkIndex for MetaIndex {
         match count {
             Some(count) => Ok(count),
             // An error here only affects the count. The commit has happened.
-            None => Ok(self.ask(ino, index, &Interrupt::never()).map_or(0, |list| list.len() as u32)),
+            None => {
+                Ok(self.read_records(ino, index, &Interrupt::never()).map_or(0, |list| list.len() as u32))
+            }
         }
     }
 

@@ -32,9 +32,9 @@ use crate::{
 };
 
 /// Chunks copied in one operation at most; more is a short copy, as the call allows.
-const MOST_COPIED: u64 = 1024;
+const MAX_COPIED: u64 = 1024;
 /// How often a waiting write checks whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(50);
+const INTERRUPT_CHECK: Duration = Duration::from_millis(50);
 
 /// A position in an open file.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ impl Vfs {
         }
         // A truncation holds this lock for as long as the store does not answer.
         let _content = loop {
-            match file.content_lock.try_read_for(LOOK) {
+            match file.content_lock.try_read_for(INTERRUPT_CHECK) {
                 Some(content) => break content,
                 None if interrupt.is_set() => return Err(FsError::Interrupted),
                 None => {}
@@ -144,7 +144,7 @@ impl Vfs {
         place: Place,
         at_end: bool,
     ) -> FsResult<u64> {
-        if let Some(Found::Done(at) | Found::Perhaps(at)) = self.effect_of(Some(asked), EffectKind::Append) {
+        if let Some(Found::Done(at) | Found::Unknown(at)) = self.effect_of(Some(asked), EffectKind::Append) {
             return Ok(at);
         }
         let value = self.append_at(interrupt, place, at_end)?;
@@ -264,7 +264,7 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, target)?;
         }
-        let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
+        let most = MAX_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
         // Lock order: that of the lower inode first.
         let one = (source.ino == target.ino).then(|| target.content_lock.write());
         let two =

@@ -24,7 +24,7 @@ use crate::config::VfsConfig;
 /// Threads that delete data.
 const DELETERS: usize = 4;
 /// Most deletions in the queue. The hourly cleanup does the rest.
-const MOST_WAITING: usize = 1 << 18;
+const MAX_WAITING: usize = 1 << 18;
 /// Most files that are deleted together.
 const TOGETHER: usize = 256;
 /// How long deletions are collected. No program waits for them, and a batch disturbs other requests
@@ -101,7 +101,7 @@ impl DeleteQueue {
     /// Queues the chunks of a file for deletion.
     pub(crate) fn file(&self, ino: Ino, length: u64) {
         let mut state = self.0.state.lock();
-        if state.files.len() < MOST_WAITING && !state.closed {
+        if state.files.len() < MAX_WAITING && !state.closed {
             state.files.push_back((ino, length));
             // The first file wakes a thread that collects more. A full batch wakes a thread that
             // deletes it at once.
@@ -124,7 +124,7 @@ impl DeleteQueue {
 
     fn push(&self, task: Task) {
         let mut state = self.0.state.lock();
-        if state.tasks.len() < MOST_WAITING && !state.closed {
+        if state.tasks.len() < MAX_WAITING && !state.closed {
             state.tasks.push_back(task);
             self.0.changed.notify_one();
         }

@@ -35,7 +35,7 @@ const NUMBERS_AT_ONCE: u64 = 4096;
 
 /// The key of a record of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum About {
+enum RecordKey {
     Handle(u64),
     Lock(u64, Lock),
     Dirty(Ino),
@@ -63,7 +63,7 @@ pub struct Journal {
 
 #[derive(Default)]
 struct Table {
-    places: FxHashMap<About, u32>,
+    places: FxHashMap<RecordKey, u32>,
     /// The byte ranges of the pages of open directories.
     pages: FxHashMap<u64, Vec<(u64, u64)>>,
     free: Vec<u32>,
@@ -123,8 +123,8 @@ impl Journal {
                 table.end += 1;
             }
             table.end = place + 1;
-            match about(slot) {
-                Some(about) => drop(table.places.insert(about, *place)),
+            match key_of(slot) {
+                Some(key) => drop(table.places.insert(key, *place)),
                 None => table.free.push(*place),
             }
             if slot.is(Kind::Names) {
@@ -153,16 +153,16 @@ impl Journal {
     }
 
     /// Writes a record of the table, over an older one with the same key.
-    fn put(&self, about: About, slot: Slot) {
+    fn put(&self, key: RecordKey, slot: Slot) {
         let mut table = self.table.lock();
-        let place = if let Some(place) = table.places.get(&about) {
+        let place = if let Some(place) = table.places.get(&key) {
             *place
         } else {
             let place = table.free.pop().unwrap_or_else(|| {
                 table.end += 1;
                 table.end - 1
             });
-            table.places.insert(about, place);
+            table.places.insert(key, place);
             if table.end > table.extent {
                 table.extent += STEP;
                 let extent = Slot::new(Kind::Extent, [u64::from(table.extent), 0, 0, 0]);
@@ -175,8 +175,8 @@ impl Journal {
     }
 
     /// Frees a record of the table, if there is one.
-    fn remove(&self, about: About) {
-        let Some(place) = self.table.lock().places.remove(&about) else { return };
+    fn remove(&self, key: RecordKey) {
+        let Some(place) = self.table.lock().places.remove(&key) else { return };
         self.write(&[0; SLOT], TABLE + u64::from(place) * SLOT as u64);
         // Only after that may another record use the place.
         self.table.lock().free.push(place);
@@ -197,17 +197,17 @@ impl Journal {
 
     /// A file was opened, by request `by`.
     pub(crate) fn opened(&self, fh: u64, ino: Ino, flags: i32, by: u64) {
-        self.put(About::Handle(fh), Slot { flags, ..Slot::new(Kind::File, [fh, ino.0, by, 0]) });
+        self.put(RecordKey::Handle(fh), Slot { flags, ..Slot::new(Kind::File, [fh, ino.0, by, 0]) });
     }
 
     /// A directory was opened, by request `by`.
     pub(crate) fn opened_dir(&self, fh: u64, ino: Ino, by: u64) {
-        self.put(About::Handle(fh), Slot::new(Kind::Dir, [fh, ino.0, by, 0]));
+        self.put(RecordKey::Handle(fh), Slot::new(Kind::Dir, [fh, ino.0, by, 0]));
     }
 
     /// A handle was closed.
     pub(crate) fn closed(&self, fh: u64) {
-        self.remove(About::Handle(fh));
+        self.remove(RecordKey::Handle(fh));
         self.forget_names(fh);
     }
 
@@ -218,29 +218,29 @@ impl Journal {
             Lock::Plocks(owner) => (2, owner),
         };
         let slot = Slot { sub, ..Slot::new(Kind::Lock, [fh, owner, fences as u64, 0]) };
-        self.put(About::Lock(fh, lock), slot);
+        self.put(RecordKey::Lock(fh, lock), slot);
     }
 
     /// A lock was released.
     pub(crate) fn unlocked(&self, fh: u64, lock: Lock) {
-        self.remove(About::Lock(fh, lock));
+        self.remove(RecordKey::Lock(fh, lock));
     }
 
     /// Notes whether a file has data that is not stored.
     pub(crate) fn dirty(&self, ino: Ino, dirty: bool) {
         if dirty {
-            self.put(About::Dirty(ino), Slot::new(Kind::Dirty, [ino.0, 0, 0, 0]));
+            self.put(RecordKey::Dirty(ino), Slot::new(Kind::Dirty, [ino.0, 0, 0, 0]));
         } else {
-            self.remove(About::Dirty(ino));
+            self.remove(RecordKey::Dirty(ino));
         }
     }
 
     /// Notes which calls on a handle still have to report lost data; 0 for none.
     pub(crate) fn unreported(&self, fh: u64, calls: u8) {
         if calls == 0 {
-            self.remove(About::Lost(fh));
+            self.remove(RecordKey::Lost(fh));
         } else {
-            self.put(About::Lost(fh), Slot { sub: calls, ..Slot::new(Kind::Lost, [fh, 0, 0, 0]) });
+            self.put(RecordKey::Lost(fh), Slot { sub: calls, ..Slot::new(Kind::Lost, [fh, 0, 0, 0]) });
         }
     }
 
@@ -251,18 +251,18 @@ impl Journal {
         let at = self.bytes.fetch_add(length.next_multiple_of(4096), Ordering::Relaxed);
         self.write(bytes, at);
         self.table.lock().pages.entry(fh).or_default().push((at, length));
-        self.put(About::Names(fh, number), Slot::new(Kind::Names, [fh, number, at, length]));
+        self.put(RecordKey::Names(fh, number), Slot::new(Kind::Names, [fh, number, at, length]));
     }
 
     /// The listing of an open directory begins again, or the directory is closed.
     pub(crate) fn forget_names(&self, fh: u64) {
         let mut table = self.table.lock();
         let Some(pages) = table.pages.remove(&fh) else { return };
-        let about = |about: &&About| matches!(about, About::Names(of, _) if *of == fh);
-        let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
+        let key = |key: &&RecordKey| matches!(key, RecordKey::Names(of, _) if *of == fh);
+        let gone: Vec<RecordKey> = table.places.keys().filter(key).copied().collect();
         drop(table);
-        for about in gone {
-            self.remove(about);
+        for key in gone {
+            self.remove(key);
         }
         for (at, length) in pages {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -272,12 +272,12 @@ impl Journal {
 
     /// A request is under way, and the kernel is too old to send it again.
     pub fn began(&self, unique: u64) {
-        self.put(About::Underway(unique), Slot::new(Kind::Underway, [unique, 0, 0, 0]));
+        self.put(RecordKey::Underway(unique), Slot::new(Kind::Underway, [unique, 0, 0, 0]));
     }
 
     /// That request was answered.
     pub fn answered(&self, unique: u64) {
-        self.remove(About::Underway(unique));
+        self.remove(RecordKey::Underway(unique));
     }
 
     /// The effect of a request is known before its commit.
@@ -323,11 +323,11 @@ impl Journal {
         }
         for lane in 0..past.session.as_ref().map_or(0, |session| session.lanes.len()) {
             let table = self.table.lock();
-            let about = |about: &&About| matches!(about, About::Void(of, _) if usize::from(*of) == lane);
-            let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
+            let key = |key: &&RecordKey| matches!(key, RecordKey::Void(of, _) if usize::from(*of) == lane);
+            let gone: Vec<RecordKey> = table.places.keys().filter(key).copied().collect();
             drop(table);
-            for about in gone {
-                self.remove(about);
+            for key in gone {
+                self.remove(key);
             }
         }
     }
@@ -340,19 +340,19 @@ impl Journal {
 }
 
 /// The key of a record of the table.
-fn about(slot: &Slot) -> Option<About> {
+fn key_of(slot: &Slot) -> Option<RecordKey> {
     let [one, two, ..] = slot.words;
     let kinds = [
-        (Kind::File, About::Handle(one)),
-        (Kind::Dir, About::Handle(one)),
-        (Kind::Lock, About::Lock(one, if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) })),
-        (Kind::Dirty, About::Dirty(Ino(one))),
-        (Kind::Lost, About::Lost(one)),
-        (Kind::Names, About::Names(one, two)),
-        (Kind::Void, About::Void(slot.lane, two)),
-        (Kind::Underway, About::Underway(one)),
+        (Kind::File, RecordKey::Handle(one)),
+        (Kind::Dir, RecordKey::Handle(one)),
+        (Kind::Lock, RecordKey::Lock(one, if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) })),
+        (Kind::Dirty, RecordKey::Dirty(Ino(one))),
+        (Kind::Lost, RecordKey::Lost(one)),
+        (Kind::Names, RecordKey::Names(one, two)),
+        (Kind::Void, RecordKey::Void(slot.lane, two)),
+        (Kind::Underway, RecordKey::Underway(one)),
     ];
-    kinds.into_iter().find(|(kind, _)| slot.is(*kind)).map(|(_, about)| about)
+    kinds.into_iter().find(|(kind, _)| slot.is(*kind)).map(|(_, key)| key)
 }
 
 impl EffectLog for Journal {
@@ -375,10 +375,10 @@ impl EffectLog for Journal {
     }
 
     fn voids(&self, lane: u16, from: u64, to: u64) {
-        self.put(About::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
+        self.put(RecordKey::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
     }
 
     fn resolved(&self, lane: u16, to: u64) {
-        self.remove(About::Void(lane, to));
+        self.remove(RecordKey::Void(lane, to));
     }
 }

@@ -10,7 +10,7 @@ use sluice_types::{Ino, Name};
 
 use crate::{
     entry::Entry,
-    meta_cache::{MOST_PREFETCHED, Page},
+    meta_cache::{MAX_PREFETCHED, Page},
     vfs::Vfs,
 };
 
@@ -36,7 +36,7 @@ impl Vfs {
         let (moment, at) = (self.cache().moment(), Instant::now());
         let scan = Scan::Entries { dir, nodes: true };
         // The lookup of the single name returns the error.
-        let Ok(page) = self.meta.scan_readable(scan, None, MOST_PREFETCHED, interrupt) else { return };
+        let Ok(page) = self.meta.scan_readable(scan, None, MAX_PREFETCHED, interrupt) else { return };
         let whole = page.next.is_none().then(|| {
             let (mut nodes, mut entry) = (FxHashMap::default(), None);
             for row in page.rows {

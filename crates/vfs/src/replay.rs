@@ -32,11 +32,11 @@ impl Vfs {
         match self.effect_of(interrupt.asked(), kind) {
             Some(Found::Done(ino)) => entry(Ino(ino)).map(Some),
             // Inode numbers are used once: if the node exists, this request created it.
-            Some(Found::Perhaps(ino)) if kind == EffectKind::Create => match entry(Ino(ino)) {
+            Some(Found::Unknown(ino)) if kind == EffectKind::Create => match entry(Ino(ino)) {
                 Err(FsError::NotFound) => Ok(None),
                 found => found.map(Some),
             },
-            Some(Found::Perhaps(_)) | None => Ok(None),
+            Some(Found::Unknown(_)) | None => Ok(None),
         }
     }
 

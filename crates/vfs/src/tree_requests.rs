@@ -20,7 +20,7 @@ use crate::control::{Answer, Progress, requests::Request};
 use crate::vfs::Vfs;
 
 /// Most levels and entries of each directory that a summary shows.
-const MOST_SHOWN: (u8, u8) = (10, 100);
+const MAX_SHOWN: (u8, u8) = (10, 100);
 
 /// The caller of a request, how it is interrupted, and where its progress goes.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl Vfs {
             }
             Request::Summary { ino, depth, top } => {
                 let ino = self.reached(ino, caller, interrupt)?;
-                let shown = (depth.min(MOST_SHOWN.0).into(), top.min(MOST_SHOWN.1).into());
+                let shown = (depth.min(MAX_SHOWN.0).into(), top.min(MAX_SHOWN.1).into());
                 let (node, denied) = self.sum_up(asker, ino, shown)?;
                 progress.set(node.total.files + node.total.dirs, node.total.size);
                 Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, ""), "Denied": denied })))

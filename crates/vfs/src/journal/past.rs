@@ -97,7 +97,7 @@ impl Past {
         match taken.and_then(|taken| taken.happened(lane, n)) {
             Some(true) => Some(Found::Done(value)),
             Some(false) => None,
-            None => Some(Found::Perhaps(value)),
+            None => Some(Found::Unknown(value)),
         }
     }
 
@@ -202,7 +202,7 @@ pub(crate) enum Found {
     /// It was done.
     Done(u64),
     /// It may have been done.
-    Perhaps(u64),
+    Unknown(u64),
 }
 
 /// Reads the bytes that the file has. The rest of the buffer stays as it is.

@@ -1,7 +1,11 @@
 //! What may stand on the command line, apart from the arguments of each command, which stand with
 //! the command.
 
-use std::{ffi::OsString, io::IsTerminal, path::Path};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
 
 use clap::{Args, CommandFactory, Parser};
 use tracing_subscriber::EnvFilter;
@@ -36,9 +40,14 @@ pub(crate) struct Log {
     /// No colours
     #[arg(long, global = true)]
     no_color: bool,
+    /// Begin each line of the log with this id; `random` makes one
+    #[arg(long, global = true, value_name = "ID")]
+    log_id: Option<String>,
     // There is no profiling agent.
     #[arg(long, global = true, hide = true)]
     no_agent: bool,
+    #[arg(long, global = true, hide = true, value_name = "ADDRESS", value_parser = no_profiles)]
+    pyroscope: Option<String>,
 }
 
 impl Log {
@@ -53,16 +62,39 @@ impl Log {
         };
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
         let colours = std::io::stderr().is_terminal() && !self.no_color;
-        let _ = self.no_agent;
+        let _ = (self.no_agent, &self.pyroscope);
+        let id = self.log_id.as_ref().map(|id| match id.as_str() {
+            "random" => crate::volume::new_uuid(),
+            id => id.to_owned(),
+        });
         tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr)
+            .with_writer(move || Lines(id.clone()))
             .with_ansi(colours)
             .with_target(false)
             // Whoever closed standard error does not want to hear of that.
             .log_internal_errors(false)
             .init();
     }
+}
+
+/// Writes lines of the log to standard error, behind their id if they have one.
+struct Lines(Option<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let Some(id) = &self.0 else { return io::stderr().write(line) };
+        io::stderr().write_all(&[b"[", id.as_bytes(), b"] ", line].concat())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn no_profiles(_: &str) -> Result<String, String> {
+    Err("profiles are sent nowhere; look at the process with perf".into())
 }
 
 /// The arguments as they are, or, for a program called `mount.sluice` or `mount.juicefs` as
@@ -118,6 +150,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        let mut found = 0;
+        let mut rest = vec![Cli::command()];
+        while let Some(command) = rest.pop() {
+            let name = command.get_name().to_owned();
+            rest.extend(command.get_subcommands().cloned());
+            if command.has_subcommands() {
+                continue;
+            }
+            found += 1;
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{name} has no example: {help}");
+            assert!(help.contains("sluice "), "{name}: the example calls the program");
+        }
+        assert!(found > 15, "{found} commands");
     }
 
     #[test]

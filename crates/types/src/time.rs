@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use jiff::{Span, SpanRelativeTo, Timestamp};
+use jiff::{Span, SpanRelativeTo, Timestamp, tz::TimeZone};
 
 /// Seconds and nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +45,12 @@ impl Time {
     pub fn utc(self, format: &str) -> String {
         let first_or_last = if self.sec < 0 { Timestamp::MIN } else { Timestamp::MAX };
         Timestamp::new(self.sec, self.nsec as i32).unwrap_or(first_or_last).strftime(format).to_string()
+    }
+
+    /// The hour of the day in the machine's time zone, 0 to 23.
+    pub fn local_hour(self) -> u8 {
+        let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();
+        instant.to_zoned(TimeZone::system()).hour().unsigned_abs()
     }
 
     /// Time passed since `earlier`, zero if that lies in the future.

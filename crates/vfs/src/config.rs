@@ -56,6 +56,11 @@ pub struct VfsConfig {
     /// Whether capabilities of programs are kept, for which extended attributes are served. The
     /// kernel then asks for them before it writes.
     pub capabilities: bool,
+    /// Whether labels of `SELinux` are kept, for which extended attributes are served.
+    pub selinux: bool,
+    /// Whether the kernel may keep listings of directories, as long as it believes that their
+    /// mtime is right.
+    pub readdir_cache: bool,
     /// Replaces the umask of callers.
     pub umask: Option<u16>,
     /// Changes the identity of callers.
@@ -98,6 +103,8 @@ impl Default for VfsConfig {
             open_ttl: Duration::ZERO,
             xattr: false,
             capabilities: false,
+            selinux: false,
+            readdir_cache: false,
             umask: None,
             squash: None,
             atime: AtimeMode::Never,

@@ -14,7 +14,7 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FsError, FsResult, Ino, MAX_NAME, Name};
 
-use crate::vfs::Vfs;
+use crate::{config::VfsConfig, vfs::Vfs};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -129,7 +129,7 @@ impl Vfs {
 
     /// Attributes of the kernel's own, which it asks for on every occasion.
     fn is_not_kept(&self, name: &[u8]) -> bool {
-        name == SELINUX || name == CAPABILITY && !self.config.capabilities
+        name == SELINUX && !self.config.selinux || name == CAPABILITY && !self.config.capabilities
     }
 
     /// Takes the capabilities from a file whose content changes without the kernel looking after
@@ -155,7 +155,8 @@ impl Vfs {
 
     /// Any bytes may be in a name.
     fn xattr_name(&self, ino: Ino, name: &[u8]) -> FsResult<Name> {
-        if !self.config.xattr && !self.has_acl() && !self.config.capabilities {
+        let VfsConfig { xattr, capabilities, selinux, .. } = self.config;
+        if !(xattr || capabilities || selinux || self.has_acl()) {
             return Err(FsError::NotImplemented);
         }
         match name.len() {

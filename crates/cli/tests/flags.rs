@@ -192,6 +192,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     for (flags, reason) in [
         (&["--tag", "a=b"][..], "cannot be tagged"),
         (&["--sort-dir"], "sort by themselves"),
+        (&["--network-interfaces", "eth0"], "leave it out"),
         (&["--skip-dir-mtime", "100ms"], "say 0"),
         (&["--skip-dir-nlink", "20"], "say 0"),
         (&["-o", "ro,writeback_cache"], "leave it out"),

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use sluice_data::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 
+use super::Idle;
 use crate::sizes;
 
 /// Smallest buffer: below it writers wait for each other.
@@ -102,6 +103,15 @@ pub(crate) struct CacheFlags {
 }
 
 impl CacheFlags {
+    /// Tells of what was given in vain.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        let without = |given: bool| given && !self.writeback;
+        idle.in_vain("--upload-delay", without(!self.upload_delay.is_zero()), "--writeback");
+        idle.in_vain("--upload-hours", without(self.upload_hours.is_some()), "--writeback");
+        let threshold = self.writeback_threshold_size > 0;
+        idle.in_vain("--writeback-threshold-size", without(threshold), "--writeback");
+    }
+
     /// Changes the data path's settings into what the flags say; `max_writes` is
     /// `--max-stage-write`.
     pub(crate) fn apply(&self, data: &mut DataConfig, max_writes: usize) -> Result<()> {

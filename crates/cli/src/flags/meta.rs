@@ -109,7 +109,11 @@ impl MetaFlags {
             "a listing keeps an order of its own, in which each name has a fixed place; programs such as ls sort by \
              themselves",
         );
-        idle.note("--network-interfaces", self.network_interfaces.is_some());
+        idle.refuse(
+            "--network-interfaces",
+            self.network_interfaces.as_ref().is_some_and(|names| !names.is_empty()),
+            "what a session tells of its machine is for people, and not chosen by interface; leave it out",
+        );
         idle.note("--metrics", self.metrics.is_some());
         idle.note("--custom-labels", self.custom_labels.is_some());
         idle.note("--consul", self.consul.is_some());

@@ -21,7 +21,7 @@ pub(crate) use store::{StoreFlags, TransferFlags};
 pub(crate) struct Idle {
     /// Every flag that was judged.
     judged: Vec<&'static str>,
-    warned: Vec<&'static str>,
+    warned: Vec<String>,
     refused: Vec<String>,
 }
 
@@ -30,7 +30,14 @@ impl Idle {
     pub(crate) fn note(&mut self, flag: &'static str, given: bool) {
         self.judged.push(flag);
         if given {
-            self.warned.push(flag);
+            self.warned.push(format!("{flag} has no effect in this version"));
+        }
+    }
+
+    /// Warns of a flag if it was given and does nothing without another one.
+    pub(crate) fn in_vain(&mut self, flag: &str, given: bool, without: &str) {
+        if given {
+            self.warned.push(format!("{flag} has no effect without {without}"));
         }
     }
 
@@ -58,8 +65,8 @@ impl Idle {
     /// # Errors
     /// A flag was refused.
     pub(crate) fn check(&self) -> Result<()> {
-        for flag in &self.warned {
-            tracing::warn!("{flag} has no effect in this version");
+        for warning in &self.warned {
+            tracing::warn!("{warning}");
         }
         ensure!(self.refused.is_empty(), "{}", self.refused.join("\n"));
         Ok(())

@@ -224,7 +224,8 @@ impl Dir {
 
     /// Notes a file that was seen, unless it went meanwhile.
     fn found(&self, path: &Path, key: BlockKey) {
-        if path != self.path(key) {
+        // One that is known was not used by being seen.
+        if path != self.path(key) || self.contains(key) {
             return;
         }
         self.note(key);
@@ -365,6 +366,7 @@ mod tests {
         dir.expire(&mut expiry, begun);
         assert!(dir.touch(used));
         dir.expire(&mut expiry, begun + Duration::from_secs(59));
+        dir.scan();
         assert!(dir.contains(old) && dir.contains(used));
         dir.expire(&mut expiry, begun + Duration::from_secs(60));
         assert!(!dir.contains(old) && dir.contains(used));

@@ -3,12 +3,15 @@
 mod bench;
 mod bench_meta;
 mod clone;
+mod completion;
 mod config;
 mod dump;
 mod format;
 mod fsck;
+mod hadoop;
 mod info;
 mod load;
+mod man;
 mod mdtest;
 mod mount;
 mod profile;
@@ -24,6 +27,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+
+use crate::program::Program;
 
 /// What to do.
 #[derive(Subcommand)]
@@ -46,16 +51,18 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     BenchMeta(bench_meta::BenchMeta),
     Mdtest(mdtest::Mdtest),
+    Completion(completion::Completion),
+    Man(man::Man),
     Version(version::Version),
 }
 
 /// Does it.
-pub(crate) fn run(command: Command) -> Result<ExitCode> {
+pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
     match command {
         Command::Format(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Status(command) => command.run(),
-        Command::Mount(command) => command.run(),
+        Command::Mount(command) => command.run(program),
         Command::Umount(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Profile(command) => command.run(),
@@ -70,6 +77,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(command) => command.run(),
         Command::BenchMeta(command) => command.run(),
         Command::Mdtest(command) => command.run(),
+        Command::Completion(command) => command.run(program),
+        Command::Man(command) => command.run(program),
         Command::Version(command) => command.run(),
     }
 }

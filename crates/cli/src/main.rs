@@ -21,6 +21,7 @@ mod guardian;
 mod progress;
 mod serve;
 mod server_process;
+mod signals;
 mod sizes;
 mod table;
 mod tree;

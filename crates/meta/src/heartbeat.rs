@@ -20,6 +20,7 @@ use crate::{
     },
     pages::scan_all,
     schema::{Counter, Key, Row},
+    tree::Progress,
 };
 
 /// Why a client must end at once.
@@ -224,16 +225,19 @@ impl Meta {
             self.clean_unreferenced(sink, interrupt)?;
         }
         if turn(Counter::LastCleanupTrash)? {
-            let emptied = self.clean_trash(now, interrupt);
+            let emptied = self.clean_trash(now, interrupt, &|_| {});
             self.clean_delayed(now - 86_400 * self.env.format().trash_days, sink, interrupt)?;
             emptied?;
         }
         Ok(())
     }
 
-    /// Empties and removes the hour directories of the trash that are older than the volume keeps
-    /// them. One that cannot be does not keep the others.
-    fn clean_trash(&self, now: i64, interrupt: &Interrupt) -> FsResult<()> {
+    /// Empties and removes the hour directories of the trash that are older at `now`, Unix seconds,
+    /// than the volume keeps them. One that cannot be does not keep the others.
+    ///
+    /// # Errors
+    /// The first one; the other directories are removed all the same.
+    pub fn clean_trash(&self, now: i64, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<()> {
         let days = self.env.format().trash_days;
         let limit = hour_name(sluice_types::Time { sec: now - (24 * days + 2) * 3600, nsec: 0 });
         let mut emptied = Ok(());
@@ -244,7 +248,7 @@ impl Meta {
                 {
                     let at = crate::op::At::new(Ino::TRASH, name);
                     let removed =
-                        self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, &|_| {});
+                        self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, progress);
                     if removed == Err(FsError::Interrupted) {
                         return removed;
                     }

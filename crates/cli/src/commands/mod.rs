@@ -7,6 +7,7 @@ mod config;
 mod dump;
 mod format;
 mod fsck;
+mod gc;
 mod info;
 mod load;
 mod mdtest;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
     Fsck(fsck::Fsck),
+    Gc(gc::Gc),
     Dump(dump::Dump),
     Load(load::Load),
     Bench(bench::Bench),
@@ -56,6 +58,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
         Command::Fsck(command) => command.run(),
+        Command::Gc(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -3,7 +3,9 @@
 mod bench;
 mod bench_meta;
 mod clone;
+mod compact;
 mod config;
+mod destroy;
 mod dump;
 mod format;
 mod fsck;
@@ -12,6 +14,7 @@ mod info;
 mod load;
 mod mdtest;
 mod mount;
+mod restore;
 mod rmr;
 mod status;
 mod summary;
@@ -35,8 +38,11 @@ pub(crate) enum Command {
     Summary(summary::Summary),
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
+    Compact(compact::Compact),
     Fsck(fsck::Fsck),
     Gc(gc::Gc),
+    Restore(restore::Restore),
+    Destroy(destroy::Destroy),
     Dump(dump::Dump),
     Load(load::Load),
     Bench(bench::Bench),
@@ -57,8 +63,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Summary(command) => command.run(),
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
+        Command::Compact(command) => command.run(),
         Command::Fsck(command) => command.run(),
         Command::Gc(command) => command.run(),
+        Command::Restore(command) => command.run(),
+        Command::Destroy(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Bench(command) => command.run(),

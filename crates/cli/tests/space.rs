@@ -1,4 +1,5 @@
-//! `gc` finds objects that no file needs, and deletes them and nothing else.
+//! What gives storage back, and what takes files out of the trash: `gc` finds objects that no file
+//! needs, and deletes them and nothing else; `compact`, `destroy`, `restore`.
 
 mod support;
 
@@ -231,4 +232,119 @@ fn bad_input_and_a_store_that_is_away_are_told() {
         fails(&["gc", "--delete", "--storage", "s3", "--bucket", away, "--io-retries", "1", &volume.meta]);
     assert!(said.contains("cannot be listed, and nothing was deleted"), "{said}");
     ok(&["gc", &volume.meta]);
+}
+
+#[test]
+fn a_mount_compacts_what_it_is_asked_to() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&["--trash-days", "0"]);
+    let point = volume.mount("mnt", &[]);
+    fs::create_dir(point.join("d")).expect("made");
+    for name in ["d/one", "d/two", "three"] {
+        let file = File::create(point.join(name)).expect("made");
+        for at in 0..9 {
+            file.write_all_at(&[at; 10], u64::from(at) * 7).expect("written");
+            file.sync_all().expect("stored");
+        }
+    }
+    let text = |name: &str| point.join(name).display().to_string();
+    let said = ok(&["compact", "-p", "2", &text("d"), &text("three")]);
+    assert!(said.contains("looked at 3 chunks"), "{said}");
+    assert!(fails(&["compact", "/proc"]).contains("is in no mounted volume"));
+    assert!(fails(&["compact", &text("nothing")]).contains("cannot compact"));
+    volume.umount(&point);
+    let said = ok(&["gc", "--compact", &volume.meta]);
+    assert!(said.contains("compacted 0 chunks"), "{said}");
+    let point = volume.mount("mnt", &["--cache-dir", &volume.path("other-cache").display().to_string()]);
+    let expected: Vec<u8> = (0..66).map(|at| (at / 7).min(8) as u8).collect();
+    assert_eq!(fs::read(point.join("d/two")).expect("read"), expected);
+    volume.umount(&point);
+}
+
+#[test]
+fn a_destroyed_volume_leaves_nothing_and_takes_nothing_else_along() {
+    if no_fuse() {
+        return;
+    }
+    for mut volume in Volume::each(&[]) {
+        let uuid = volume.status()["Setting"]["UUID"].as_str().expect("a UUID").to_owned();
+        let neighbour = volume.path("objects/neighbour/chunks/0/0/1_0_1");
+        fs::create_dir_all(neighbour.parent().expect("a folder")).expect("made");
+        fs::write(&neighbour, "x").expect("written");
+        let point = volume.mount("mnt", &[]);
+        fs::write(point.join("file"), "content").expect("written");
+        assert!(fails(&["destroy", "-y", &volume.meta, &uuid]).contains("the volume is in use"));
+        volume.umount(&point);
+        assert!(fails(&["destroy", "-y", &volume.meta, "another"]).contains("nothing was deleted"));
+        assert!(fails(&["destroy", &volume.meta, &uuid]).contains("--yes"));
+        assert_eq!(objects(&volume).len(), 1);
+        let said = ok(&["destroy", "-y", &volume.meta, &uuid]);
+        assert!(said.contains("the volume testvol is destroyed"), "{said}");
+        assert_eq!(files(&volume.path("objects/testvol")), Vec::<PathBuf>::new());
+        assert!(neighbour.exists());
+        assert!(fails(&["status", &volume.meta]).contains("there is no volume"));
+        if let Some(redis) = &volume.redis {
+            assert_eq!(redis.command_in(1, &["DBSIZE"]).expect("answers"), b":0\r\n");
+        }
+        let bucket = volume.path("objects").display().to_string();
+        ok(&["format", "--bucket", &bucket, &volume.meta, "testvol"]);
+        ok(&["fsck", &volume.meta]);
+    }
+}
+
+/// Hours in the trash of a mount.
+fn hours(point: &Path) -> Vec<String> {
+    let hours = fs::read_dir(point.join(".trash")).expect("listed").filter_map(Result::ok);
+    hours.map(|hour| hour.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn trees_come_back_from_the_trash() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for mut volume in Volume::each(&["--trash-days", "1"]) {
+        let point = volume.mount("mnt", &[]);
+        fs::create_dir_all(point.join("d/e-f/g")).expect("made");
+        let long = "n".repeat(252);
+        for name in ["d/one", "d/e-f/two", "d/e-f/g/three", "top", &long] {
+            fs::write(point.join(name), name).expect("written");
+        }
+        fs::remove_dir_all(point.join("d")).expect("removed");
+        fs::remove_file(point.join("top")).expect("removed");
+        fs::remove_file(point.join(&long)).expect("removed");
+        fs::write(point.join("top"), "another").expect("written");
+        let restore = |put_back: &[&str], hours: &[String]| {
+            let hours = hours.iter().map(String::as_str);
+            let arguments: Vec<&str> =
+                ["restore", &volume.meta].into_iter().chain(hours).chain(put_back.iter().copied()).collect();
+            support::run(&arguments)
+        };
+        let all = hours(&point);
+        let (done, said) = restore(&[], &all);
+        assert!(done, "{said}");
+        if let [hour] = &all[..] {
+            assert!(said.contains("rebuilt 5 entries, 3 need --put-back"), "{said}");
+            assert_eq!(fs::read_dir(point.join(".trash").join(hour)).expect("listed").count(), 3);
+        }
+        let (done, said) = restore(&["--put-back", "--threads", "1"], &all);
+        assert!(!done, "{said}");
+        assert!(said.contains("something of that name exists") && said.contains("1 conflicts"), "{said}");
+        assert!(said.contains("the end of its name may be lost"), "{said}");
+        for name in ["d/one", "d/e-f/two", "d/e-f/g/three"] {
+            assert_eq!(fs::read_to_string(point.join(name)).expect("back"), name, "{said}");
+        }
+        assert_eq!(fs::read_to_string(point.join("top")).expect("there"), "another");
+        let cut = fs::read_dir(&point).expect("listed").filter_map(Result::ok);
+        let cut: Vec<_> = cut.map(|entry| entry.file_name()).filter(|name| name.len() > 200).collect();
+        assert_eq!(cut.len(), 1);
+        assert_eq!(fs::read_to_string(point.join(&cut[0])).expect("back"), long);
+        fs::remove_file(point.join("top")).expect("removed");
+        let (_, said) = restore(&["2001-01-01-00"], &[]);
+        assert!(said.contains("there is no hour 2001-01-01-00 in the trash"), "{said}");
+        volume.umount(&point);
+        ok(&["fsck", &volume.meta]);
+    }
 }

@@ -14,13 +14,11 @@ use crate::{
     meta::Meta,
     ops::{
         allocate::TakeTurn,
-        removal::hour_name,
         session::{DropLocks, DropSession, ListSustained, PutSession},
         sustained::DropSustained,
     },
     pages::scan_all,
     schema::{Counter, Key, Row},
-    tree::Progress,
 };
 
 /// Why a client must end at once.
@@ -230,33 +228,5 @@ impl Meta {
             emptied?;
         }
         Ok(())
-    }
-
-    /// Empties and removes the hour directories of the trash that are older at `now`, Unix seconds,
-    /// than the volume keeps them. One that cannot be does not keep the others.
-    ///
-    /// # Errors
-    /// The first one; the other directories are removed all the same.
-    pub fn clean_trash(&self, now: i64, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<()> {
-        let days = self.env.format().trash_days;
-        let limit = hour_name(sluice_types::Time { sec: now - (24 * days + 2) * 3600, nsec: 0 });
-        let mut emptied = Ok(());
-        self.each_page(Scan::Entries { dir: Ino::TRASH, nodes: false }, interrupt, |rows| {
-            for row in rows {
-                if let Row::Entry(_, name, _) = row
-                    && name.as_ref() < limit.as_bytes()
-                {
-                    let at = crate::op::At::new(Ino::TRASH, name);
-                    let removed =
-                        self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, progress);
-                    if removed == Err(FsError::Interrupted) {
-                        return removed;
-                    }
-                    emptied = emptied.clone().and(removed);
-                }
-            }
-            Ok(())
-        })?;
-        emptied
     }
 }

@@ -64,6 +64,9 @@ impl Vfs {
         lines.put("fuse_open_handlers", self.handles.len());
         lines.put("open_files", self.cache().open_files());
         lines.put("bgjob_deletions_waiting", self.jobs.queue().len());
+        let trash = self.meta.trash_backlog();
+        lines.put("bgjob_trash_hours_waiting", trash.hours);
+        lines.put("bgjob_trash_entries_removed", trash.removed);
     }
 
     fn cache_lines(&self, lines: &mut Lines) {

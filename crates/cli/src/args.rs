@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, io::IsTerminal, path::Path};
 
-use clap::{Args, CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::commands::Command;
@@ -18,7 +18,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// How much is said.
+/// How lines of the log are written.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// How much is said, and how.
 #[derive(Args)]
 pub(crate) struct Log {
     /// Say more
@@ -33,6 +43,9 @@ pub(crate) struct Log {
     /// Level by name: trace, debug, info, warn or error
     #[arg(long = "log-level", global = true, hide = true, value_name = "LEVEL")]
     level: Option<String>,
+    /// How lines of the log are written
+    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
+    log_format: LogFormat,
     /// No colours
     #[arg(long, global = true)]
     no_color: bool,
@@ -54,14 +67,15 @@ impl Log {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
         let colours = std::io::stderr().is_terminal() && !self.no_color;
         let _ = self.no_agent;
-        tracing_subscriber::fmt()
+        let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
-            .with_ansi(colours)
-            .with_target(false)
             // Whoever closed standard error does not want to hear of that.
-            .log_internal_errors(false)
-            .init();
+            .log_internal_errors(false);
+        match self.log_format {
+            LogFormat::Text => subscriber.with_ansi(colours).with_target(false).init(),
+            LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        }
     }
 }
 

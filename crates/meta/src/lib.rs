@@ -7,6 +7,7 @@
 mod above;
 mod adding;
 mod announce;
+mod backlog;
 pub mod batch;
 mod beater;
 pub mod check;
@@ -43,6 +44,7 @@ mod view;
 mod waiters;
 mod want;
 
+pub use backlog::TrashBacklog;
 pub use batch::Interrupt;
 pub use deletion::BlockSink;
 pub use effect_log::{Effect, EffectKind, EffectLog, LanePast, LogSpan, Resumed};

@@ -4,6 +4,7 @@ mod bench;
 mod bench_meta;
 mod clone;
 mod config;
+mod debug;
 mod dump;
 mod format;
 mod fsck;
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     Umount(umount::Umount),
     Stats(stats::Stats),
     Profile(profile::Profile),
+    Debug(debug::Debug),
     Info(info::Info),
     Summary(summary::Summary),
     Rmr(rmr::Rmr),
@@ -57,6 +59,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Umount(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Profile(command) => command.run(),
+        Command::Debug(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Rmr(command) => command.run(),

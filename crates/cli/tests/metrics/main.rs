@@ -271,6 +271,20 @@ impl Drop for Prometheus {
     }
 }
 
+/// What our own dashboard asks.
+fn dashboard() -> Vec<String> {
+    let text = include_str!("../../../../docs/dashboards/sluice.json");
+    let dashboard: Value = serde_json::from_str(text).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries: Vec<String> = targets
+        .filter_map(|target| target["expr"].as_str())
+        .map(|query| query.replace("$volume", "testvol").replace("$__rate_interval", "10s"))
+        .collect();
+    assert!(queries.len() > 30, "{queries:?}");
+    queries
+}
+
 #[test]
 fn prometheus_answers_what_dashboards_ask() {
     if no_fuse() {
@@ -281,7 +295,9 @@ fn prometheus_answers_what_dashboards_ask() {
     use_it(&point);
     let prometheus = Prometheus::start(&volume, &address(&volume));
     let mut names = BTreeSet::new();
-    for query in include_str!("queries.txt").lines().filter(|line| !line.starts_with('#')) {
+    let queries = include_str!("queries.txt").lines().filter(|line| !line.starts_with('#'));
+    let ours = dashboard();
+    for query in queries.chain(ours.iter().map(String::as_str)) {
         // Rates need two samples.
         until(query, || !prometheus.query(query).is_empty());
         names.extend(

@@ -142,7 +142,6 @@ impl Mount {
         self.transfers.idle(&mut idle);
         self.cache.idle(&mut idle);
         self.fuse.idle(&mut idle);
-        self.metrics.idle(&mut idle);
         idle
     }
 

@@ -84,11 +84,11 @@ impl Exporter {
         let address = listener.local_addr()?;
         tracing::info!("metrics are shown at http://{address}/metrics");
         if let Some(consul) = self.consul {
-            let told = move || match tell(&consul, address, &self.mountpoint) {
+            let notify = move || match tell(&consul, address, &self.mountpoint) {
                 Ok(()) => tracing::info!("Consul at {consul} knows of the metrics"),
                 Err(error) => tracing::error!("{error:#}"),
             };
-            thread::Builder::new().name("sluice-consul".into()).spawn(told)?;
+            thread::Builder::new().name("sluice-consul".into()).spawn(notify)?;
         }
         volume::runtime()?.block_on(accept(listener, vfs, self.labels.into()))
     }

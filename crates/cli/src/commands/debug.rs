@@ -72,7 +72,7 @@ impl Debug {
         let config = internal_file::read(&mountpoint, "config");
         let pid = config.as_ref().ok().and_then(|text| pid(text));
         // A mount whose database is away may not answer; all else is wanted all the more then.
-        bundle.put("config.json", config.map_or_else(|error| told(&error), |text| settings(&text)))?;
+        bundle.put("config.json", config.map_or_else(|error| unreadable(&error), |text| settings(&text)))?;
         if let Some(pid) = pid {
             bundle.put("process.txt", process(pid))?;
             bundle.put("log.txt", log(pid, self.limit))?;
@@ -118,16 +118,16 @@ impl Bundle {
 }
 
 /// What goes into a file instead of what could not be read.
-fn told(error: &dyn std::fmt::Display) -> String {
+fn unreadable(error: &dyn std::fmt::Display) -> String {
     format!("cannot be read: {error}\n")
 }
 
 fn read(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| told(&error))
+    fs::read_to_string(path).unwrap_or_else(|error| unreadable(&error))
 }
 
 fn stats(mountpoint: &Path) -> String {
-    internal_file::read(mountpoint, "stats").unwrap_or_else(|error| told(&error))
+    internal_file::read(mountpoint, "stats").unwrap_or_else(|error| unreadable(&error))
 }
 
 fn pid(config: &str) -> Option<u64> {
@@ -185,7 +185,7 @@ fn log(pid: u64, limit: usize) -> String {
         let lines = tail(File::open(&path)?, limit)?;
         Ok(format!("the last lines of {}:\n{lines}", path.display()))
     };
-    open().unwrap_or_else(|error| told(&error))
+    open().unwrap_or_else(|error| unreadable(&error))
 }
 
 fn tail(mut file: File, limit: usize) -> Result<String> {

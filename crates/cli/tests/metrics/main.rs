@@ -187,7 +187,7 @@ fn consul_is_told_where_they_are() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let consul = listener.local_addr().expect("an address").to_string();
-    let told = std::thread::spawn(move || {
+    let heard = std::thread::spawn(move || {
         loop {
             let (mut stream, _) = listener.accept().expect("somebody");
             let mut request = Vec::new();
@@ -211,7 +211,7 @@ fn consul_is_told_where_they_are() {
     let mut volume = Volume::new(&[]);
     let point = volume.mount("mnt", &["--consul", &consul]);
     let address = address(&volume, 1);
-    let (line, service) = told.join().expect("told");
+    let (line, service) = heard.join().expect("told");
     assert_eq!(line, "PUT /v1/agent/service/register HTTP/1.0");
     assert_eq!(service["Name"], "juicefs");
     assert_eq!(service["Check"]["HTTP"], format!("http://{address}/metrics"));

@@ -18,6 +18,8 @@ mod engines;
 mod fixed;
 mod flags;
 mod guardian;
+mod internal_file;
+mod metrics;
 mod progress;
 mod serve;
 mod server_process;

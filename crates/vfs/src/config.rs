@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use sluice_meta::Ended;
 use sluice_types::{Clock, Ino, SystemClock};
 
-use crate::journal::Journal;
+use crate::{journal::Journal, metrics::MoreMetrics};
 
 /// When reading changes a file's access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,10 @@ pub struct VfsConfig {
     pub shown: serde_json::Map<String, serde_json::Value>,
     /// Called when the volume was destroyed, or this client may no longer use it.
     pub on_ended: Option<OnEnded>,
+    /// Storage class of what this client writes, as metrics name it; empty if nobody chose one.
+    pub storage_class: String,
+    /// Adds metrics to those that this client shows.
+    pub metrics: Option<MoreMetrics>,
     /// Where is kept what a successor must know if this process dies.
     pub journal: Option<Arc<Journal>>,
 }
@@ -109,6 +113,8 @@ impl Default for VfsConfig {
             clock: Arc::new(SystemClock),
             shown: serde_json::Map::new(),
             on_ended: None,
+            storage_class: String::new(),
+            metrics: None,
             journal: None,
         }
     }

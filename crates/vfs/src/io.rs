@@ -3,10 +3,7 @@
 //! What must stay true: an operation that changes content only in the metadata (truncate, punch,
 //! copy) excludes writers, and runs after all written data is committed.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sluice_data::visible;
@@ -21,7 +18,7 @@ use sluice_meta::{
         truncate::{Allocation, Fallocate},
     },
 };
-use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k};
+use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k, wait};
 
 use crate::{
     config::AtimeMode,
@@ -59,7 +56,7 @@ impl Vfs {
         let pieces = handle.reader.read(offset, size, length, interrupt)?;
         self.touch(&handle.file);
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.observed.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.observed.read.add(bytes);
         Ok(pieces)
     }
 
@@ -100,7 +97,7 @@ impl Vfs {
         let now = self.now();
         file.wrote(now);
         writer.write(offset, data, now, interrupt)?;
-        self.observed.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.observed.written.add(data.len() as u64);
         Ok(data.len() as u32)
     }
 
@@ -199,7 +196,7 @@ impl Vfs {
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.cache().file(ino);
-        let content = file.as_ref().map(|file| file.content_lock.write());
+        let content = file.as_ref().map(|file| wait::write(&file.content_lock));
         self.flush_before_truncate(ino)?;
         let moment = self.cache().moment();
         let attr =
@@ -231,7 +228,7 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _content = file.content_lock.write();
+        let _content = wait::write(&file.content_lock);
         self.flush_ino(ino)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         let run = || {

@@ -17,7 +17,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use sluice_data::DataStore;
 use sluice_meta::{BlockSink, Interrupt, Meta};
-use sluice_types::{FsError, FsResult, Ino, Rng};
+use sluice_types::{FsError, FsResult, Ino, Rng, wait};
 
 use crate::config::VfsConfig;
 
@@ -32,6 +32,8 @@ const TOGETHER: usize = 256;
 const GATHER: Duration = Duration::from_millis(100);
 /// How long an unmount waits for deletions.
 const LAST_WAIT: Duration = Duration::from_secs(5);
+/// How often a thread without a task looks for one at least.
+const GLANCE: Duration = Duration::from_mins(1);
 /// Time between two cleanings, to which up to a twentieth is added or taken.
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -83,12 +85,12 @@ impl Waiting {
             return Ok(task);
         }
         let Some(since) = self.since else { return Err(None) };
-        if self.files.len() < TOGETHER && !self.hurry && since.elapsed() < GATHER {
+        if self.files.len() < TOGETHER && !self.hurry && wait::now() < since + GATHER {
             return Err(Some(since + GATHER));
         }
         let count = self.files.len().min(TOGETHER);
         let files = self.files.drain(..count).collect();
-        self.since = (!self.files.is_empty()).then(Instant::now);
+        self.since = (!self.files.is_empty()).then(wait::now);
         Ok(Task::Files(files))
     }
 
@@ -106,7 +108,7 @@ impl DeleteQueue {
             // The first file wakes a thread that collects more. A full batch wakes a thread that
             // deletes it at once.
             if state.since.is_none() || state.files.len().is_multiple_of(TOGETHER) {
-                state.since.get_or_insert_with(Instant::now);
+                state.since.get_or_insert_with(wait::now);
                 self.0.changed.notify_one();
             }
         }
@@ -145,8 +147,10 @@ impl DeleteQueue {
                     }
                     return Some(task);
                 }
-                Err(Some(until)) => drop(self.0.changed.wait_until(&mut state, until)),
-                Err(None) => self.0.changed.wait(&mut state),
+                Err(until) => {
+                    let left = until.map_or(GLANCE, |until| until.saturating_duration_since(wait::now()));
+                    wait::wait_for_work(&self.0.changed, &mut state, left);
+                }
             }
         }
     }
@@ -167,11 +171,14 @@ impl DeleteQueue {
 
     /// Waits until all is deleted, at most `patience`.
     pub(crate) fn drain(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+        let until = wait::now() + patience;
         let mut state = self.0.state.lock();
         state.hurry = true;
         self.0.changed.notify_all();
-        while !state.is_idle() && !self.0.changed.wait_until(&mut state, until).timed_out() {}
+        while !state.is_idle() && wait::now() < until {
+            let left = until.saturating_duration_since(wait::now());
+            wait::wait_for(&self.0.changed, &mut state, left);
+        }
         state.hurry = false;
     }
 
@@ -215,7 +222,7 @@ impl Jobs {
     fn spawn(&mut self, name: &str, run: impl FnOnce(Interrupt) + Send + 'static) {
         let stop = Interrupt::never();
         self.stops.push(stop.clone());
-        match thread::Builder::new().name(name.into()).spawn(move || run(stop)) {
+        match wait::spawn(name, move || run(stop)) {
             Ok(thread) => self.threads.lock().push(thread),
             Err(error) => tracing::error!(%error, "background thread {name} could not be started"),
         }
@@ -234,7 +241,7 @@ impl Jobs {
         self.queue.close();
         self.stops.iter().for_each(Interrupt::set);
         for thread in self.threads.lock().drain(..) {
-            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+            if thread.thread().id() != thread::current().id() && wait::join(thread).is_err() {
                 tracing::error!("a background thread panicked");
             }
         }

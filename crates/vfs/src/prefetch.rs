@@ -2,11 +2,9 @@
 //!
 //! What must stay true: if the read of a page fails, the name is looked up by itself.
 
-use std::time::Instant;
-
 use rustc_hash::FxHashMap;
 use sluice_meta::{Interrupt, engine::Scan, schema::Row};
-use sluice_types::{Ino, Name};
+use sluice_types::{Ino, Name, wait};
 
 use crate::{
     entry::Entry,
@@ -33,7 +31,7 @@ impl Vfs {
     }
 
     fn prefetch(&self, interrupt: &Interrupt, dir: Ino) {
-        let (moment, at) = (self.cache().moment(), Instant::now());
+        let (moment, at) = (self.cache().moment(), wait::now());
         let scan = Scan::Entries { dir, nodes: true };
         // The lookup of the single name returns the error.
         let Ok(page) = self.meta.scan_readable(scan, None, MAX_PREFETCHED, interrupt) else { return };

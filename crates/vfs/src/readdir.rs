@@ -1,6 +1,6 @@
 //! Opening, reading and closing directories.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sluice_meta::{
@@ -8,7 +8,7 @@ use sluice_meta::{
     engine::{Cursor, Scan},
     schema::Row,
 };
-use sluice_types::{FileType, FsResult, Ino};
+use sluice_types::{FileType, FsResult, Ino, wait};
 
 use crate::dir::{DOTS, DirHandle, DirItem, KEY_BITS, Listing, PAGE, Page, Start};
 use crate::{entry::Entry, handles::Handle, vfs::Vfs};
@@ -71,7 +71,7 @@ impl Vfs {
         add: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> FsResult<()> {
         let dir = self.handles.dir(fh)?;
-        let mut listing = dir.listing.lock();
+        let mut listing = wait::lock(&dir.listing);
         if offset == 0 {
             *listing = Listing::default();
             if let Some(journal) = &self.config.journal {
@@ -134,7 +134,7 @@ impl Vfs {
                 own = self.internals.listed(self.root(), dir, has_trash);
             }
             let (names, items, attrs) = (Vec::new(), Vec::new(), Vec::new());
-            let empty = Page { number: next, names, items, attrs, moment, at: Instant::now() };
+            let empty = Page { number: next, names, items, attrs, moment, at: wait::now() };
             listing.take(empty, read, &own, end.is_some());
         };
         Ok(listing.pages.get(kept))
@@ -173,7 +173,11 @@ impl Vfs {
     /// The lookup result of an item, if its page is still fresh enough.
     fn entry_of(&self, dir: Ino, page: &Page, index: usize) -> Option<Entry> {
         let attr = (*page.attrs.get(index)?)?;
-        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at.elapsed())?;
+        let ttl = self
+            .config
+            .attr_ttl
+            .min(self.config.entry_ttl)
+            .checked_sub(wait::now().duration_since(page.at))?;
         let ino = page.items[index].ino;
         if self.cache().changed_since(ino, page.moment) {
             return None;

@@ -3,13 +3,10 @@
 //! What must stay true: no caller waits longer than its timeout. A result that comes in time was
 //! requested after the call began.
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
+use sluice_types::wait;
 
 /// How long a caller waits for the engine.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
@@ -47,7 +44,7 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
     /// Runs `query` on another thread, unless that thread runs already, and waits at most `timeout`
     /// for a result. `None` if there is none by then, or if `query` returned `None`.
     pub(crate) fn ask(&self, patience: Duration, ask: impl Fn() -> Option<T> + Send + 'static) -> Option<T> {
-        let until = Instant::now() + patience;
+        let until = wait::now() + patience;
         let mut state = self.0.state.lock();
         state.asked += 1;
         let question = state.asked;
@@ -56,12 +53,14 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
         } else {
             let shared = Arc::clone(&self.0);
             let work = move || shared.serve(ask);
-            state.running = thread::Builder::new().name("sluice-query".into()).spawn(work).is_ok();
+            state.running = wait::spawn("sluice-query", work).is_ok();
         }
         while state.running && state.done < question {
-            if self.0.answered.wait_until(&mut state, until).timed_out() {
+            let left = until.saturating_duration_since(wait::now());
+            if left.is_zero() {
                 break;
             }
+            wait::wait_for(&self.0.answered, &mut state, left);
         }
         state.last.filter(|(_, asked)| *asked >= question).map(|(answer, _)| answer)
     }
@@ -74,21 +73,22 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
 
 impl<T> Shared<T> {
     fn serve(&self, ask: impl Fn() -> Option<T>) {
+        let mut idle_until = wait::now() + IDLE;
         let mut state = self.state.lock();
         loop {
             if state.done == state.asked {
-                let idle = self.asked.wait_for(&mut state, IDLE).timed_out();
-                if state.done == state.asked {
-                    if idle {
-                        state.running = false;
-                        return;
-                    }
-                    continue;
+                let left = idle_until.saturating_duration_since(wait::now());
+                if left.is_zero() {
+                    state.running = false;
+                    return;
                 }
+                wait::wait_for_work(&self.asked, &mut state, left);
+                continue;
             }
             let question = state.asked;
             drop(state);
             let answer = ask();
+            idle_until = wait::now() + IDLE;
             state = self.state.lock();
             state.done = question;
             if let Some(answer) = answer {

@@ -20,7 +20,10 @@ use sluice_vfs::Journal;
 use crate::{
     background, engines,
     fixed::Fixed,
-    flags::{Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
+    flags::{
+        Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
+        TransferFlags,
+    },
     guardian::{self, GuardianSocket, Message},
     serve::{self, Serving, Taken},
     tree, volume,
@@ -66,6 +69,8 @@ pub(crate) struct Mount {
     cache: CacheFlags,
     #[command(flatten)]
     fuse: FuseFlags,
+    #[command(flatten)]
+    metrics: MetricsFlags,
 }
 
 impl Mount {
@@ -137,6 +142,7 @@ impl Mount {
         self.transfers.idle(&mut idle);
         self.cache.idle(&mut idle);
         self.fuse.idle(&mut idle);
+        self.metrics.idle(&mut idle);
         idle
     }
 
@@ -281,6 +287,8 @@ impl Mount {
         };
         vfs.shown = self.shown(&data, mountpoint);
         vfs.journal = Some(Arc::clone(&journal));
+        vfs.storage_class.clone_from(&store.storage_class);
+        let metrics = self.metrics.exporter(&format.name, mountpoint);
         let fixed = self.fixed(&format, &data)?;
         Ok(Serving {
             meta: Arc::clone(meta),
@@ -289,6 +297,7 @@ impl Mount {
             data,
             vfs,
             fuse: &self.fuse,
+            metrics,
             read_only: meta.is_read_only(),
             fixed,
             socket,

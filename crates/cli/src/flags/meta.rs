@@ -76,12 +76,6 @@ pub(crate) struct MetaFlags {
     fast_statfs: bool,
     #[arg(long, value_name = "NAMES", hide = true)]
     network_interfaces: Option<String>,
-    #[arg(long, value_name = "ADDRESS", hide = true)]
-    metrics: Option<String>,
-    #[arg(long, value_name = "LABELS", hide = true)]
-    custom_labels: Option<String>,
-    #[arg(long, value_name = "ADDRESS", hide = true)]
-    consul: Option<String>,
     // Nothing is ever reported.
     #[arg(long, hide = true)]
     no_usage_report: bool,
@@ -97,9 +91,6 @@ impl MetaFlags {
         idle.note("--skip-dir-mtime", self.skip_dir_mtime.is_some());
         idle.note("--sort-dir", self.sort_dir);
         idle.note("--network-interfaces", self.network_interfaces.is_some());
-        idle.note("--metrics", self.metrics.is_some());
-        idle.note("--custom-labels", self.custom_labels.is_some());
-        idle.note("--consul", self.consul.is_some());
         let _ = (self.fast_statfs, self.no_usage_report);
     }
 }

@@ -6,11 +6,13 @@
 mod cache;
 mod fuse;
 mod meta;
+mod metrics;
 mod store;
 
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
+pub(crate) use metrics::MetricsFlags;
 pub(crate) use store::{StoreFlags, TransferFlags};
 
 /// Flags that were given and do nothing.

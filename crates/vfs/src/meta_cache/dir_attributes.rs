@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Time};
+use sluice_types::{Attr, Ino, Time, wait};
 
 /// Directories kept.
 const MAX_DIRS: usize = 4096;
@@ -47,7 +47,7 @@ impl DirAttributes {
         if dirs.len() >= MAX_DIRS {
             dirs.clear();
         }
-        let fresh = Changed { attr: Some(*attr), ctime: attr.ctime, at: Instant::now(), others };
+        let fresh = Changed { attr: Some(*attr), ctime: attr.ctime, at: wait::now(), others };
         match dirs.get_mut(&dir) {
             Some(known) if known.ctime > attr.ctime => {}
             Some(known) if known.ctime == attr.ctime && known.attr != Some(*attr) => known.attr = None,
@@ -70,7 +70,9 @@ impl DirAttributes {
     ) -> Option<(Attr, Duration)> {
         let mut dirs = self.dirs.lock();
         let known = dirs.get(&dir)?;
-        let left = ttl.checked_sub(known.at.elapsed()).filter(|left| !left.is_zero() && good(known.others));
+        let left = ttl
+            .checked_sub(wait::now().duration_since(known.at))
+            .filter(|left| !left.is_zero() && good(known.others));
         let Some(left) = left else {
             dirs.remove(&dir);
             return None;

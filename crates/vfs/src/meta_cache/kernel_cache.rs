@@ -21,7 +21,7 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::schema::Change;
-use sluice_types::{Ino, Name};
+use sluice_types::{Ino, Name, wait};
 
 use crate::entry::Entry;
 
@@ -103,10 +103,10 @@ impl Shard {
 
     /// Drops what the kernel has dropped, too. Returns how many items.
     fn age(&mut self, longest: Duration) -> usize {
-        if self.since.elapsed() <= longest {
+        if wait::now().duration_since(self.since) <= longest {
             return 0;
         }
-        self.since = Instant::now();
+        self.since = wait::now();
         std::mem::replace(&mut self.old, std::mem::take(&mut self.young)).count
     }
 }
@@ -116,7 +116,7 @@ impl Default for KernelCache {
         let shard = || Shard {
             young: Generation::default(),
             old: Generation::default(),
-            since: Instant::now(),
+            since: wait::now(),
             changed: FxHashMap::default(),
             floor: 0,
         };

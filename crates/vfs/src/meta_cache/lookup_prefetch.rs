@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Name};
+use sluice_types::{Attr, Ino, Name, wait};
 
 use super::moment::Moment;
 use crate::entry::Entry;
@@ -59,7 +59,7 @@ impl LookupPrefetch {
     ) -> Option<(Entry, Moment)> {
         let dirs = self.0.lock();
         let page = dirs.get(&dir)?.page.as_ref()?;
-        let left = ttl.checked_sub(page.at.elapsed())?;
+        let left = ttl.checked_sub(wait::now().duration_since(page.at))?;
         let (ino, attr) = page.nodes.get(name).filter(|_| good(page.moment))?;
         let entry = Entry { ino: *ino, attr: *attr, attr_ttl: left, entry_ttl: left };
         Some((entry, page.moment))
@@ -68,7 +68,7 @@ impl LookupPrefetch {
     /// Counts a lookup that goes to the engine. Returns whether to read the whole directory
     /// instead.
     pub(super) fn count(&self, dir: Ino) -> bool {
-        let now = Instant::now();
+        let now = wait::now();
         let mut dirs = self.0.lock();
         if dirs.len() >= DIRS && !dirs.contains_key(&dir) {
             let oldest = dirs.iter().min_by_key(|(_, watched)| watched.since).map(|(dir, _)| *dir);
@@ -98,7 +98,7 @@ impl LookupPrefetch {
     pub(super) fn keep(&self, dir: Ino, page: Option<Page>) {
         if let Some(watched) = self.0.lock().get_mut(&dir) {
             if page.is_none() {
-                watched.not_before = Instant::now() + LARGE;
+                watched.not_before = wait::now() + LARGE;
             }
             watched.page = page;
         }

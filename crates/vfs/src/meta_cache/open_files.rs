@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Time};
+use sluice_types::{Attr, Ino, Time, wait};
 
 use crate::handle_locks::HandleLocks;
 
@@ -68,7 +68,7 @@ struct State {
 
 impl State {
     fn set(&mut self, attr: Option<Attr>, at: u64) {
-        self.attr = attr.map(|attr| (attr, Instant::now()));
+        self.attr = attr.map(|attr| (attr, wait::now()));
         self.since = self.since.max(at);
     }
 }
@@ -163,7 +163,7 @@ impl OpenFile {
 
     /// The lock to hold while an operation changes the attributes.
     pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
-        self.change_lock.lock()
+        wait::lock(&self.change_lock)
     }
 
     /// An operation of this client, from `begun` to `now`, returned these attributes.
@@ -238,7 +238,7 @@ impl OpenFile {
     /// Attributes no older than `ttl`, and for how long they are still valid.
     pub(crate) fn recent(&self, ttl: Duration) -> Option<(Attr, Duration)> {
         let (attr, at) = self.state().attr?;
-        let left = ttl.checked_sub(at.elapsed()).filter(|left| !left.is_zero())?;
+        let left = ttl.checked_sub(wait::now().duration_since(at)).filter(|left| !left.is_zero())?;
         Some((attr, left))
     }
 

@@ -19,6 +19,8 @@ mod fixed;
 mod flags;
 mod fstab;
 mod guardian;
+mod internal_file;
+mod metrics;
 mod program;
 mod progress;
 mod serve;

@@ -30,6 +30,7 @@ use crate::{
     fixed::Fixed,
     flags::FuseFlags,
     guardian::{GuardianSocket, Message},
+    metrics::Exporter,
     server_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     volume,
 };
@@ -65,6 +66,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) data: DataConfig,
     pub(crate) vfs: VfsConfig,
     pub(crate) fuse: &'a FuseFlags,
+    /// Where metrics are shown, if they are.
+    pub(crate) metrics: Option<Exporter>,
     pub(crate) read_only: bool,
     /// What a successor cannot change.
     pub(crate) fixed: Fixed,
@@ -125,6 +128,9 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
     ready(serving, &session).context("the guardian has ended")?;
     tracing::info!("volume {name} is mounted on {}", mountpoint.display());
     thread::Builder::new().name("sluice-guardian".into()).spawn(move || obey(socket, &sender))?;
+    if let Some(exporter) = &serving.metrics {
+        exporter.start(&vfs);
+    }
     let served = session.run();
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {

@@ -40,12 +40,16 @@ pub(crate) fn open_engine(engine: Arc<dyn Engine>, purpose: &str, read_only: boo
     Ok(Meta::open(engine, options)?)
 }
 
+/// The name of this machine; empty if it has none.
+pub(crate) fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// What other clients see of this process.
 pub(crate) fn session_info(mount_point: &str) -> SessionInfo {
-    let host_name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     SessionInfo {
         version: VERSION.into(),
-        host_name,
+        host_name: host_name(),
         ip_addrs: Vec::new(),
         mount_point: mount_point.into(),
         mount_time: sluice_types::Clock::now(&sluice_types::SystemClock).utc("%Y-%m-%dT%H:%M:%SZ"),

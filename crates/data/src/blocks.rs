@@ -309,7 +309,7 @@ impl BlockStore {
             let range = range.map(|range| u64::from(range.start)..u64::from(range.end));
             let got = self.store.get(&name, range).await;
             self.stats.gets.add(1);
-            self.stats.get_time.observe(started.elapsed());
+            self.stats.times.get.observe(started.elapsed());
             let decoded = got.and_then(|stored| {
                 self.stats.get_bytes.add(stored.len() as u64);
                 self.compression.decode(stored, wanted).map_err(|error| self.damaged(key, &error.to_string()))
@@ -345,7 +345,9 @@ impl BlockStore {
     pub(crate) async fn delete_block(&self, key: BlockKey) -> Result<(), ObjectError> {
         let _permit = self.permit(&self.deletes, "delete", key).await?;
         self.stats.deletes.add(1);
+        let started = Instant::now();
         let deleted = self.store.delete(&self.layout.name(key)).await;
+        self.stats.times.delete.observe(started.elapsed());
         match &deleted {
             Ok(()) => self.deletes.served(),
             Err(_) => self.stats.object_errors.add(1),

@@ -218,8 +218,7 @@ impl Compactor {
         }
         match self.index.replace(ino, index, &records[..plan.taken], plan.keep, new) {
             Ok(true) => {
-                self.blocks.stats.compactions.add(1);
-                self.blocks.stats.compacted_bytes.add(u64::from(plan.size));
+                self.blocks.stats.times.compacted.add(u64::from(plan.size));
                 Ok(true)
             }
             Ok(false) => {

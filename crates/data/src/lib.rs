@@ -34,7 +34,7 @@ pub use error::DataError;
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};
 pub use read::FileReader;
-pub use stats::{Counter, Gauge, Histogram, Stats};
+pub use stats::{Stats, Times};
 pub use store::DataStore;
 pub use write::{FileWriter, OpenWriter};
 

@@ -101,7 +101,11 @@ impl Staging {
         // On a thread that may wait for the disk.
         let staging = Arc::clone(self);
         let _ = tokio::task::spawn_blocking(move || staging.put_away(number, key)).await;
-        let removed_meanwhile = self.leave(&mut self.state.lock(), key).is_none();
+        let left = self.leave(&mut self.state.lock(), key);
+        if let Some(staged) = &left {
+            self.stats.staged_delay.add_time(staged.since.elapsed());
+        }
+        let removed_meanwhile = left.is_none();
         if removed_meanwhile {
             blocks.forget_async(key).await;
             if let Err(error) = blocks.delete_block(key).await {

@@ -89,6 +89,8 @@ pub(crate) struct Staged {
     pub(crate) number: usize,
     /// Whether this process staged it: what an earlier one left nobody was promised here.
     own: bool,
+    /// When, or when this process found it.
+    pub(crate) since: Instant,
 }
 
 impl Staging {
@@ -140,6 +142,7 @@ impl Staging {
             return false;
         }
         let Some(_turn) = self.writing.enter(self.config.max_writes) else { return false };
+        let _staging = self.stats.staging.one();
         let number = key.id as usize % self.roots.len();
         if let Err(error) = file::write(&self.path(number, key), data, true, self.mode) {
             tracing::warn!(dir = %self.roots[number].display(), %error, "blocks are not staged but uploaded directly");
@@ -150,7 +153,8 @@ impl Staging {
         self.stats.staged_write_bytes.add(data.len() as u64);
         let mut state = self.state.lock();
         state.unsynced.insert(key);
-        self.enter(&mut state, key, Staged { number, own: true }, Instant::now() + self.config.upload_delay);
+        let since = Instant::now();
+        self.enter(&mut state, key, Staged { number, own: true, since }, since + self.config.upload_delay);
         drop(state);
         self.queued.notify_one();
         true
@@ -336,7 +340,8 @@ impl Staging {
             if path == self.path(number, key) {
                 // It may have been killed before it synced it.
                 state.unsynced.insert(key);
-                self.enter(&mut state, key, Staged { number, own: false }, Instant::now());
+                let since = Instant::now();
+                self.enter(&mut state, key, Staged { number, own: false, since }, since);
             }
         });
     }

@@ -10,8 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Watch, Write},
-    schema::{Counter, Key},
+    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Snapshot, Watch, Write},
+    schema::{Counter, Key, Row},
 };
 
 use crate::{
@@ -19,12 +19,15 @@ use crate::{
     kv::{Kv, look, run},
     read::answer,
     scan,
+    snapshot::snapshot,
     stored::Result,
     values::Begun,
 };
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
 const FOLD: Duration = Duration::from_secs(10);
+/// Records that are loaded by one transaction: few enough for a slow cluster to end it in time.
+const LOADED: usize = 500;
 
 /// A volume's metadata in a key-value store.
 ///
@@ -94,8 +97,21 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
+    /// Nothing is read first, but where what is written depends on what is there.
+    fn load(&self, rows: &[Row]) -> Result<()> {
+        rows.chunks(LOADED).try_for_each(|rows| {
+            let writes = rows.iter().cloned().map(Write::Put).collect();
+            self.commit(&Commit { writes, ..Commit::default() })
+        })
+    }
+
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {
-        look(self.kv.volume(), scan::page(&*self.kv, scan, from, limit))
+        let kv = &*self.kv;
+        look(kv.volume(), async { scan::page(kv, &kv.begin().await?, scan, from, limit).await })
+    }
+
+    fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>> {
+        snapshot(&self.kv).map(Some)
     }
 
     fn sync(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use sluice_meta::{
     engine::{
         Commit, Cursor, Engine, EngineError, Found, Limits, List, Notices, Page, Read, Scan, Watch, Write,
     },
-    schema::{Counter, Key, Notice},
+    schema::{Counter, Key, Notice, Row},
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     config::Config,
     handshake::About,
     keys::Keys,
+    load,
     pipeline::Pipeline,
     pool::Pool,
     read::{MOST_CHUNKS, Plan},
@@ -191,6 +192,10 @@ impl Engine for RedisEngine {
         let answer = pool.errors().sound(pool.commit(pipeline)?)?;
         let failed = plan.failed(answer).ok_or_else(|| pool.errors().unexpected("a commit"))?;
         if failed.is_empty() { Ok(()) } else { Err(EngineError::Conflict(failed)) }
+    }
+
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        load::load(&self.pool, self.keys()?, rows)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {

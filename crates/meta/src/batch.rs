@@ -40,6 +40,7 @@ use crate::{
     env::Env,
     op::{Lane, Op},
     schema::WriterId,
+    stats::MetaStats,
 };
 
 /// How long a dead engine is waited for.
@@ -63,6 +64,7 @@ pub struct Batcher {
     batches: AtomicU64,
     ops: AtomicU64,
     wakes: Arc<AtomicU64>,
+    pub(crate) counts: Arc<MetaStats>,
 }
 
 /// Numbers of the commits of one lane; whoever leads the lane changes them.
@@ -108,6 +110,7 @@ impl Batcher {
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
             wakes: Arc::default(),
+            counts: Arc::default(),
         }
     }
 
@@ -151,8 +154,9 @@ impl Batcher {
     }
 
     fn submitter(&self, queued: usize, interrupt: &Interrupt) -> Arc<Submitter> {
-        let until = wait::now() + self.patience;
-        Arc::new(Submitter::new(queued, interrupt.clone(), until, self.wakes.clone()))
+        let now = wait::now();
+        let span = (now, now + self.patience);
+        Arc::new(Submitter::new(queued, interrupt.clone(), span, self.wakes.clone()))
     }
 
     /// Queues operations of the calling thread and returns when all are answered.
@@ -196,11 +200,15 @@ impl Batcher {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.ops.fetch_add(gathered.queued.len() as u64, Ordering::Relaxed);
         let left = self.run(lane, &gathered.queued, own);
-        self.commit_delay.answered(&gathered.queued, wait::now().saturating_duration_since(begun));
+        let ended = wait::now();
+        self.commit_delay.answered(&gathered.queued, ended.saturating_duration_since(begun));
         self.sched.lock().release(lane, own, &gathered.lanes, &left);
         for op in gathered.queued.iter().filter(|op| !is_among(op, &left)) {
+            self.counts.batched(op.name, op.submitter.since, (begun, ended));
             op.finish();
         }
+        self.counts.commits.observe(ended.saturating_duration_since(begun));
+        self.counts.batched.add(gathered.queued.len() as u64);
     }
 
     /// Runs `batch` until each of its operations has an answer. Where the caller gave up waiting
@@ -218,16 +226,19 @@ impl Batcher {
                     continue;
                 }
                 Err(Failed::Again { culprits }) => {
+                    self.count_conflict(&group, &culprits);
                     for part in split(group, &culprits).into_iter().rev() {
                         groups.push_front(part);
                     }
                     (FsError::io("others keep changing what the operation works on"), true)
                 }
                 Err(Failed::Unavailable(error)) => {
+                    self.counts.retries.unavailable.add(1);
                     groups.push_front(group);
                     (FsError::io(error), false)
                 }
                 Err(Failed::Refused(error)) => {
+                    self.counts.retries.refused.add(u64::from(group.len() > 1));
                     refuse(group, &error, &mut groups);
                     continue;
                 }
@@ -249,6 +260,17 @@ impl Batcher {
             back_off(tries, conflict, &own.interrupt);
         }
         Vec::new()
+    }
+
+    /// Counts a conflict, and the operations that it makes run again: those to blame, if that is
+    /// known.
+    fn count_conflict(&self, group: &[Arc<AnyQueuedOp>], culprits: &FxHashSet<usize>) {
+        self.counts.retries.conflict.add(1);
+        for (at, op) in group.iter().enumerate() {
+            if culprits.is_empty() || culprits.contains(&at) {
+                self.counts.restarts.add(op.name);
+            }
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
     schema::{Counter, Key, Row},
+    stats::MetaStats,
     view::{Batch, Stop, View},
     waiters::Waiters,
     want::Want,
@@ -79,7 +80,7 @@ impl Meta {
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         batcher.go_on(&start.numbers);
-        let waiters = Waiters::new(engine.clone());
+        let waiters = Waiters::new(engine.clone(), batcher.counts.clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
         let meta = Self {
             engine,
@@ -101,7 +102,7 @@ impl Meta {
     /// Runs an operation that may change something.
     pub fn run<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
         self.writable()?;
-        self.batcher.submit(op, interrupt)
+        processed_late(self.batcher.submit(op, interrupt))
     }
 
     /// Runs many operations at once, on as many threads as the engine has lanes if they fill that
@@ -127,19 +128,19 @@ impl Meta {
             for other in others {
                 answers.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
-            answers
+            processed_late(answers)
         })
     }
 
     /// Runs an operation that only reads, on what is remembered if that may be believed: for
     /// whoever asks the same again and again. Opening a file is not such a case.
     pub fn read_cached<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.read_with(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants))
+        processed_late(self.read_with(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants)))
     }
 
     /// Runs an operation that only reads. It needs no lane and no commit.
     pub fn read<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.read_with(op, interrupt, |_| None)
+        processed_late(self.read_with(op, interrupt, |_| None))
     }
 
     fn read_with<O: Op>(
@@ -147,6 +148,20 @@ impl Meta {
         op: &O,
         interrupt: &Interrupt,
         known: impl Fn(&[Want]) -> Option<Vec<Found>>,
+    ) -> FsResult<O::Out> {
+        let mut asked = Duration::ZERO;
+        let done = self.read_timed(op, interrupt, known, &mut asked);
+        self.stats().operation(O::NAME, asked);
+        done
+    }
+
+    /// Adds up in `asked` how long the engine was asked.
+    fn read_timed<O: Op>(
+        &self,
+        op: &O,
+        interrupt: &Interrupt,
+        known: impl Fn(&[Want]) -> Option<Vec<Found>>,
+        asked: &mut Duration,
     ) -> FsResult<O::Out> {
         let mut batch = Batch::new(&self.env);
         loop {
@@ -170,7 +185,9 @@ impl Meta {
             }
             let (reads, holds) = Want::split(wants);
             let moment = self.env.record_cache.as_ref().map_or(0, RecordCache::moment);
-            let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+            let (found, took) = self.patiently_timed(interrupt, || self.engine.read(&reads))?;
+            self.stats().reads.observe(took);
+            *asked += took;
             if let Some(record_cache) = &self.env.record_cache {
                 record_cache.learn(&reads, &found, moment);
             }
@@ -192,15 +209,26 @@ impl Meta {
         interrupt: &Interrupt,
         ask: impl Fn() -> Result<T, EngineError>,
     ) -> FsResult<T> {
-        let until = wait::now() + self.options.patience;
+        self.patiently_timed(interrupt, ask).map(|(answer, _)| answer)
+    }
+
+    /// The same, with the time that it took.
+    fn patiently_timed<T>(
+        &self,
+        interrupt: &Interrupt,
+        ask: impl Fn() -> Result<T, EngineError>,
+    ) -> FsResult<(T, Duration)> {
+        let begun = wait::now();
+        let until = begun + self.options.patience;
         let mut pause = Duration::from_millis(10);
         loop {
             match ask() {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok((answer, wait::now().saturating_duration_since(begun))),
                 Err(error) if passes(&error) && interrupt.is_set() => {
                     return Err(FsError::Interrupted);
                 }
                 Err(error) if passes(&error) && wait::now() < until => {
+                    self.stats().retries.read.add(1);
                     interrupt.sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
@@ -274,10 +302,21 @@ impl Meta {
         self.env.opens.wait(ino, self.options.patience, interrupt)
     }
 
+    /// What this client counts of its operations.
+    pub fn stats(&self) -> &MetaStats {
+        &self.batcher.counts
+    }
+
     /// Waits for locks to be released.
     pub fn waiters(&self) -> &Waiters {
         &self.waiters
     }
+}
+
+/// In a simulation, other answers may be processed before this one.
+pub(crate) fn processed_late<T>(answer: T) -> T {
+    wait::give_way();
+    answer
 }
 
 /// Whether a failure may pass by itself.

@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use crate::{
     batch::Interrupt,
     engine::Engine,
     schema::{Change, Notice},
+    stats::MetaStats,
 };
 
 /// Threads that wait for locks of files.
@@ -24,6 +25,7 @@ pub struct Waiters(Arc<Inner>);
 
 struct Inner {
     engine: Arc<dyn Engine>,
+    stats: Arc<MetaStats>,
     waiting: Mutex<Waiting>,
 }
 
@@ -49,6 +51,8 @@ pub struct Registered {
     waiters: Waiters,
     ino: Ino,
     id: u64,
+    /// Since when it waits; nothing before the first try failed.
+    since: Option<Instant>,
 }
 
 /// A registered waiter with a thread of its own; ends with its drop.
@@ -63,8 +67,8 @@ pub const LOOK: Duration = Duration::from_millis(500);
 const LISTEN: Duration = Duration::from_millis(200);
 
 impl Waiters {
-    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
-        Self(Arc::new(Inner { engine, waiting: Mutex::default() }))
+    pub(crate) fn new(engine: Arc<dyn Engine>, stats: Arc<MetaStats>) -> Self {
+        Self(Arc::new(Inner { engine, stats, waiting: Mutex::default() }))
     }
 
     /// Registers the caller as waiting for a lock on `ino`. To be called before the try that
@@ -78,7 +82,9 @@ impl Waiters {
     /// It must wake somebody and do no more: nobody can register or end meanwhile. To be called
     /// before the try that decides to wait; who waits looks every [`LOOK`] besides.
     pub fn on_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
-        self.add(ino, Bell::Call(Arc::new(call)))
+        let mut registered = self.add(ino, Bell::Call(Arc::new(call)));
+        registered.waits();
+        registered
     }
 
     fn add(&self, ino: Ino, bell: Bell) -> Registered {
@@ -89,7 +95,7 @@ impl Waiters {
         if !waiting.listening {
             waiting.listening = listen(Arc::downgrade(&self.0));
         }
-        Registered { waiters: self.clone(), ino, id }
+        Registered { waiters: self.clone(), ino, id, since: None }
     }
 
     /// Wakes those who wait for locks on `ino`, or all.
@@ -114,6 +120,7 @@ impl Waiter {
     /// Waits until the lock may be free, somebody interrupts, or it is time to look. True if
     /// interrupted.
     pub fn wait(&mut self, interrupt: &Interrupt) -> bool {
+        self.registered.waits();
         interrupt.forward(&self.bell);
         self.bell.sleep(LOOK);
         if interrupt.is_set() {
@@ -121,7 +128,7 @@ impl Waiter {
         }
         // Ring again for the next release.
         self.bell = Interrupt::default();
-        let Registered { waiters, ino, id } = &self.registered;
+        let Registered { waiters, ino, id, .. } = &self.registered;
         let mut waiting = waiters.0.waiting.lock();
         if let Some(entry) =
             waiting.by_file.get_mut(ino).and_then(|list| list.iter_mut().find(|e| e.0 == *id))
@@ -132,8 +139,23 @@ impl Waiter {
     }
 }
 
+impl Registered {
+    /// Counts it among those who wait, once.
+    fn waits(&mut self) {
+        if self.since.is_none() {
+            self.since = Some(wait::now());
+            self.waiters.0.stats.lock_waiters.add(1);
+        }
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
+        if let Some(since) = self.since {
+            let stats = &self.waiters.0.stats;
+            stats.lock_waiters.sub(1);
+            stats.lock_waits.observe(wait::now().saturating_duration_since(since));
+        }
         let mut waiting = self.waiters.0.waiting.lock();
         if let Some(list) = waiting.by_file.get_mut(&self.ino) {
             list.retain(|(id, _)| *id != self.id);

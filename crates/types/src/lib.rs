@@ -9,6 +9,7 @@ mod caller;
 mod error;
 mod ino;
 mod interrupt;
+pub mod metrics;
 mod name;
 mod rng;
 mod slice;

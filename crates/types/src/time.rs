@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use jiff::{Span, SpanRelativeTo, Timestamp, tz::TimeZone};
+use jiff::{Span, SpanRelativeTo, Timestamp, civil::DateTime, tz::TimeZone};
 
 /// Seconds and nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,13 @@ impl Time {
     pub fn local_hour(self) -> u8 {
         let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();
         instant.to_zoned(TimeZone::system()).hour().unsigned_abs()
+    }
+
+    /// The instant that `text` names in UTC, in the words of `strftime`; `None` if it names none.
+    pub fn from_utc(format: &str, text: &str) -> Option<Self> {
+        let time = DateTime::strptime(format, text).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        let nanos = i64::try_from(time.as_nanosecond()).ok()?;
+        Some(Self::from_nanos(nanos))
     }
 
     /// Time passed since `earlier`, zero if that lies in the future.
@@ -120,6 +127,8 @@ mod tests {
         assert_eq!(time.utc("%Y-%m-%dT%H:%M:%S%.6fZ"), "2024-02-29T12:34:56.000007Z");
         assert_eq!(Time { sec: -1, nsec: 0 }.utc("%Y-%m-%d-%H"), "1969-12-31-23");
         assert_eq!(Time { sec: i64::MAX, nsec: 0 }.utc("%Y"), "9999");
+        assert_eq!(Time::from_utc("%Y.%m.%d %H:%M:%S%.f", "2024.02.29 12:34:56.000007"), Some(time));
+        assert_eq!(Time::from_utc("%Y.%m.%d %H:%M:%S%.f", "2024.02.30 12:34:56.000007"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What operations there are, how often they run and how long they take; and their lines in the
 //! access log.
 //!
-//! What must stay true: observing an operation takes two looks at a clock and two additions, no
+//! What must stay true: observing an operation takes two looks at a clock and a few additions, no
 //! lock.
 
 use std::{
@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use sluice_types::{Attr, FileType, Ino};
+use sluice_types::{
+    Attr, FileType, Ino,
+    metrics::{Buckets, Histogram},
+};
 
 use crate::entry::Entry;
 
@@ -35,11 +38,23 @@ ops! {
     Lseek = "lseek", CopyRange = "copy_file_range",
 }
 
+/// Classes of the times of operations. Those of `JuiceFS`, as the sizes.
+const TIMES: Buckets = Buckets::times(0.000_01, 1.8, 29);
+/// Classes of the sizes of reads and writes.
+const SIZES: Buckets = Buckets::even(4096.0, 32);
+/// Error numbers that are told apart: all that Linux has.
+const ERRORS: usize = 134;
+
 /// Counts of all operations.
 pub(crate) struct Observed {
     pub(crate) ops: [Counts; NAMES.len()],
-    pub(crate) read_bytes: AtomicU64,
-    pub(crate) written_bytes: AtomicU64,
+    /// Times of all operations, without their sum.
+    pub(crate) times: Histogram,
+    errors: [AtomicU64; ERRORS],
+    /// Bytes of each read of a file.
+    pub(crate) read: Histogram,
+    /// Bytes of each write.
+    pub(crate) written: Histogram,
 }
 
 #[derive(Default)]
@@ -60,11 +75,37 @@ pub(crate) struct OpTotals {
 impl Default for Observed {
     fn default() -> Self {
         let ops = std::array::from_fn(|_| Counts::default());
-        Self { ops, read_bytes: AtomicU64::new(0), written_bytes: AtomicU64::new(0) }
+        Self {
+            ops,
+            times: Histogram::new(&TIMES),
+            errors: std::array::from_fn(|_| AtomicU64::new(0)),
+            read: Histogram::new(&SIZES),
+            written: Histogram::new(&SIZES),
+        }
     }
 }
 
 impl Observed {
+    /// Counts one operation, and the error that it ended with.
+    pub(crate) fn count(&self, op: OpKind, took: Duration, errno: Option<i32>) {
+        let counts = &self.ops[op as usize];
+        counts.count.fetch_add(1, Ordering::Relaxed);
+        counts.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.times.observe(took);
+        if let Some(errno) = errno {
+            counts.errors.fetch_add(1, Ordering::Relaxed);
+            if let Some(same) = usize::try_from(errno).ok().and_then(|errno| self.errors.get(errno)) {
+                same.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Errors that operations ended with, by number, and how often.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (i32, u64)> {
+        let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed));
+        (0..).zip(counts).filter(|(_, count)| *count > 0)
+    }
+
     pub(crate) fn totals(&self) -> impl Iterator<Item = OpTotals> {
         NAMES.iter().zip(&self.ops).map(|(name, counts)| OpTotals {
             name,
@@ -73,6 +114,46 @@ impl Observed {
             time: Duration::from_nanos(counts.nanos.load(Ordering::Relaxed)),
         })
     }
+}
+
+/// The name of an error number, such as `ENOENT`; the number itself if it has no name here.
+pub(crate) fn errno_name(errno: i32) -> String {
+    let name = match errno {
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::EINTR => "EINTR",
+        libc::EIO => "EIO",
+        libc::ENXIO => "ENXIO",
+        libc::E2BIG => "E2BIG",
+        libc::EBADF => "EBADF",
+        libc::EAGAIN => "EAGAIN",
+        libc::ENOMEM => "ENOMEM",
+        libc::EACCES => "EACCES",
+        libc::EBUSY => "EBUSY",
+        libc::EEXIST => "EEXIST",
+        libc::EXDEV => "EXDEV",
+        libc::ENOTDIR => "ENOTDIR",
+        libc::EISDIR => "EISDIR",
+        libc::EINVAL => "EINVAL",
+        libc::ENOTTY => "ENOTTY",
+        libc::ETXTBSY => "ETXTBSY",
+        libc::EFBIG => "EFBIG",
+        libc::ENOSPC => "ENOSPC",
+        libc::EROFS => "EROFS",
+        libc::EMLINK => "EMLINK",
+        libc::ERANGE => "ERANGE",
+        libc::EDEADLK => "EDEADLK",
+        libc::ENAMETOOLONG => "ENAMETOOLONG",
+        libc::ENOSYS => "ENOSYS",
+        libc::ENOTEMPTY => "ENOTEMPTY",
+        libc::ELOOP => "ELOOP",
+        libc::ENODATA => "ENODATA",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ESTALE => "ESTALE",
+        libc::EDQUOT => "EDQUOT",
+        _ => return errno.to_string(),
+    };
+    name.to_owned()
 }
 
 /// Writes an inode as access logs show it: `:

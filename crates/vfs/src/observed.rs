@@ -1,9 +1,6 @@
 //! An operation that is counted, and its line in the access log.
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use sluice_types::{Caller, FsResult};
 
@@ -23,16 +20,12 @@ impl Vfs {
         let begin = Instant::now();
         let done = run();
         let took = begin.elapsed();
-        let counts = &self.observed.ops[op as usize];
-        counts.count.fetch_add(1, Ordering::Relaxed);
-        counts.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-        if done.is_err() {
-            counts.errors.fetch_add(1, Ordering::Relaxed);
-        }
+        let errno = done.as_ref().err().map(sluice_types::FsError::errno);
+        self.observed.count(op, took, errno);
         if self.log.is_read() {
             let mut text = String::with_capacity(160);
             describe(&mut text, done.as_ref().ok());
-            self.write_log(op, caller, &text, done.as_ref().err().map(sluice_types::FsError::errno), took);
+            self.write_log(op, caller, &text, errno, took);
         }
         done
     }

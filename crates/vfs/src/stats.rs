@@ -1,114 +1,280 @@
-//! What `.stats` shows: one line a number, under the names that `JuiceFS` users know.
-//!
-//! What must stay true: a name keeps its meaning; numbers that are not counted are left out, not
-//! zero.
+//! Gathers what all parts of a mount count.
 
-use std::{fmt::Write as _, sync::atomic::Ordering};
+use sluice_meta::MetaStats;
+use sluice_types::metrics::{Distribution, Histogram};
 
-use sluice_data::Histogram;
+use crate::{
+    metrics::{Families, Kind, Labels, Value, add_process, prometheus, stats},
+    observe::errno_name,
+    vfs::Vfs,
+};
 
-use crate::vfs::Vfs;
-
-/// Lines of `.stats`.
-#[derive(Default)]
-struct Lines(String);
-
-impl Lines {
-    fn put(&mut self, name: &str, value: impl std::fmt::Display) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "juicefs_{name} {value}");
-    }
-
-    fn histogram(&mut self, name: &str, histogram: &Histogram) {
-        self.put(&format!("{name}_total"), histogram.count());
-        self.put(&format!("{name}_sum"), histogram.total().as_secs_f64());
-    }
-}
+/// Storage class of objects whose class nobody chose.
+const DEFAULT_CLASS: &str = "STANDARD";
 
 impl Vfs {
     /// The text of `.stats`.
     pub fn stats_text(&self) -> String {
-        let mut lines = Lines::default();
-        self.volume_lines(&mut lines);
-        self.fuse_lines(&mut lines);
-        self.cache_lines(&mut lines);
-        lines.0
+        stats(self.metrics())
     }
 
-    fn volume_lines(&self, lines: &mut Lines) {
+    /// All numbers in the text format of Prometheus. Each sample gets the labels `common`.
+    pub fn prometheus_text(&self, common: &[(String, String)]) -> String {
+        prometheus(self.metrics(), common)
+    }
+
+    fn metrics(&self) -> Families {
+        let mut families = Families::default();
+        self.volume_metrics(&mut families);
+        add_process(&mut families);
+        self.request_metrics(&mut families);
+        metadata(&mut families, self.meta.stats());
+        self.cache_metrics(&mut families);
+        self.object_metrics(&mut families);
+        self.background_metrics(&mut families);
+        if let Some(more) = &self.config.metrics {
+            more(&mut families);
+        }
+        families
+    }
+
+    fn volume_metrics(&self, families: &mut Families) {
         let size = self.size_at(self.meta.env().used());
-        lines.put("used_space", size.used);
-        lines.put("used_inodes", size.inodes);
-        lines.put("total_space", size.total);
-        lines.put("total_inodes", size.inodes + size.free_inodes);
-        lines.put("uptime", self.since.elapsed().as_secs_f64());
-        if let Some((cpu, memory)) = process() {
-            lines.put("cpu_usage", cpu);
-            lines.put("memory", memory);
-        }
+        families.gauge(("juicefs_used_space", "Bytes of the volume in use."), size.used as f64);
+        families.gauge(("juicefs_used_inodes", "Inodes of the volume in use."), size.inodes as f64);
+        families.gauge(("juicefs_total_space", "Bytes that the volume can hold."), size.total as f64);
+        let inodes = (size.inodes + size.free_inodes) as f64;
+        families.gauge(("juicefs_total_inodes", "Inodes that the volume can hold."), inodes);
+        let uptime = self.since.elapsed().as_secs_f64();
+        families.gauge(("juicefs_uptime", "Seconds since this client started."), uptime);
+        let subdir = self.config.shown.get("Meta").and_then(|meta| meta.get("Subdir")?.as_str());
+        families.add(
+            ("juicefs_subdir_info", "1, with the directory of the volume that is mounted (empty: all)."),
+            Kind::Gauge,
+            vec![(vec![("subdir", subdir.unwrap_or_default().to_owned())], Value::Number(1.0))],
+        );
     }
 
-    fn fuse_lines(&self, lines: &mut Lines) {
-        let (mut count, mut seconds) = (0, 0.0);
-        for op in self.observed.totals().filter(|op| op.count > 0) {
-            count += op.count;
-            seconds += op.time.as_secs_f64();
-            lines.put(&format!("fuse_ops_total_{}", op.name), op.count);
-            lines.put(&format!("fuse_ops_durations_seconds_{}", op.name), op.time.as_secs_f64());
-            lines.put(&format!("fuse_ops_errors_{}", op.name), op.errors);
-        }
-        lines.put("fuse_ops_durations_histogram_seconds_total", count);
-        lines.put("fuse_ops_durations_histogram_seconds_sum", seconds);
-        lines.put("fuse_read_size_bytes_sum", self.observed.read_bytes.load(Ordering::Relaxed));
-        lines.put("fuse_written_size_bytes_sum", self.observed.written_bytes.load(Ordering::Relaxed));
-        lines.put("fuse_open_handlers", self.handles.len());
-        lines.put("open_files", self.cache().open_files());
-        lines.put("bgjob_deletions_waiting", self.jobs.queue().len());
+    fn request_metrics(&self, families: &mut Families) {
+        let observed = &self.observed;
+        let ops: Vec<_> = observed.totals().filter(|op| op.count > 0).collect();
+        let seconds = ops.iter().map(|op| op.time.as_secs_f64());
+        let mut times = observed.times.read();
+        // The sum is kept by operation only.
+        times.sum = seconds.clone().sum();
+        families.values(
+            ("juicefs_fuse_ops_durations_histogram_seconds", "Times of requests of the kernel."),
+            times,
+        );
+        families.counters(
+            ("juicefs_fuse_ops_total", "Requests of the kernel."),
+            "method",
+            ops.iter().map(|op| (op.name, op.count as f64)),
+        );
+        families.counters(
+            ("juicefs_fuse_ops_durations_seconds", "Time spent in requests of the kernel, in seconds."),
+            "method",
+            ops.iter().map(|op| op.name).zip(seconds),
+        );
+        families.counters(
+            ("sluice_fuse_errors_total", "Requests of the kernel that were answered with an error."),
+            "method",
+            ops.iter().map(|op| (op.name, op.errors as f64)),
+        );
+        families.counters(
+            ("juicefs_fuse_ops_io_errors", "Errors that requests of the kernel were answered with."),
+            "errno",
+            observed.errors().map(|(errno, count)| (errno_name(errno), count as f64)),
+        );
+        families.histogram(("juicefs_fuse_read_size_bytes", "Sizes of reads."), &observed.read);
+        families.histogram(("juicefs_fuse_written_size_bytes", "Sizes of writes."), &observed.written);
+        let handles = self.handles.len() as f64;
+        families.gauge(("juicefs_fuse_open_handlers", "Open files and directories."), handles);
+        let files = self.cache().open_files() as f64;
+        families.gauge(("sluice_open_files", "Files that are open, each counted once."), files);
     }
 
-    fn cache_lines(&self, lines: &mut Lines) {
+    fn cache_metrics(&self, families: &mut Families) {
         let stats = self.data.stats();
-        for (name, value) in [
-            ("blockcache_blocks", stats.cache_blocks.get()),
-            ("blockcache_bytes", stats.cache_bytes.get()),
-            ("blockcache_hits", stats.memory_hits.get() + stats.cache_hits.get()),
-            ("blockcache_hit_bytes", stats.memory_hit_bytes.get() + stats.cache_hit_bytes.get()),
-            ("blockcache_miss", stats.cache_misses.get()),
-            ("blockcache_miss_bytes", stats.cache_miss_bytes.get()),
-            ("blockcache_writes", stats.cache_writes.get()),
-            ("blockcache_write_bytes", stats.cache_write_bytes.get()),
-            ("blockcache_drops", stats.cache_drops.get()),
-            ("blockcache_evicts", stats.cache_evictions.get()),
-            ("staging_blocks", stats.staged_blocks.get()),
-            ("staging_block_bytes", stats.staged_bytes.get()),
-            ("staging_block_errors", stats.staged_errors.get()),
-            ("staging_write_bytes", stats.staged_write_bytes.get()),
-            ("object_request_errors", stats.object_errors.get()),
-            ("object_request_uploading", stats.uploading.get()),
-            ("object_request_data_bytes_GET", stats.get_bytes.get()),
-            ("object_request_data_bytes_PUT", stats.put_bytes.get()),
-            ("used_buffer_size_bytes", self.data.buffered().0),
-            ("store_cache_size_bytes", stats.memory_bytes.get()),
-            ("compact_total", stats.compactions.get()),
-            ("compact_bytes", stats.compacted_bytes.get()),
+        let both = |memory: u64, disk: u64| (memory + disk) as f64;
+        let hits = both(stats.memory_hits.get(), stats.cache_hits.get());
+        let hit_bytes = both(stats.memory_hit_bytes.get(), stats.cache_hit_bytes.get());
+        families.counter(("juicefs_blockcache_hits", "Reads of blocks answered from the cache."), hits);
+        families.counter(("juicefs_blockcache_hit_bytes", "Bytes read from the cache."), hit_bytes);
+        for (title, counter) in [
+            (
+                ("juicefs_blockcache_miss", "Reads of blocks that the cache did not have."),
+                &stats.cache_misses,
+            ),
+            (
+                ("juicefs_blockcache_miss_bytes", "Bytes that the cache did not have."),
+                &stats.cache_miss_bytes,
+            ),
+            (("juicefs_blockcache_writes", "Blocks written to the cache."), &stats.cache_writes),
+            (("juicefs_blockcache_write_bytes", "Bytes written to the cache."), &stats.cache_write_bytes),
+            (("juicefs_blockcache_drops", "Blocks that the cache did not take."), &stats.cache_drops),
+            (("juicefs_blockcache_evicts", "Blocks that made room for others."), &stats.cache_evictions),
+            (("sluice_blockcache_damaged_total", "Cached blocks found damaged."), &stats.cache_damaged),
+            (("juicefs_staging_block_errors", "Failures to stage or upload blocks."), &stats.staged_errors),
+            (("juicefs_staging_write_bytes", "Bytes staged on the local disk."), &stats.staged_write_bytes),
+            (("sluice_prefetched_blocks_total", "Blocks fetched ahead of reads."), &stats.prefetches),
         ] {
-            lines.put(name, value);
+            families.count(title, counter);
         }
-        lines.histogram("blockcache_read_hist_seconds", &stats.cache_read_time);
-        lines.histogram("blockcache_write_hist_seconds", &stats.cache_write_time);
-        lines.histogram("object_request_durations_histogram_seconds_GET", &stats.get_time);
-        lines.histogram("object_request_durations_histogram_seconds_PUT", &stats.put_time);
+        families.counter(
+            ("juicefs_staging_block_delay_seconds", "Time that uploaded blocks were staged, in seconds."),
+            stats.staged_delay.time().as_secs_f64(),
+        );
+        for (title, value) in [
+            (("juicefs_blockcache_blocks", "Blocks in the cache."), stats.cache_blocks.get()),
+            (("juicefs_blockcache_bytes", "Bytes in the cache."), stats.cache_bytes.get()),
+            (
+                ("juicefs_staging_blocks", "Staged blocks that wait for their upload."),
+                stats.staged_blocks.get(),
+            ),
+            (("juicefs_staging_block_bytes", "Bytes of staged blocks."), stats.staged_bytes.get()),
+            (("juicefs_staging_writing_blocks", "Blocks being staged now."), stats.staging.get()),
+            (("juicefs_used_buffer_size_bytes", "Memory used by buffers."), self.data.buffered().0),
+            (("juicefs_store_cache_size_bytes", "Memory used by the cache."), stats.memory_bytes.get()),
+        ] {
+            families.gauge(title, value as f64);
+        }
+        let times = &stats.times;
+        families.histogram(
+            ("juicefs_blockcache_read_hist_seconds", "Times of reads from local cache files."),
+            &times.cache_read,
+        );
+        families.histogram(
+            ("juicefs_blockcache_write_hist_seconds", "Times of writes of local cache files."),
+            &times.cache_write,
+        );
+        families.histogram(
+            ("juicefs_compact_size_histogram_bytes", "Sizes of what compactions wrote."),
+            &times.compacted,
+        );
+    }
+
+    fn object_metrics(&self, families: &mut Families) {
+        let stats = self.data.stats();
+        let class = match self.config.storage_class.as_str() {
+            "" => DEFAULT_CLASS,
+            chosen => chosen,
+        };
+        // Who deletes an object need not know its class.
+        let labels = |method: &str| -> Labels {
+            let class = if method == "DELETE" { "" } else { class };
+            vec![("method", method.to_owned()), ("storage_class", class.to_owned())]
+        };
+        let times = [("GET", &stats.times.get), ("PUT", &stats.times.put), ("DELETE", &stats.times.delete)];
+        families.add(
+            ("juicefs_object_request_durations_histogram_seconds", "Times of requests to the object store."),
+            Kind::Histogram,
+            times.map(|(method, times)| (labels(method), Value::Values(times.read()))).into(),
+        );
+        let bytes = [("GET", stats.get_bytes.get()), ("PUT", stats.put_bytes.get())];
+        families.add(
+            ("juicefs_object_request_data_bytes", "Bytes read from and written to the object store."),
+            Kind::Counter,
+            bytes.map(|(method, bytes)| (labels(method), Value::Number(bytes as f64))).into(),
+        );
+        families.count(
+            ("juicefs_object_request_errors", "Requests to the object store that failed."),
+            &stats.object_errors,
+        );
+        families.gauge(
+            ("juicefs_object_request_uploading", "Blocks being uploaded now."),
+            stats.uploading.get() as f64,
+        );
+    }
+
+    fn background_metrics(&self, families: &mut Families) {
+        families.gauge(
+            ("sluice_deletions_waiting", "Removed files and slices that wait to be deleted."),
+            self.jobs.queue().len() as f64,
+        );
     }
 }
 
-/// Seconds of CPU time and bytes of memory of this process.
-fn process() -> Option<(f64, u64)> {
-    const TICKS: f64 = 100.0;
-    const PAGE: u64 = 4096;
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-    let cpu = (number(11)? + number(12)?) as f64 / TICKS;
-    Some((cpu, number(21)? * PAGE))
+fn metadata(families: &mut Families, stats: &MetaStats) {
+    let named: Vec<_> = stats.by_name.iter().map(|(name, counts)| (method(name), counts)).collect();
+    families.counters(
+        ("juicefs_meta_ops_total", "Operations on metadata."),
+        "method",
+        named.iter().map(|(name, counts)| (name, counts.count.get() as f64)),
+    );
+    families.counters(
+        ("juicefs_meta_ops_duration_seconds", "Time spent in operations on metadata, in seconds."),
+        "method",
+        named.iter().map(|(name, counts)| (name, counts.nanos.time().as_secs_f64())),
+    );
+    // Also the operations that never ran again, so that a rate is known before the first.
+    families.counters(
+        ("juicefs_transaction_restart", "Operations that ran again since others changed what they saw."),
+        "method",
+        stats.by_name.iter().map(|(name, _)| {
+            let restarts = stats.restarts.of(name).map_or(0, |counts| counts.count.get());
+            (method(name), restarts as f64)
+        }),
+    );
+    families.counters(
+        ("sluice_meta_retries_total", "Batches and reads that were tried again."),
+        "cause",
+        stats.retries.causes().map(|(cause, counter)| (cause, counter.get() as f64)),
+    );
+    let histograms: [(_, &Histogram); 6] = [
+        (
+            (
+                "juicefs_transaction_durations_histogram_seconds",
+                "Times of batches, up to the end of the commit.",
+            ),
+            &stats.commits,
+        ),
+        (
+            ("juicefs_meta_ops_durations_histogram_seconds", "Times of operations on metadata."),
+            &stats.operations,
+        ),
+        (
+            ("sluice_batch_queue_seconds", "Time that operations waited until their batch began."),
+            &stats.queued,
+        ),
+        (("sluice_batch_operations", "Operations in each batch."), &stats.batched),
+        (("sluice_meta_read_seconds", "Times of reads of metadata outside batches."), &stats.reads),
+        (("sluice_lock_wait_seconds", "Times of waits for locks of files."), &stats.lock_waits),
+    ];
+    for (title, histogram) in histograms {
+        let values: Distribution = histogram.read();
+        families.values(title, values);
+    }
+    families.gauge(
+        ("sluice_lock_waiters", "Programs that wait for a lock of a file now."),
+        stats.lock_waiters.get() as f64,
+    );
+}
+
+/// The name that `JuiceFS` has for an operation, or ours.
+fn method(name: &'static str) -> &'static str {
+    match name {
+        "lookup" => "Lookup",
+        "getattr" => "GetAttr",
+        "setattr" => "SetAttr",
+        "readlink" => "ReadLink",
+        "create" => "Mknod",
+        "unlink" => "Unlink",
+        "rmdir" => "Rmdir",
+        "rename" => "Rename",
+        "link" => "Link",
+        "read" => "Read",
+        "write" => "Write",
+        "truncate" => "Truncate",
+        "fallocate" => "Fallocate",
+        "copy_file_range" => "CopyFileRange",
+        "clone" => "Clone",
+        "getxattr" => "GetXattr",
+        "listxattr" => "ListXattr",
+        "setxattr" => "SetXattr",
+        "removexattr" => "RemoveXattr",
+        "getfacl" => "GetFacl",
+        "setfacl" => "SetFacl",
+        other => other,
+    }
 }

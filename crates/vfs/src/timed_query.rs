@@ -1,22 +1,19 @@
-//! Questions that are answered soon, whatever becomes of the engine: `df` must not hang with it.
+//! Queries to the engine with a short timeout: `df` must not hang if the engine does.
 //!
-//! What must stay true: nobody waits longer than he said; and an answer that came in time was asked
-//! for after the question.
+//! What must stay true: no caller waits longer than its timeout. A result that comes in time was
+//! requested after the call began.
 
-use std::{
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
+use sluice_types::wait;
 
-/// How long whoever asks waits for the engine.
+/// How long a caller waits for the engine.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
-/// How long the thread that asks waits for another question.
+/// How long the thread of a query waits for another call.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// One kind of question: asked by one thread at a time, for all who wait.
+/// One query. One thread at a time runs it, for all callers that wait.
 pub(crate) struct TimedQuery<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -26,12 +23,12 @@ struct Shared<T> {
 }
 
 struct State<T> {
-    /// Whether there is a thread.
+    /// Whether the thread runs.
     running: bool,
     asked: u64,
-    /// Questions that had an answer, or failed.
+    /// Number of the last call that has a result, or failed.
     done: u64,
-    /// The newest answer, and up to which question it is one.
+    /// The newest result, and the last call that it is valid for.
     last: Option<(T, u64)>,
 }
 
@@ -44,11 +41,10 @@ impl<T> Default for TimedQuery<T> {
 }
 
 impl<T: Copy + Send + 'static> TimedQuery<T> {
-    /// Has `ask` called on another thread, unless one is at it, and waits for its answer for
-    /// `patience` at most. `None` if there is none by then. What `ask` fails to answer counts as no
-    /// answer.
+    /// Runs `query` on another thread, unless that thread runs already, and waits at most `timeout`
+    /// for a result. `None` if there is none by then, or if `query` returned `None`.
     pub(crate) fn ask(&self, patience: Duration, ask: impl Fn() -> Option<T> + Send + 'static) -> Option<T> {
-        let until = Instant::now() + patience;
+        let until = wait::now() + patience;
         let mut state = self.0.state.lock();
         state.asked += 1;
         let question = state.asked;
@@ -57,17 +53,19 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
         } else {
             let shared = Arc::clone(&self.0);
             let work = move || shared.serve(ask);
-            state.running = thread::Builder::new().name("sluice-query".into()).spawn(work).is_ok();
+            state.running = wait::spawn("sluice-query", work).is_ok();
         }
         while state.running && state.done < question {
-            if self.0.answered.wait_until(&mut state, until).timed_out() {
+            let left = until.saturating_duration_since(wait::now());
+            if left.is_zero() {
                 break;
             }
+            wait::wait_for(&self.0.answered, &mut state, left);
         }
         state.last.filter(|(_, asked)| *asked >= question).map(|(answer, _)| answer)
     }
 
-    /// The newest answer, however old.
+    /// The newest result, however old.
     pub(crate) fn last(&self) -> Option<T> {
         self.0.state.lock().last.map(|(answer, _)| answer)
     }
@@ -75,21 +73,22 @@ impl<T: Copy + Send + 'static> TimedQuery<T> {
 
 impl<T> Shared<T> {
     fn serve(&self, ask: impl Fn() -> Option<T>) {
+        let mut idle_until = wait::now() + IDLE;
         let mut state = self.state.lock();
         loop {
             if state.done == state.asked {
-                let idle = self.asked.wait_for(&mut state, IDLE).timed_out();
-                if state.done == state.asked {
-                    if idle {
-                        state.running = false;
-                        return;
-                    }
-                    continue;
+                let left = idle_until.saturating_duration_since(wait::now());
+                if left.is_zero() {
+                    state.running = false;
+                    return;
                 }
+                wait::wait_for_work(&self.asked, &mut state, left);
+                continue;
             }
             let question = state.asked;
             drop(state);
             let answer = ask();
+            idle_until = wait::now() + IDLE;
             state = self.state.lock();
             state.done = question;
             if let Some(answer) = answer {

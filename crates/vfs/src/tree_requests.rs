@@ -1,8 +1,8 @@
-//! The work behind `.control`: whole trees, by the functions that the tools use too.
+//! The requests of `.control` on whole trees. They use the same functions as the command line.
 //!
-//! What must stay true: whatever is made or removed here is treated as if that had happened through
-//! the mount, and is invalidated in the kernel; and nobody is shown what lies in directories that
-//! he may not list.
+//! What must stay true: what is created or removed here is treated as if it had happened through
+//! the mount, and is invalidated in the kernel. No user sees the content of directories that it may
+//! not list.
 
 use serde_json::{Value, json};
 use sluice_data::visible;
@@ -20,9 +20,9 @@ use crate::control::{Answer, Progress, requests::Request};
 use crate::vfs::Vfs;
 
 /// Most levels and entries of each directory that a summary shows.
-const MOST_SHOWN: (u8, u8) = (10, 100);
+const MAX_SHOWN: (u8, u8) = (10, 100);
 
-/// For whom a request is worked on, how he gives it up and hears of it.
+/// The caller of a request, how it is interrupted, and where its progress goes.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     caller: &'a Caller,
@@ -77,7 +77,7 @@ impl Vfs {
             }
             Request::Summary { ino, depth, top } => {
                 let ino = self.reached(ino, caller, interrupt)?;
-                let shown = (depth.min(MOST_SHOWN.0).into(), top.min(MOST_SHOWN.1).into());
+                let shown = (depth.min(MAX_SHOWN.0).into(), top.min(MAX_SHOWN.1).into());
                 let (node, denied) = self.sum_up(asker, ino, shown)?;
                 progress.set(node.total.files + node.total.dirs, node.total.size);
                 Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, ""), "Denied": denied })))
@@ -89,8 +89,8 @@ impl Vfs {
         }
     }
 
-    /// The inode that a program means, which sees the root of the mount as 1, and names by number
-    /// what its user may not come to by any path.
+    /// The inode that a program means. It knows the root of the mount as 1, and it may name inodes
+    /// that its user cannot reach by any path.
     fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
         let root = self.root();
         let ino = if ino == Ino::ROOT { root } else { ino };
@@ -98,7 +98,8 @@ impl Vfs {
         Ok(ino)
     }
 
-    /// A node lost a name without the mount having been asked. Files that are gone wait on record.
+    /// A node lost a name without a request of the kernel. The metadata keeps a record of deleted
+    /// files.
     fn after_removal(&self, ino: Ino, node: RemovedNode) {
         match node {
             RemovedNode::Deleted { attr, .. } => {
@@ -108,8 +109,7 @@ impl Vfs {
         }
     }
 
-    /// What a name stands for changed without the mount having been asked, and with it its
-    /// directory.
+    /// An entry and its directory changed without a request of the kernel.
     fn invalidate_name(&self, at: At) {
         self.cache().names_changed(at.dir);
         self.invalidate(&Change::Node(at.dir));
@@ -184,7 +184,7 @@ impl Vfs {
         })))
     }
 
-    /// Objects that a piece of a slice lies in.
+    /// The objects that hold a part of a slice.
     fn objects(&self, index: u32, slice: Slice) -> Vec<Value> {
         let layout = self.data.layout();
         if slice.is_hole() {
@@ -202,15 +202,14 @@ impl Vfs {
         layout.parts(slice).map(object).collect()
     }
 
-    /// Compacts every chunk of a file, or of all files below a directory: those that the caller may
-    /// write.
+    /// Compacts every chunk of a file, or of all files below a directory that the caller may write.
     ///
     /// # Errors
     /// [`FsError::Access`] if there are others, too, after the rest was done.
     fn compact_tree(&self, asker: Asker<'_>, ino: Ino) -> FsResult<()> {
         self.writable()?;
         let _walking = self.internals.control.walks.begin(asker.caller, asker.interrupt)?;
-        // The way down is a list and not the stack, which a deep tree would overflow.
+        // Directories to visit are in a list, not on the stack, which a deep tree would overflow.
         let (mut left, mut all) = (vec![ino], Ok(()));
         while let Some(at) = left.pop() {
             match self.compact_node(asker, at, &mut left) {
@@ -223,7 +222,7 @@ impl Vfs {
         all
     }
 
-    /// Compacts the chunks of a file, or adds what lies in a directory to `left`.
+    /// Compacts the chunks of a file, or adds the entries of a directory to `left`.
     fn compact_node(&self, asker: Asker<'_>, ino: Ino, left: &mut Vec<Ino>) -> FsResult<()> {
         let Asker { caller, interrupt, progress } = asker;
         let attr = self.meta.read(&GetAttr(ino), interrupt)?;
@@ -252,7 +251,7 @@ impl Vfs {
     }
 }
 
-/// What a chunk shows, holes between its pieces included.
+/// The content of a chunk as pieces, including holes between them.
 fn shown(index: u32, records: &[Slice]) -> Vec<(u32, Slice)> {
     let mut all = Vec::new();
     let mut pos = 0;

@@ -14,7 +14,10 @@ mod load;
 mod man;
 mod mdtest;
 mod mount;
+mod profile;
+mod quota;
 mod rmr;
+mod stats;
 mod status;
 mod summary;
 mod umount;
@@ -35,8 +38,11 @@ pub(crate) enum Command {
     Status(status::Status),
     Mount(Box<mount::Mount>),
     Umount(umount::Umount),
+    Stats(stats::Stats),
+    Profile(profile::Profile),
     Info(info::Info),
     Summary(summary::Summary),
+    Quota(quota::QuotaCommand),
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
     Fsck(fsck::Fsck),
@@ -58,8 +64,11 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Status(command) => command.run(),
         Command::Mount(command) => command.run(program),
         Command::Umount(command) => command.run(),
+        Command::Stats(command) => command.run(),
+        Command::Profile(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
+        Command::Quota(command) => command.run(),
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
         Command::Fsck(command) => command.run(),

@@ -20,7 +20,10 @@ use sluice_vfs::Journal;
 use crate::{
     arguments, background, engines,
     fixed::Fixed,
-    flags::{Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, StoreFlags, TransferFlags},
+    flags::{
+        Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
+        TransferFlags,
+    },
     fstab::{self, Line},
     guardian::{self, GuardianSocket, Message},
     program::Program,
@@ -73,6 +76,8 @@ pub(crate) struct Mount {
     cache: CacheFlags,
     #[command(flatten)]
     fuse: FuseFlags,
+    #[command(flatten)]
+    metrics: MetricsFlags,
 }
 
 impl Mount {
@@ -177,6 +182,7 @@ impl Mount {
         self.store.idle(&mut idle);
         self.cache.idle(&mut idle);
         self.fuse.idle(&mut idle);
+        self.metrics.idle(&mut idle);
         idle
     }
 
@@ -324,6 +330,8 @@ impl Mount {
         };
         vfs.shown = self.shown(&data, mountpoint);
         vfs.journal = Some(Arc::clone(&journal));
+        vfs.storage_class.clone_from(&store.storage_class);
+        let metrics = self.metrics.exporter(&format.name, mountpoint);
         let fixed = self.fixed(&format, &data)?;
         Ok(Serving {
             meta: Arc::clone(meta),
@@ -332,6 +340,7 @@ impl Mount {
             data,
             vfs,
             fuse: &self.fuse,
+            metrics,
             read_only: meta.is_read_only(),
             fixed,
             socket,

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
@@ -12,7 +11,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
-use sluice_types::Ino;
+
+use crate::internal_file;
 
 /// How long the serving process may take to end.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -96,18 +96,9 @@ fn start_of(pid: u64) -> Option<String> {
 }
 
 fn server(mountpoint: &Path) -> Option<Server> {
-    let config = internal(mountpoint, "config").ok()?;
+    let config = internal_file::read(mountpoint, "config").ok()?;
     let pid = serde_json::from_str::<Value>(&config).ok()?.get("Pid")?.as_u64()?;
     Some(Server { pid, start: start_of(pid)? })
-}
-
-/// Content of an internal file. Its short name is looked for first: a mount whose internal files
-/// have it asks the engine for the long one, which may be away.
-fn internal(mountpoint: &Path, name: &str) -> std::io::Result<String> {
-    let short = mountpoint.join(format!(".{name}"));
-    let long = mountpoint.join(format!(".jfs.{name}"));
-    let ours = fs::symlink_metadata(&short).is_ok_and(|found| Ino(found.ino()).is_internal());
-    fs::read_to_string(if ours { short } else { long })
 }
 
 /// Refuses what is no volume: whoever mounted that unmounts it by other means.
@@ -124,13 +115,10 @@ fn refuse_others(mountpoint: &Path) -> Result<()> {
 fn wait_for_staged(mountpoint: &Path) -> Result<()> {
     let mut shown = u64::MAX;
     loop {
-        let stats = internal(mountpoint, "stats")
+        let stats = internal_file::read(mountpoint, "stats")
             .with_context(|| format!("{} is no mounted volume", mountpoint.display()))?;
-        let number = |name: &str| {
-            let value = stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-            value.map(|value| value as u64)
-        };
-        let Some(left) = number("juicefs_staging_blocks ") else {
+        let left = internal_file::numbers(&stats).get("juicefs_staging_blocks").map(|left| *left as u64);
+        let Some(left) = left else {
             bail!("{} does not say how much is staged", mountpoint.display());
         };
         if left == 0 {

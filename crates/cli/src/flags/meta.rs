@@ -76,12 +76,6 @@ pub(crate) struct MetaFlags {
     fast_statfs: bool,
     #[arg(long, value_name = "NAMES", hide = true)]
     network_interfaces: Option<String>,
-    #[arg(long, value_name = "ADDRESS", hide = true)]
-    metrics: Option<String>,
-    #[arg(long, value_name = "LABELS", hide = true)]
-    custom_labels: Option<String>,
-    #[arg(long, value_name = "ADDRESS", hide = true)]
-    consul: Option<String>,
     // Nothing is ever reported.
     #[arg(long, hide = true)]
     no_usage_report: bool,
@@ -114,9 +108,6 @@ impl MetaFlags {
             self.network_interfaces.as_ref().is_some_and(|names| !names.is_empty()),
             "what a session tells of its machine is for people, and not chosen by interface; leave it out",
         );
-        idle.note("--metrics", self.metrics.is_some());
-        idle.note("--custom-labels", self.custom_labels.is_some());
-        idle.note("--consul", self.consul.is_some());
         idle.always(&["--fast-statfs", "--no-usage-report"]);
         let _ = (self.fast_statfs, self.no_usage_report);
     }

@@ -7,6 +7,7 @@
 mod cache;
 mod fuse;
 mod meta;
+mod metrics;
 mod store;
 
 use anyhow::{Result, ensure};
@@ -14,6 +15,7 @@ use anyhow::{Result, ensure};
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
+pub(crate) use metrics::MetricsFlags;
 pub(crate) use store::{StoreFlags, TransferFlags};
 
 /// What becomes of flags of JuiceFS that change nothing here.

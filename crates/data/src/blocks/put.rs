@@ -65,7 +65,7 @@ impl BlockStore {
             let put = self.store.put(&name, stored.clone()).await;
             drop(permit);
             self.stats.puts.add(1);
-            self.stats.put_time.observe(started.elapsed());
+            self.stats.times.put.observe(started.elapsed());
             match put {
                 Ok(()) => {
                     self.uploads.served();

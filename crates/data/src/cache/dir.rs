@@ -249,7 +249,7 @@ impl Dir {
                 self.health.lock().failures = 0;
                 self.stats.cache_writes.add(1);
                 self.stats.cache_write_bytes.add(data.len() as u64);
-                self.stats.cache_write_time.observe(started.elapsed());
+                self.stats.times.cache_write.observe(started.elapsed());
                 self.note(key);
             }
             Err(error) => self.failed(&error),

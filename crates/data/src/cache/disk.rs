@@ -102,7 +102,7 @@ impl DiskCache {
         let read = self.open_file(dir, key).and_then(|file| file.read(range, self.verify));
         match read {
             Ok(bytes) => {
-                self.stats.cache_read_time.observe(started.elapsed());
+                self.stats.times.cache_read.observe(started.elapsed());
                 Some(bytes)
             }
             // It says nothing about the file.

@@ -114,6 +114,7 @@ impl Batcher {
                 }
             }
             Err(EngineError::Indeterminate { reason, .. }) => {
+                self.counts.retries.lost_answer.add(1);
                 tracing::warn!(%reason, "the answer to a commit was lost; finding out whether it happened");
                 if let Some(record_cache) = &self.env.record_cache {
                     forget(record_cache, &commit);

@@ -27,6 +27,8 @@ pub(super) struct Submitter {
     /// Whether it is running a batch.
     leading: AtomicBool,
     pub(super) interrupt: Interrupt,
+    /// When it queued its operations.
+    pub(super) since: Instant,
     /// When its patience ends.
     pub(super) until: Instant,
     withdrawn: AtomicBool,
@@ -36,7 +38,12 @@ pub(super) struct Submitter {
 
 impl Submitter {
     /// The calling thread as a submitter, which its interrupt wakes until [`Interrupt::detach`].
-    pub(super) fn new(queued: usize, interrupt: Interrupt, until: Instant, wakes: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        queued: usize,
+        interrupt: Interrupt,
+        (since, until): (Instant, Instant),
+        wakes: Arc<AtomicU64>,
+    ) -> Self {
         interrupt.attach();
         Self {
             thread: thread::current(),
@@ -44,6 +51,7 @@ impl Submitter {
             lead: AtomicU32::new(0),
             leading: AtomicBool::new(false),
             interrupt,
+            since,
             until,
             withdrawn: AtomicBool::new(false),
             wakes,
@@ -148,6 +156,8 @@ impl<O: Op> Run for Job<O> {
 
 /// An operation in the queue.
 pub(super) struct QueuedOp<J: ?Sized> {
+    /// [`Op::NAME`].
+    pub(super) name: &'static str,
     pub(super) submitter: Arc<Submitter>,
     pub(super) lanes: Lanes,
     /// [`Op::fences`].
@@ -163,7 +173,7 @@ impl<O: Op> QueuedOp<Job<O>> {
     pub(super) fn new(op: O, submitter: Arc<Submitter>) -> Self {
         let (lanes, fences) = (op.lanes(), op.fences());
         let job = Mutex::new(Job { op, answer: None });
-        Self { submitter, lanes, fences, finished: AtomicBool::new(false), job }
+        Self { name: O::NAME, submitter, lanes, fences, finished: AtomicBool::new(false), job }
     }
 
     /// The answer, once.

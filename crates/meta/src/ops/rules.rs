@@ -232,6 +232,19 @@ pub(crate) fn admit_move(
     Ok(())
 }
 
+/// Whether other quotas count what is in `from` than what is in `to`.
+pub(crate) fn counted_apart(view: &mut View<'_>, from: Ino, to: Ino) -> Result<bool, Stop> {
+    if from == to || !view.known().limits_dirs() {
+        return Ok(false);
+    }
+    let mut quotas = [FxHashSet::default(), FxHashSet::default()];
+    for (quotas, dir) in quotas.iter_mut().zip([from, to]) {
+        let dirs = counted_above(view, dir)?;
+        quotas.extend(dirs.into_iter().filter(|dir| view.known().quota(QuotaKey::Dir(*dir)).is_some()));
+    }
+    Ok(quotas[0] != quotas[1])
+}
+
 /// Whether one quota, if there is one, admits that much more.
 fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), FsError> {
     let Some(mut quota) = view.known().quota(key) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What can be asked through `.control`, and how the bytes say it.
+//! The requests of `.control`, and their encoding.
 //!
 //! What must stay true: fields that older programs leave out have the defaults that they expect.
 
@@ -9,7 +9,7 @@ use sluice_types::{FsError, FsResult, Ino};
 pub(crate) enum Request {
     /// Remove a tree.
     Remove { parent: Ino, name: Vec<u8>, skip_trash: bool },
-    /// Tell about an inode; as text for older programs.
+    /// Information about an inode; as text for older programs.
     Info { ino: Ino, recursive: bool, raw: bool, text: bool },
     /// Fetch files into the cache, or drop them.
     FillCache,

@@ -40,8 +40,9 @@ impl Op for In {
 /// The submitter of another thread, with one op in these lanes.
 fn caller(lanes: &[u64]) -> (Arc<Submitter>, Arc<AnyQueuedOp>) {
     let until = Instant::now() + Duration::from_mins(1);
-    let submitter =
-        thread::spawn(move || Submitter::new(1, Interrupt::default(), until, Arc::new(AtomicU64::new(0))));
+    let submitter = thread::spawn(move || {
+        Submitter::new(1, Interrupt::default(), (until, until), Arc::new(AtomicU64::new(0)))
+    });
     let submitter = Arc::new(submitter.join().unwrap());
     let op = Arc::new(QueuedOp::new(In(lanes.to_vec()), submitter.clone()));
     (submitter, op)

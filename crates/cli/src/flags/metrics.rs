@@ -1,0 +1,142 @@
+//! Flags about the numbers that a mount shows.
+
+use std::path::Path;
+
+use clap::Args;
+use sluice_vfs::OWN_LABELS;
+
+use super::Idle;
+use crate::{
+    metrics::{Address, Exporter},
+    volume,
+};
+
+/// Where metrics are shown, and how.
+#[derive(Args)]
+#[command(next_help_heading = "Metrics")]
+pub(crate) struct MetricsFlags {
+    /// Show metrics to Prometheus at http://ADDRESS/metrics; empty for not at all [default:
+    /// 127.0.0.1:9567, or the next free port]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    metrics: Option<Address>,
+    /// Labels that every metric gets, as NAME:VALUE;NAME:VALUE
+    #[arg(long, value_name = "LABELS", value_parser = labels)]
+    custom_labels: Option<Labels>,
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    consul: Option<String>,
+}
+
+/// Labels with their values.
+#[derive(Clone)]
+struct Labels(Vec<(String, String)>);
+
+impl MetricsFlags {
+    /// Notes what does nothing.
+    pub(crate) fn idle(&self, idle: &mut Idle) {
+        idle.note("--consul", self.consul.is_some());
+    }
+
+    /// What shows the metrics of a mount; `None` if nobody shall see them.
+    pub(crate) fn exporter(&self, volume: &str, mountpoint: &Path) -> Option<Exporter> {
+        let address = self.metrics.clone().unwrap_or(Address::Default);
+        if matches!(address, Address::Nowhere) {
+            return None;
+        }
+        let mut labels = vec![
+            ("instance".to_owned(), volume::host_name()),
+            ("juicefs_version".to_owned(), volume::VERSION.to_owned()),
+            ("mp".to_owned(), mountpoint.display().to_string()),
+            ("vol_name".to_owned(), volume.to_owned()),
+        ];
+        for (name, value) in self.custom_labels.iter().flat_map(|labels| &labels.0) {
+            labels.retain(|(known, _)| known != name);
+            labels.push((name.clone(), value.clone()));
+        }
+        Some(Exporter { address, labels })
+    }
+}
+
+fn address(text: &str) -> Result<Address, String> {
+    if text.is_empty() {
+        return Ok(Address::Nowhere);
+    }
+    match text.rsplit_once(':') {
+        // As with others, no host means all addresses.
+        Some(("", port)) if port.parse::<u16>().is_ok() => Ok(Address::This(format!("0.0.0.0:{port}"))),
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Address::This(text.to_owned())),
+        _ => Err("it must be HOST:PORT, such as 127.0.0.1:9567, or empty for no metrics".into()),
+    }
+}
+
+/// `NAME:VALUE`, separated by `;`.
+fn labels(text: &str) -> Result<Labels, String> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for pair in text.split(';').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair
+            .split_once(':')
+            .ok_or_else(|| format!("{pair:?} is no label; write NAME:VALUE;NAME:VALUE"))?;
+        let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !first || !rest || name.starts_with("__") {
+            return Err(format!(
+                "{name:?} cannot name a label: letters, digits and _ can, without a digit or __ in front"
+            ));
+        }
+        if OWN_LABELS.contains(&name) {
+            return Err(format!("some metrics have a label {name} of their own; choose another name"));
+        }
+        if found.iter().any(|(known, _)| known == name) {
+            return Err(format!("the label {name} is given twice"));
+        }
+        found.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(Labels(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_and_wrong_ones_refused() {
+        let read = |text| labels(text).map(|labels| labels.0);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(read("a:1;_b2:x y:z;"), Ok(vec![pair("a", "1"), pair("_b2", "x y:z")]));
+        assert_eq!(read(""), Ok(Vec::new()));
+        for wrong in ["a", "1a:x", "a-b:x", ":x", "__a:x", "method:x", "le:1", "a:1;a:2"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_and_wrong_ones_refused() {
+        let text = |text| match address(text) {
+            Ok(Address::This(address)) => address,
+            Ok(Address::Nowhere) => "nowhere".into(),
+            Ok(Address::Default) => "default".into(),
+            Err(_) => "wrong".into(),
+        };
+        for (given, expected) in [
+            ("", "nowhere"),
+            ("127.0.0.1:9567", "127.0.0.1:9567"),
+            ("[::1]:1", "[::1]:1"),
+            (":9567", "0.0.0.0:9567"),
+            ("9567", "wrong"),
+            ("host:port", "wrong"),
+            ("host:70000", "wrong"),
+        ] {
+            assert_eq!(text(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_custom_label_takes_the_place_of_one_that_all_have() {
+        let custom_labels = labels("mp:here;team:a").ok();
+        let flags = MetricsFlags { metrics: None, custom_labels, consul: None };
+        let exporter = flags.exporter("vol", Path::new("/mnt")).unwrap();
+        let names: Vec<_> = exporter.labels.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["instance", "juicefs_version", "vol_name", "mp", "team"]);
+        let off = MetricsFlags { metrics: Some(Address::Nowhere), custom_labels: None, consul: None };
+        assert!(off.exporter("vol", Path::new("/mnt")).is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! Shows the metrics of a mount to Prometheus, over HTTP.
+//!
+//! What must stay true: a mount works without it, whatever happens here; and whoever asks holds up
+//! nobody else: connections are few, and each has a deadline.
+
+use std::{
+    convert::Infallible,
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{ALLOW, CONTENT_TYPE, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_vfs::Vfs;
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::volume;
+
+/// Where metrics are shown if nobody says where.
+const DEFAULT: (&str, u16) = ("127.0.0.1", 9567);
+/// Ports tried from there on, before any port will do.
+const TRIES: u16 = 100;
+/// Most connections at once.
+const CONNECTIONS: usize = 16;
+/// How long one may take to send a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may last; Prometheus then makes another.
+const CONNECTION: Duration = Duration::from_mins(10);
+/// The text format of Prometheus.
+const FORMAT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Where metrics are shown.
+#[derive(Clone)]
+pub(crate) enum Address {
+    /// At the usual port, or at another one if that is in use.
+    Default,
+    /// Here and nowhere else.
+    This(String),
+    Nowhere,
+}
+
+/// What shows the metrics of a mount.
+pub(crate) struct Exporter {
+    pub(crate) address: Address,
+    /// Labels that every metric gets.
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+impl Exporter {
+    /// Shows the metrics of `vfs` as long as that lives. What goes wrong is logged.
+    pub(crate) fn start(&self, vfs: &Arc<Vfs>) {
+        if let Err(error) = self.listen(vfs) {
+            tracing::error!("the mount works, but its metrics are not shown: {error:#}");
+        }
+    }
+
+    fn listen(&self, vfs: &Arc<Vfs>) -> Result<()> {
+        let listener = match &self.address {
+            Address::Nowhere => return Ok(()),
+            Address::This(address) => TcpListener::bind(address)
+                .with_context(|| format!("cannot listen on {address}; give another --metrics HOST:PORT"))?,
+            Address::Default => any_port()?,
+        };
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (runtime, labels, vfs) = (volume::runtime()?, self.labels.clone(), Arc::downgrade(vfs));
+        let serve = move || match runtime.block_on(accept(listener, vfs, labels.into())) {
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "metrics are not shown any more"),
+        };
+        thread::Builder::new().name("sluice-metrics".into()).spawn(serve)?;
+        announce(address);
+        Ok(())
+    }
+}
+
+fn announce(address: SocketAddr) {
+    tracing::info!("metrics are shown at http://{address}/metrics");
+}
+
+/// The usual port, one of those after it, or any.
+fn any_port() -> Result<TcpListener> {
+    let (host, first) = DEFAULT;
+    for port in (first..first + TRIES).chain([0]) {
+        match TcpListener::bind((host, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return bound.with_context(|| format!("cannot listen on {host}:{port}")),
+        }
+    }
+    anyhow::bail!("no port of {host} is free")
+}
+
+/// Answers whoever connects until the volume is gone.
+async fn accept(listener: TcpListener, vfs: Weak<Vfs>, labels: Arc<[(String, String)]>) -> Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await?;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many open files, for instance.
+                tracing::debug!(%error, "a connection for metrics was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (vfs, labels) = (vfs.clone(), Arc::clone(&labels));
+        let answer = service_fn(move |request| answer(request, vfs.clone(), Arc::clone(&labels)));
+        tokio::spawn(async move {
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(PATIENCE)
+                .serve_connection(TokioIo::new(stream), answer);
+            // Who asks may close the connection at any time.
+            let _ = timeout(CONNECTION, served).await;
+            drop(place);
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    vfs: Weak<Vfs>,
+    labels: Arc<[(String, String)]>,
+) -> Result<Response<String>, Infallible> {
+    let get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let answer = match request.uri().path() {
+        _ if !get => {
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            answer
+        }
+        "/metrics" => {
+            // Reading what the system says of the process may block.
+            let text = tokio::task::spawn_blocking(move || Some(vfs.upgrade()?.prometheus_text(&labels)));
+            match text.await.ok().flatten() {
+                Some(text) => {
+                    let mut answer = Response::new(text);
+                    answer.headers_mut().insert(CONTENT_TYPE, FORMAT);
+                    answer
+                }
+                None => plain(StatusCode::SERVICE_UNAVAILABLE, "the mount is ending\n"),
+            }
+        }
+        _ => plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n"),
+    };
+    Ok(answer)
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<String> {
+    let mut answer = Response::new(text.to_owned());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, PLAIN);
+    answer
+}

@@ -309,7 +309,7 @@ fn settings_of_other_clients_are_kept() {
     says(&refused(&["--tag", "a=b"]), &["--tier"]);
 
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
-    says(&config(&["--user-group-quota"]), &["UserGroupQuota: none -> true", "quota check --repair"]);
+    says(&config(&["--user-group-quota"]), &["UserGroupQuota: none -> true"]);
     assert_eq!(setting()["UserGroupQuota"], true);
     config(&["--user-group-quota=false"]);
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);

@@ -13,6 +13,7 @@ use sluice_meta::{
     Interrupt, Meta,
     engine::{Engine, Scan},
     ops::setting::{ChangeSetting, DropDirStats},
+    quota::Counting,
     schema::{Row, Tier, VolumeFormat},
 };
 
@@ -20,7 +21,9 @@ use sluice_types::{Clock as _, SystemClock};
 
 use super::hadoop::Hadoop;
 use crate::{
-    engines, sizes,
+    engines,
+    progress::Progress,
+    sizes,
     version::{ClientVersion, raise},
     volume,
 };
@@ -145,11 +148,6 @@ impl Config {
         changed?;
         for change in changes(&before, &new) {
             outln!("{change}");
-        }
-        if new.user_group_quota && !before.user_group_quota {
-            outln!(
-                "what users and groups have already is not counted; `sluice quota check --repair META-URL` counts it"
-            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -361,8 +359,30 @@ impl Config {
         }
         let change = ChangeSetting { old: old.clone(), new: new.clone() };
         meta.run(change, &never)
-            .context("somebody else has just changed the settings; look at them and try again")
+            .context("somebody else has just changed the settings; look at them and try again")?;
+        if new.user_group_quota && !old.user_group_quota {
+            count_owners(meta)?;
+        }
+        Ok(())
     }
+}
+
+/// Counts what users and groups have already.
+fn count_owners(meta: &Meta) -> Result<()> {
+    let progress = Progress::new("counted entries", None);
+    let (interrupt, add) = (Interrupt::never(), |done| progress.add(done));
+    let counting = Counting { strict: true, interrupt: &interrupt, progress: &add };
+    let waiting = |others| {
+        progress.say(format_args!("{others} other clients have to learn of it; that takes up to a minute"));
+    };
+    let settled = meta.count_owners(&counting, &waiting);
+    progress.finish();
+    if !settled? {
+        errln!(
+            "others changed too much to count it exactly; run `sluice quota check --repair` at a quieter time"
+        );
+    }
+    Ok(())
 }
 
 /// The settings once the change log is off, which keeps this version from writing to the volume.

@@ -29,7 +29,7 @@ use sluice_types::{Rng, Time};
 use crate::{
     buffers,
     offload::offload,
-    store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large},
+    store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large, unreadable},
 };
 
 /// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
@@ -92,7 +92,17 @@ impl ObjectStore for FileStore {
         let bytes = if self.0.sync { u64::MAX } else { data.len() as u64 };
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
         Box::pin(offload(bytes, move || {
-            inner.write(&owned, &data).map_err(|error| inner.failed("write", &owned, &error))
+            let fill = |file: &mut File| file.write_all(&data);
+            inner.write(&owned, fill).map_err(|error| inner.failed("write", &owned, &error))
+        }))
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        let (inner, owned, from) = (Arc::clone(&self.0), key.to_owned(), file.to_owned());
+        Box::pin(offload(u64::MAX, move || {
+            let mut from = File::open(&from).map_err(|error| unreadable(&from, &error))?;
+            let fill = |file: &mut File| io::copy(&mut from, file).map(drop);
+            inner.write(&owned, fill).map_err(|error| inner.failed("write", &owned, &error))
         }))
     }
 
@@ -190,29 +200,26 @@ impl Inner {
         Ok(buffers::lend(data))
     }
 
-    fn write(&self, key: &str, data: &[u8]) -> io::Result<()> {
+    fn write(&self, key: &str, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
         let path = self.path(key);
         let directory = path.parent().unwrap_or(Path::new("/"));
         let temporary = directory.join(self.temporary_name(&path));
-        let file = match create(&temporary) {
+        let mut file = match create(&temporary) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(directory)?;
                 create(&temporary)
             }
             other => other,
         }?;
-        let written = self.fill(file, data).and_then(|()| fs::rename(&temporary, &path));
+        let written = fill(&mut file)
+            .and_then(|()| if self.sync { file.sync_data() } else { Ok(()) })
+            .and_then(|()| fs::rename(&temporary, &path));
         if let Err(error) = written {
             // The first error is returned. A temporary file that remains is ignored by all readers.
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
         if self.sync { self.make_durable(directory) } else { Ok(()) }
-    }
-
-    fn fill(&self, mut file: File, data: &[u8]) -> io::Result<()> {
-        file.write_all(data)?;
-        if self.sync { file.sync_data() } else { Ok(()) }
     }
 
     /// Makes the names in `directory` durable, and its own name in its parents, whichever process

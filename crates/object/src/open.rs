@@ -136,9 +136,13 @@ mod tests {
         assert_eq!(store.get("chunks/0/0/1_0_13", None).await.unwrap(), body);
         assert_eq!(store.get("chunks/0/0/1_0_13", Some(7..9)).await.unwrap(), body[7..9]);
         assert!(!store.ranged());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &body).unwrap();
+        store.put_file("meta/dump", file.path()).await.unwrap();
+        assert_eq!(store.get("meta/dump", None).await.unwrap(), body);
         let keys: Vec<_> = store.list("chunks/").map_ok(|meta| meta.key).try_collect().await.unwrap();
         assert_eq!(keys, ["chunks/0/0/1_0_13"]);
-        assert_eq!((stats.put.calls(), stats.get.calls()), (1, 2));
+        assert_eq!((stats.put.calls(), stats.get.calls()), (2, 3));
     }
 
     #[test]

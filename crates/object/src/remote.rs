@@ -4,7 +4,7 @@
 //! announced and the caller requested. An error says what must be done: the key is missing, the
 //! configuration is wrong, or the server must recover.
 
-use std::{error::Error, fmt, ops::Range, time::Duration};
+use std::{error::Error, fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, time::Duration};
 
 use bytes::Bytes;
 use futures::{
@@ -22,7 +22,8 @@ use crate::{
     buffers,
     config::StoreConfig,
     drivers::Driver,
-    store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large},
+    offload::offload,
+    store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, PART, too_large, unreadable},
 };
 
 /// Time limit of a connect. A dead server should cost less than a try.
@@ -244,6 +245,17 @@ fn words(error: &opendal::Error) -> String {
     words
 }
 
+/// `length` bytes of a file.
+async fn part(file: &Path, at: u64, length: u64) -> Result<Bytes, ObjectError> {
+    let file = file.to_owned();
+    let read = move || {
+        let mut data = vec![0; length as usize];
+        let filled = File::open(&file).and_then(|open| open.read_exact_at(&mut data, at));
+        filled.map(|()| data.into()).map_err(|error| unreadable(&file, &error))
+    };
+    offload(length, read).await
+}
+
 impl ObjectStore for Remote {
     fn describe(&self) -> String {
         self.name.clone()
@@ -271,6 +283,32 @@ impl ObjectStore for Remote {
             };
             written.map_err(|error| self.failed("write", key, &error))?;
             Ok(())
+        })
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move {
+            let length = file.metadata().map_err(|error| unreadable(file, &error))?.len();
+            if length <= PART {
+                return self.put(key, part(file, 0, length).await?).await;
+            }
+            let failed = |error: &opendal::Error| self.failed("write", key, error);
+            let writer = self.operator.writer_with(key).chunk(PART as usize).await;
+            let mut writer = writer.map_err(|error| failed(&error))?;
+            let written = async {
+                for at in (0..length).step_by(PART as usize) {
+                    let data = part(file, at, PART.min(length - at)).await?;
+                    writer.write(data).await.map_err(|error| failed(&error))?;
+                }
+                writer.close().await.map_err(|error| failed(&error))?;
+                Ok(())
+            };
+            let written = written.await;
+            if written.is_err() {
+                // The first error is returned.
+                drop(writer.abort().await);
+            }
+            written
         })
     }
 
@@ -337,6 +375,10 @@ fn described(key: String, meta: &Metadata) -> ObjectMeta {
 
 /// Joins the pieces of a buffer.
 fn joined(pieces: Buffer) -> Bytes {
+    if pieces.is_empty() {
+        // Nothing at all has no first piece.
+        return Bytes::new();
+    }
     let first = pieces.current();
     if first.len() == pieces.len() {
         return first;

@@ -3,7 +3,7 @@
 //! Objects are immutable: a key is put once (a retry may put the same bytes again), read and
 //! deleted. Every call has a deadline of its own.
 
-use std::{fmt, ops::Range};
+use std::{fmt, fs, ops::Range, path::Path};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -13,9 +13,17 @@ use sluice_types::Time;
 /// encrypted or not. A larger object is no block, and would take too much memory.
 pub(crate) const MAX_OBJECT: u64 = 64 << 20;
 
+/// Bytes of a part, where a file is stored in parts.
+pub(crate) const PART: u64 = 16 << 20;
+
 /// Why an object above [`MAX_OBJECT`] is refused.
 pub(crate) fn too_large() -> String {
     format!("it has more than {} MiB, which no block has; somebody else put it there", MAX_OBJECT >> 20)
+}
+
+/// A local file that is to be stored cannot be read.
+pub(crate) fn unreadable(file: &Path, error: &std::io::Error) -> ObjectError {
+    ObjectError::Config { store: file.display().to_string(), reason: format!("it cannot be read: {error}") }
 }
 
 /// An object store. Keys are relative to the volume's prefix and never start with `/`.
@@ -37,6 +45,16 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
 
     /// Stores `data` under `key`. When this returns the object is durable as the store defines it.
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>>;
+
+    /// Stores the content of `file` under `key`, as [`Self::put`] does. Stores that take an object in
+    /// parts hold one part in memory. Others hold all of it, and so does encryption, which works on
+    /// whole objects.
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move {
+            let content = fs::read(file).map_err(|error| unreadable(file, &error))?;
+            self.put(key, content.into()).await
+        })
+    }
 
     /// Removes `key`; a missing key is no error.
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>>;

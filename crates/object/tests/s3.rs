@@ -90,6 +90,23 @@ async fn keeps_objects() {
 }
 
 #[tokio::test]
+async fn a_file_is_stored_in_parts() {
+    let server = S3::start().await;
+    let store = open(&config(&server)).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // The last part is a short one; then a file of one part, and an empty one.
+    for length in [(37 << 20) + 5, 1000, 0] {
+        let body: Vec<u8> = (0..length).map(|at: u32| (at >> 3) as u8).collect();
+        std::fs::write(file.path(), &body).unwrap();
+        store.put_file("meta/dump", file.path()).await.unwrap();
+        assert!(store.get("meta/dump", None).await.unwrap() == body, "{length} bytes");
+    }
+    let error = store.put_file("meta/other", std::path::Path::new("/nowhere")).await.unwrap_err().to_string();
+    assert!(error.contains("/nowhere") && error.contains("cannot be read"), "{error}");
+    assert_eq!(keys(&store, "meta/").await, ["meta/dump"]);
+}
+
+#[tokio::test]
 async fn damage_in_the_bucket_is_noticed_by_whoever_reads_the_whole() {
     let server = S3::start().await;
     let store = open(&config(&server)).unwrap();

@@ -5,6 +5,7 @@
 
 use std::{
     ops::Range,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -185,6 +186,11 @@ impl ObjectStore for Observed {
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         let length = data.len() as u64;
         Box::pin(counted(&self.stats.put, self.inner.put(key, data), move |()| length))
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        let length = file.metadata().map_or(0, |file| file.len());
+        Box::pin(counted(&self.stats.put, self.inner.put_file(key, file), move |()| length))
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {

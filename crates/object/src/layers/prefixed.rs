@@ -2,7 +2,7 @@
 //!
 //! What must stay true: nothing outside the prefix is read, written or listed.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
@@ -56,6 +56,10 @@ impl ObjectStore for Prefixed {
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move { self.inner.put(&self.full(key), data).await })
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        Box::pin(async move { self.inner.put_file(&self.full(key), file).await })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {

@@ -3,7 +3,7 @@
 //! What must stay true: no call outlasts its deadline, and only what may succeed later is tried
 //! again. Dropping the call ends it at once.
 
-use std::{future::Future, ops::Range, sync::Arc, time::Duration};
+use std::{future::Future, ops::Range, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     config::RetryPolicy,
-    store::{ObjectError, ObjectMeta, ObjectStore},
+    store::{ObjectError, ObjectMeta, ObjectStore, PART},
 };
 
 /// A store that tries again.
@@ -44,23 +44,37 @@ impl Retry {
     where
         F: Future<Output = Result<T, ObjectError>>,
     {
+        self.with_retries_of(&self.policy, action, key, limit, attempt).await
+    }
+
+    async fn with_retries_of<T, F>(
+        &self,
+        policy: &RetryPolicy,
+        action: &'static str,
+        key: &str,
+        limit: Duration,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, ObjectError>
+    where
+        F: Future<Output = Result<T, ObjectError>>,
+    {
         let started = Instant::now();
-        let mut pause = self.policy.first_pause;
+        let mut pause = policy.first_pause;
         for tries in 1_u32.. {
-            let left = self.policy.give_up.saturating_sub(started.elapsed());
+            let left = policy.give_up.saturating_sub(started.elapsed());
             let limit = limit.min(left);
             let error = match timeout(limit, attempt()).await {
                 Ok(Err(error @ ObjectError::Unavailable { .. })) => error,
                 Ok(result) => return result,
                 Err(_) => self.silent(action, key, limit),
             };
-            let over = started.elapsed() + pause >= self.policy.give_up;
-            if over || tries == self.policy.attempts {
+            let over = started.elapsed() + pause >= policy.give_up;
+            if over || tries == policy.attempts {
                 return Err(gave_up(error, tries, started.elapsed()));
             }
             tracing::warn!(%error, tries, "the object store is asked again");
             sleep(self.jittered(pause)).await;
-            pause = (pause * 2).min(self.policy.max_pause);
+            pause = (pause * 2).min(policy.max_pause);
         }
         Err(self.silent(action, key, limit))
     }
@@ -119,6 +133,18 @@ impl ObjectStore for Retry {
                 self.inner.put(key, data.clone())
             }),
         )
+    }
+
+    /// Each try has the time of one object for each part of the file.
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        let parts = 1 + file.metadata().map_or(0, |file| file.len()) / PART;
+        let parts = u32::try_from(parts).unwrap_or(u32::MAX);
+        let policy =
+            RetryPolicy { give_up: self.policy.give_up.saturating_mul(parts), ..self.policy.clone() };
+        Box::pin(async move {
+            let limit = policy.put_timeout.saturating_mul(parts);
+            self.with_retries_of(&policy, "write", key, limit, move || self.inner.put_file(key, file)).await
+        })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {

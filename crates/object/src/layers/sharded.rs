@@ -3,7 +3,7 @@
 //! What must stay true: a key is always in the bucket that its FNV-1a hash chooses; the number of
 //! buckets is fixed for the life of the volume.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
@@ -53,6 +53,10 @@ impl ObjectStore for Sharded {
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         self.of(key).put(key, data)
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        self.of(key).put_file(key, file)
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {

@@ -3,7 +3,7 @@
 //! What must stay true: over a longer time, no more bytes pass than the limit allows. A caller that
 //! is dropped while it waits returns its share.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -115,6 +115,14 @@ impl ObjectStore for Throttle {
         Box::pin(async move {
             up.take(data.len() as u64).await;
             self.inner.put(key, data).await
+        })
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        let Some(up) = &self.up else { return self.inner.put_file(key, file) };
+        Box::pin(async move {
+            up.take(file.metadata().map_or(0, |file| file.len())).await;
+            self.inner.put_file(key, file).await
         })
     }
 

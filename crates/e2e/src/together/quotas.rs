@@ -47,8 +47,14 @@ fn work(programs: [&Path; 2], meta: &str, mounts: &[PathBuf]) -> anyhow::Result<
             &[&["quota", "set", meta, "--path", &format!("/{dir}")], &limits[..]].concat(),
         )?;
         for mount in [other, setter] {
-            let held = || is_held(&mounts[mount].join(&dir)).unwrap_or_else(|error| panic!("{error:#}"));
+            let place = mounts[mount].join(&dir);
+            let mut seen = Ok(false);
+            let held = || {
+                seen = is_held(&place);
+                !matches!(seen, Ok(false))
+            };
             until("the limit to be held", NAMES, held)
+                .and_then(|()| seen.map(drop))
                 .with_context(|| format!("{dir} through {}", programs[mount].display()))?;
         }
     }

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
-use sluice_types::{FsError, Ino};
+use sluice_types::{Attr, FsError, Ino};
 use smallvec::smallvec;
 
 use super::{
     rules,
-    tree_usage::{TreeUsage, tree_usage},
+    tree_usage::{TreeUsage, questions, tree_usage},
 };
 use crate::{
-    engine::Hold,
+    engine::{Hold, Write},
     op::{Lane, Lanes, Op},
-    schema::{Key, Quota, QuotaKey, Row},
+    schema::{DirStat, Key, Quota, QuotaKey, Row},
     view::{Stop, View},
     want::Want,
 };
@@ -100,35 +100,68 @@ impl Op for DropLimits {
     }
 }
 
-/// Puts on record what lies below a directory with a quota, exactly as it is at the commit. Two
-/// trips.
+/// Looks at a directory's quota and at what lies below it. Two looks that see the same saw what was
+/// there at a moment between them. One trip.
 #[derive(Clone, Debug)]
-pub struct SettleTree {
+pub struct LookAtTree {
     /// The directory.
     pub dir: Ino,
     /// It and all directories below it.
     pub dirs: Arc<[Ino]>,
 }
 
-impl Op for SettleTree {
-    type Out = TreeUsage;
-    const NAME: &'static str = "settle_tree";
+/// What a look saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLook {
+    /// The quota.
+    pub quota: Quota,
+    /// What lies below the directory.
+    pub usage: TreeUsage,
+    /// All directories.
+    pub dirs: Vec<(Attr, DirStat)>,
+}
+
+impl Op for LookAtTree {
+    type Out = TreeLook;
+    const NAME: &'static str = "look_at_tree";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![]
+    }
+
+    /// # Errors
+    /// [`FsError::NoData`] if the directory has no quota.
+    fn run(&self, view: &mut View<'_>) -> Result<TreeLook, Stop> {
+        let key = QuotaKey::Dir(self.dir);
+        let mut wants = questions(&self.dirs, Hold::None);
+        wants.push(Want::get(Key::Quota(key), Hold::None));
+        view.want(&wants)?;
+        let quota = stored(view, key, Hold::None)?.ok_or(FsError::NoData)?;
+        let (usage, dirs) = tree_usage(view, self.dir, &self.dirs, Hold::None)?;
+        Ok(TreeLook { quota, usage, dirs })
+    }
+}
+
+/// Adds to what is on record of a directory, as others do meanwhile. Two trips.
+#[derive(Clone, Copy, Debug)]
+pub struct AddUsage {
+    /// The directory.
+    pub dir: Ino,
+    /// Bytes and inodes.
+    pub usage: (i64, i64),
+}
+
+impl Op for AddUsage {
+    type Out = ();
+    const NAME: &'static str = "add_usage";
 
     fn lanes(&self) -> Lanes {
         smallvec![Lane::Volume("quota")]
     }
 
-    /// # Errors
-    /// [`FsError::NoData`] if the directory has no quota.
-    fn run(&self, view: &mut View<'_>) -> Result<TreeUsage, Stop> {
-        let key = QuotaKey::Dir(self.dir);
-        let mut quota = stored(view, key, Hold::Lock)?.ok_or(FsError::NoData)?;
-        let usage = tree_usage(view, self.dir, &self.dirs)?;
-        if let TreeUsage::Exact(space, inodes) = usage {
-            (quota.used_space, quota.used_inodes) = (space, inodes);
-            view.put(Row::Quota(key, quota));
-        }
-        Ok(usage)
+    fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        view.write(Write::Charge(QuotaKey::Dir(self.dir), self.usage.0, self.usage.1));
+        Ok(())
     }
 }
 

@@ -366,7 +366,7 @@ impl Rename {
             None if node.attr.nlink <= 2 => &alone,
             None => return Err(FsError::Again.into()),
         };
-        match tree_usage(view, node.ino, dirs)? {
+        match tree_usage(view, node.ino, dirs, Hold::Lock)?.0 {
             TreeUsage::Exact(space, inodes) => Ok((own.0 + space, own.1 + inodes)),
             TreeUsage::Changed | TreeUsage::Unknown => Err(FsError::Again.into()),
         }

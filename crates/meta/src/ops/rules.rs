@@ -259,8 +259,8 @@ fn admit_under(view: &mut View<'_>, key: QuotaKey, space: i64, inodes: i64) -> R
         view.remember(Row::Quota(key, known));
         return Ok(());
     }
-    // Far from the limit what was seen a moment ago will do. Near it the usage that is compared must
-    // be that at the commit: others may be about to use the rest.
+    // Far from the limit what was seen a moment ago will do. Near it the usage that is compared
+    // must be that at the commit: others may be about to use the rest.
     while near || !view.known().knows_quota(key) {
         let hold = if near { Hold::Lock } else { Hold::None };
         let Some(Row::Quota(_, stored)) = view.get(&record, hold)? else { return Ok(()) };

@@ -3,21 +3,27 @@
 //! What must stay true: a client that writes is not accused. A difference counts when several looks
 //! find the same one.
 
+use std::time::Duration;
+
 use rustc_hash::FxHashMap;
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::{
     batch::Interrupt,
     engine::Scan,
     meta::Meta,
     ops::{
-        quota::{SetUsage, SettleTree},
+        quota::{AddUsage, LookAtTree, SetUsage},
         tree_usage::TreeUsage,
     },
     schema::{Quota, QuotaKey, Row},
     tree::Progress,
 };
 
+/// Most directories of a tree that are looked at at once: some 2 MB.
+const MOST_DIRS: usize = 10_000;
+/// How long a tree that others change is looked at.
+const LONGEST: Duration = Duration::from_secs(30);
 /// Counts before the last one is taken although others changed something meanwhile.
 const TRIES: usize = 10;
 /// Looks that must find the same difference.
@@ -62,29 +68,53 @@ impl Meta {
     /// # Errors
     /// [`FsError::NoData`] if the directory has no quota.
     pub fn settle_tree(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<bool> {
-        let key = QuotaKey::Dir(dir);
-        let mut walks = counting.strict;
-        for left in (0..TRIES).rev() {
-            if !walks {
-                let dirs = self.dirs_of(dir, counting.interrupt, counting.progress)?.dirs;
-                walks = dirs.len() > self.most_dirs();
-                let settle = SettleTree { dir, dirs: dirs.into() };
-                match if walks { Ok(TreeUsage::Unknown) } else { self.run(settle, counting.interrupt) } {
-                    Ok(TreeUsage::Exact(..)) => return Ok(true),
-                    Ok(TreeUsage::Changed) if left > 0 => continue,
-                    Ok(TreeUsage::Changed | TreeUsage::Unknown) => walks = true,
-                    // More than this engine compares in one commit.
-                    Err(FsError::TooBig) => walks = true,
-                    Err(error) => return Err(error),
-                }
+        if let Some(usage) = self.seen_at_once(dir, counting)? {
+            let (space, inodes) = usage.difference();
+            if (space, inodes) != (0, 0) {
+                // The difference stays the same, whatever others add to both.
+                self.run(AddUsage { dir, usage: (-space, -inodes) }, counting.interrupt)?;
             }
-            let seen = used(self.quota(key, counting.interrupt)?);
+            return Ok(true);
+        }
+        let key = QuotaKey::Dir(dir);
+        for left in (0..TRIES).rev() {
+            let seen = used(Some(self.quota(key, counting.interrupt)?.ok_or(FsError::NoData)?));
             let counted = self.usage_below(dir, counting)?;
             if self.run(SetUsage { key, seen, counted, add_charged: left == 0 }, counting.interrupt)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// What is on record of a directory and what lies below it, at one moment; `None` if it cannot
+    /// be seen at once: the count is to be strict, there are too many directories, some have no
+    /// statistics, or others change something all the time.
+    fn seen_at_once(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<Option<Usage>> {
+        let until = wait::now() + LONGEST;
+        while !counting.strict && wait::now() < until {
+            let dirs = self.dirs_of(dir, counting.interrupt, counting.progress)?.dirs;
+            if dirs.len() > MOST_DIRS {
+                break;
+            }
+            let look = LookAtTree { dir, dirs: dirs.into() };
+            let mut before = self.read(&look, counting.interrupt)?;
+            while wait::now() < until {
+                if before.usage == TreeUsage::Changed {
+                    break;
+                }
+                if before.usage == TreeUsage::Unknown {
+                    return Ok(None);
+                }
+                let after = self.read(&look, counting.interrupt)?;
+                if let (true, TreeUsage::Exact(space, inodes)) = (after == before, after.usage) {
+                    let (key, stored) = (QuotaKey::Dir(dir), Some(after.quota));
+                    return Ok(Some(Usage { key, stored, counted: (space, inodes) }));
+                }
+                before = after;
+            }
+        }
+        Ok(None)
     }
 
     /// Bytes and inodes below a directory.
@@ -102,6 +132,9 @@ impl Meta {
     /// # Errors
     /// [`FsError::NoData`] if the directory has no quota.
     pub fn compare_tree(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<Usage> {
+        if let Some(usage) = self.seen_at_once(dir, counting)? {
+            return Ok(usage);
+        }
         let key = QuotaKey::Dir(dir);
         let look = || {
             let stored = self.quota(key, counting.interrupt)?.ok_or(FsError::NoData)?;

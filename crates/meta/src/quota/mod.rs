@@ -1,9 +1,10 @@
 //! Quotas from the outside: list, set, take away, count again.
 //!
-//! What must stay true: a quota that is set while others write ends exact. Its record is made first,
-//! with nothing used. Clients charge it once they know it, which they do after a heartbeat. Then
-//! what lies below is counted and put on record in a commit that happens only if all directories
-//! are still as they were counted.
+//! What must stay true: a quota that is set while others write ends exact. Its record is made
+//! first, with nothing used. Clients charge it once they know it, which they do after a heartbeat.
+//! From then on what lies below and what is on record differ by the same amount, whatever they
+//! change. That amount is seen when two looks at all directories and at the record, one after the
+//! other, see the same, and is added to the record.
 
 mod count;
 mod others;

@@ -1,8 +1,8 @@
 //! Waits until other clients know of a quota.
 //!
-//! What must stay true: a client that is said to know it has loaded all quotas since the wait began.
-//! It shows that it lives, and loads them right after that. So once it has shown it a second time
-//! it has loaded them.
+//! What must stay true: a client that is said to know it has loaded all quotas since the wait
+//! began. It shows that it lives, and loads them right after that. So once it has shown it a second
+//! time it has loaded them.
 
 use std::time::Duration;
 

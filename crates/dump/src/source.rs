@@ -9,12 +9,12 @@ use crate::patience::patiently;
 
 /// A volume that is read.
 pub(crate) struct Source<'e> {
-    from: From<'e>,
+    seen: Seen<'e>,
     /// Whether a scan of one kind of record about inodes looks at all the others, too.
     pub(crate) is_mixed: bool,
 }
 
-enum From<'e> {
+enum Seen<'e> {
     /// At one moment.
     Moment(Arc<dyn Snapshot>),
     /// As it is.
@@ -25,7 +25,7 @@ impl<'e> Source<'e> {
     /// The volume of `engine` as it is now, for so many threads.
     pub(crate) fn now(engine: &'e dyn Engine, readers: usize) -> Result<Self, EngineError> {
         if let Some(moment) = patiently(|| engine.snapshot(readers))? {
-            return Ok(Self { from: From::Moment(moment), is_mixed: engine.is_mixed() });
+            return Ok(Self { seen: Seen::Moment(moment), is_mixed: engine.is_mixed() });
         }
         let sessions = patiently(|| engine.scan(Scan::Sessions, None, 1))?;
         if !sessions.rows.is_empty() {
@@ -35,22 +35,22 @@ impl<'e> Source<'e> {
                 engine.name()
             );
         }
-        Ok(Self { from: From::Present(engine), is_mixed: engine.is_mixed() })
+        Ok(Self { seen: Seen::Present(engine), is_mixed: engine.is_mixed() })
     }
 
     /// As [`Engine::read`].
     pub(crate) fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        patiently(|| match &self.from {
-            From::Moment(moment) => moment.read(reads),
-            From::Present(engine) => engine.read(reads),
+        patiently(|| match &self.seen {
+            Seen::Moment(moment) => moment.read(reads),
+            Seen::Present(engine) => engine.read(reads),
         })
     }
 
     /// As [`Engine::scan`].
     pub(crate) fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        patiently(|| match &self.from {
-            From::Moment(moment) => moment.scan(scan, from, limit),
-            From::Present(engine) => engine.scan(scan, from, limit),
+        patiently(|| match &self.seen {
+            Seen::Moment(moment) => moment.scan(scan, from, limit),
+            Seen::Present(engine) => engine.scan(scan, from, limit),
         })
     }
 }

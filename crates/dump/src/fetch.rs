@@ -55,17 +55,20 @@ struct Job {
 pub(crate) struct Fetch<'e> {
     source: &'e Source<'e>,
     acls: FxHashMap<u32, AclRule>,
+    /// Whether any node may have extended attributes.
+    xattrs: bool,
     jobs: Mutex<Option<Sender<Job>>>,
     queue: Mutex<Receiver<Job>>,
     ahead: AtomicUsize,
 }
 
 impl<'e> Fetch<'e> {
-    pub(crate) fn new(source: &'e Source<'e>, acls: FxHashMap<u32, AclRule>) -> Self {
+    pub(crate) fn new(source: &'e Source<'e>, acls: FxHashMap<u32, AclRule>, xattrs: bool) -> Self {
         let (jobs, queue) = channel();
         Self {
             source,
             acls,
+            xattrs,
             jobs: Mutex::new(Some(jobs)),
             queue: Mutex::new(queue),
             ahead: AtomicUsize::new(0),
@@ -146,13 +149,18 @@ impl<'e> Fetch<'e> {
         for (at, node) in nodes.iter().enumerate() {
             let content = match node.attr.kind {
                 FileType::Symlink => Some(Read::Get(Key::Symlink(node.ino))),
+                // By its key, a single chunk is found with those of other files.
+                FileType::File if (1..=CHUNK).contains(&node.attr.length) => {
+                    Some(Read::Get(Key::Chunk(node.ino, 0)))
+                }
                 FileType::File if node.attr.length > 0 => {
                     let chunks = node.attr.length.div_ceil(CHUNK) as u32;
                     Some(Read::All(List::Chunks(node.ino, 0, chunks)))
                 }
                 _ => None,
             };
-            for read in [Read::All(List::Xattrs(node.ino))].into_iter().chain(content) {
+            let xattrs = self.xattrs.then(|| Read::All(List::Xattrs(node.ino)));
+            for read in xattrs.into_iter().chain(content) {
                 reads.push(read);
                 of.push(at);
             }

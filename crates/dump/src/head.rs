@@ -77,6 +77,16 @@ pub(crate) fn acls(source: &Source<'_>) -> Result<FxHashMap<u32, AclRule>, DumpE
     Ok(rules)
 }
 
+/// Whether any node may have extended attributes.
+pub(crate) fn xattrs(source: &Source<'_>) -> Result<bool, DumpError> {
+    // Where that is not seen at a glance it is assumed.
+    if source.is_mixed {
+        return Ok(true);
+    }
+    let page = source.scan(Scan::Xattrs, None, 1)?;
+    Ok(!page.rows.is_empty() || !page.damaged.is_empty() || page.next.is_some())
+}
+
 /// Calls `take` with every record of a collection.
 pub(crate) fn each(source: &Source<'_>, scan: Scan, mut take: impl FnMut(Row)) -> Result<(), DumpError> {
     let mut from = None;

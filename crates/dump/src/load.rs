@@ -13,8 +13,9 @@ use crate::{
     DumpError, LoadOptions, binary,
     build::Builder,
     json,
+    patience::patiently,
     place::{finish, prepare},
-    store::{BATCH, in_batches, patiently, stored},
+    store::{BATCH, in_batches, stored},
 };
 
 /// Loads the JSON dump `input` into `engine`, which holds nothing. `progress` hears of records.

@@ -10,10 +10,7 @@ use sluice_meta::{
 };
 use sluice_types::Ino;
 
-use crate::{
-    DumpError,
-    store::{commit, patiently},
-};
+use crate::{DumpError, patience::patiently, store::commit};
 
 /// Says that a load is under way. No client's session has the number 0.
 const UNDER_WAY: Row = Row::Writer(0, 0, 1);

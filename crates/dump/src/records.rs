@@ -2,8 +2,9 @@
 
 use std::{
     io::Write,
+    mem::{Discriminant, discriminant},
     sync::mpsc::{SyncSender, sync_channel},
-    thread,
+    thread::{self, ScopedJoinHandle},
 };
 
 use roaring::RoaringTreemap;
@@ -24,9 +25,13 @@ use crate::{
 /// Segments that wait to be written.
 const WAITING: usize = 4;
 
+/// What is not about one inode.
+const OTHERS: [Scan; 6] =
+    [Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Sustained, Scan::Quotas, Scan::SliceRefs];
+
 /// Collections that are read one after the other, on one thread. Entries come after nodes: these
 /// say which files have several names.
-const LANES: [&[Scan]; 3] = [
+const APART: [&[Scan]; 3] = [
     &[Scan::Nodes, Scan::AllEntries],
     &[Scan::Chunks, Scan::SliceRefs],
     &[
@@ -40,6 +45,9 @@ const LANES: [&[Scan]; 3] = [
     ],
 ];
 
+/// As [`APART`], where a scan of one kind would look at all.
+const MIXED: [&[Scan]; 2] = [&[Scan::Inodes], &OTHERS];
+
 /// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
 /// of the volume is written; of the options only `keep_secrets` counts.
 ///
@@ -51,7 +59,8 @@ pub fn dump_binary<W: Write>(
     options: &DumpOptions,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<W, DumpError> {
-    let source = &Source::now(engine, LANES.len())?;
+    let source = &Source::now(engine, APART.len())?;
+    let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
     writer.write(Row::Setting(setting(source, options.keep_secrets)?))?;
     for (counter, value) in counters(source)? {
@@ -59,15 +68,19 @@ pub fn dump_binary<W: Write>(
     }
     thread::scope(|scope| {
         let (sender, segments) = sync_channel(WAITING);
-        let lanes = LANES.map(|scans| {
-            let sender = sender.clone();
+        let start = |scans: &&'static [Scan]| {
+            let (sender, scans) = (sender.clone(), *scans);
             scope.spawn(move || Lane { source, sender, progress, several: RoaringTreemap::new() }.run(scans))
-        });
+        };
+        let lanes: Vec<_> = lanes.iter().map(start).collect();
         drop(sender);
         let written = segments.iter().try_for_each(|segment| writer.append(&segment));
         // Nobody waits for room once nobody takes any more.
         drop(segments);
-        let read = lanes.map(|lane| lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let join = |lane: ScopedJoinHandle<'_, _>| {
+            lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let read: Vec<Result<(), DumpError>> = lanes.into_iter().map(join).collect();
         written.and_then(|()| read.into_iter().collect::<Result<(), _>>())
     })?;
     writer.finish()
@@ -89,7 +102,9 @@ impl Lane<'_> {
             let mut from = None;
             loop {
                 let page = self.source.scan(*scan, from.as_ref(), ROWS)?.sound()?;
-                for row in &page.rows {
+                // Where all comes together, parents do, too.
+                let alone = if *scan == Scan::Inodes { &[][..] } else { &page.rows };
+                for row in alone {
                     match row {
                         Row::Node(ino, attr) if attr.parent == Ino::NONE => {
                             self.several.insert(ino.0);
@@ -100,7 +115,11 @@ impl Lane<'_> {
                         _ => {}
                     }
                 }
-                self.send(page.rows)?;
+                if *scan == Scan::Inodes {
+                    self.send_mixed(page.rows)?;
+                } else {
+                    self.send(page.rows)?;
+                }
                 from = page.next;
                 if from.is_none() {
                     break;
@@ -115,6 +134,15 @@ impl Lane<'_> {
             self.send(std::mem::replace(&mut parents, rest))?;
         }
         Ok(())
+    }
+
+    /// Sends records of several kinds.
+    fn send_mixed(&self, rows: Vec<Row>) -> Result<(), DumpError> {
+        let mut kinds: FxHashMap<Discriminant<Row>, Vec<Row>> = FxHashMap::default();
+        for row in rows {
+            kinds.entry(discriminant(&row)).or_default().push(row);
+        }
+        kinds.into_values().try_for_each(|rows| self.send(rows))
     }
 
     fn send(&self, rows: Vec<Row>) -> Result<(), DumpError> {

@@ -1,14 +1,20 @@
-//! Where a dump comes from: the volume at one moment, or, where an engine cannot show that, as it is
-//! from read to read.
+//! Where a dump comes from: the volume at one moment, or, where an engine cannot show that, as it
+//! is from read to read.
 
 use std::sync::Arc;
 
 use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Page, Read, Scan, Snapshot};
 
-use crate::store::patiently;
+use crate::patience::patiently;
 
 /// A volume that is read.
-pub(crate) enum Source<'e> {
+pub(crate) struct Source<'e> {
+    seen: Seen<'e>,
+    /// Whether a scan of one kind of record about inodes looks at all the others, too.
+    pub(crate) is_mixed: bool,
+}
+
+enum Seen<'e> {
     /// At one moment.
     Moment(Arc<dyn Snapshot>),
     /// As it is.
@@ -19,7 +25,7 @@ impl<'e> Source<'e> {
     /// The volume of `engine` as it is now, for so many threads.
     pub(crate) fn now(engine: &'e dyn Engine, readers: usize) -> Result<Self, EngineError> {
         if let Some(moment) = patiently(|| engine.snapshot(readers))? {
-            return Ok(Self::Moment(moment));
+            return Ok(Self { seen: Seen::Moment(moment), is_mixed: engine.is_mixed() });
         }
         let sessions = patiently(|| engine.scan(Scan::Sessions, None, 1))?;
         if !sessions.rows.is_empty() {
@@ -29,22 +35,22 @@ impl<'e> Source<'e> {
                 engine.name()
             );
         }
-        Ok(Self::Present(engine))
+        Ok(Self { seen: Seen::Present(engine), is_mixed: engine.is_mixed() })
     }
 
     /// As [`Engine::read`].
     pub(crate) fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        patiently(|| match self {
-            Self::Moment(moment) => moment.read(reads),
-            Self::Present(engine) => engine.read(reads),
+        patiently(|| match &self.seen {
+            Seen::Moment(moment) => moment.read(reads),
+            Seen::Present(engine) => engine.read(reads),
         })
     }
 
     /// As [`Engine::scan`].
     pub(crate) fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        patiently(|| match self {
-            Self::Moment(moment) => moment.scan(scan, from, limit),
-            Self::Present(engine) => engine.scan(scan, from, limit),
+        patiently(|| match &self.seen {
+            Seen::Moment(moment) => moment.scan(scan, from, limit),
+            Seen::Present(engine) => engine.scan(scan, from, limit),
         })
     }
 }

@@ -10,7 +10,6 @@ use std::{
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
-    time::{Duration, Instant},
 };
 
 use sluice_meta::{
@@ -18,16 +17,12 @@ use sluice_meta::{
     schema::{Key, Row},
 };
 
-use crate::{DumpError, LoadOptions, fetch::join};
+use crate::{DumpError, LoadOptions, fetch::join, patience::patiently};
 
 /// Records of one call.
 pub(crate) const BATCH: usize = 4000;
 /// Records of one commit.
 const COMMIT: usize = 1000;
-/// How long an engine that does not answer is waited for.
-const PATIENCE: Duration = Duration::from_mins(5);
-/// How long until it is asked again.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// What takes records.
 pub(crate) type Take<'t> = dyn FnMut(Vec<Row>) -> Result<(), DumpError> + 't;
@@ -105,23 +100,4 @@ fn store(engine: &dyn Engine, rows: &[Row]) -> Result<(), EngineError> {
 pub(crate) fn commit(engine: &dyn Engine, writes: Vec<Write>) -> Result<(), EngineError> {
     let commit = Commit { writes, ..Commit::default() };
     patiently(|| engine.commit(&commit))
-}
-
-/// Tries what may be done twice until the engine answers.
-pub(crate) fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    let until = Instant::now() + PATIENCE;
-    let mut said = false;
-    loop {
-        match ask() {
-            Err(error @ (EngineError::Unavailable { .. } | EngineError::Indeterminate { .. }))
-                if Instant::now() < until =>
-            {
-                if !std::mem::replace(&mut said, true) {
-                    tracing::warn!(%error, "trying again for up to {} s", PATIENCE.as_secs());
-                }
-                thread::sleep(PAUSE);
-            }
-            answered => return answered,
-        }
-    }
 }

@@ -11,7 +11,7 @@ use sluice_types::{Attr, FileType, Ino, Name, Time};
 use crate::{
     DumpError, DumpOptions,
     fetch::{Coming, Fetch, Next, Part, join},
-    head::{acls, head},
+    head::{acls, head, xattrs},
     json::{Node, Tree, Writer},
     source::Source,
 };
@@ -32,7 +32,7 @@ pub fn dump_json<W: Write>(
     // The thread that writes reads, too, what nobody read ahead.
     let source = &Source::now(engine, options.threads.max(1) + 1)?;
     let mut writer = Writer::new(out, &head(source, options.keep_secrets)?);
-    let fetch = Fetch::new(source, acls(source)?);
+    let fetch = Fetch::new(source, acls(source)?, xattrs(source)?);
     let root =
         attr(source, options.root)?.filter(Attr::is_dir).ok_or(DumpError::NoDirectory(options.root))?;
     let root = Node::new(options.root, root);

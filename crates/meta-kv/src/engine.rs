@@ -117,6 +117,10 @@ impl<K: Kv> Engine for KvEngine<K> {
         snapshot(&self.kv).map(Some)
     }
 
+    fn is_mixed(&self) -> bool {
+        true
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(())
     }

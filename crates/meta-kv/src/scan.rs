@@ -70,6 +70,7 @@ pub(crate) async fn page<K: Kv>(
 /// Whether what lies there is a concern of the scan. Among everything about inodes there is more.
 fn belongs(keys: &Keys, scan: Scan, raw: &[u8]) -> bool {
     match scan {
+        Scan::Inodes => keys.place(raw).is_some(),
         Scan::Nodes => matches!(keys.place(raw), Some(Place::Record(Key::Node(_)))),
         Scan::AllEntries => matches!(keys.place(raw), Some(Place::Record(Key::Entry(..)))),
         Scan::Chunks => matches!(keys.place(raw), Some(Place::Record(Key::Chunk(..)))),
@@ -91,7 +92,9 @@ fn elsewhere(scan: Scan, row: &Row) -> Option<Key> {
 /// Where a scan's records lie, unless it is among everything about inodes.
 fn span(keys: &Keys, scan: Scan) -> Option<Span> {
     let letters: &[u8] = match scan {
-        Scan::Nodes | Scan::AllEntries | Scan::Chunks | Scan::Symlinks | Scan::Xattrs => return None,
+        Scan::Inodes | Scan::Nodes | Scan::AllEntries | Scan::Chunks | Scan::Symlinks | Scan::Xattrs => {
+            return None;
+        }
         Scan::Entries { dir, .. } => return Some(keys.entries(dir)),
         Scan::Writers => return Some(keys.writers()),
         Scan::SliceRefs => b"K",

@@ -20,7 +20,7 @@ use crate::{
     config::Config,
     handshake::About,
     keys::Keys,
-    load,
+    load, mixed,
     pipeline::Pipeline,
     pool::Pool,
     read::{MOST_CHUNKS, Plan},
@@ -206,6 +206,9 @@ impl Engine for RedisEngine {
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         let keys = self.keys()?;
+        if scan == Scan::Inodes {
+            return mixed::page(&self.pool, self.reader()?, from, limit);
+        }
         // Cursors are good for one process only: behind it the scan begins anew.
         let request = |process| scan::Request::new(keys, scan, from, limit, process);
         if request(0).is_none() {
@@ -215,6 +218,10 @@ impl Engine for RedisEngine {
         let (answers, process) = self.pool.ask_by(pipeline)?;
         let request = request(process).ok_or_else(|| self.pool.errors().unexpected("a scan"))?;
         request.page(&self.pool, self.reader()?, answers)
+    }
+
+    fn is_mixed(&self) -> bool {
+        true
     }
 
     fn sync(&self) -> Result<(), EngineError> {

@@ -18,6 +18,7 @@ mod handshake;
 mod keys;
 mod load;
 mod locate;
+mod mixed;
 mod pipeline;
 mod pool;
 mod read;

@@ -85,25 +85,25 @@ pub(crate) struct Request {
 type Rows = (Vec<Row>, Vec<EngineError>);
 
 /// Where a scan stands.
-struct Place {
+pub(crate) struct Place {
     /// Which of several collections.
     part: u8,
     /// Which process gave the cursors.
-    process: u64,
+    pub(crate) process: u64,
     /// Cursor of Redis.
-    cursor: Text,
+    pub(crate) cursor: Text,
     /// Cursor in the first of `pending`.
-    inner: Text,
+    pub(crate) inner: Text,
     /// Keys that the cursor has passed but that are not read to their ends.
-    pending: Vec<Text>,
+    pub(crate) pending: Vec<Text>,
 }
 
 impl Place {
-    fn start(part: u8, process: u64) -> Self {
+    pub(crate) fn start(part: u8, process: u64) -> Self {
         Self { part, process, cursor: number(0), inner: number(0), pending: Vec::new() }
     }
 
-    fn read(cursor: &Cursor) -> Option<Self> {
+    pub(crate) fn read(cursor: &Cursor) -> Option<Self> {
         let (part, rest) = cursor.0.split_first()?;
         let (process, rest) = rest.split_first_chunk()?;
         let process = u64::from_be_bytes(*process);
@@ -112,7 +112,7 @@ impl Place {
         Some(Self { part: *part, process, cursor, inner, pending: words.collect() })
     }
 
-    fn cursor(&self) -> Cursor {
+    pub(crate) fn cursor(&self) -> Cursor {
         let mut out = vec![self.part];
         out.extend(self.process.to_be_bytes());
         out.extend_from_slice(&self.cursor);
@@ -185,6 +185,8 @@ impl Request {
                 }
                 (pipeline, form)
             }
+            // It has pages of its own.
+            Scan::Inodes => return None,
             Scan::Nodes => whole("string", "i", "^i%d+$"),
             Scan::AllEntries => whole("hashes", "d", "^d%d+$"),
             Scan::Chunks => whole("list", "c", "^c%d+_%d+$"),

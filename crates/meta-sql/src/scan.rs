@@ -96,6 +96,7 @@ pub(crate) fn page(
             filling.take(Ask::Behind(Record::Writer, after))?;
             return Ok(filling.page);
         }
+        Scan::Inodes => return Err(filling.pages.refused("each kind of record has a table of its own")),
         Scan::Nodes => Record::Node,
         Scan::AllEntries => Record::Entry,
         Scan::Chunks => Record::Chunk,

@@ -13,8 +13,8 @@
 //!   seen at the same moment. It holds nothing.
 //! * The commit compares every [`Expect`] with the database. The caller may have the expected
 //!   record from a cache.
-//! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as
-//!   this.
+//! * Nothing more: no serialisability, and several reads show one moment only through
+//!   [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -260,6 +260,9 @@ pub enum Scan {
         /// Whether the nodes are wanted too.
         nodes: bool,
     },
+    /// Everything about inodes, in any order: nodes, entries, parents, chunks, targets, extended
+    /// attributes. Only where [`Engine::is_mixed`].
+    Inodes,
     /// Every node.
     Nodes,
     /// Every entry of every directory.
@@ -389,6 +392,11 @@ pub trait Engine: Send + Sync + 'static {
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         let _ = readers;
         Ok(None)
+    }
+
+    /// Whether a scan of one kind of record about inodes looks at all the others, too.
+    fn is_mixed(&self) -> bool {
+        false
     }
 
     /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).

@@ -91,14 +91,24 @@ impl Dump {
     }
 }
 
-/// Has `write` fill a new file, which gets its name in the end.
+/// Has `write` fill a new file, which gets its name in the end, or a device or a pipe that is
+/// there.
 fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if file.is_dir() {
         bail!("{} is a directory; name a file", file.display());
     }
     let name = file.file_name().context("the name of the file is missing")?.to_string_lossy();
+    let is_special = fs::metadata(file).is_ok_and(|metadata| !metadata.is_file());
+    if is_special {
+        let opened = File::options().write(true).open(file);
+        let filled = opened.map_err(Into::into).and_then(|out| fill(out, Packing::of(&name), write));
+        return filled.map(drop).with_context(|| format!("cannot write {}", file.display()));
+    }
     let part = file.with_file_name(format!(".{name}.{}.part", std::process::id()));
-    let filled = fill(&part, Packing::of(&name), write).and_then(|()| Ok(fs::rename(&part, file)?));
+    let filled = create(&part)
+        .and_then(|out| fill(out, Packing::of(&name), write))
+        .and_then(|out| Ok(out.sync_all()?))
+        .and_then(|()| Ok(fs::rename(&part, file)?));
     if filled.is_err() {
         // It may not even have been made.
         let _ = fs::remove_file(&part);
@@ -106,14 +116,16 @@ fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Res
     filled.with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn fill(part: &Path, packing: Packing, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn create(part: &Path) -> Result<File> {
     // It may hold keys.
     let mut options = File::options();
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.write(true).create(true).truncate(true).open(part)?;
+    Ok(options.write(true).create(true).truncate(true).open(part)?)
+}
+
+/// Has `write` fill a file, and gives that back.
+fn fill(file: File, packing: Packing, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
     let mut packer = packing.pack(BufWriter::with_capacity(1 << 20, file))?;
     write(&mut packer)?;
-    let file = packer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    Ok(())
+    Ok(packer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?)
 }

@@ -4,11 +4,13 @@
 //! of the other kinds follow in any order. After the last segment stand the end mark, a footer
 //! with the offsets of the segments by kind, and the length of the footer (`u64`).
 
+mod look;
 mod messages;
 mod read;
 mod segment;
 mod write;
 
+pub use look::{contents, segment_at};
 pub use read::Reader;
 pub(crate) use segment::Segment;
 pub(crate) use write::ROWS;
@@ -18,3 +20,14 @@ pub use write::Writer;
 const END: u32 = 0x0074_7083;
 /// Version of the format.
 const VERSION: u32 = 1;
+
+/// The records of one kind in a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The kind, as the dump names it: `node`, `edge`, `chunk`.
+    pub name: String,
+    /// How many records.
+    pub count: u64,
+    /// Where the segments that hold them begin, in bytes from the beginning of the dump.
+    pub offsets: Vec<u64>,
+}

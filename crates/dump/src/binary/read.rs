@@ -1,14 +1,17 @@
 //! Reads a binary dump from its beginning to its end.
 
-use std::io::{self, Read};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+};
 
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 use sluice_meta::schema::Row;
 
 use super::{
-    END, VERSION,
-    messages::{Batch, Footer, Format},
+    Contents, END, VERSION,
+    messages::{Batch, Footer, Format, Segments},
     segment::{Kind, rows},
 };
 use crate::DumpError;
@@ -22,12 +25,24 @@ pub struct Reader<R> {
     input: R,
     read: u64,
     ended: bool,
+    kinds: BTreeMap<String, Segments>,
 }
 
 impl<R: Read> Reader<R> {
     /// The dump that `input` begins with.
     pub const fn new(input: R) -> Self {
-        Self { input, read: 0, ended: false }
+        Self::at(input, 0)
+    }
+
+    /// For what follows the first `read` bytes of a dump.
+    pub(super) const fn at(input: R, read: u64) -> Self {
+        Self { input, read, ended: false, kinds: BTreeMap::new() }
+    }
+
+    /// What the footer says that the dump holds; nothing before the end.
+    pub(super) fn contents(self) -> Vec<Contents> {
+        let contents = |(name, Segments { offsets, count })| Contents { name, count, offsets };
+        self.kinds.into_iter().map(contents).collect()
     }
 
     /// Bytes read so far.
@@ -84,7 +99,10 @@ impl<R: Read> Reader<R> {
             return Err(cut_off);
         }
         match Footer::decode(body) {
-            Ok(footer) if footer.magic == END && footer.version == VERSION => Ok(()),
+            Ok(footer) if footer.magic == END && footer.version == VERSION => {
+                self.kinds = footer.kinds;
+                Ok(())
+            }
             Ok(footer) if footer.magic == END => Err(DumpError::Newer(footer.version)),
             _ => Err(DumpError::damaged("a footer that cannot be read", begin)),
         }

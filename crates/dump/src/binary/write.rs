@@ -60,11 +60,16 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes a segment.
+    /// Writes a segment, behind all records that were written.
     ///
     /// # Errors
     /// If `out` cannot be written.
     pub(crate) fn append(&mut self, segment: &Segment) -> Result<(), DumpError> {
+        self.end_segment()?;
+        self.put(segment)
+    }
+
+    fn put(&mut self, segment: &Segment) -> Result<(), DumpError> {
         self.out.write_all(&segment.bytes)?;
         let segments = self.kinds.entry(segment.kind.name().into()).or_default();
         segments.offsets.push(self.written);
@@ -77,7 +82,7 @@ impl<W: Write> Writer<W> {
         match self.kind.take() {
             Some(kind) => {
                 let segment = Segment::new(kind, std::mem::take(&mut self.rows));
-                self.append(&segment)
+                self.put(&segment)
             }
             None => Ok(()),
         }

@@ -139,6 +139,9 @@ impl Engine for Owned {
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         self.engine.snapshot(readers)
     }
+    fn is_mixed(&self) -> bool {
+        self.engine.is_mixed()
+    }
     fn sync(&self) -> Result<(), EngineError> {
         self.engine.sync()
     }

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// Begins a transaction that sees one moment, however long it takes: MariaDB ends one without work
 /// otherwise.
 const BEGIN: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;\
-     /*M!100300 SET SESSION idle_transaction_timeout=0; */\
+     SET autocommit=1/*M!100300 ,idle_transaction_timeout=0 */;\
      START TRANSACTION WITH CONSISTENT SNAPSHOT,READ ONLY";
 
 /// Connections, idle or lent.

@@ -88,6 +88,7 @@ macro_rules! for_each_conformance_case {
             reads::what_is_notices_arrives,
             reads::numbered_commits_are_told_in_order,
             scans::each_scan_returns_its_records_and_no_others,
+            scans::a_mixed_scan_returns_all_about_inodes,
             scans::pages_join_without_a_gap,
             scans::entries_with_nodes,
             scans::entries_that_stay_appear_while_others_come_and_go,

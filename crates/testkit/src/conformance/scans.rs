@@ -72,6 +72,36 @@ pub fn each_scan_returns_its_records_and_no_others(factory: &Factory<'_>) {
     }
 }
 
+/// Everything about inodes in one scan, where the engine keeps it together.
+pub fn a_mixed_scan_returns_all_about_inodes(factory: &Factory<'_>) {
+    let store = Store::new(factory);
+    if !store.engine.is_mixed() {
+        return;
+    }
+    assert_eq!(store.scan(Scan::Inodes), []);
+    let mut all: Vec<Row> = samples().into_iter().map(|sample| sample.first).collect();
+    for (at, called) in names("long enough to leave small encodings behind ", 1200).iter().enumerate() {
+        let n = at as u64;
+        // Two directories of many, and many of one.
+        let dir = if n % 3 < 2 { 2 + n % 3 } else { 50_000 + n };
+        all.extend([file_row(1000 + n), entry_row(dir, called, 1000 + n)]);
+        all.push(Row::Chunk(Ino(1000 + n), 0, vec![Slice::whole(0, n + 1, 9), Slice::whole(9, n + 5000, 9)]));
+        all.push(Row::Xattr(Ino(1000 + n % 50), called.clone(), called.to_vec().into()));
+        all.push(Row::Symlink(Ino(30_000 + n), called.to_vec().into()));
+        all.push(Row::Parents(Ino(1000 + n % 70), Ino(40_000 + n), 2));
+    }
+    store.insert(all.clone());
+    let is_about = |row: &&Row| {
+        let kinds = [Scan::Nodes, Scan::AllEntries, Scan::Chunks, Scan::Symlinks, Scan::Xattrs];
+        matches!(row, Row::Parents(..)) || kinds.into_iter().any(|scan| belongs(scan, row))
+    };
+    let wanted = sorted(all.iter().filter(is_about).cloned().collect());
+    for limit in [50, 1000, 100_000] {
+        let found: Vec<Row> = store.scan_with(Scan::Inodes, limit, |_| {}).into_values().collect();
+        assert!(found == wanted, "by {limit}: {} of {} records", found.len(), wanted.len());
+    }
+}
+
 /// Two thousand records of each larger kind, in pages of several sizes.
 pub fn pages_join_without_a_gap(factory: &Factory<'_>) {
     let store = Store::new(factory);

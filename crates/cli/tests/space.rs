@@ -111,7 +111,8 @@ fn after_any_work_nothing_is_leaked_and_nothing_needed_is_deleted() {
         let again = ok(&["gc", "--compact", "--delete", &volume.meta]);
         assert!(again.contains("compacted 0 chunks"), "{again}");
         ok(&["fsck", &volume.meta]);
-        let point = volume.mount("mnt", &["--cache-dir", &volume.path("other-cache").display().to_string()]);
+        fs::remove_dir_all(volume.path("cache")).expect("removed");
+        let point = volume.mount("mnt", &[]);
         for (path, bytes) in held {
             assert!(fs::read(&path).expect("read") == bytes, "{} changed: {said}", path.display());
         }
@@ -181,6 +182,33 @@ fn what_an_unmounted_volume_still_owes_is_done() {
     let said = ok(&["gc", "--delete", &volume.meta]);
     assert_eq!((count(&said, "delfiles"), objects(&volume).len()), (1, 0), "{said}");
     ok(&["fsck", &volume.meta]);
+}
+
+#[test]
+fn clones_that_nobody_finishes_go() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&["--trash-days", "0"]);
+    let point = volume.mount("mnt", &[]);
+    fs::create_dir_all(point.join("t/below")).expect("made");
+    fs::write(point.join("t/below/file"), "content").expect("written");
+    volume.umount(&point);
+    // As a clone leaves it whose client died long ago.
+    for statement in [
+        "INSERT INTO jfs_detached_node SELECT inode, 1 FROM jfs_edge WHERE name = CAST('t' AS BLOB)",
+        "DELETE FROM jfs_edge WHERE name = CAST('t' AS BLOB)",
+        "UPDATE jfs_node SET nlink = nlink - 1 WHERE inode = 1",
+    ] {
+        volume.forge(statement, &[]);
+    }
+    ok(&["gc", &volume.meta]);
+    assert_eq!(objects(&volume).len(), 1, "only looked at");
+    let said = ok(&["gc", "--delete", &volume.meta]);
+    assert!(said.contains("removed 1 abandoned clones"), "{said}");
+    assert_eq!(objects(&volume).len(), 0, "{said}");
+    let said = ok(&["fsck", &volume.meta]);
+    assert!(said.contains("0 errors in the metadata"), "{said}");
 }
 
 #[test]
@@ -264,7 +292,8 @@ fn a_mount_compacts_what_it_is_asked_to() {
     volume.umount(&point);
     let said = ok(&["gc", "--compact", &volume.meta]);
     assert!(said.contains("compacted 0 chunks"), "{said}");
-    let point = volume.mount("mnt", &["--cache-dir", &volume.path("other-cache").display().to_string()]);
+    fs::remove_dir_all(volume.path("cache")).expect("removed");
+    let point = volume.mount("mnt", &[]);
     let expected: Vec<u8> = (0..66).map(|at| (at / 7).min(8) as u8).collect();
     assert_eq!(fs::read(point.join("d/two")).expect("read"), expected);
     volume.umount(&point);

@@ -164,7 +164,7 @@ impl Hour<'_> {
             match origin(name) {
                 Some(to) if self.put_back || self.dirs.binary_search(&to.dir).is_ok() => {
                     let from = At::new(self.ino, name.clone());
-                    renames.push(Rename { from, to, mode: RenameMode::NoReplace, caller: Caller::client() });
+                    renames.push(Rename { from, to, mode: RenameMode::Restore, caller: Caller::client() });
                 }
                 Some(_) => tally.waiting += 1,
                 None => {

@@ -29,6 +29,8 @@ pub enum RenameMode {
     NoReplace,
     /// Swap both.
     Exchange,
+    /// Fail; but the new directory may be in the trash itself, where a tree is built again.
+    Restore,
 }
 
 /// Moves a name. Two trips, three if it replaces a directory; one more per level of the target when
@@ -155,7 +157,7 @@ impl Rename {
             return self.nothing_to_do(&source, existing.is_some(), from_dir, to_dir);
         }
         match (self.mode, &existing) {
-            (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists.into()),
+            (RenameMode::NoReplace | RenameMode::Restore, Some(_)) => return Err(FsError::Exists.into()),
             (RenameMode::Exchange, None) => return Err(FsError::NotFound.into()),
             _ => {}
         }
@@ -191,7 +193,11 @@ impl Rename {
         };
         check_hour(view, &self.from, &self.caller)?;
         rules::require(!self.to.dir.is_trash(), FsError::Perm)?;
-        let to_dir = rules::changing_dir(view, self.to.dir, &self.caller)?;
+        let to_dir = if self.mode == RenameMode::Restore && self.from.dir.is_trash() {
+            rules::changing_dir_in_trash(view, self.to.dir, &self.caller)?
+        } else {
+            rules::changing_dir(view, self.to.dir, &self.caller)?
+        };
         rules::require(!from_dir.flags.has(AttrFlags::APPEND), FsError::Perm)?;
         Ok((from_dir, to_dir))
     }
@@ -204,7 +210,7 @@ impl Rename {
         from_dir: Attr,
         to_dir: Attr,
     ) -> Result<Renamed, Stop> {
-        if self.mode == RenameMode::NoReplace && exists {
+        if matches!(self.mode, RenameMode::NoReplace | RenameMode::Restore) && exists {
             return Err(FsError::Exists.into());
         }
         Ok(Renamed { ino: source.ino, attr: source.attr, replaced: None, exchanged: None, from_dir, to_dir })

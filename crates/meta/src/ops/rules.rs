@@ -29,11 +29,23 @@ pub(crate) fn changing_dir(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Re
     if dir.is_trash() || attr.parent.is_trash_hour() {
         return Err(FsError::NotFound.into());
     }
-    check(view, caller, &attr, Access::CHANGE)?;
-    if attr.flags.has(AttrFlags::IMMUTABLE) {
+    check_changing(view, &attr, caller)?;
+    Ok(attr)
+}
+
+/// As [`changing_dir`], of a directory that may have been removed into the trash.
+pub(crate) fn changing_dir_in_trash(view: &mut View<'_>, dir: Ino, caller: &Caller) -> Result<Attr, Stop> {
+    let attr = existing_dir(view, dir, Hold::Guard)?;
+    check_changing(view, &attr, caller)?;
+    Ok(attr)
+}
+
+fn check_changing(view: &mut View<'_>, dir: &Attr, caller: &Caller) -> Result<(), Stop> {
+    check(view, caller, dir, Access::CHANGE)?;
+    if dir.flags.has(AttrFlags::IMMUTABLE) {
         return Err(FsError::Perm.into());
     }
-    Ok(attr)
+    Ok(())
 }
 
 /// A directory that must exist.

@@ -1,8 +1,8 @@
 //! File data: chunks of slices of blocks, between the file system above and an object store below.
 //!
-//! [`DataStore`] is the door. It knows metadata only as a [`ChunkIndex`].
+//! [`DataStore`] is the entry point. It knows metadata only as a [`ChunkIndex`].
 //!
-//! What must stay true: nothing here names a metadata engine, and nothing above sees an object.
+//! What must stay true: nothing here names a metadata engine, and no layer above sees an object.
 
 mod blocks;
 mod budget;
@@ -23,12 +23,13 @@ mod staging;
 mod stats;
 mod store;
 mod streams;
+mod turns;
 mod write;
 
 use std::{fmt, ops::Deref, sync::Arc};
 
 pub use compact::{Plan, plan};
-pub use config::{CacheConfig, DataConfig, Eviction, Verify, WritebackConfig};
+pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 pub use error::DataError;
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};

@@ -17,8 +17,8 @@ pub enum DumpError {
     /// The database holds no volume.
     #[error("there is no volume in this database; `sluice format` makes one, `sluice load` loads one")]
     NoVolume,
-    /// The database holds something.
-    #[error("the database is not empty; load into an empty one, or destroy what is there first")]
+    /// The database holds something that no load left there.
+    #[error("the database is not empty; load into an empty one, or `sluice destroy` what is there first")]
     NotEmpty,
     /// The settings cannot be understood.
     #[error("the settings of the volume cannot be read: {0}")]

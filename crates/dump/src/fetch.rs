@@ -15,12 +15,12 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Cursor, Engine, Found, List, Read, Scan},
+    engine::{Cursor, Found, List, Read, Scan},
     schema::{AclRule, Key, Row},
 };
 use sluice_types::{FileType, Ino, Name};
 
-use crate::{DumpError, json::Node};
+use crate::{DumpError, json::Node, source::Source};
 
 /// Entries of a page.
 const PAGE: usize = 1000;
@@ -53,7 +53,7 @@ struct Job {
 
 /// Reads directories.
 pub(crate) struct Fetch<'e> {
-    engine: &'e dyn Engine,
+    source: &'e Source<'e>,
     acls: FxHashMap<u32, AclRule>,
     jobs: Mutex<Option<Sender<Job>>>,
     queue: Mutex<Receiver<Job>>,
@@ -61,10 +61,10 @@ pub(crate) struct Fetch<'e> {
 }
 
 impl<'e> Fetch<'e> {
-    pub(crate) fn new(engine: &'e dyn Engine, acls: FxHashMap<u32, AclRule>) -> Self {
+    pub(crate) fn new(source: &'e Source<'e>, acls: FxHashMap<u32, AclRule>) -> Self {
         let (jobs, queue) = channel();
         Self {
-            engine,
+            source,
             acls,
             jobs: Mutex::new(Some(jobs)),
             queue: Mutex::new(queue),
@@ -114,7 +114,7 @@ impl<'e> Fetch<'e> {
 
     /// Reads a part of `dir` now; what follows may be read ahead.
     pub(crate) fn read(&self, dir: Ino, from: Option<&Cursor>) -> Result<Part, DumpError> {
-        let page = self.engine.scan(Scan::Entries { dir, nodes: true }, from, PAGE)?.sound()?;
+        let page = self.source.scan(Scan::Entries { dir, nodes: true }, from, PAGE)?.sound()?;
         let next = match page.next {
             None => Next::End,
             Some(cursor) => match self.ahead(dir, Some(cursor)) {
@@ -157,7 +157,7 @@ impl<'e> Fetch<'e> {
                 of.push(at);
             }
         }
-        let found = if reads.is_empty() { Vec::new() } else { self.engine.read(&reads)? };
+        let found = if reads.is_empty() { Vec::new() } else { self.source.read(&reads)? };
         for (at, found) in of.into_iter().zip(found) {
             let rows = match found {
                 Found::Rows(rows) => rows,

@@ -2,30 +2,30 @@
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Engine, Found, Read, Scan},
+    engine::{Found, Read, Scan},
     schema::{AclRule, Counter, Key, Row, VolumeFormat},
 };
 
-use crate::{DumpError, json::Head};
+use crate::{DumpError, json::Head, source::Source};
 
 /// Records of a collection read at once.
 const PAGE: usize = 1000;
 
 /// Reads what stands before the trees.
-pub(crate) fn head(engine: &dyn Engine, keep_secrets: bool) -> Result<Head, DumpError> {
-    let mut head = Head { setting: setting(engine, keep_secrets)?, ..Head::default() };
-    head.counters = counters(engine)?;
-    each(engine, Scan::Sustained, |row| {
+pub(crate) fn head(source: &Source<'_>, keep_secrets: bool) -> Result<Head, DumpError> {
+    let mut head = Head { setting: setting(source, keep_secrets)?, ..Head::default() };
+    head.counters = counters(source)?;
+    each(source, Scan::Sustained, |row| {
         if let Row::Sustained(sid, ino) = row {
             head.sustained.push((sid, ino));
         }
     })?;
-    each(engine, Scan::DelFiles, |row| {
+    each(source, Scan::DelFiles, |row| {
         if let Row::DelFile(ino, length, expire) = row {
             head.del_files.push((ino, length, expire));
         }
     })?;
-    each(engine, Scan::Quotas, |row| {
+    each(source, Scan::Quotas, |row| {
         if let Row::Quota(key, quota) = row {
             head.quotas.push((key, quota));
         }
@@ -35,9 +35,9 @@ pub(crate) fn head(engine: &dyn Engine, keep_secrets: bool) -> Result<Head, Dump
 }
 
 /// The counters that dumps have.
-pub(crate) fn counters(engine: &dyn Engine) -> Result<Vec<(Counter, i64)>, DumpError> {
+pub(crate) fn counters(source: &Source<'_>) -> Result<Vec<(Counter, i64)>, DumpError> {
     let reads: Vec<Read> = crate::json::counters().map(|counter| Read::Get(Key::Counter(counter))).into();
-    let found = engine.read(&reads)?;
+    let found = source.read(&reads)?;
     Ok(found
         .into_iter()
         .filter_map(|found| match found {
@@ -48,8 +48,8 @@ pub(crate) fn counters(engine: &dyn Engine) -> Result<Vec<(Counter, i64)>, DumpE
 }
 
 /// The settings, without what opens the object store unless `keep_secrets`.
-pub(crate) fn setting(engine: &dyn Engine, keep_secrets: bool) -> Result<bytes::Bytes, DumpError> {
-    let found = engine.read(&[Read::Get(Key::Setting)])?;
+pub(crate) fn setting(source: &Source<'_>, keep_secrets: bool) -> Result<bytes::Bytes, DumpError> {
+    let found = source.read(&[Read::Get(Key::Setting)])?;
     let Some(Found::Row(Some(Row::Setting(setting)))) = found.into_iter().next() else {
         return Err(DumpError::NoVolume);
     };
@@ -67,9 +67,9 @@ pub(crate) fn setting(engine: &dyn Engine, keep_secrets: bool) -> Result<bytes::
 }
 
 /// All ACL rules by their id.
-pub(crate) fn acls(engine: &dyn Engine) -> Result<FxHashMap<u32, AclRule>, DumpError> {
+pub(crate) fn acls(source: &Source<'_>) -> Result<FxHashMap<u32, AclRule>, DumpError> {
     let mut rules = FxHashMap::default();
-    each(engine, Scan::Acls, |row| {
+    each(source, Scan::Acls, |row| {
         if let Row::Acl(id, rule) = row {
             rules.insert(id, rule);
         }
@@ -78,10 +78,10 @@ pub(crate) fn acls(engine: &dyn Engine) -> Result<FxHashMap<u32, AclRule>, DumpE
 }
 
 /// Calls `take` with every record of a collection.
-pub(crate) fn each(engine: &dyn Engine, scan: Scan, mut take: impl FnMut(Row)) -> Result<(), DumpError> {
+pub(crate) fn each(source: &Source<'_>, scan: Scan, mut take: impl FnMut(Row)) -> Result<(), DumpError> {
     let mut from = None;
     loop {
-        let page = engine.scan(scan, from.as_ref(), PAGE)?.sound()?;
+        let page = source.scan(scan, from.as_ref(), PAGE)?.sound()?;
         page.rows.into_iter().for_each(&mut take);
         from = page.next;
         if from.is_none() {

@@ -8,7 +8,10 @@ mod fetch;
 mod head;
 pub mod json;
 mod load;
+mod place;
 mod records;
+mod source;
+mod store;
 mod tree;
 
 use sluice_types::Ino;

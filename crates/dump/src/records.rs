@@ -18,6 +18,7 @@ use crate::{
     DumpError, DumpOptions,
     binary::{ROWS, Segment, Writer},
     head::{counters, setting},
+    source::Source,
 };
 
 /// Segments that wait to be written.
@@ -50,16 +51,17 @@ pub fn dump_binary<W: Write>(
     options: &DumpOptions,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<W, DumpError> {
+    let source = &Source::now(engine, LANES.len())?;
     let mut writer = Writer::new(out);
-    writer.write(Row::Setting(setting(engine, options.keep_secrets)?))?;
-    for (counter, value) in counters(engine)? {
+    writer.write(Row::Setting(setting(source, options.keep_secrets)?))?;
+    for (counter, value) in counters(source)? {
         writer.write(Row::Counter(counter, value))?;
     }
     thread::scope(|scope| {
         let (sender, segments) = sync_channel(WAITING);
         let lanes = LANES.map(|scans| {
             let sender = sender.clone();
-            scope.spawn(move || Lane { engine, sender, progress, several: RoaringTreemap::new() }.run(scans))
+            scope.spawn(move || Lane { source, sender, progress, several: RoaringTreemap::new() }.run(scans))
         });
         drop(sender);
         let written = segments.iter().try_for_each(|segment| writer.append(&segment));
@@ -73,7 +75,7 @@ pub fn dump_binary<W: Write>(
 
 /// Reads collections.
 struct Lane<'a> {
-    engine: &'a dyn Engine,
+    source: &'a Source<'a>,
     sender: SyncSender<Segment>,
     progress: &'a (dyn Fn(u64) + Sync),
     /// Files with several names.
@@ -86,7 +88,7 @@ impl Lane<'_> {
         for scan in scans {
             let mut from = None;
             loop {
-                let page = self.engine.scan(*scan, from.as_ref(), ROWS)?.sound()?;
+                let page = self.source.scan(*scan, from.as_ref(), ROWS)?.sound()?;
                 for row in &page.rows {
                     match row {
                         Row::Node(ino, attr) if attr.parent == Ino::NONE => {

@@ -13,6 +13,7 @@ use crate::{
     fetch::{Coming, Fetch, Next, Part, join},
     head::{acls, head},
     json::{Node, Tree, Writer},
+    source::Source,
 };
 
 /// Sub-directories of a directory that are read ahead.
@@ -28,13 +29,15 @@ pub fn dump_json<W: Write>(
     options: &DumpOptions,
     progress: &dyn Fn(u64),
 ) -> Result<W, DumpError> {
-    let mut writer = Writer::new(out, &head(engine, options.keep_secrets)?);
-    let fetch = Fetch::new(engine, acls(engine)?);
+    // The thread that writes reads, too, what nobody read ahead.
+    let source = &Source::now(engine, options.threads.max(1) + 1)?;
+    let mut writer = Writer::new(out, &head(source, options.keep_secrets)?);
+    let fetch = Fetch::new(source, acls(source)?);
     let root =
-        attr(engine, options.root)?.filter(Attr::is_dir).ok_or(DumpError::NoDirectory(options.root))?;
+        attr(source, options.root)?.filter(Attr::is_dir).ok_or(DumpError::NoDirectory(options.root))?;
     let root = Node::new(options.root, root);
     let with_trash = !options.skip_trash && options.root == Ino::ROOT;
-    let trash = if with_trash { Some(root_of_trash(engine)?) } else { None };
+    let trash = if with_trash { Some(root_of_trash(source)?) } else { None };
     thread::scope(|scope| {
         let threads = (0..options.threads.max(1)).map(|_| fetch.start(scope)).collect();
         let mut walk = Walk { fetch: &fetch, writer: &mut writer, progress };
@@ -50,13 +53,13 @@ pub fn dump_json<W: Write>(
 }
 
 /// The trash has no record before the first file is in it.
-fn root_of_trash(engine: &dyn Engine) -> Result<Node, DumpError> {
+fn root_of_trash(source: &Source<'_>) -> Result<Node, DumpError> {
     let none = || Attr::new(FileType::Dir, 0o555, 0, 0, Ino::ROOT, Time::default());
-    Ok(Node::new(Ino::TRASH, attr(engine, Ino::TRASH)?.unwrap_or_else(none)))
+    Ok(Node::new(Ino::TRASH, attr(source, Ino::TRASH)?.unwrap_or_else(none)))
 }
 
-fn attr(engine: &dyn Engine, ino: Ino) -> Result<Option<Attr>, DumpError> {
-    Ok(match engine.read(&[Read::Get(Key::Node(ino))])?.into_iter().next() {
+fn attr(source: &Source<'_>, ino: Ino) -> Result<Option<Attr>, DumpError> {
+    Ok(match source.read(&[Read::Get(Key::Node(ino))])?.into_iter().next() {
         Some(Found::Row(Some(Row::Node(_, attr)))) => Some(attr),
         _ => None,
     })

@@ -139,8 +139,10 @@ fn a_part_of_a_dump_makes_no_volume() {
     let engine = MemEngine::new();
     load_json(&engine, &long.as_bytes()[..cut], LOAD, &|_| {}).expect_err("cut off");
     assert!(engine.records().len() > 1000 && !engine.records().contains_key(&Key::Setting));
-    assert!(matches!(load_json(&engine, long.as_bytes(), LOAD, &|_| {}), Err(DumpError::NotEmpty)));
     let whole = from_json(long.as_bytes());
+    // The next load clears it away, whatever it loads.
+    load_json(&engine, &json()[..], LOAD, &|_| {}).expect("loaded");
+    assert_eq!(engine.records(), from_json(&json()).records());
     let Some(Row::Node(_, root)) = whole.records().remove(&Key::Node(Ino::ROOT)) else { panic!("no root") };
     assert_eq!(root.nlink, 7);
 }

@@ -10,21 +10,27 @@ use std::{
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Watch, Write},
-    schema::{Counter, Key},
+    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Snapshot, Watch, Write},
+    schema::{Counter, Key, Row},
 };
 
 use crate::{
     commit::commit,
-    kv::{Kv, look, run},
+    keys::after,
+    kv::{Change, Changes, Kv, look, run, within},
     read::answer,
     scan,
-    stored::Result,
+    snapshot::snapshot,
+    stored::{Raw, Result, Span},
     values::Begun,
 };
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
 const FOLD: Duration = Duration::from_secs(10);
+/// Records that are loaded by one transaction: few enough for a slow cluster to end it in time.
+const LOADED: usize = 500;
+/// Keys removed at once.
+const REMOVED: usize = 100;
 
 /// A volume's metadata in a key-value store.
 ///
@@ -94,8 +100,21 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
+    /// Nothing is read first, but where what is written depends on what is there.
+    fn load(&self, rows: &[Row]) -> Result<()> {
+        rows.chunks(LOADED).try_for_each(|rows| {
+            let writes = rows.iter().cloned().map(Write::Put).collect();
+            self.commit(&Commit { writes, ..Commit::default() })
+        })
+    }
+
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {
-        look(self.kv.volume(), scan::page(&*self.kv, scan, from, limit))
+        let kv = &*self.kv;
+        look(kv.volume(), async { scan::page(kv, &kv.begin().await?, scan, from, limit).await })
+    }
+
+    fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>> {
+        snapshot(&self.kv).map(Some)
     }
 
     fn sync(&self) -> Result<()> {
@@ -107,9 +126,45 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
+    fn remove_volume(&self) -> Result<()> {
+        let kv = &*self.kv;
+        let keys = &kv.volume().keys;
+        let (all, setting) = (keys.word(b""), keys.raw(&Key::Setting));
+        let before = Span { from: all.from, to: setting.clone() };
+        let behind = Span { from: after(&setting), to: all.to };
+        for mut span in [before, behind] {
+            while let Some(last) = run(remove_some(kv, &span))? {
+                span.from = after(&last);
+            }
+        }
+        run(async {
+            let at = kv.begin().await?;
+            kv.get(&at, std::slice::from_ref(&setting)).await?;
+            let changes = Changes { keys: vec![(setting, Change::Delete)], ..Changes::default() };
+            removed(kv, kv.commit(at, changes).await?)
+        })
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>> {
         self.kv.watch()
     }
+}
+
+/// Removes the first keys of a range; the last of them, `None` if there was none.
+async fn remove_some<K: Kv>(kv: &K, span: &Span) -> Result<Option<Raw>> {
+    let at = kv.begin().await?;
+    let found = within(kv.volume(), kv.range(&at, span, REMOVED, false)).await?;
+    let Some((last, _)) = found.last() else { return Ok(None) };
+    let last = last.clone();
+    let keys = found.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
+    removed(kv, kv.commit(at, Changes { keys, ..Changes::default() }).await?)?;
+    Ok(Some(last))
+}
+
+/// Whether something went, or somebody changes it all the time.
+fn removed<K: Kv>(kv: &K, done: bool) -> Result<()> {
+    let used = || kv.volume().refused("somebody uses the volume; unmount it everywhere and begin again");
+    if done { Ok(()) } else { Err(used()) }
 }
 
 /// What was noted of a moment, if anything.

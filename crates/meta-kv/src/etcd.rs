@@ -16,7 +16,10 @@ mod wire;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use sluice_meta::engine::{Limits, Notices, Watch};
+use sluice_meta::{
+    engine::{Limits, Notices, Watch},
+    schema::Key,
+};
 
 pub use self::store::Etcd;
 use self::{txn::Moment, wire::RangeRequest};
@@ -45,6 +48,11 @@ impl Kv for Etcd {
     const NAME: &'static str = "etcd";
     const PAGE: usize = 4096;
     const CLEARS: bool = true;
+    const KEEPS: &'static str = "etcd was compacted; raise its --auto-compaction-retention";
+
+    fn is_given_up(reason: &str) -> bool {
+        reason.contains(status::COMPACTED)
+    }
 
     fn volume(&self) -> &Volume {
         &self.volume
@@ -57,6 +65,12 @@ impl Kv for Etcd {
 
     async fn begin(&self) -> Result<Moment> {
         Ok(Moment::default())
+    }
+
+    async fn begin_reading(&self) -> Result<Moment> {
+        let at = Moment::reading();
+        self.get(&at, &[self.volume.keys.raw(&Key::Setting)]).await?;
+        Ok(at)
     }
 
     async fn get(&self, at: &Moment, keys: &[Raw]) -> Result<Vec<Pair>> {

@@ -60,7 +60,7 @@ pub struct Changes {
 /// sees to its end.
 pub trait Kv: Sized + Send + Sync + 'static {
     /// A moment that is read at, with what a commit must know of what was read.
-    type Moment: Send;
+    type Moment: Send + Sync;
 
     /// Scheme of its URLs.
     const NAME: &'static str;
@@ -71,6 +71,12 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Whether a commit empties ranges without a look at what is in them.
     const CLEARS: bool = false;
 
+    /// What makes it give up a moment, and what to do about it.
+    const KEEPS: &'static str;
+
+    /// Whether an error says that it has given up a moment.
+    fn is_given_up(reason: &str) -> bool;
+
     /// Where the volume lies.
     fn volume(&self) -> &Volume;
 
@@ -79,6 +85,11 @@ pub trait Kv: Sized + Send + Sync + 'static {
 
     /// The present.
     fn begin(&self) -> impl Future<Output = Result<Self::Moment>>;
+
+    /// The present, for any number of reads and no commit.
+    fn begin_reading(&self) -> impl Future<Output = Result<Self::Moment>> {
+        self.begin()
+    }
 
     /// Values of the keys that have one.
     fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>>>;

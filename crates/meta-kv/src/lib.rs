@@ -15,6 +15,7 @@ mod locks;
 mod parts;
 mod read;
 mod scan;
+mod snapshot;
 mod stored;
 #[cfg(feature = "tikv")]
 mod tikv;

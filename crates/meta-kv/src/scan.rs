@@ -23,17 +23,22 @@ const GROUPS: u8 = 16;
 const MOST: usize = 4096;
 
 /// One page of about `limit` records.
-pub(crate) async fn page<K: Kv>(kv: &K, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {
+pub(crate) async fn page<K: Kv>(
+    kv: &K,
+    now: &K::Moment,
+    scan: Scan,
+    from: Option<&Cursor>,
+    limit: usize,
+) -> Result<Page> {
     let limit = limit.clamp(1, MOST);
     let volume = kv.volume();
-    let now = kv.begin().await?;
     let from = from.map(|cursor| cursor.0.clone());
     let (pairs, next) = match span(&volume.keys, scan) {
         Some(mut span) => {
             span.from = from.unwrap_or(span.from);
-            first_rows(kv, &now, &span, limit).await?
+            first_rows(kv, now, &span, limit).await?
         }
-        None => inodes(kv, &now, from, limit).await?,
+        None => inodes(kv, now, from, limit).await?,
     };
     let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: next.map(Cursor) };
     let mut found = Vec::new();
@@ -47,7 +52,7 @@ pub(crate) async fn page<K: Kv>(kv: &K, scan: Scan, from: Option<&Cursor>, limit
     let mut wants = Wants::default();
     found.iter().filter_map(|row| elsewhere(scan, row)).for_each(|key| wants.record(&volume.keys, &key));
     let mut more = Values::default();
-    more.fetch(kv, &now, wants).await?;
+    more.fetch(kv, now, wants).await?;
     for row in found {
         let other = match elsewhere(scan, &row) {
             Some(key) => more.record(volume, &key)?,

@@ -39,6 +39,11 @@ impl Kv for Tikv {
     type Moment = Transaction;
     const NAME: &'static str = "tikv";
     const PAGE: usize = 1024;
+    const KEEPS: &'static str = "old versions were given up; all clients should have a longer gc-interval";
+
+    fn is_given_up(reason: &str) -> bool {
+        ["GC", "Gc", "safe point", "safepoint"].iter().any(|word| reason.contains(word))
+    }
 
     fn volume(&self) -> &Volume {
         &self.volume

@@ -11,7 +11,7 @@ use sluice_meta::{
     engine::{
         Commit, Cursor, Engine, EngineError, Found, Limits, List, Notices, Page, Read, Scan, Watch, Write,
     },
-    schema::{Counter, Key, Notice},
+    schema::{Counter, Key, Notice, Row},
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     config::Config,
     handshake::About,
     keys::Keys,
+    load,
     pipeline::Pipeline,
     pool::Pool,
     read::{MOST_CHUNKS, Plan},
@@ -128,6 +129,12 @@ impl RedisEngine {
         self.pool.errors().sound(answer).map(drop)
     }
 
+    /// Asks, and fails with the first error that comes back.
+    fn all_sound(&self, pipeline: &Pipeline) -> Result<(), EngineError> {
+        let answers = self.pool.ask(pipeline)?;
+        answers.into_iter().try_for_each(|answer| self.pool.errors().sound(answer).map(drop))
+    }
+
     fn forbid_eviction(&self) {
         let mut pipeline = Pipeline::default();
         pipeline.command("CONFIG").extend([&b"SET"[..], b"maxmemory-policy", b"noeviction"]);
@@ -171,7 +178,7 @@ impl Engine for RedisEngine {
             command.push(b"LOAD");
             command.push(script.source.as_bytes());
         }
-        self.pool.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.errors().sound(answer).map(drop))
+        self.all_sound(&scripts)
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
@@ -191,6 +198,10 @@ impl Engine for RedisEngine {
         let answer = pool.errors().sound(pool.commit(pipeline)?)?;
         let failed = plan.failed(answer).ok_or_else(|| pool.errors().unexpected("a commit"))?;
         if failed.is_empty() { Ok(()) } else { Err(EngineError::Conflict(failed)) }
+    }
+
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        load::load(&self.pool, self.keys()?, rows)
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -213,6 +224,17 @@ impl Engine for RedisEngine {
     /// A commit is seen before it is with the replicas.
     fn harden(&self) -> Result<(), EngineError> {
         self.pool.harden(&self.keys()?.cells(&Key::Counter(Counter::DirMoves))[0].key)
+    }
+
+    /// A database without a prefix holds nothing but the volume, as the format has it.
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        let keys = self.keys()?;
+        if keys.prefix.is_empty() {
+            let mut flush = Pipeline::default();
+            flush.command("FLUSHDB").push(b"ASYNC");
+            return self.all_sound(&flush);
+        }
+        scan::remove_all(&self.pool, keys)
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod handshake;
 mod keys;
+mod load;
 mod locate;
 mod pipeline;
 mod pool;

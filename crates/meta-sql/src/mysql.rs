@@ -14,6 +14,7 @@ mod pool;
 mod prepare;
 mod read;
 mod scan;
+mod snapshot;
 mod store;
 mod style;
 mod tables;
@@ -21,8 +22,11 @@ mod watch;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch,
+use sluice_meta::{
+    engine::{
+        Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot, Watch,
+    },
+    schema::Row,
 };
 
 use connection::{Connection, Failure};
@@ -87,8 +91,16 @@ impl Engine for MysqlEngine {
         self.0.pool.commit(|connection| self.0.commit(connection, commit))
     }
 
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        self.0.pool.commit(|connection| self.0.load(connection, rows))
+    }
+
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         page(&*self.0, scan, from, limit)
+    }
+
+    fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        self.0.snapshot().map(Some)
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -107,6 +119,10 @@ impl Engine for MysqlEngine {
         pool.ask(&text).map(drop).map_err(|failed| pool.options.unanswered(failed))
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        prepare::remove(&self.0.pool)
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         watch::watch(self.0.clone())
     }
@@ -117,6 +133,24 @@ impl Store {
     fn commit(&self, connection: &mut Connection, commit: &Commit) -> Result<(), EngineError> {
         let Self { pool: Pool { options, .. }, tables } = self;
         let packets = commit::packets(options, tables, commit, connection)?;
+        self.send(connection, &packets, commit)
+    }
+
+    /// Stores new rows on that connection.
+    fn load(&self, connection: &mut Connection, rows: &[Row]) -> Result<(), EngineError> {
+        let Self { pool: Pool { options, .. }, tables } = self;
+        let packets = commit::packets_of(options, tables, rows, connection)?;
+        self.send(connection, &packets, &Commit::default())
+    }
+
+    /// Sends the packets of a transaction.
+    fn send(
+        &self,
+        connection: &mut Connection,
+        packets: &[commit::Packet],
+        commit: &Commit,
+    ) -> Result<(), EngineError> {
+        let Self { pool: Pool { options, .. }, tables } = self;
         let last = packets.len() - 1;
         for (at, packet) in packets.iter().enumerate() {
             let Err(failure) = connection.exchange(&packet.text) else { continue };

@@ -10,19 +10,24 @@ mod conn;
 mod error;
 mod flight;
 mod handshake;
+mod load;
 mod options;
 mod pool;
 mod prepare;
 mod read;
 mod scan;
+mod snapshot;
 mod statement;
 mod watch;
 mod wire;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Watch,
+use sluice_meta::{
+    engine::{
+        Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot, Watch,
+    },
+    schema::Row,
 };
 
 use crate::scan::page;
@@ -84,8 +89,16 @@ impl Engine for PostgresEngine {
         self.0.commit(commit)
     }
 
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        self.0.load(rows)
+    }
+
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         page(&self.0, scan, from, limit)
+    }
+
+    fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        self.0.snapshot(readers).map(Some)
     }
 
     /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to
@@ -97,6 +110,10 @@ impl Engine for PostgresEngine {
     /// A commit is seen before it is on the disk.
     fn harden(&self) -> Result<(), EngineError> {
         self.0.harden()
+    }
+
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.0.remove()
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

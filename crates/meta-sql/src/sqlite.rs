@@ -13,6 +13,7 @@ mod options;
 mod prepare;
 mod read;
 mod scan;
+mod snapshot;
 mod statements;
 mod texts;
 mod unchanged;
@@ -23,8 +24,11 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan, Watch},
-    schema::Key,
+    engine::{
+        Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan, Snapshot,
+        Watch,
+    },
+    schema::{Key, Row},
 };
 
 use crate::scan::page;
@@ -97,10 +101,18 @@ impl Engine for SqliteEngine {
         commit::commit(&self.0, commit, moment)
     }
 
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        commit::load(&self.0, rows)
+    }
+
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         self.0.with_reader(|connection| {
             page(Reader::new(&Statements::new(connection, &self.0)), scan, from, limit)
         })
+    }
+
+    fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        snapshot::snapshot(&self.0, readers).map(Some)
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -109,6 +121,10 @@ impl Engine for SqliteEngine {
 
     fn harden(&self) -> Result<(), EngineError> {
         Ok(())
+    }
+
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        prepare::remove(&mut *self.0.writer()?, &self.0.options)
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

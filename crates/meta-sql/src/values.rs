@@ -3,7 +3,7 @@
 //! What must stay true: the values stand in the order of the record's
 //! [`Shape`](crate::codec::Shape), so that one that was written reads as it was.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use sluice_meta::{
     engine::Write,
@@ -208,6 +208,24 @@ pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>)
         _ => return None,
     };
     Some((record, key))
+}
+
+/// Rows by the tables that hold them, without what is counted from other rows.
+pub(crate) fn by_record(rows: &[Row]) -> BTreeMap<Record, Vec<&Row>> {
+    let mut tables: BTreeMap<Record, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        if let Some(record) = push_row(row, &mut Nowhere) {
+            tables.entry(record).or_default().push(row);
+        }
+    }
+    tables
+}
+
+/// Takes values and keeps none.
+struct Nowhere;
+
+impl<'v> Extend<Value<'v>> for Nowhere {
+    fn extend<I: IntoIterator<Item = Value<'v>>>(&mut self, _: I) {}
 }
 
 fn acl_values<'r>(acl: u32, rule: &AclRule) -> [Value<'r>; 7] {

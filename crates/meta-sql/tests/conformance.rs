@@ -4,7 +4,10 @@ mod support;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Watch};
+use sluice_meta::{
+    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Snapshot, Watch},
+    schema::Row,
+};
 use sluice_meta_sql::SqliteEngine;
 use tempfile::TempDir;
 
@@ -35,14 +38,23 @@ impl Engine for Owned {
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.engine.read(reads)
     }
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        self.engine.load(rows)
+    }
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         self.engine.scan(scan, from, limit)
+    }
+    fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        self.engine.snapshot(readers)
     }
     fn sync(&self) -> Result<(), EngineError> {
         self.engine.sync()
     }
     fn harden(&self) -> Result<(), EngineError> {
         self.engine.harden()
+    }
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.engine.remove_volume()
     }
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.engine.watch()

@@ -16,7 +16,7 @@
 //! * Nothing more: no snapshot, no serialisability. The in-memory engine is exactly as weak as
 //!   this.
 
-use std::{any::Any, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use sluice_types::{Ino, Name, Slice, Time};
 
@@ -371,8 +371,25 @@ pub trait Engine: Send + Sync + 'static {
         self.commit(commit)
     }
 
+    /// Stores records of a volume that is being made, which nobody else uses. None of them exists,
+    /// and each comes once: one that is met is replaced, or the call is a conflict, which may leave
+    /// some of the others stored, as may any failure. A reference of one to a slice need not be
+    /// stored where that is what its absence means. Not for locks.
+    fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        let writes = rows.iter().cloned().map(Write::Put).collect();
+        self.commit(&Commit { writes, ..Commit::default() })
+    }
+
     /// One page of about `limit` records. One trip.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
+
+    /// The database as it is now, for up to `readers` threads; `None` where it cannot be seen so.
+    /// It stays so while commits go on, or fails as [`EngineError::Refused`] once the database has
+    /// given it up.
+    fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        let _ = readers;
+        Ok(None)
+    }
 
     /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).
     fn sync(&self) -> Result<(), EngineError>;
@@ -381,8 +398,30 @@ pub trait Engine: Send + Sync + 'static {
     /// lost may be seen before it is. For engines where that cannot be there is nothing to do.
     fn harden(&self) -> Result<(), EngineError>;
 
+    /// Removes all records of the volume, those of other programs of the format included, and the
+    /// tables that hold them. The settings go last, so that it can be begun again after a failure.
+    /// Not one trip, but as many as it takes; nobody may use the volume meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Self::commit`]. Some records may be gone.
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        Err(EngineError::Refused {
+            engine: self.name().into(),
+            reason: "what it holds cannot be removed as a whole".into(),
+        })
+    }
+
     /// A listener for what other clients tell.
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;
+}
+
+/// A database at one moment. All answers are of that moment.
+pub trait Snapshot: Send + Sync {
+    /// As [`Engine::read`].
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
+
+    /// As [`Engine::scan`].
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 }
 
 /// What an engine noted while it read for a commit, so that the commit need not look again. Opaque,

@@ -1,13 +1,17 @@
 //! The reference engine: a map in memory, exactly as weak as the contract.
 //!
-//! Each record of a read or of a page is looked up by itself, and other threads are invited in
+//! Each record of a read, a list or a page is looked up by itself, and other threads are invited in
 //! between; a commit validates what it is told to expect and nothing else. An operation that forgot
-//! a guard fails here as it would on a real database.
+//! a guard fails here as it would on a real database. A simulation draws the order in which the
+//! records of a list are looked up ([`MemEngine::drawn`]); else it is the order of their keys.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Bound,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,8 +20,8 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan, Watch,
-        Write, still_holds,
+        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan,
+        Snapshot, Watch, Write, still_holds,
     },
     schema::{Key, Notice, Row},
 };
@@ -26,9 +30,22 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct MemEngine(Arc<Shared>);
 
+/// Draws a number below another.
+type Draw = Box<dyn Fn(usize) -> usize + Send + Sync>;
+
+/// Keys from one to another.
+type Range<'k> = (Bound<&'k Key>, Bound<&'k Key>);
+
+/// All keys.
+const ALL: Range<'_> = (Bound::Unbounded, Bound::Unbounded);
+
 #[derive(Default)]
 struct Shared {
     rows: Mutex<BTreeMap<Key, Row>>,
+    /// How many commits changed them.
+    commits: AtomicU64,
+    /// Decides in which order the records of a list are looked up.
+    draw: Option<Draw>,
     /// Where pages ended that others follow.
     pages: Mutex<Vec<Key>>,
     notice: Mutex<Messages>,
@@ -52,6 +69,12 @@ impl MemEngine {
         Self::default()
     }
 
+    /// An empty volume. `draw` decides in which order the records of a list are looked up, and
+    /// which of those that appear meanwhile are missed; it returns a number below its argument.
+    pub fn drawn(draw: impl Fn(usize) -> usize + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Shared { draw: Some(Box::new(draw)), ..Shared::default() }))
+    }
+
     /// Every record as it is now.
     pub fn records(&self) -> BTreeMap<Key, Row> {
         self.0.rows.lock().clone()
@@ -73,46 +96,90 @@ impl MemEngine {
                 };
                 Found::Rows(entry.into_iter().chain(node).collect())
             }
-            Read::Names { dir, limit } => Found::Names(self.names(*dir, *limit)),
-            Read::All(list) => {
-                let keys: Vec<Key> =
-                    self.0.rows.lock().keys().filter(|key| list.contains(key)).cloned().collect();
-                Found::Rows(keys.iter().filter_map(|key| self.get(key)).collect())
+            Read::Names { dir, limit } => {
+                let range = entry_range(*dir);
+                let bounds = (Bound::Included(&range.start), Bound::Excluded(&range.end));
+                let rows = self.list(bounds, *limit, |_| true);
+                Found::Names(rows.iter().filter_map(|row| name_of(&row.key())).collect())
             }
+            Read::All(list) => Found::Rows(self.list(ALL, usize::MAX, |key| list.contains(key))),
         }
     }
 
-    /// Names of a directory, found one after the other.
-    fn names(&self, dir: Ino, limit: usize) -> Vec<Name> {
-        let mut names: Vec<Name> = Vec::new();
-        while names.len() < limit {
+    /// Up to `limit` records of a range, each looked up by itself.
+    fn list(&self, range: Range<'_>, limit: usize, wanted: impl Fn(&Key) -> bool) -> Vec<Row> {
+        match &self.0.draw {
+            Some(draw) => self.list_drawn(draw, range, limit, wanted),
+            None => self.list_in_order(range, limit, wanted),
+        }
+    }
+
+    fn list_in_order(&self, range: Range<'_>, limit: usize, wanted: impl Fn(&Key) -> bool) -> Vec<Row> {
+        let mut found: Vec<Row> = Vec::new();
+        let mut last: Option<Key> = None;
+        while found.len() < limit {
             wait::yield_now();
-            let Some(next) = self.entry_after(dir, names.last()) else { break };
-            names.extend(name_of(&next));
+            let rows = self.0.rows.lock();
+            let begin = last.as_ref().map_or(range.0, Bound::Excluded);
+            let next = rows.range::<Key, _>((begin, range.1)).find(|(key, _)| wanted(key));
+            let Some((key, row)) = next else { break };
+            found.push(row.clone());
+            last = Some(key.clone());
         }
-        names
+        found
     }
 
-    /// The first entry of a directory behind a name.
-    fn entry_after(&self, dir: Ino, name: Option<&Name>) -> Option<Key> {
-        let rows = self.0.rows.lock();
-        let mut entries = rows.range(entry_range(dir)).map(|(key, _)| key);
-        entries.find(|key| name.is_none() || name_of(key).as_ref() > name).cloned()
+    /// As the contract allows: each record is seen at a moment of its own, in no order. One that
+    /// appears during the call may have been looked for before.
+    fn list_drawn(
+        &self,
+        draw: &Draw,
+        range: Range<'_>,
+        limit: usize,
+        wanted: impl Fn(&Key) -> bool,
+    ) -> Vec<Row> {
+        let mut found = Vec::new();
+        let (mut met, mut left) = (BTreeSet::new(), Vec::new());
+        let mut looked = None;
+        while found.len() < limit {
+            let rows = self.0.rows.lock();
+            let commits = self.0.commits.load(Ordering::Relaxed);
+            if looked != Some(commits) {
+                for (key, _) in rows.range::<Key, _>(range).filter(|(key, _)| wanted(key)) {
+                    if met.insert(key.clone()) && (looked.is_none() || draw(2) == 0) {
+                        left.push(key.clone());
+                    }
+                }
+                looked = Some(commits);
+            }
+            drop(rows);
+            if left.is_empty() {
+                break;
+            }
+            let key = left.swap_remove(draw(left.len()));
+            found.extend(self.get(&key));
+        }
+        found
     }
 
-    /// The keys of one page of a scan, behind `after`; whether there are more.
-    fn page(&self, scan: Scan, after: Option<&Key>, limit: usize) -> (Vec<Key>, bool) {
-        let rows = self.0.rows.lock();
+    /// The records of one page of a scan, behind `after`, and the key at which it ends if there are
+    /// more.
+    fn page(&self, scan: Scan, after: Option<&Key>, limit: usize) -> (Vec<Row>, Option<Key>) {
         let whole = match scan {
             Scan::Entries { dir, .. } => Some(entry_range(dir)),
             _ => None,
         };
         let first = whole.as_ref().map_or(Bound::Unbounded, |range| Bound::Included(&range.start));
         let end = whole.as_ref().map_or(Bound::Unbounded, |range| Bound::Excluded(&range.end));
-        let range = (after.map_or(first, Bound::Excluded), end);
-        let mut keys = rows.range::<Key, _>(range).map(|(key, _)| key).filter(|key| scanned(scan, key));
-        let page = keys.by_ref().take(limit).cloned().collect();
-        (page, keys.next().is_some())
+        let begin = after.map_or(first, Bound::Excluded);
+        let next = {
+            let rows = self.0.rows.lock();
+            let mut keys = rows.range::<Key, _>((begin, end)).map(|(key, _)| key);
+            let last = keys.by_ref().filter(|key| scanned(scan, key)).nth(limit - 1).cloned();
+            last.filter(|_| keys.any(|key| scanned(scan, key)))
+        };
+        let end = next.as_ref().map_or(end, Bound::Included);
+        (self.list((begin, end), usize::MAX, |key| scanned(scan, key)), next)
     }
 }
 
@@ -182,6 +249,7 @@ impl Engine for MemEngine {
         for write in &commit.writes {
             apply(&mut rows, write);
         }
+        self.0.commits.fetch_add(1, Ordering::Relaxed);
         drop(rows);
         if let Some(notice) = commit.notice() {
             let mut messages = self.0.notice.lock();
@@ -198,10 +266,9 @@ impl Engine for MemEngine {
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
         // The cursor is a number by which the key is found at which the last page ended.
         let after = from.and_then(|cursor| self.0.pages.lock().get(cursor_place(cursor)?).cloned());
-        let (keys, more) = self.page(scan, after.as_ref(), limit.max(1));
+        let (rows, more) = self.page(scan, after.as_ref(), limit.max(1));
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-        for key in &keys {
-            let Some(row) = self.get(key) else { continue };
+        for row in rows {
             let node = match (scan, &row) {
                 (Scan::Entries { nodes: true, .. }, Row::Entry(_, _, to)) => self.get(&Key::Node(to.ino)),
                 _ => None,
@@ -209,12 +276,17 @@ impl Engine for MemEngine {
             page.rows.push(row);
             page.rows.extend(node);
         }
-        if let (true, Some(last)) = (more, keys.last()) {
+        if let Some(last) = more {
             let mut pages = self.0.pages.lock();
-            pages.push(last.clone());
+            pages.push(last);
             page.next = Some(Cursor((pages.len() - 1).to_be_bytes().to_vec()));
         }
         Ok(page)
+    }
+
+    fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        let rows = Mutex::new(self.records());
+        Ok(Some(Arc::new(Self(Arc::new(Shared { rows, ..Shared::default() })))))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -225,9 +297,24 @@ impl Engine for MemEngine {
         Ok(())
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.0.rows.lock().clear();
+        Ok(())
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let seen = self.0.notice.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))
+    }
+}
+
+impl Snapshot for MemEngine {
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        Engine::read(self, reads)
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        Engine::scan(self, scan, from, limit)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     beater::Beater,
     engine::{Engine, EngineError, Found, Read},
     env::Env,
+    expiry::Expiry,
     grace::Grace,
     id_pool::IdPool,
     op::Op,
@@ -38,6 +39,7 @@ pub struct Meta {
     pub(crate) waiters: Waiters,
     pub(crate) grace: Mutex<Grace>,
     pub(crate) beater: Mutex<Option<Beater>>,
+    pub(crate) expiry: Expiry,
     read_only: bool,
     taken_up: Option<TakenUp>,
 }
@@ -92,6 +94,7 @@ impl Meta {
             waiters,
             grace,
             beater: Mutex::new(None),
+            expiry: Expiry::default(),
             read_only,
             taken_up: start.taken_up,
         };
@@ -102,7 +105,7 @@ impl Meta {
     /// Runs an operation that may change something.
     pub fn run<O: Op>(&self, op: O, interrupt: &Interrupt) -> FsResult<O::Out> {
         self.writable()?;
-        self.batcher.submit(op, interrupt)
+        processed_late(self.batcher.submit(op, interrupt))
     }
 
     /// Runs many operations at once, on as many threads as the engine has lanes if they fill that
@@ -128,19 +131,19 @@ impl Meta {
             for other in others {
                 answers.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
-            answers
+            processed_late(answers)
         })
     }
 
     /// Runs an operation that only reads, on what is remembered if that may be believed: for
     /// whoever asks the same again and again. Opening a file is not such a case.
     pub fn read_cached<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.read_with(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants))
+        processed_late(self.read_with(op, interrupt, |wants| self.env.record_cache.as_ref()?.believed(wants)))
     }
 
     /// Runs an operation that only reads. It needs no lane and no commit.
     pub fn read<O: Op>(&self, op: &O, interrupt: &Interrupt) -> FsResult<O::Out> {
-        self.read_with(op, interrupt, |_| None)
+        processed_late(self.read_with(op, interrupt, |_| None))
     }
 
     fn read_with<O: Op>(
@@ -311,6 +314,12 @@ impl Meta {
     pub fn waiters(&self) -> &Waiters {
         &self.waiters
     }
+}
+
+/// In a simulation, other answers may be processed before this one.
+pub(crate) fn processed_late<T>(answer: T) -> T {
+    wait::give_way();
+    answer
 }
 
 /// Whether a failure may pass by itself.

@@ -10,7 +10,7 @@ use sluice_types::{FsError, FsResult, Ino};
 use crate::{
     batch::Interrupt,
     engine::{Cursor, Engine, EngineError, Page, Scan},
-    meta::Meta,
+    meta::{Meta, processed_late},
     schema::Row,
 };
 
@@ -26,7 +26,7 @@ impl Meta {
         limit: usize,
         interrupt: &Interrupt,
     ) -> FsResult<Page> {
-        self.patiently(interrupt, || self.engine.scan(scan, from, limit))
+        processed_late(self.patiently(interrupt, || self.engine.scan(scan, from, limit)))
     }
 
     /// Remembers up to `most` entries of the root.

@@ -1,8 +1,10 @@
 //! The engine of one client: each call takes its time on the way there and on the way back, and may
 //! go wrong.
 //!
-//! It never breaks the contract: a commit that it reports as not happened did not happen and will
-//! not, and one whose answer it loses may have happened, not, or happen later.
+//! It promises no more than the contract: a list has no order and no common moment, a listing may
+//! repeat entries, and a page may be empty. It never breaks the contract: a commit that it reports
+//! as not happened did not happen and will not, and one whose answer it loses may have happened,
+//! not, or happen later.
 
 use std::{sync::Arc, time::Duration};
 
@@ -118,8 +120,19 @@ impl Engine for SimEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        let sched = &self.world.sched;
+        if sched.below(8) == 0 {
+            // The same place again, or the beginning.
+            let next = Some(from.cloned().unwrap_or(Cursor(Vec::new())));
+            return self.ask(|| Ok(Page { rows: Vec::new(), damaged: Vec::new(), next }));
+        }
         // Small pages, so that much happens between them.
-        self.ask(|| self.world.mem.scan(scan, from, limit.min(4)))
+        let limit = limit.min(1 + sched.below(4) as usize);
+        let mut page = self.ask(|| self.world.mem.scan(scan, from, limit))?;
+        if matches!(scan, Scan::Entries { .. }) && sched.below(4) == 0 {
+            page.rows.extend_from_within(..);
+        }
+        Ok(page)
     }
 
     fn sync(&self) -> Result<(), EngineError> {

@@ -293,6 +293,11 @@ impl Scheduler for Sched {
         self.take_time(Duration::from_micros(2));
     }
 
+    fn has_ended(&self, thread: ThreadId) -> bool {
+        let state = self.state.lock();
+        state.ids.get(&thread).is_some_and(|&at| state.threads[at].done)
+    }
+
     fn adopt(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
         let mut state = self.state.lock();
         let own = state.threads.len();

@@ -94,7 +94,9 @@ impl World {
     pub(crate) fn new(sched: Arc<Sched>, plan: Plan, logs: bool) -> Arc<Self> {
         let state =
             State { dead: vec![false; plan.clients.len()], log: logs.then(Vec::new), ..State::default() };
-        Arc::new(Self { sched, mem: MemEngine::new(), plan, state: Mutex::new(state) })
+        let draw = Arc::clone(&sched);
+        let mem = MemEngine::drawn(move |bound| draw.below(bound as u64) as usize);
+        Arc::new(Self { sched, mem, plan, state: Mutex::new(state) })
     }
 
     /// The time of day.

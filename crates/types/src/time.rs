@@ -54,6 +54,12 @@ impl Time {
         Some(Self::from_nanos(nanos))
     }
 
+    /// The hour of the day in the machine's time zone, 0 to 23.
+    pub fn local_hour(self) -> u8 {
+        let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();
+        instant.to_zoned(TimeZone::system()).hour().unsigned_abs()
+    }
+
     /// Time passed since `earlier`, zero if that lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()).max(0) as u64)

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 /// Decides when the threads that it was given run.
 pub trait Scheduler: Send + Sync {
@@ -24,6 +24,8 @@ pub trait Scheduler: Send + Sync {
     fn unpark(&self, thread: ThreadId);
     /// Lets other threads run.
     fn yield_now(&self);
+    /// Whether a thread that it was given has ended.
+    fn has_ended(&self, thread: ThreadId) -> bool;
     /// What a new thread is to run, so that it is scheduled while it runs `run`.
     fn adopt(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send>;
 }
@@ -35,6 +37,8 @@ thread_local! {
 
 /// Longest wait between two tries for a lock whose holder may wait for others.
 const TRY: Duration = Duration::from_micros(100);
+/// The same for something to do.
+const IDLE: Duration = Duration::from_millis(20);
 
 fn scheduler() -> Option<Arc<dyn Scheduler>> {
     if SCHEDULED.get() { SCHEDULER.with_borrow(Clone::clone) } else { None }
@@ -99,6 +103,13 @@ pub fn yield_now() {
     }
 }
 
+/// Lets other threads run if a scheduler decides about them: they may be quicker than this one.
+pub fn give_way() {
+    if let Some(scheduler) = scheduler() {
+        scheduler.yield_now();
+    }
+}
+
 /// Takes a lock whose holder may wait for time or for other threads. Others are taken as usual.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     if scheduler().is_none() {
@@ -106,6 +117,19 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
     loop {
         if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+        sleep(TRY);
+    }
+}
+
+/// As [`lock`], of a lock that others share.
+pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    if scheduler().is_none() {
+        return lock.write();
+    }
+    loop {
+        if let Some(guard) = lock.try_write() {
             return guard;
         }
         sleep(TRY);
@@ -131,11 +155,33 @@ pub fn try_lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuar
 
 /// Waits, no longer than `timeout`, until `condvar` is notified.
 pub fn wait_for<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
+    look_for(condvar, guard, timeout, TRY);
+}
+
+/// As [`wait_for`], for a thread that waits for something to do: in a simulation it looks seldom.
+pub fn wait_for_work<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
+    look_for(condvar, guard, timeout, IDLE);
+}
+
+fn look_for<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, timeout: Duration, pause: Duration) {
     if scheduler().is_none() {
         condvar.wait_for(guard, timeout);
     } else {
-        MutexGuard::unlocked(guard, || sleep(TRY.min(timeout)));
+        MutexGuard::unlocked(guard, || sleep(pause.min(timeout)));
     }
+}
+
+/// As [`JoinHandle::join`].
+///
+/// # Errors
+/// If the thread panicked.
+pub fn join(handle: JoinHandle<()>) -> thread::Result<()> {
+    if let Some(scheduler) = scheduler() {
+        while !scheduler.has_ended(handle.thread().id()) {
+            sleep(TRY);
+        }
+    }
+    handle.join()
 }
 
 /// Starts a thread, which obeys the scheduler of this one.

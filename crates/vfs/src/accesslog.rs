@@ -1,7 +1,7 @@
-//! The access log: one line an operation, for whoever reads `.accesslog`.
+//! The access log: one line for each operation, for programs that read `.accesslog`.
 //!
-//! What must stay true: it costs one atomic load while nobody reads, and a reader that is too slow
-//! loses lines, not the mount its memory.
+//! What must stay true: it costs one atomic load while no program reads, and a reader that is too
+//! slow loses lines, so that memory stays bounded.
 
 use std::{
     collections::VecDeque,
@@ -16,9 +16,9 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 /// Lines kept for a reader.
-const MOST_LINES: usize = 10_240;
+const MAX_LINES: usize = 10_240;
 /// How long a read waits for a line.
-const IDLE: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All readers of the log.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(crate) struct LogReader {
 }
 
 impl AccessLog {
-    /// Whether anybody reads.
+    /// Whether any program reads the log.
     pub(crate) fn is_read(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
@@ -52,8 +52,7 @@ impl AccessLog {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Gives a line to all readers. Names in it may hold anything: what would begin another line is
-    /// escaped.
+    /// Appends a line for all readers. Names in it may hold any bytes: line breaks are escaped.
     pub(crate) fn write(&self, line: &str) {
         let mut whole = String::with_capacity(line.len() + 1);
         for char in line.chars() {
@@ -66,7 +65,7 @@ impl AccessLog {
         whole.push('\n');
         for reader in self.readers.lock().iter() {
             let mut lines = reader.lines.lock();
-            if lines.len() < MOST_LINES {
+            if lines.len() < MAX_LINES {
                 lines.push_back(whole.clone());
                 reader.more.notify_one();
             }
@@ -75,11 +74,11 @@ impl AccessLog {
 }
 
 impl LogReader {
-    /// Whole lines, as far as they fit into `size` bytes; `#` if there is none for a second.
+    /// Whole lines, as many as fit into `size` bytes. Returns `#` if no line comes for a second.
     pub(crate) fn read(&self, size: usize) -> Bytes {
         let mut lines = self.lines.lock();
         if lines.is_empty() {
-            self.more.wait_for(&mut lines, IDLE);
+            self.more.wait_for(&mut lines, READ_TIMEOUT);
         }
         let mut out = String::new();
         while let Some(line) = lines.front() {

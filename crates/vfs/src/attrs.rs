@@ -1,6 +1,7 @@
 //! Lookup, attributes and the size of the volume.
 //!
-//! What must stay true: what is answered counts what this client wrote and has not flushed.
+//! What must stay true: the attributes that are returned include what this client wrote and has not
+//! flushed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +18,14 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Name};
 
-use crate::{entry::Entry, timed_query::PATIENCE, vfs::Vfs};
+use crate::{entry::Entry, timed_query::TIMEOUT, vfs::Vfs};
 
 /// Bytes of a volume without a limit.
 const UNLIMITED_BYTES: u64 = 1 << 50;
 /// Free inodes of a volume without a limit.
 const UNLIMITED_INODES: u64 = 10 << 20;
 
-/// How much a volume holds.
+/// The size of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeSize {
     /// Bytes in all.
@@ -60,13 +61,13 @@ impl Vfs {
     pub fn absent_ttl(&self, dir: Ino, name: &[u8]) -> Duration {
         match self.config.negative_ttl {
             Duration::ZERO => Duration::ZERO,
-            // Whatever is announced from here on, the kernel is notified of the name, and waits for
-            // the answer first.
+            // For each change that is announced from here on, this name is invalidated in the
+            // kernel. The kernel waits for the answer first.
             ttl => self.cache().absent_ttl(dir, &Name::stored(name), ttl),
         }
     }
 
-    /// How long the kernel may cache attributes that it is about to be given.
+    /// How long the kernel may cache the attributes of the answer that follows.
     pub fn attr_ttl(&self, ino: Ino) -> Duration {
         self.cache().attr_ttl(ino, self.config.attr_ttl)
     }
@@ -100,17 +101,17 @@ impl Vfs {
         }
     }
 
-    /// Attributes of the root, for which `df` asks before it asks how much is in use: if the engine
-    /// does not answer soon, those last known, for no longer than this answer. `None` if there are
-    /// none, or the root is not there.
+    /// Attributes of the root. `df` requests them before it requests the size. If the engine does
+    /// not answer soon, these are the last known attributes, and the kernel must not cache them.
+    /// `None` if none are known, or if there is no root.
     fn attr_of_root(&self, ttl: Duration) -> Option<(Attr, Duration)> {
         let (meta, root) = (Arc::downgrade(&self.meta), self.root());
-        let ask = move || match meta.upgrade()?.read_cached(&GetAttr(root), &Interrupt::never()) {
+        let query = move || match meta.upgrade()?.read_cached(&GetAttr(root), &Interrupt::never()) {
             Ok(attr) => Some(Some(attr)),
             Err(FsError::NotFound) => Some(None),
             Err(_) => None,
         };
-        if let Some(answer) = self.root_attr.ask(PATIENCE, ask) {
+        if let Some(answer) = self.root_attr.get(TIMEOUT, query) {
             return Some((answer?, ttl));
         }
         let last = self.root_attr.last()??;
@@ -118,7 +119,7 @@ impl Vfs {
         Some((left.unwrap_or(last), Duration::ZERO))
     }
 
-    /// Attributes as the engine has them now, learned for an open file.
+    /// Attributes as the engine has them now. If the file is open, the cache keeps them.
     pub(crate) fn fetch(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<Attr> {
         let moment = self.cache().moment();
         let attr = self.meta.read(&GetAttr(ino), interrupt)?;
@@ -141,7 +142,7 @@ impl Vfs {
         if self.was_done(interrupt, EffectKind::SetAttr) {
             return Ok(self.getattr(interrupt, ino)?.0);
         }
-        // A later commit would set the time of the write.
+        // Otherwise a later commit would set the time of the write.
         if changes.mtime.is_some() {
             self.flush_ino(ino)?;
         }
@@ -156,15 +157,15 @@ impl Vfs {
         self.meta.read(&Readlink(ino), interrupt)
     }
 
-    /// How much the volume holds and could hold. At most one trip; if the engine does not answer
-    /// soon, by the numbers of the last heartbeat and what this client did since.
+    /// Used and total size of the volume. At most one trip. If the engine does not answer soon, it
+    /// is computed from the numbers of the last heartbeat and this client's changes since.
     pub fn statfs(&self) -> VolumeSize {
         let meta = Arc::downgrade(&self.meta);
-        let ask = move || meta.upgrade()?.stored_usage(&Interrupt::never()).ok();
-        self.size_at(self.used.ask(PATIENCE, ask).unwrap_or_else(|| self.meta.env().used()))
+        let query = move || meta.upgrade()?.stored_usage(&Interrupt::never()).ok();
+        self.size_at(self.used.get(TIMEOUT, query).unwrap_or_else(|| self.meta.env().used()))
     }
 
-    /// How much the volume could hold, if it holds so many bytes and inodes.
+    /// The size of the volume, given the used bytes and inodes.
     pub(crate) fn size_at(&self, (used, inodes): (i64, i64)) -> VolumeSize {
         let format = self.meta.env().format();
         let (used, inodes) = (used.max(0) as u64, inodes.max(0) as u64);

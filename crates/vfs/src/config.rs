@@ -1,4 +1,4 @@
-//! How a volume is mounted, as far as the file system itself cares.
+//! The settings of a mount that the file system itself uses.
 //!
 //! What must stay true: `Default` is what `JuiceFS` users get without flags.
 
@@ -21,14 +21,14 @@ pub enum AtimeMode {
     Strict,
 }
 
-/// Whose identity users get.
+/// Squashing: which identity callers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squash {
-    /// Everybody, or only the superuser.
+    /// Whether it is for all users, or only for the superuser.
     pub all: bool,
-    /// The user they become.
+    /// The uid that they get.
     pub uid: u32,
-    /// The group they become.
+    /// The gid that they get.
     pub gid: u32,
 }
 
@@ -49,13 +49,19 @@ pub struct VfsConfig {
     pub dir_entry_ttl: Duration,
     /// How long the kernel may cache that a name is absent; zero for not at all.
     pub negative_ttl: Duration,
-    /// For how long an open of a file need not ask the engine again; zero keeps close-to-open.
+    /// For how long a repeated open of a file may be answered without the engine; zero keeps
+    /// close-to-open consistency.
     pub open_ttl: Duration,
     /// Whether extended attributes are served. A volume with ACLs serves them in any case.
     pub xattr: bool,
-    /// Whether capabilities of programs are kept, for which extended attributes are served. The
-    /// kernel then asks for them before it writes.
+    /// Whether file capabilities are stored. Extended attributes are then served for them, and the
+    /// kernel reads them before each write.
     pub capabilities: bool,
+    /// Whether labels of `SELinux` are kept, for which extended attributes are served.
+    pub selinux: bool,
+    /// Whether the kernel may keep listings of directories, as long as it believes that their
+    /// mtime is right.
+    pub readdir_cache: bool,
     /// Replaces the umask of callers.
     pub umask: Option<u16>,
     /// Changes the identity of callers.
@@ -66,15 +72,15 @@ pub struct VfsConfig {
     pub hide_internal: bool,
     /// Internal files are called `.jfs.stats` and so on.
     pub prefix_internal: bool,
-    /// Time between two signs of life.
+    /// Time between two heartbeats.
     pub heartbeat: Duration,
-    /// Whether this client cleans up once an hour.
+    /// Whether this client runs the hourly cleanup.
     pub cleaning: bool,
-    /// Where the time is read.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// What `.config` shows besides the volume's settings; secrets must not be in it.
     pub shown: serde_json::Map<String, serde_json::Value>,
-    /// Called when the volume is gone, or no longer for this client.
+    /// Called when the volume was destroyed, or this client may no longer use it.
     pub on_ended: Option<OnEnded>,
     /// Storage class of what this client writes, as metrics name it; empty if nobody chose one.
     pub storage_class: String,
@@ -102,6 +108,8 @@ impl Default for VfsConfig {
             open_ttl: Duration::ZERO,
             xattr: false,
             capabilities: false,
+            selinux: false,
+            readdir_cache: false,
             umask: None,
             squash: None,
             atime: AtimeMode::Never,

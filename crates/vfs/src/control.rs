@@ -1,9 +1,9 @@
-//! The binary protocol of `.control`: one request at a time, answered by progress items and one
-//! result.
+//! The binary protocol of `.control`: one request at a time. The answer is a list of progress items
+//! and one result.
 //!
-//! What must stay true: a request is answered exactly once, whatever it says; the work runs on a
-//! thread of its own, and ends early if the file is closed; and what all open `.control` keep in
-//! memory, and how many threads work for them, has a bound.
+//! What must stay true: each request gets exactly one answer, even a malformed one. The work runs
+//! on a thread of its own, and ends early if the file is closed. The memory and the threads of all
+//! open `.control` files are bounded.
 
 pub(crate) mod requests;
 mod walks;
@@ -26,19 +26,19 @@ pub(crate) use self::walks::Walks;
 
 /// Bytes of the header of a request: operation and length.
 const HEADER: usize = 8;
-/// Longest body of a request in bytes. The longest that there is has some 300.
-const MOST_BYTES: usize = 64 << 10;
-/// Most bytes of requests and answers that all open `.control` of a mount keep.
-const MOST_KEPT: usize = 64 << 20;
-/// Most requests of a mount that are worked on, or wait for it.
-const MOST_REQUESTS: usize = 256;
+/// Longest body of a request in bytes. The longest valid one has some 300.
+const MAX_BYTES: usize = 64 << 10;
+/// Most bytes of requests and answers that are kept for all open `.control` files of a mount.
+const MAX_KEPT: usize = 64 << 20;
+/// Most requests of a mount that run, or wait to run.
+const MAX_REQUESTS: usize = 256;
 /// Time between two progress items.
-const TICK: Duration = Duration::from_millis(300);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(300);
 
 const PROGRESS: u8 = 0xFE;
 const JSON: u8 = 0xFF;
 
-/// What the open `.control` of a mount use together.
+/// The resources that the open `.control` files of a mount share.
 #[derive(Default)]
 pub(crate) struct ControlUse {
     /// Bytes.
@@ -55,14 +55,14 @@ pub(crate) struct ControlHandle {
     pub(crate) all: Arc<ControlUse>,
 }
 
-/// A request that is worked on.
+/// A request that runs.
 pub(crate) struct Running(Arc<ControlUse>);
 
 impl Running {
     /// `None` if there are too many.
     pub(crate) fn begin(all: &Arc<ControlUse>) -> Option<Self> {
         let running = Self(Arc::clone(all));
-        (all.requests.fetch_add(1, Ordering::Relaxed) < MOST_REQUESTS).then_some(running)
+        (all.requests.fetch_add(1, Ordering::Relaxed) < MAX_REQUESTS).then_some(running)
     }
 }
 
@@ -72,7 +72,7 @@ impl Drop for Running {
     }
 }
 
-/// The request as it came in, and the answer behind it.
+/// The bytes of the request, followed by those of the answer.
 #[derive(Default)]
 struct Stream {
     bytes: Vec<u8>,
@@ -89,9 +89,9 @@ enum State {
     Answered,
 }
 
-/// What a request answers in the end.
+/// The result of a request.
 pub(crate) enum Answer {
-    /// Nothing more than that it is done.
+    /// Success, without a value.
     Done,
     /// A text, in the form of the older `info`.
     Text(String),
@@ -99,8 +99,8 @@ pub(crate) enum Answer {
     Json(serde_json::Value),
 }
 
-/// How far a request has come: two numbers that mean something else for each, reported every now
-/// and then.
+/// The progress of a request: two numbers, reported from time to time. Their meaning depends on the
+/// request.
 pub(crate) struct Progress<'a> {
     control: &'a ControlHandle,
     numbers: [AtomicU64; 2],
@@ -117,14 +117,14 @@ impl ControlHandle {
         self.forget(&mut self.stream.lock());
     }
 
-    /// Begins a new request: all that was kept of the one before goes.
+    /// Begins a new request, and drops all bytes of the previous one.
     fn forget(&self, stream: &mut Stream) {
         self.all.kept.fetch_sub(std::mem::take(stream).bytes.len(), Ordering::Relaxed);
     }
 
-    /// Appends to what is kept; whether there was room.
+    /// Appends bytes to the stream. Returns whether there was room.
     fn keep(&self, stream: &mut Stream, bytes: &[u8]) -> bool {
-        let fits = self.all.kept.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len() <= MOST_KEPT;
+        let fits = self.all.kept.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len() <= MAX_KEPT;
         if fits {
             stream.bytes.extend_from_slice(bytes);
         } else {
@@ -133,7 +133,7 @@ impl ControlHandle {
         fits
     }
 
-    /// What there is of the answer; nothing yet is no end.
+    /// The bytes of the answer that exist. An empty result does not mean that the answer has ended.
     pub(crate) fn read(&self, offset: u64, size: u32) -> Bytes {
         let stream = self.stream.lock();
         let from = (offset.saturating_sub(stream.base) as usize).min(stream.bytes.len());
@@ -141,7 +141,7 @@ impl ControlHandle {
         Bytes::copy_from_slice(&stream.bytes[from..to])
     }
 
-    /// Takes a piece of a request. Answers it once it is whole.
+    /// Takes a part of a request. Returns the request once it is complete.
     pub(crate) fn take(&self, offset: u64, data: &[u8]) -> Option<FsResult<Request>> {
         let mut stream = self.stream.lock();
         match stream.state {
@@ -152,7 +152,7 @@ impl ControlHandle {
         if stream.bytes.is_empty() {
             stream.base = offset;
         }
-        let fits = stream.bytes.len() + data.len() <= HEADER + MOST_BYTES;
+        let fits = stream.bytes.len() + data.len() <= HEADER + MAX_BYTES;
         if !fits || !self.keep(&mut stream, data) {
             stream.state = State::Running;
             return Some(Err(FsError::NoSpace));
@@ -161,7 +161,7 @@ impl ControlHandle {
         let op = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
         let length = u32::from_be_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let body = &stream.bytes[HEADER..];
-        if length > MOST_BYTES || body.len() > length {
+        if length > MAX_BYTES || body.len() > length {
             stream.state = State::Running;
             return Some(Err(FsError::io("a request to .control does not have the length it says")));
         }
@@ -187,7 +187,7 @@ impl ControlHandle {
                 [&[JSON][..], &(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
             }
             Err(error) => {
-                // There is only room for the number.
+                // The protocol has only room for the error number.
                 if let FsError::Io(reason) = &error {
                     tracing::error!("{reason}");
                 }
@@ -196,13 +196,13 @@ impl ControlHandle {
         };
         let mut stream = self.stream.lock();
         if !self.keep(&mut stream, &bytes) {
-            // Whoever waits gets at least the error.
+            // The waiting program gets at least the error.
             tracing::warn!("an answer of .control is too long to be kept");
             stream.bytes.push(FsError::TooBig.errno() as u8);
             self.all.kept.fetch_add(1, Ordering::Relaxed);
         }
         stream.state = State::Answered;
-        // Nobody reads it any more.
+        // No program reads the answer any more.
         if self.interrupt.is_set() {
             self.forget(&mut stream);
         }
@@ -219,7 +219,7 @@ impl<'a> Progress<'a> {
         self.numbers[0].fetch_add(first, Ordering::Relaxed);
         self.numbers[1].fetch_add(second, Ordering::Relaxed);
         let mut last = self.last.lock();
-        if last.elapsed() >= TICK {
+        if last.elapsed() >= PROGRESS_INTERVAL {
             *last = Instant::now();
             drop(last);
             self.report();
@@ -270,15 +270,15 @@ mod tests {
     #[test]
     fn what_is_kept_in_memory_has_a_bound() {
         let all = Arc::<ControlUse>::default();
-        let long = vec![0; MOST_BYTES];
+        let long = vec![0; MAX_BYTES];
         let head = [0, 0, 0x27, 0x0F, 0, 1, 0, 0];
-        let handles: Vec<_> = (0..2 * MOST_KEPT / MOST_BYTES).map(|_| ControlHandle::new(&all)).collect();
+        let handles: Vec<_> = (0..2 * MAX_KEPT / MAX_BYTES).map(|_| ControlHandle::new(&all)).collect();
         let refused = handles.iter().filter(|control| {
             control.take(0, &head).is_some()
                 || control.take(8, &long[1..]).is_some_and(|taken| taken.is_err())
         });
         assert!(refused.count() >= handles.len() / 2);
-        assert!(all.kept.load(Ordering::Relaxed) <= MOST_KEPT);
+        assert!(all.kept.load(Ordering::Relaxed) <= MAX_KEPT);
         handles.iter().for_each(ControlHandle::close);
         assert_eq!(all.kept.load(Ordering::Relaxed), 0);
         let one = ControlHandle::new(&all);

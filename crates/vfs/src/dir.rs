@@ -1,18 +1,18 @@
 //! Listing directories, page by page.
 //!
 //! What must stay true: an open directory shows each name once, at the same offset every time,
-//! until it is rewound; attributes that may have changed since a page was read are left out rather
-//! than shown; and the memory of a listing does not grow with the directory: the two newest pages
-//! are kept, and of all others where they begin (for 2,048 names some dozen bytes, 600 at most). An
-//! engine that does not sort may show a name twice: there the hashes of up to [`MOST_SEEN`] names
-//! are kept besides (18 MiB), and what is shown again behind them comes again.
+//! until it is rewound. Attributes that may have changed since a page was read are left out. The
+//! memory of a listing does not grow with the directory: the two newest pages are kept, and of each
+//! other page only where it begins (for 2,048 names about a dozen bytes, 600 at most). An engine
+//! that does not sort names may return a name twice. For such an engine, the hashes of up to
+//! [`MAX_SEEN`] names are kept as well (18 MiB). Only names beyond that number may be shown twice.
 //!
 //! An offset is the number of a page, and the hash of a name in it (31 bits): the names of a page
 //! are shown in the order of their hashes. So an offset in a page that is no longer kept stays
-//! good: the page is read again from where it begins to where it ended, and names that came or went
-//! meanwhile move no others. Whoever goes on with a listing in another process needs the offset,
-//! and of its page and the next one where they begin ([`Listing::starts`]); without that, all pages
-//! before are read again, and end elsewhere if names came or went.
+//! valid. The page is read again from its old beginning to its old end, and names that were added
+//! or removed meanwhile do not move the others. A successor process that continues a listing needs
+//! the offset, and where its page and the next page begin ([`Listing::starts`]). Without that, all
+//! pages before are read again, and their ends differ if names were added or removed.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,17 +27,18 @@ use sluice_types::{Attr, FileType, Ino};
 
 use crate::{entry::Entry, meta_cache::Moment};
 
-/// Entries asked for at once.
+/// Entries of one read.
 pub(crate) const PAGE: usize = 2048;
 /// Pages kept of an open directory.
-const MOST_PAGES: usize = 2;
+const MAX_PAGES: usize = 2;
 /// Offsets of `.` and `..` come first.
 pub(crate) const DOTS: u64 = 2;
 /// Bits of an offset that are the hash of a name.
 pub(crate) const KEY_BITS: u32 = 31;
-/// Names of which it is remembered that they were shown, of an engine that does not sort.
-const MOST_SEEN: usize = 1 << 20;
-/// After so many names in ascending order the engine sorts: it shows none twice.
+/// Most names whose hashes are kept because they were shown, for an engine that does not sort.
+const MAX_SEEN: usize = 1 << 20;
+/// After this many names in ascending order, the engine is taken to sort names, so it returns none
+/// twice.
 const SORTED: usize = 4096;
 
 /// An open directory.
@@ -56,23 +57,23 @@ pub struct DirItem<'a> {
     pub ino: Ino,
     /// Kind of the node.
     pub kind: FileType,
-    /// Offset at which the listing goes on behind it.
+    /// Offset at which the listing continues after it.
     pub cookie: u64,
-    /// What a lookup would answer, if it was asked for and is known.
+    /// The result of a lookup, if the caller requested it and it is known.
     pub entry: Option<Entry>,
 }
 
-/// What is known of a directory's pages.
+/// The pages of a directory that are known.
 #[derive(Default)]
 pub(crate) struct Listing {
-    /// The newest pages, one behind the other.
+    /// The newest pages, in order.
     pub(crate) pages: VecDeque<Page>,
-    /// Where pages begin, but for the first.
+    /// Where pages begin, except the first.
     pub(crate) starts: BTreeMap<u64, Start>,
     /// The last page, once it was read.
     pub(crate) last: Option<u64>,
     seen: Seen,
-    /// Where pages begin up to this one is kept for a successor.
+    /// The beginnings of pages up to this one are in the journal.
     pub(crate) kept: u64,
 }
 
@@ -96,7 +97,7 @@ impl Start {
     }
 }
 
-/// Names that were shown, as far as they could be shown again.
+/// Names that were shown, and could be returned again.
 #[derive(Default)]
 struct Seen {
     hashes: FxHashSet<u64>,
@@ -106,13 +107,13 @@ struct Seen {
     unsorted: bool,
 }
 
-/// Names read at once, kept in one piece of memory.
+/// The names of one read, kept in one buffer.
 pub(crate) struct Page {
     pub(crate) number: u64,
     pub(crate) names: Vec<u8>,
-    /// By their keys.
+    /// Sorted by key.
     pub(crate) items: Vec<Item>,
-    /// Of each item, of the newest page only.
+    /// The attributes of each item, of the newest page only.
     pub(crate) attrs: Vec<Option<Attr>>,
     /// When it was asked for.
     pub(crate) moment: Moment,
@@ -129,7 +130,7 @@ pub(crate) struct Item {
 }
 
 impl Listing {
-    /// The last page up to `number` of which it is known where it begins.
+    /// The last page up to `number` whose beginning is known.
     pub(crate) fn nearest(&self, number: u64) -> (u64, Option<Cursor>) {
         let known = self.starts.range(..=number).next_back();
         known.map_or((0, None), |(number, start)| (*number, Some(start.cursor.clone())))
@@ -141,9 +142,9 @@ impl Listing {
         next.map(|next| next.before.clone())
     }
 
-    /// Takes what was read into the `empty` page, and names of the mount's own; forgets the oldest
-    /// page if there are too many. A page that has its old `end` leaves those behind it where they
-    /// are.
+    /// Fills the `empty` page with the rows that were read, and with the internal names of the
+    /// mount. Drops the oldest page if there are too many. If the page ends where it ended before
+    /// (`end`), the pages after it keep their beginnings.
     pub(crate) fn take(
         &mut self,
         empty: Page,
@@ -156,7 +157,7 @@ impl Listing {
         let again = known.is_some() || self.last == Some(number);
         let moved = !has_end && known.is_some_and(|known| next.as_ref() != Some(&known.cursor));
         if moved {
-            // What comes behind it begins elsewhere now.
+            // The pages after it begin elsewhere now.
             self.starts.retain(|start, _| *start <= number);
             self.kept = self.kept.min(number);
             (self.last, self.seen) = (None, Seen::default());
@@ -173,7 +174,7 @@ impl Listing {
         if let Some(newest) = self.pages.back_mut() {
             newest.attrs = Vec::new();
         }
-        if self.pages.len() == MOST_PAGES {
+        if self.pages.len() == MAX_PAGES {
             self.pages.pop_front();
         }
         let seen = (!again).then_some(&mut self.seen);
@@ -187,7 +188,7 @@ impl Page {
         &self.names[item.at as usize..][..usize::from(item.len)]
     }
 
-    /// Takes the rows with names that were not `seen` yet; all of a page that is read again.
+    /// Takes the rows whose names were not `seen` yet. Of a page that is read again, it takes all.
     fn filled(mut self, rows: Vec<Row>, own: &[(&str, Ino, FileType)], mut seen: Option<&mut Seen>) -> Self {
         let mut all: Vec<(Item, Option<Attr>)> = Vec::with_capacity(rows.len());
         let mut taken = false;
@@ -213,7 +214,7 @@ impl Page {
         all.sort_by_key(|(item, _)| item.key);
         let mut least = DOTS as u32 + 1;
         for (item, attr) in all {
-            // Of two names with one hash the second counts as the next hash.
+            // If two names have the same hash, the second gets the next hash.
             let key = item.key.max(least);
             least = key + 1;
             self.items.push(Item { key, ..item });
@@ -248,7 +249,7 @@ impl Seen {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let hash = hasher.finish();
-        if self.hashes.len() < MOST_SEEN { self.hashes.insert(hash) } else { !self.hashes.contains(&hash) }
+        if self.hashes.len() < MAX_SEEN { self.hashes.insert(hash) } else { !self.hashes.contains(&hash) }
     }
 }
 
@@ -285,7 +286,7 @@ mod tests {
             listing.take(page(number), (rows(names), Some(Cursor(vec![0; 20]))), &[], false);
         }
         let kept: usize = listing.pages.iter().map(|page| page.items.len()).sum();
-        assert_eq!((listing.pages.len(), kept), (MOST_PAGES, MOST_PAGES * PAGE));
+        assert_eq!((listing.pages.len(), kept), (MAX_PAGES, MAX_PAGES * PAGE));
         assert_eq!((listing.starts.len(), listing.seen.hashes.len()), (100, 0));
         assert!(listing.pages.iter().all(|page| page.items.is_sorted_by(|one, two| one.key < two.key)));
     }

@@ -1,4 +1,4 @@
-//! What a program writes to `.control` is done.
+//! Runs the requests that programs write to `.control`.
 
 use std::{sync::Arc, thread};
 
@@ -8,7 +8,7 @@ use crate::control::{Progress, Running};
 use crate::{internal::InternalHandle, vfs::Vfs};
 
 impl Vfs {
-    /// Takes what a program wrote to `.control`.
+    /// Takes bytes that a program wrote to `.control`.
     pub(crate) fn control(
         self: &Arc<Self>,
         caller: &Caller,
@@ -23,7 +23,7 @@ impl Vfs {
             Some(Ok(request)) => request,
         };
         let Some(running) = Running::begin(&control.all) else { return control.finish(Err(FsError::Again)) };
-        // Of what is asked for here the kernel has checked nothing.
+        // The kernel has checked no permissions for these requests.
         let caller = Caller { admitted: false, ..caller.clone() };
         let (vfs, kept) = (Arc::clone(self), Arc::clone(handle));
         let work = move || {

@@ -1,4 +1,4 @@
-//! What a name stands for.
+//! An entry: a name's inode, with attributes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sluice_types::{Attr, Ino};
 /// A name that was looked up or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it stands for.
+    /// Its inode.
     pub ino: Ino,
     /// Its attributes, unflushed writes of this client included.
     pub attr: Attr,

@@ -1,7 +1,7 @@
-//! Locks that are held through one handle, and whether they are held still.
+//! Locks that are held through one handle, and whether they are still valid.
 //!
-//! What must stay true: a lock that was taken before this client was taken for dead is never
-//! believed again, and the handle says so until it is closed.
+//! What must stay true: a lock that was acquired before this client was taken for dead never
+//! becomes valid again, and calls through the handle fail until it is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,21 +21,22 @@ pub(crate) enum Lock {
 /// Locks of a handle.
 #[derive(Default)]
 pub(crate) struct HandleLocks {
-    /// Whether there were ever any: most handles have none and are not asked further.
+    /// Whether there was ever one: a fast check, because most handles have none.
     any: AtomicBool,
     locks: Mutex<Locks>,
 }
 
 #[derive(Default)]
 struct Locks {
-    /// How often this client had been taken for dead when one was taken that was lost.
+    /// The fence count (how often this client was taken for dead) at which a lost lock was
+    /// acquired.
     lost: Option<i64>,
-    /// How often this client had been taken for dead when the oldest was taken.
+    /// The fence count at which each lock was first acquired.
     since: FxHashMap<Lock, i64>,
 }
 
 impl HandleLocks {
-    /// Fails if a lock was lost. `fences` answers how often this client was taken for dead.
+    /// Fails if a lock was lost. `fences` returns the current fence count.
     pub(crate) fn check(&self, fences: impl FnOnce() -> i64) -> FsResult<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
@@ -53,8 +54,8 @@ impl HandleLocks {
         Ok(())
     }
 
-    /// How often this client had been taken for dead when the oldest lock was taken, be it lost by
-    /// now; `None` without locks.
+    /// The fence count at which the oldest lock was acquired, even if it is lost by now. `None`
+    /// without locks.
     pub(crate) fn since(&self) -> Option<i64> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -63,8 +64,8 @@ impl HandleLocks {
         locks.lost.or_else(|| locks.since.values().min().copied())
     }
 
-    /// It is held since this client had been taken for dead `fences` times, or longer. Whether it
-    /// was not before.
+    /// A lock was acquired at fence count `fences`, or is held for longer. Returns whether it is
+    /// new.
     pub(crate) fn acquired(&self, lock: Lock, fences: i64) -> bool {
         let mut locks = self.locks.lock();
         let new = !locks.since.contains_key(&lock);
@@ -74,7 +75,7 @@ impl HandleLocks {
         new
     }
 
-    /// All that are held.
+    /// All locks that are held.
     pub(crate) fn all(&self) -> Vec<Lock> {
         if !self.any.load(Ordering::Acquire) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Open files and directories by the numbers that the kernel knows them by.
+//! Open files and directories by their handle numbers.
 //!
 //! What must stay true: a number is never used twice, so a late request cannot reach another file.
 
@@ -14,7 +14,7 @@ use sluice_types::{FsError, FsResult};
 
 use crate::{dir::DirHandle, handle_locks::HandleLocks, internal::InternalHandle, meta_cache::OpenFile};
 
-/// What a number stands for.
+/// An open file, directory or internal file.
 #[derive(Clone)]
 pub(crate) enum Handle {
     File(Arc<FileHandle>),
@@ -33,7 +33,7 @@ pub(crate) struct FileHandle {
     pub(crate) locks: Arc<HandleLocks>,
     /// Whether `execve(2)` opened it: it is closed when the program ends.
     pub(crate) runs: bool,
-    /// Which calls have still to report that data was lost with the process that took it.
+    /// Which calls still have to report that data was lost with the previous process.
     pub(crate) unreported: AtomicU8,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    /// A number that no handle had.
+    /// A handle number that was never used.
     pub(crate) fn number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// All numbers up to this one were given by another process.
+    /// Numbers up to this one were used by a previous process.
     pub(crate) fn go_on(&self, last: u64) {
         self.last.fetch_max(last, Ordering::Relaxed);
     }

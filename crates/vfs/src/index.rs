@@ -1,7 +1,7 @@
-//! The index of chunks that the data path asks, kept in the volume's metadata.
+//! The index of chunks for the data path, kept in the volume's metadata.
 //!
-//! What must stay true: whatever this client commits shows in its own reads and attributes before
-//! the data path lets go of the bytes.
+//! What must stay true: what this client commits is visible in its own reads and attributes before
+//! the data path frees the bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,24 +17,25 @@ use sluice_types::{FsError, FsResult, Ino, Slice, Time};
 
 use crate::{journal::Journal, meta_cache::MetaCache};
 
-/// Commits to a chunk after which its records are counted again: others may write to it too.
+/// Commits to a chunk after which its records are counted again, because other clients may write to
+/// it, too.
 const RECOUNT: u32 = 64;
-/// Records added to it after which they are.
+/// Records added to a chunk after which its records are counted again.
 const RECOUNT_RECORDS: u32 = 500;
-/// Chunks whose records are counted.
-const MOST_COUNTS: usize = 1 << 15;
+/// Most chunks whose count of records is kept.
+const MAX_COUNTS: usize = 1 << 15;
 
-/// What to do with slices that a compaction left without a reference.
+/// Called with slices that no record refers to after a compaction.
 type Unused = Box<dyn Fn(Vec<(u64, u32)>) + Send + Sync>;
 
-/// [`ChunkIndex`] over a volume's metadata. Make it first, open the data path with it, and both
-/// make a [`Vfs`](crate::Vfs).
+/// [`ChunkIndex`] over a volume's metadata. Create it first, then open the data path with it, then
+/// create a [`Vfs`](crate::Vfs) from both.
 pub struct MetaIndex {
     pub(crate) meta: Arc<Meta>,
     pub(crate) cache: MetaCache,
     counts: Mutex<Counts>,
     unused: OnceLock<Unused>,
-    /// Where is kept which files have data that is not stored.
+    /// The journal, which holds the files that have data that is not stored.
     journal: OnceLock<Arc<Journal>>,
 }
 
@@ -44,17 +45,17 @@ struct Counts(FxHashMap<(Ino, u32), Count>);
 
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// When they were counted; none if they never were.
+    /// The count at the last read of the records.
     counted: u32,
-    /// Added here since, …
+    /// Records that this client added since, …
     added: u32,
-    /// … by so many commits.
+    /// … and the number of its commits.
     commits: u32,
 }
 
 impl Counts {
     fn of(&mut self, chunk: (Ino, u32)) -> &mut Count {
-        if self.0.len() >= MOST_COUNTS {
+        if self.0.len() >= MAX_COUNTS {
             self.0.clear();
         }
         self.0.entry(chunk).or_default()
@@ -64,12 +65,13 @@ impl Counts {
         *self.of(chunk) = Count { counted, ..Count::default() };
     }
 
-    /// The next commit has them counted again.
+    /// Makes the next commit count the records again.
     fn doubt(&mut self, chunk: (Ino, u32)) {
         self.of(chunk).commits = RECOUNT;
     }
 
-    /// A commit added records. How many there are now; `None` if it is time to count again.
+    /// A commit added records. Returns how many there are now; `None` if they must be counted
+    /// again.
     fn add(&mut self, chunk: (Ino, u32), added: u32) -> Option<u32> {
         let count = self.of(chunk);
         (count.added, count.commits) = (count.added + added, count.commits + 1);
@@ -85,27 +87,27 @@ impl MetaIndex {
         Arc::new(Self { meta, cache, counts, unused, journal })
     }
 
-    /// Says what becomes of slices without references; until then they stay on record for the
-    /// hourly cleaning.
+    /// Sets the function that gets slices without references. Until then the hourly cleanup deletes
+    /// them.
     pub(crate) fn on_unused(&self, unused: impl Fn(Vec<(u64, u32)>) + Send + Sync + 'static) {
-        // A second owner of one index changes nothing.
+        // Only the first call counts.
         let _ = self.unused.set(Box::new(unused));
     }
 
-    /// Says where is to be kept which files have data that is not stored.
+    /// Sets the journal, which holds the files that have data that is not stored.
     pub(crate) fn keep_journal(&self, journal: Arc<Journal>) {
         let _ = self.journal.set(journal);
     }
 
-    fn ask(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
-        let asked = self.cache.asking_chunk(ino);
+    fn read_records(&self, ino: Ino, index: u32, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
+        let asked = self.cache.begin_chunk_read(ino);
         let list = self.meta.read(&ReadChunk { ino, index }, interrupt).map_err(stale)?;
         self.counts.lock().set((ino, index), list.len() as u32);
         Ok(self.cache.keep_chunk(ino, index, asked, list))
     }
 }
 
-/// What it means that an open file is not there: another client removed it.
+/// The error for an open file whose node does not exist: another client removed it.
 fn stale(error: FsError) -> FsError {
     if error == FsError::NotFound { FsError::Stale } else { error }
 }
@@ -114,7 +116,7 @@ impl ChunkIndex for MetaIndex {
     fn slices(&self, ino: Ino, index: u32, fresh: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>> {
         match self.cache.chunk(ino, index) {
             Some(list) if !fresh => Ok(list),
-            _ => self.ask(ino, index, interrupt),
+            _ => self.read_records(ino, index, interrupt),
         }
     }
 
@@ -138,7 +140,7 @@ impl ChunkIndex for MetaIndex {
         let write = UnderLocks { op, fences };
         let commit = || {
             let committed = self.meta.run(write, &Interrupt::never());
-            // Even after an error: it may have been committed all the same.
+            // Even after an error, because it may have been committed.
             self.cache.chunk_changed(ino, index);
             committed
         };
@@ -146,8 +148,10 @@ impl ChunkIndex for MetaIndex {
         let count = self.counts.lock().add((ino, index), records.len() as u32);
         match count {
             Some(count) => Ok(count),
-            // Only the count is at stake, not the commit.
-            None => Ok(self.ask(ino, index, &Interrupt::never()).map_or(0, |list| list.len() as u32)),
+            // An error here only affects the count. The commit has happened.
+            None => {
+                Ok(self.read_records(ino, index, &Interrupt::never()).map_or(0, |list| list.len() as u32))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! The files that exist only in a mount: `.accesslog`, `.stats`, `.config`, `.control`; and the way
-//! to `.trash`.
+//! The internal files, which exist only in a mount: `.accesslog`, `.stats`, `.config`, `.control`.
+//! The name `.trash` leads to the trash.
 //!
 //! What must stay true: none of them ever reaches an engine, and no name of theirs can be made or
 //! removed.
@@ -28,25 +28,25 @@ const FILES: [(&str, Ino, u16); 4] = [
     (".config", CONFIG, 0o400),
 ];
 const TRASH: &str = ".trash";
-/// What their names begin with where that is asked for.
+/// Prefix of their names, if the mount uses it.
 const PREFIX: &str = ".jfs";
 
-/// Whether a mount may show something of its own by that name, in the root at least: nothing should
-/// be made there.
+/// Whether a mount may show an internal file by that name, at least in the root. No file should be
+/// created with such a name.
 pub fn is_reserved(name: &str) -> bool {
     let name = name.strip_prefix(PREFIX).unwrap_or(name);
     name == TRASH || FILES.iter().any(|(own, ..)| *own == name)
 }
 
-/// What the internal files are called here.
+/// The names of the internal files of a mount.
 pub(crate) struct Internals {
     pub(crate) names: Vec<(String, Ino, u16)>,
     trash: String,
     hidden: bool,
     pub(crate) since: Time,
-    /// Who serves the mount may read what the others may not.
+    /// The user of the server process, who may read files that other users may not.
     pub(crate) owner: (u32, u32),
-    /// What those who have `.control` open use.
+    /// The resources of all open `.control` files.
     pub(crate) control: Arc<ControlUse>,
 }
 

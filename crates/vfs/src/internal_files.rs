@@ -1,4 +1,4 @@
-//! What is asked of an internal file.
+//! Operations on internal files.
 
 use std::sync::{Arc, OnceLock};
 
@@ -92,7 +92,7 @@ impl Vfs {
         }
     }
 
-    /// What `.config` shows.
+    /// The text of `.config`.
     fn config_text(&self) -> String {
         let mut shown = self.config.shown.clone();
         let format = self.meta.env().format().masked();

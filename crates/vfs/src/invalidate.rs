@@ -1,20 +1,21 @@
-//! Invalidation of what the kernel may have cached: another client changed it, or it changed
-//! without the kernel having asked for it.
+//! Invalidation of names and inodes that the kernel may have cached, after a change by another
+//! client, or a change that the kernel did not request.
 //!
-//! What must stay true: this client forgets first, the kernel is notified after that; else the
-//! kernel's next question would be answered with what is stale. Nothing here runs on a thread that
-//! a request needs.
+//! What must stay true: this client drops its own cache first, then it invalidates the kernel's
+//! cache. Otherwise the kernel's next request would get a stale answer. Nothing here runs on a
+//! thread that a request needs.
 
 use sluice_meta::schema::Change;
 
-/// How sure it is that something changed.
+/// Whether a change is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
     /// It changed.
     Changed,
-    /// It may have changed: enough to ask again, not enough to let go of what is mounted there.
+    /// It may have changed. The kernel must look it up again, but mounts below it must not be
+    /// detached.
     Suspected,
 }
 
-/// Invalidates something in the kernel; whether the kernel had it cached.
+/// Invalidates something in the kernel. Returns whether the kernel had it cached.
 pub(crate) type OnInvalidate = Box<dyn Fn(&Change, Certainty) -> bool + Send + Sync>;

@@ -1,7 +1,7 @@
 //! Reading, writing, and everything else that touches the content of an open file.
 //!
-//! What must stay true: who changes the content by the metadata alone (truncate, punch, copy) does
-//! it while nobody writes, after all that was written is committed.
+//! What must stay true: an operation that changes content only in the metadata (truncate, punch,
+//! copy) excludes writers, and runs after all written data is committed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use sluice_meta::{
         truncate::{Allocation, Fallocate},
     },
 };
-use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k};
+use sluice_types::{Attr, CHUNK_SIZE, Caller, FsError, FsResult, Ino, MAX_FILE_SIZE, align4k, wait};
 
 use crate::{
     config::AtimeMode,
@@ -29,11 +29,11 @@ use crate::{
 };
 
 /// Chunks copied in one operation at most; more is a short copy, as the call allows.
-const MOST_COPIED: u64 = 1024;
-/// How often a write that waits for others looks whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(50);
+const MAX_COPIED: u64 = 1024;
+/// How often a waiting write checks whether it was interrupted.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(50);
 
-/// A range of an open file.
+/// A position in an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The open file.
@@ -43,8 +43,8 @@ pub struct Place {
 }
 
 impl Vfs {
-    /// Up to `size` bytes; less only at the end of the file. No trip for chunks that were read
-    /// before.
+    /// Reads up to `size` bytes; fewer only at the end of the file. No trip for chunks that were
+    /// read before.
     pub fn read(&self, interrupt: &Interrupt, fh: u64, offset: u64, size: u32) -> FsResult<Vec<Bytes>> {
         let handle = match self.handles.get(fh)? {
             Handle::File(handle) => handle,
@@ -60,7 +60,7 @@ impl Vfs {
         Ok(pieces)
     }
 
-    /// Writes. The data is stored when [`flush`](Self::flush) or [`fsync`](Self::fsync) say so.
+    /// Writes. The data is stored once [`flush`](Self::flush) or [`fsync`](Self::fsync) return.
     pub fn write(
         self: &Arc<Self>,
         caller: &Caller,
@@ -83,16 +83,16 @@ impl Vfs {
         if kill_suid {
             self.kill_suid(interrupt, file)?;
         }
-        // Whoever truncates the file holds it for as long as the store is away.
+        // A truncation holds this lock for as long as the store does not answer.
         let _content = loop {
-            match file.content_lock.try_read_for(LOOK) {
+            match file.content_lock.try_read_for(INTERRUPT_CHECK) {
                 Some(content) => break content,
                 None if interrupt.is_set() => return Err(FsError::Interrupted),
                 None => {}
             }
         };
-        // Once more: what was written under a lost lock is discarded with nobody else at the
-        // content.
+        // Check again under the content lock, because data written under lost locks is discarded
+        // while this lock is held.
         self.locks_hold(&handle)?;
         let now = self.now();
         file.wrote(now);
@@ -101,7 +101,7 @@ impl Vfs {
         Ok(data.len() as u32)
     }
 
-    /// Takes setuid and setgid from a file that somebody changes who may not keep them.
+    /// Clears setuid and setgid of a file, if its writer may not keep them.
     fn kill_suid(&self, interrupt: &Interrupt, file: &OpenFile) -> FsResult<()> {
         if file.attr().is_none_or(|attr| attr.mode & 0o6000 != 0) {
             let changes = Changes { kill_suid: true, ..Changes::default() };
@@ -111,13 +111,13 @@ impl Vfs {
         Ok(())
     }
 
-    /// Where what an application appends belongs: at the end of the file as it is known here. The
-    /// kernel may not have taken in yet what another client appended or truncated before the file
-    /// was opened. `at_end` says that it takes `offset` for the end; otherwise that may be a place
-    /// behind other parts of one call, and nothing goes before it. At most one trip.
+    /// The offset of an append: the end of the file as this client knows it. The kernel may not
+    /// know yet what another client appended or truncated before the file was opened. `at_end` says
+    /// that the kernel takes `offset` for the end. Otherwise `offset` may lie after other parts of
+    /// the same call, and the data must not go before it. At most one trip.
     ///
     /// # Errors
-    /// The end had to be asked for, and could not be.
+    /// The engine was needed to find the end, and failed.
     pub fn append_at(
         &self,
         interrupt: &Interrupt,
@@ -129,8 +129,8 @@ impl Vfs {
         Ok(if at_end { end } else { end.max(offset) })
     }
 
-    /// [`Self::append_at`], for a request that may have been asked before: then at the place that
-    /// was chosen at first.
+    /// [`Self::append_at`], for a request that the kernel may have sent before. It then returns the
+    /// offset that was chosen the first time.
     ///
     /// # Errors
     /// As there.
@@ -141,7 +141,7 @@ impl Vfs {
         place: Place,
         at_end: bool,
     ) -> FsResult<u64> {
-        if let Some(Found::Done(at) | Found::Perhaps(at)) = self.effect_of(Some(asked), EffectKind::Append) {
+        if let Some(Found::Done(at) | Found::Unknown(at)) = self.effect_of(Some(asked), EffectKind::Append) {
             return Ok(at);
         }
         let value = self.append_at(interrupt, place, at_end)?;
@@ -164,8 +164,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Fails if so much cannot be promised, be it that the volume has no limit: nobody gets more
-    /// than `df` shows.
+    /// Fails if the volume has no room for this much. Volumes without a limit have the size that
+    /// `df` shows.
     fn has_room(&self, file: &OpenFile, end: u64) -> FsResult<()> {
         let used = self.meta.env().used();
         let size = self.size_at(used);
@@ -196,7 +196,7 @@ impl Vfs {
         }
         let opened = handle.as_ref().is_some_and(|handle| handle.writer.is_some());
         let file = self.cache().file(ino);
-        let content = file.as_ref().map(|file| file.content_lock.write());
+        let content = file.as_ref().map(|file| wait::write(&file.content_lock));
         self.flush_before_truncate(ino)?;
         let moment = self.cache().moment();
         let attr =
@@ -223,11 +223,12 @@ impl Vfs {
         if matches!(what, Allocation::Extend | Allocation::KeepSize) {
             self.has_room(file, offset.saturating_add(length))?;
         }
-        // Of this and of a copy the kernel says nothing: it leaves that to who is asked.
+        // The kernel does not clear setuid for this call and for a copy. It leaves that to the
+        // server.
         if !caller.is_privileged() {
             self.kill_suid(interrupt, file)?;
         }
-        let _content = file.content_lock.write();
+        let _content = wait::write(&file.content_lock);
         self.flush_ino(ino)?;
         let op = UnderLocks { op: Fallocate { ino, what, offset, length }, fences: handle.locks.since() };
         let run = || {
@@ -239,7 +240,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Copies within the volume without moving a byte. Two trips. Answers how many bytes.
+    /// Copies within the volume, without a transfer of data. Two trips. Returns the number of
+    /// bytes.
     pub fn copy_range(
         &self,
         caller: &Caller,
@@ -259,8 +261,8 @@ impl Vfs {
         if !caller.is_privileged() {
             self.kill_suid(interrupt, target)?;
         }
-        let most = MOST_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
-        // Who holds two of these locks takes that of the lower inode first.
+        let most = MAX_COPIED * CHUNK_SIZE - from.offset % CHUNK_SIZE;
+        // Lock order: that of the lower inode first.
         let one = (source.ino == target.ino).then(|| target.content_lock.write());
         let two =
             (source.ino < target.ino).then(|| (source.content_lock.read(), target.content_lock.write()));
@@ -286,8 +288,8 @@ impl Vfs {
         Ok(copied.length)
     }
 
-    /// First byte at or behind `offset` that holds data, or that does not. The end of the file is a
-    /// hole. One trip.
+    /// First byte at or after `offset` that is data (or hole, if `data` is false). The end of the
+    /// file counts as a hole. One trip.
     ///
     /// # Errors
     /// `ENXIO` beyond the end, or if there is no more data.
@@ -329,7 +331,7 @@ impl Vfs {
         Ok(handle)
     }
 
-    /// Sets the access time after a read, if the mount keeps it.
+    /// Sets the access time after a read, if the mount maintains it.
     fn touch(&self, file: &OpenFile) {
         if file.attr().is_some_and(|attr| self.access_is_due(&attr)) {
             let op = Touch { ino: file.ino, atime: self.now() };

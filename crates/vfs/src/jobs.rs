@@ -1,8 +1,8 @@
-//! What a mounted volume does by itself: shows that it lives, deletes what was removed here, cleans
-//! up once an hour.
+//! The background work of a mounted volume: heartbeats, deletion of removed files, and the hourly
+//! cleanup.
 //!
-//! What must stay true: no request waits for any of this, and nothing is lost if it never runs:
-//! what is to be deleted stays on record until it is.
+//! What must stay true: no request waits for any of this, and nothing is lost if it never runs: the
+//! metadata keeps a record of each deletion until it is done.
 
 use std::{
     collections::VecDeque,
@@ -17,23 +17,25 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use sluice_data::DataStore;
 use sluice_meta::{BlockSink, Interrupt, Meta};
-use sluice_types::{FsError, FsResult, Ino, Rng};
+use sluice_types::{FsError, FsResult, Ino, Rng, wait};
 
 use crate::config::VfsConfig;
 
-/// Threads that delete.
+/// Threads that delete data.
 const DELETERS: usize = 4;
-/// Deletions that wait at most; the hourly cleaning does what is beyond.
-const MOST_WAITING: usize = 1 << 18;
-/// Files deleted together, if so many are removed within [`GATHER`].
-const TOGETHER: usize = 256;
-/// How long deletions are gathered: nobody waits for them, and many at once take less from those
-/// who wait.
-const GATHER: Duration = Duration::from_millis(100);
-/// How long the end of a mount waits for deletions.
-const LAST_WAIT: Duration = Duration::from_secs(5);
-/// Time between two cleanings, to which up to a twentieth is added or taken.
-const HOUR: Duration = Duration::from_hours(1);
+/// Most deletions in the queue. The hourly cleanup does the rest.
+const MAX_WAITING: usize = 1 << 18;
+/// Most files that are deleted together.
+const BATCH: usize = 256;
+/// How long deletions are collected. No program waits for them, and a batch disturbs other requests
+/// less.
+const BATCH_DELAY: Duration = Duration::from_millis(100);
+/// How long an unmount waits for deletions.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often at least a thread without a task checks the queue.
+const IDLE_CHECK: Duration = Duration::from_mins(1);
+/// Time between two cleanups, plus or minus up to a twentieth.
+const CLEANUP_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Deletes blocks through the data path.
 pub(crate) struct Sink(pub(crate) Arc<DataStore>);
@@ -48,13 +50,13 @@ impl BlockSink for Sink {
 enum Task {
     /// All chunks of files, each with its length.
     Files(Vec<(Ino, u64)>),
-    /// Slices that nothing shows.
+    /// Slices that no record refers to.
     Slices(Vec<(u64, u32)>),
-    /// Whatever is on record as deleted.
+    /// All files that the metadata records as deleted.
     Recorded,
 }
 
-/// What waits to be deleted. Cheap to clone.
+/// The queue of deletions. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct DeleteQueue(Arc<Queue>);
 
@@ -66,29 +68,29 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    /// Deleted files, and when the first of them came.
+    /// Deleted files, and when the first of them was queued.
     files: VecDeque<(Ino, u64)>,
     since: Option<Instant>,
     tasks: VecDeque<Task>,
     busy: usize,
-    /// Whether somebody waits until all is deleted.
+    /// Whether an unmount waits until the queue is empty.
     hurry: bool,
     closed: bool,
 }
 
 impl Waiting {
-    /// What is to be done now; or else until when to wait for more files, if there are any.
+    /// The next task. If there is none yet, the time until which to wait for more files.
     fn next(&mut self) -> Result<Task, Option<Instant>> {
         if let Some(task) = self.tasks.pop_front() {
             return Ok(task);
         }
         let Some(since) = self.since else { return Err(None) };
-        if self.files.len() < TOGETHER && !self.hurry && since.elapsed() < GATHER {
-            return Err(Some(since + GATHER));
+        if self.files.len() < BATCH && !self.hurry && wait::now() < since + BATCH_DELAY {
+            return Err(Some(since + BATCH_DELAY));
         }
-        let count = self.files.len().min(TOGETHER);
+        let count = self.files.len().min(BATCH);
         let files = self.files.drain(..count).collect();
-        self.since = (!self.files.is_empty()).then(Instant::now);
+        self.since = (!self.files.is_empty()).then(wait::now);
         Ok(Task::Files(files))
     }
 
@@ -98,39 +100,39 @@ impl Waiting {
 }
 
 impl DeleteQueue {
-    /// Has the chunks of a file deleted.
+    /// Queues the chunks of a file for deletion.
     pub(crate) fn file(&self, ino: Ino, length: u64) {
         let mut state = self.0.state.lock();
-        if state.files.len() < MOST_WAITING && !state.closed {
+        if state.files.len() < MAX_WAITING && !state.closed {
             state.files.push_back((ino, length));
-            // The first wakes a thread that gathers the others; a full batch needs one that does
-            // not.
-            if state.since.is_none() || state.files.len().is_multiple_of(TOGETHER) {
-                state.since.get_or_insert_with(Instant::now);
+            // The first file wakes a thread that collects more. A full batch wakes a thread that
+            // deletes it at once.
+            if state.since.is_none() || state.files.len().is_multiple_of(BATCH) {
+                state.since.get_or_insert_with(wait::now);
                 self.0.changed.notify_one();
             }
         }
     }
 
-    /// Has slices deleted.
+    /// Queues slices for deletion.
     pub(crate) fn slices(&self, slices: Vec<(u64, u32)>) {
         self.push(Task::Slices(slices));
     }
 
-    /// Has everything deleted that is on record.
+    /// Queues all deletions that are on record.
     pub(crate) fn recorded(&self) {
         self.push(Task::Recorded);
     }
 
     fn push(&self, task: Task) {
         let mut state = self.0.state.lock();
-        if state.tasks.len() < MOST_WAITING && !state.closed {
+        if state.tasks.len() < MAX_WAITING && !state.closed {
             state.tasks.push_back(task);
             self.0.changed.notify_one();
         }
     }
 
-    /// The next task; `None` at the end.
+    /// Waits for the next task; `None` at the end of the mount.
     fn pop(&self) -> Option<Task> {
         let mut state = self.0.state.lock();
         loop {
@@ -145,8 +147,10 @@ impl DeleteQueue {
                     }
                     return Some(task);
                 }
-                Err(Some(until)) => drop(self.0.changed.wait_until(&mut state, until)),
-                Err(None) => self.0.changed.wait(&mut state),
+                Err(until) => {
+                    let left = until.map_or(IDLE_CHECK, |until| until.saturating_duration_since(wait::now()));
+                    wait::wait_for_work(&self.0.changed, &mut state, left);
+                }
             }
         }
     }
@@ -165,13 +169,16 @@ impl DeleteQueue {
         state.files.len() + state.tasks.len() + state.busy
     }
 
-    /// Waits until all is deleted, at most `patience`.
-    pub(crate) fn drain(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Waits until all is deleted, at most `timeout`.
+    pub(crate) fn drain(&self, timeout: Duration) {
+        let until = wait::now() + timeout;
         let mut state = self.0.state.lock();
         state.hurry = true;
         self.0.changed.notify_all();
-        while !state.is_idle() && !self.0.changed.wait_until(&mut state, until).timed_out() {}
+        while !state.is_idle() && wait::now() < until {
+            let left = until.saturating_duration_since(wait::now());
+            wait::wait_for(&self.0.changed, &mut state, left);
+        }
         state.hurry = false;
     }
 
@@ -215,7 +222,7 @@ impl Jobs {
     fn spawn(&mut self, name: &str, run: impl FnOnce(Interrupt) + Send + 'static) {
         let stop = Interrupt::never();
         self.stops.push(stop.clone());
-        match thread::Builder::new().name(name.into()).spawn(move || run(stop)) {
+        match wait::spawn(name, move || run(stop)) {
             Ok(thread) => self.threads.lock().push(thread),
             Err(error) => tracing::error!(%error, "background thread {name} could not be started"),
         }
@@ -225,16 +232,16 @@ impl Jobs {
         self.queue.clone()
     }
 
-    /// Ends all background work, after a last chance for deletions.
+    /// Ends all background work, after a short wait for deletions.
     pub(crate) fn stop(&self) {
         if self.stopped.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.queue.drain(LAST_WAIT);
+        self.queue.drain(STOP_TIMEOUT);
         self.queue.close();
         self.stops.iter().for_each(Interrupt::set);
         for thread in self.threads.lock().drain(..) {
-            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+            if thread.thread().id() != thread::current().id() && wait::join(thread).is_err() {
                 tracing::error!("a background thread panicked");
             }
         }
@@ -242,8 +249,7 @@ impl Jobs {
 }
 
 impl Jobs {
-    /// Tells all background work to end, and waits for nothing: what is left undone stays on
-    /// record.
+    /// Makes all background work end, without a wait. Deletions that are not done stay on record.
     pub(crate) fn leave(&self) {
         self.queue.close();
         self.stops.iter().for_each(Interrupt::set);
@@ -279,9 +285,9 @@ fn beats(meta: &Meta, config: &VfsConfig, stop: &Interrupt) {
 fn cleanings(meta: &Meta, sink: &Sink, stop: &Interrupt) {
     let mut rng = Rng::from_os();
     loop {
-        let twentieth = HOUR / 20;
+        let twentieth = CLEANUP_INTERVAL / 20;
         let jitter = Duration::from_millis(rng.below(2 * twentieth.as_millis() as u64));
-        stop.sleep(HOUR.saturating_sub(twentieth) + jitter);
+        stop.sleep(CLEANUP_INTERVAL.saturating_sub(twentieth) + jitter);
         if stop.is_set() {
             return;
         }

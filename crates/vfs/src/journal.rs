@@ -1,9 +1,9 @@
-//! What a successor must know if this process dies, kept in memory that is not this process's own:
-//! a `memfd` that somebody else holds too. Records of one size, each written by one `pwrite`, which
-//! a signal does not tear.
+//! The journal: the state that a successor needs if this process dies. It lies in a `memfd` that
+//! another process holds, too. All records have the same size. Each is written by one `pwrite`,
+//! which a signal cannot interrupt half-way.
 //!
-//! What must stay true: a record is written before what it tells of can be seen from outside (an
-//! answer, a commit), and goes only when it is no longer so.
+//! What must stay true: a record is written before its effect is visible outside of the process (an
+//! answer, a commit), and is freed only when it no longer holds.
 
 mod error;
 mod past;
@@ -30,31 +30,31 @@ use self::slot::{
 pub use self::{error::JournalError, past::Past};
 use crate::handle_locks::Lock;
 
-/// Handle numbers that are noted at once.
+/// Handle numbers that one record reserves.
 const NUMBERS_AT_ONCE: u64 = 4096;
 
-/// Names a record of the table.
+/// The key of a record of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum About {
+enum RecordKey {
     Handle(u64),
     Lock(u64, Lock),
     Dirty(Ino),
     Lost(u64),
-    /// Where that page of a directory begins.
+    /// Where a page of a directory begins.
     Names(u64, u64),
     Void(u16, u64),
     Underway(u64),
 }
 
-/// The record of what a successor must know.
+/// The journal of a mount.
 pub struct Journal {
     file: File,
     table: Mutex<Table>,
-    /// Deeds written so far.
+    /// Effects written so far.
     effects: AtomicU64,
-    /// Handle numbers up to here are noted as given.
+    /// Handle numbers up to here are reserved.
     numbers: AtomicU64,
-    /// Where bytes go next.
+    /// The offset where the next bytes go.
     bytes: AtomicU64,
     session: Mutex<(u64, u16)>,
     fences: AtomicI64,
@@ -63,8 +63,8 @@ pub struct Journal {
 
 #[derive(Default)]
 struct Table {
-    places: FxHashMap<About, u32>,
-    /// Where bytes are that are kept of open directories.
+    places: FxHashMap<RecordKey, u32>,
+    /// The byte ranges of the pages of open directories.
     pages: FxHashMap<u64, Vec<(u64, u64)>>,
     free: Vec<u32>,
     end: u32,
@@ -81,7 +81,7 @@ impl Journal {
     /// An empty one.
     ///
     /// # Errors
-    /// If there is no memory or no descriptor to be had.
+    /// If no memory or no descriptor is available.
     pub fn create() -> io::Result<Self> {
         let file = File::from(memfd_create("sluice-journal", MemfdFlags::CLOEXEC)?);
         let mut head = [0; SLOT];
@@ -93,10 +93,10 @@ impl Journal {
         Ok(Self::over(file, &Past::default()))
     }
 
-    /// One that another process left, and what it says. It goes on being written.
+    /// Opens the journal of another process, and reads it. This process continues it.
     ///
     /// # Errors
-    /// If it is no journal, or of a version that is not known here.
+    /// If it is no journal, or has an unknown version.
     pub fn open(file: File) -> Result<(Self, Past), JournalError> {
         let past = Past::read(&file)?;
         Ok((Self::over(file, &past), past))
@@ -110,7 +110,7 @@ impl Journal {
         Past::read(file).map(drop)
     }
 
-    /// The file, to be handed on.
+    /// The file, to be passed to another process.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -123,8 +123,8 @@ impl Journal {
                 table.end += 1;
             }
             table.end = place + 1;
-            match about(slot) {
-                Some(about) => drop(table.places.insert(about, *place)),
+            match key_of(slot) {
+                Some(key) => drop(table.places.insert(key, *place)),
                 None => table.free.push(*place),
             }
             if slot.is(Kind::Names) {
@@ -152,17 +152,17 @@ impl Journal {
         }
     }
 
-    /// Writes a record of the table, over the one that there is about the same.
-    fn put(&self, about: About, slot: Slot) {
+    /// Writes a record of the table, over an older one with the same key.
+    fn put(&self, key: RecordKey, slot: Slot) {
         let mut table = self.table.lock();
-        let place = if let Some(place) = table.places.get(&about) {
+        let place = if let Some(place) = table.places.get(&key) {
             *place
         } else {
             let place = table.free.pop().unwrap_or_else(|| {
                 table.end += 1;
                 table.end - 1
             });
-            table.places.insert(about, place);
+            table.places.insert(key, place);
             if table.end > table.extent {
                 table.extent += STEP;
                 let extent = Slot::new(Kind::Extent, [u64::from(table.extent), 0, 0, 0]);
@@ -175,14 +175,14 @@ impl Journal {
     }
 
     /// Frees a record of the table, if there is one.
-    fn remove(&self, about: About) {
-        let Some(place) = self.table.lock().places.remove(&about) else { return };
+    fn remove(&self, key: RecordKey) {
+        let Some(place) = self.table.lock().places.remove(&key) else { return };
         self.write(&[0; SLOT], TABLE + u64::from(place) * SLOT as u64);
-        // Only now may another record get the place.
+        // Only after that may another record use the place.
         self.table.lock().free.push(place);
     }
 
-    /// Handle number `fh` is about to be given.
+    /// Handle number `fh` is about to be used.
     pub(crate) fn numbered(&self, fh: u64) {
         if fh <= self.numbers.load(Ordering::Relaxed) {
             return;
@@ -197,17 +197,17 @@ impl Journal {
 
     /// A file was opened, by request `by`.
     pub(crate) fn opened(&self, fh: u64, ino: Ino, flags: i32, by: u64) {
-        self.put(About::Handle(fh), Slot { flags, ..Slot::new(Kind::File, [fh, ino.0, by, 0]) });
+        self.put(RecordKey::Handle(fh), Slot { flags, ..Slot::new(Kind::File, [fh, ino.0, by, 0]) });
     }
 
     /// A directory was opened, by request `by`.
     pub(crate) fn opened_dir(&self, fh: u64, ino: Ino, by: u64) {
-        self.put(About::Handle(fh), Slot::new(Kind::Dir, [fh, ino.0, by, 0]));
+        self.put(RecordKey::Handle(fh), Slot::new(Kind::Dir, [fh, ino.0, by, 0]));
     }
 
     /// A handle was closed.
     pub(crate) fn closed(&self, fh: u64) {
-        self.remove(About::Handle(fh));
+        self.remove(RecordKey::Handle(fh));
         self.forget_names(fh);
     }
 
@@ -218,51 +218,51 @@ impl Journal {
             Lock::Plocks(owner) => (2, owner),
         };
         let slot = Slot { sub, ..Slot::new(Kind::Lock, [fh, owner, fences as u64, 0]) };
-        self.put(About::Lock(fh, lock), slot);
+        self.put(RecordKey::Lock(fh, lock), slot);
     }
 
-    /// It is held no more.
+    /// A lock was released.
     pub(crate) fn unlocked(&self, fh: u64, lock: Lock) {
-        self.remove(About::Lock(fh, lock));
+        self.remove(RecordKey::Lock(fh, lock));
     }
 
-    /// Whether a file has data that is not stored.
+    /// Notes whether a file has data that is not stored.
     pub(crate) fn dirty(&self, ino: Ino, dirty: bool) {
         if dirty {
-            self.put(About::Dirty(ino), Slot::new(Kind::Dirty, [ino.0, 0, 0, 0]));
+            self.put(RecordKey::Dirty(ino), Slot::new(Kind::Dirty, [ino.0, 0, 0, 0]));
         } else {
-            self.remove(About::Dirty(ino));
+            self.remove(RecordKey::Dirty(ino));
         }
     }
 
-    /// Which calls on a handle have still to report lost data; 0 for none.
+    /// Notes which calls on a handle still have to report lost data; 0 for none.
     pub(crate) fn unreported(&self, fh: u64, calls: u8) {
         if calls == 0 {
-            self.remove(About::Lost(fh));
+            self.remove(RecordKey::Lost(fh));
         } else {
-            self.put(About::Lost(fh), Slot { sub: calls, ..Slot::new(Kind::Lost, [fh, 0, 0, 0]) });
+            self.put(RecordKey::Lost(fh), Slot { sub: calls, ..Slot::new(Kind::Lost, [fh, 0, 0, 0]) });
         }
     }
 
     /// Where page `number` of the listing of an open directory begins.
     pub(crate) fn page(&self, fh: u64, number: u64, bytes: &[u8]) {
         let length = bytes.len() as u64;
-        // Whole pages, so that they can be given back.
+        // Whole memory pages, so that they can be freed.
         let at = self.bytes.fetch_add(length.next_multiple_of(4096), Ordering::Relaxed);
         self.write(bytes, at);
         self.table.lock().pages.entry(fh).or_default().push((at, length));
-        self.put(About::Names(fh, number), Slot::new(Kind::Names, [fh, number, at, length]));
+        self.put(RecordKey::Names(fh, number), Slot::new(Kind::Names, [fh, number, at, length]));
     }
 
-    /// An open directory is listed anew, or closed.
+    /// The listing of an open directory begins again, or the directory is closed.
     pub(crate) fn forget_names(&self, fh: u64) {
         let mut table = self.table.lock();
         let Some(pages) = table.pages.remove(&fh) else { return };
-        let about = |about: &&About| matches!(about, About::Names(of, _) if *of == fh);
-        let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
+        let key = |key: &&RecordKey| matches!(key, RecordKey::Names(of, _) if *of == fh);
+        let gone: Vec<RecordKey> = table.places.keys().filter(key).copied().collect();
         drop(table);
-        for about in gone {
-            self.remove(about);
+        for key in gone {
+            self.remove(key);
         }
         for (at, length) in pages {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -270,17 +270,17 @@ impl Journal {
         }
     }
 
-    /// A request is under way, of a kernel that would not ask again.
+    /// A request is under way, and the kernel is too old to send it again.
     pub fn began(&self, unique: u64) {
-        self.put(About::Underway(unique), Slot::new(Kind::Underway, [unique, 0, 0, 0]));
+        self.put(RecordKey::Underway(unique), Slot::new(Kind::Underway, [unique, 0, 0, 0]));
     }
 
     /// That request was answered.
     pub fn answered(&self, unique: u64) {
-        self.remove(About::Underway(unique));
+        self.remove(RecordKey::Underway(unique));
     }
 
-    /// What a request does is decided, whatever becomes of it.
+    /// The effect of a request is known before its commit.
     pub(crate) fn decided(&self, unique: u64, effect: Effect) {
         self.effects(Kind::Done, 0, 0, &[(unique, effect)]);
     }
@@ -298,7 +298,7 @@ impl Journal {
         LogSpan { first, count }
     }
 
-    /// Writes to the ring, in two parts if it ends in between.
+    /// Writes to the ring, in two parts if the ring ends in between.
     fn write_ring(&self, first: u64, bytes: &[u8]) {
         let place = first % RING_SLOTS;
         let room = (RING_SLOTS - place) as usize * SLOT;
@@ -309,24 +309,25 @@ impl Journal {
         }
     }
 
-    /// What became of the effects that a dead process left is known: it is noted, so that it need
-    /// not be found out again.
+    /// Writes down which effects of the dead process were committed, so that the next successor
+    /// need not find out again.
     pub(crate) fn settle(&self, past: &Past, taken: &TakenUp) {
         for (place, slot) in past.ring.iter().filter(|(_, slot)| slot.is(Kind::Effect)) {
             let settled = match taken.happened(slot.lane, slot.words[2]) {
                 Some(true) => Slot { kind: Kind::Done as u8, ..*slot },
-                // Of a session that is gone nobody will know, and numbers begin anew.
+                // If the session is gone, this can no longer be found out, and commit numbers begin
+                // again.
                 Some(false) | None => Slot::default(),
             };
             self.write(&settled.encode(), RING + place * SLOT as u64);
         }
         for lane in 0..past.session.as_ref().map_or(0, |session| session.lanes.len()) {
             let table = self.table.lock();
-            let about = |about: &&About| matches!(about, About::Void(of, _) if usize::from(*of) == lane);
-            let gone: Vec<About> = table.places.keys().filter(about).copied().collect();
+            let key = |key: &&RecordKey| matches!(key, RecordKey::Void(of, _) if usize::from(*of) == lane);
+            let gone: Vec<RecordKey> = table.places.keys().filter(key).copied().collect();
             drop(table);
-            for about in gone {
-                self.remove(about);
+            for key in gone {
+                self.remove(key);
             }
         }
     }
@@ -338,20 +339,20 @@ impl Journal {
     }
 }
 
-/// What a record of the table is about.
-fn about(slot: &Slot) -> Option<About> {
+/// The key of a record of the table.
+fn key_of(slot: &Slot) -> Option<RecordKey> {
     let [one, two, ..] = slot.words;
     let kinds = [
-        (Kind::File, About::Handle(one)),
-        (Kind::Dir, About::Handle(one)),
-        (Kind::Lock, About::Lock(one, if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) })),
-        (Kind::Dirty, About::Dirty(Ino(one))),
-        (Kind::Lost, About::Lost(one)),
-        (Kind::Names, About::Names(one, two)),
-        (Kind::Void, About::Void(slot.lane, two)),
-        (Kind::Underway, About::Underway(one)),
+        (Kind::File, RecordKey::Handle(one)),
+        (Kind::Dir, RecordKey::Handle(one)),
+        (Kind::Lock, RecordKey::Lock(one, if slot.sub == 1 { Lock::Flock(two) } else { Lock::Plocks(two) })),
+        (Kind::Dirty, RecordKey::Dirty(Ino(one))),
+        (Kind::Lost, RecordKey::Lost(one)),
+        (Kind::Names, RecordKey::Names(one, two)),
+        (Kind::Void, RecordKey::Void(slot.lane, two)),
+        (Kind::Underway, RecordKey::Underway(one)),
     ];
-    kinds.into_iter().find(|(kind, _)| slot.is(*kind)).map(|(_, about)| about)
+    kinds.into_iter().find(|(kind, _)| slot.is(*kind)).map(|(_, key)| key)
 }
 
 impl EffectLog for Journal {
@@ -374,10 +375,10 @@ impl EffectLog for Journal {
     }
 
     fn voids(&self, lane: u16, from: u64, to: u64) {
-        self.put(About::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
+        self.put(RecordKey::Void(lane, to), Slot { lane, ..Slot::new(Kind::Void, [from, to, 0, 0]) });
     }
 
     fn resolved(&self, lane: u16, to: u64) {
-        self.remove(About::Void(lane, to));
+        self.remove(RecordKey::Void(lane, to));
     }
 }

@@ -1,11 +1,11 @@
 //! A mounted volume: metadata and data joined into a file system that a kernel, a gateway or a
 //! program can use.
 //!
-//! [`Vfs`] is the door. Its calls block, and may come from any number of threads. What names and
-//! attributes are it leaves to `sluice-meta`, what bytes are to `sluice-data`; its own are open
+//! [`Vfs`] is the entry point. Its calls block, and may come from any number of threads.
+//! `sluice-meta` stores names and attributes, `sluice-data` stores bytes. This crate adds open
 //! files, handles and consistency.
 //!
-//! What must stay true: an open of a file sees all that was flushed before it, by any client.
+//! What must stay true: an open of a file sees all data that any client flushed before it.
 
 mod accesslog;
 mod attrs;
@@ -57,7 +57,7 @@ pub use observe::{OpKind, describe_attr, describe_entry};
 pub use open::Opened;
 pub use restore::Restored;
 pub use sluice_meta::schema::Change;
-/// Words of the metadata crate that stand in calls of a [`Vfs`].
+/// Types of the metadata crate that the methods of a [`Vfs`] use.
 pub use sluice_meta::{
     Asked, Ended, Interrupt, LOOK, Registered,
     ops::{

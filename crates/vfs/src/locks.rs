@@ -1,8 +1,8 @@
 //! Locks of `flock(2)` and `fcntl(2)`, held in the engine so that all clients see them.
 //!
-//! What must stay true: whoever waits was registered before the try that failed, so that no release
-//! is missed; no lock outlives the descriptor that held it; and nobody goes on as if he held a lock
-//! that was lost.
+//! What must stay true: a waiter is registered before the try that fails, so that no release is
+//! missed. No lock outlives the descriptor that held it. No call succeeds under a lock that was
+//! lost.
 
 use std::cell::Cell;
 
@@ -16,21 +16,21 @@ use sluice_meta::{
     },
     schema::{FlockKind, LockOwner, PlockRange},
 };
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::{handle_locks::Lock, handles::FileHandle, meta_cache::OpenFile, vfs::Vfs};
 
 /// A range that reaches to the end of any file.
 const EVERYTHING: PlockRange = PlockRange { write: true, pid: 0, start: 0, end: i64::MAX as u64 };
 
-/// A POSIX lock as it is asked for.
+/// A request for a POSIX lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Plock {
     /// The file.
     pub ino: Ino,
     /// The open file.
     pub fh: u64,
-    /// Who asks, as the kernel numbers processes.
+    /// The lock owner, as the kernel numbers processes.
     pub owner: u64,
     /// Range and kind.
     pub range: PlockRange,
@@ -39,11 +39,12 @@ pub struct Plock {
 }
 
 impl Vfs {
-    /// Takes, changes or releases (`None`) a BSD lock of the open file `fh`. Two trips a try.
+    /// Acquires, changes or releases (`None`) a BSD lock of the open file `fh`. Two trips for each
+    /// try.
     ///
     /// # Errors
-    /// `EAGAIN` if another lock stands in the way and it is not to `wait`; `EINTR` if the wait was
-    /// interrupted; `EIO` if a lock of `fh` was lost since other clients took this one for dead.
+    /// `EAGAIN` if another lock conflicts and `wait` is false; `EINTR` if the wait was interrupted;
+    /// `EIO` if a lock of `fh` was lost because other clients took this one for dead.
     pub fn flock(
         &self,
         interrupt: &Interrupt,
@@ -61,8 +62,8 @@ impl Vfs {
         let attempt = || {
             self.until_free(ino, interrupt, wait, || {
                 let taken = self.meta.run(op.clone(), interrupt);
-                // Who waits for another kind of lock lets go of the one he has: of two who share it
-                // each would wait for the other.
+                // A caller that waits for another kind of lock releases the one that it has.
+                // Otherwise two callers that share a lock would wait for each other.
                 if wait && taken == Err(FsError::Again) && !gave_up.replace(true) {
                     self.meta.run(Flock { kind: None, ..op.clone() }, interrupt)?;
                 }
@@ -73,7 +74,7 @@ impl Vfs {
         self.holding(handle.as_deref(), Lock::Flock(owner), attempt, || self.release_flock(ino, owner))
     }
 
-    /// Takes or releases a POSIX lock. Two trips a try.
+    /// Acquires or releases a POSIX lock. Two trips for each try.
     ///
     /// # Errors
     /// As [`Self::flock`].
@@ -83,7 +84,7 @@ impl Vfs {
             self.store_before_unlock(handle.as_deref());
         }
         if let Some(handle) = handle.as_ref().filter(|_| !lock.unlock) {
-            // Noted before: a close that comes while we wait must find it.
+            // Entered before the wait, because a close during the wait must find it.
             let mut plocks = handle.file.plocks.lock();
             let handles = plocks.entry(lock.owner).or_default();
             if !handles.contains(&lock.fh) {
@@ -100,17 +101,17 @@ impl Vfs {
         })
     }
 
-    /// Has `call` called whenever a lock on `ino` may be free, until what this answers is dropped:
-    /// for who waits without a thread. It must wake somebody and do no more. To be called before
-    /// the try that decides to wait; who waits looks every [`LOOK`] besides, since clients of
-    /// JuiceFS announce nothing.
+    /// Calls `call` whenever a lock on `ino` may be free, until the returned value is dropped: for
+    /// waiters without a thread. `call` may only wake a thread. Register before the try that
+    /// decides to wait. The waiter must also try again every [`LOOK`], because JuiceFS clients
+    /// announce nothing.
     pub fn on_lock_release(&self, ino: Ino, call: impl Fn() + Send + Sync + 'static) -> Registered {
         self.meta.waiters().on_release(ino, call)
     }
 
-    /// Asks how the open file `fh` is now that a lock of it was granted: others may have written
-    /// while they had it. Whether it is another than was known here, so that the kernel's pages of
-    /// it are not right. One trip.
+    /// Reads the attributes of the open file `fh` again after one of its locks was granted, because
+    /// the previous holder may have written. Returns whether the file changed, so that the kernel's
+    /// pages of it are stale. One trip.
     pub fn revalidate_under_lock(&self, interrupt: &Interrupt, fh: u64) -> FsResult<bool> {
         let Ok(handle) = self.handles.file(fh) else { return Ok(false) };
         let as_it_was = handle.file.attr();
@@ -120,8 +121,8 @@ impl Vfs {
         }))
     }
 
-    /// The next one to hold the lock must see what was written under it. An error is reported by
-    /// the next fsync or close: the lock goes all the same.
+    /// Stores what was written under the lock, because the next holder must see it. The next fsync
+    /// or close reports an error. The lock is released even then.
     fn store_before_unlock(&self, handle: Option<&FileHandle>) {
         if let Some(handle) = handle
             && let Err(error) = self.data.flush(handle.file.ino)
@@ -130,9 +131,9 @@ impl Vfs {
         }
     }
 
-    /// Takes note of what `handle` holds after `attempt`, which answers whether that is anything.
-    /// What it took when others took this client for dead in the middle of it is taken again, to be
-    /// sure; or, if the handle lost another lock then, let go by `release`.
+    /// Records what `handle` holds after `attempt`, which returns whether it holds anything. If
+    /// other clients took this one for dead during the attempt, the lock is acquired again. If the
+    /// handle lost another lock then, `release` releases the new one.
     fn holding(
         &self,
         handle: Option<&FileHandle>,
@@ -166,22 +167,22 @@ impl Vfs {
         }
     }
 
-    /// Fails if a lock that was taken through `handle` was lost.
+    /// Fails if a lock that was acquired through `handle` was lost.
     pub(crate) fn locks_hold(&self, handle: &FileHandle) -> FsResult<()> {
         handle.locks.check(|| self.fences())
     }
 
-    /// Discards what was written to a file under locks that were lost, before others write more:
-    /// what is written together goes to the file together, or not.
+    /// Discards data that was written to a file under lost locks, before others write more. Data
+    /// that is committed together must be valid as a whole.
     ///
     /// # Errors
-    /// Some of it could not even be sent on its way.
+    /// Some data could not be sent to the store.
     pub(crate) fn discard_under_lost_locks(&self, file: &OpenFile) -> FsResult<()> {
         let fences = self.fences();
         if file.locked_since().is_none_or(|since| since >= fences) {
             return Ok(());
         }
-        let _content = file.content_lock.write();
+        let _content = wait::write(&file.content_lock);
         self.flush_before_truncate(file.ino)?;
         file.discarded(fences);
         Ok(())
@@ -191,7 +192,7 @@ impl Vfs {
         self.meta.env().fences()
     }
 
-    /// The first lock that stands in the way of `range`. One trip.
+    /// The first lock that conflicts with `range`. One trip.
     pub fn getlk(
         &self,
         interrupt: &Interrupt,
@@ -200,7 +201,7 @@ impl Vfs {
         range: PlockRange,
     ) -> FsResult<Option<PlockRange>> {
         let found = self.meta.read(&GetPlock { ino, owner: self.owner(owner), range }, interrupt)?;
-        // The process id of another client's process would name a stranger here.
+        // On this machine, the process id of another client's process would mean another process.
         Ok(found.map(
             |(holder, range)| {
                 if holder.sid == self.meta.sid() { range } else { PlockRange { pid: 0, ..range } }
@@ -242,7 +243,7 @@ impl Vfs {
         }
     }
 
-    /// Releases the POSIX locks that were taken through `fh`, whose close was not announced.
+    /// Releases the POSIX locks that were acquired through `fh`, for which no flush came.
     pub(crate) fn release_plocks_of(&self, file: &OpenFile, fh: u64) {
         let plocks = file.plocks.lock();
         let owners: Vec<u64> =

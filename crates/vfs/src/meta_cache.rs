@@ -1,9 +1,8 @@
-//! What this client knows of metadata without asking the engine, and what the kernel may have
-//! cached of it.
+//! The metadata cache of a client, and what the kernel may have cached of the metadata.
 //!
-//! What must stay true: nothing that was asked for before a change is shown after it. Therefore
-//! each event is one method of [`MetaCache`], and all parts forget within that method. The parts
-//! are private to this module, and nobody else calls them. This is what each event does to them:
+//! What must stay true: nothing that was read before a change is shown after it. Therefore each
+//! event is one method of [`MetaCache`], which invalidates all parts. The parts are private to this
+//! module. This is what each event does to them:
 //!
 //! ```text
 //!                      last      open file's  chunk    directory's  lookup     kernel
@@ -33,17 +32,17 @@
 //! 1. The attributes are forgotten instead, if a change of another client was announced after this
 //!    change began.
 //! 2. The last attributes of a node that is no file go to the removed nodes.
-//! 3. The answer of a change that is still under way is not kept either: nobody knows which of both
-//!    came last.
+//! 3. The result of a change that is still under way is not kept either, because it is unknown
+//!    which of both came last.
 //! 4. The caller gets all names of the directory (for `Any`: of all directories) that the kernel
 //!    may have cached, and invalidates them.
-//! 5. Not set if this client changed the file after the question was asked, or knows a later
-//!    answer.
+//! 5. Not set if this client changed the file after the read began, or has the result of a later
+//!    read.
 //! 6. Forgotten only if the times differ from those that were seen last.
 //!
-//! When an event *marks* an inode, nothing that was asked for before the mark is used any more: its
-//! attributes in pages of listings and of the lookup prefetch, and answers that are still on their
-//! way. Hints about directories are never forgotten, because they are allowed to be wrong.
+//! When an event *marks* an inode, nothing that was read before the mark is used any more: its
+//! attributes in pages of listings and of the lookup prefetch, and results that are still on their
+//! way. Hints about directories are never dropped, because they are allowed to be wrong.
 
 mod answers;
 mod changes;
@@ -67,9 +66,9 @@ use self::{
     removed_nodes::RemovedNodes,
 };
 pub(crate) use self::{
-    lookup_prefetch::{MOST_PREFETCHED, Page},
+    lookup_prefetch::{MAX_PREFETCHED, Page},
     moment::Moment,
-    open_files::{Left, OpenFile},
+    open_files::{AfterClose, OpenFile},
 };
 
 /// The metadata cache of a mount.
@@ -86,8 +85,8 @@ pub(crate) struct MetaCache {
 }
 
 impl MetaCache {
-    /// Says which directory is shown as the root, and, if other clients are followed, for how long
-    /// the kernel caches anything. Only the first call counts.
+    /// Sets which directory is shown as the root, and, if other clients are followed, the longest
+    /// time for which the kernel caches anything. Only the first call counts.
     pub(crate) fn serve(&self, root: Ino, longest_ttl: Option<Duration>) {
         self.dirs.set_root(root);
         if let Some(longest) = longest_ttl {
@@ -102,16 +101,16 @@ impl MetaCache {
     }
 
     /// One handle less of a file.
-    pub(crate) fn closed(&self, ino: Ino) -> Left {
+    pub(crate) fn closed(&self, ino: Ino) -> AfterClose {
         self.open.leave(ino)
     }
 
-    /// A file lost its last name; whether it is still open.
+    /// A file lost its last name. Returns whether it is still open.
     pub(crate) fn unlinked(&self, ino: Ino) -> bool {
         self.open.unlinked(ino)
     }
 
-    /// Runs an operation that changes attributes of `ino`, and learns what they are now.
+    /// Runs an operation that changes attributes of `ino`, and caches the new attributes.
     pub(crate) fn change<T, E>(
         &self,
         ino: Ino,
@@ -127,7 +126,7 @@ impl MetaCache {
         if let Some(file) = &file {
             file.changed(attr, begun.own, now);
         } else if let Some(file) = self.open.get(ino) {
-            // Opened meanwhile: who knows what else changed it since.
+            // The file was opened meanwhile, so other changes since are unknown.
             file.forget(now);
         }
         if attr.is_dir() {
@@ -136,20 +135,20 @@ impl MetaCache {
         Ok(done)
     }
 
-    /// This client changed `ino` in a way that answers no attributes.
+    /// This client changed `ino`, and the operation returned no attributes.
     pub(crate) fn changed(&self, ino: Ino) {
         self.changes.mark(ino);
         self.dirs.forget(ino);
     }
 
-    /// A change that this client began at `begun` gave a directory other entries, and these
-    /// attributes.
+    /// A change that this client began at `begun` changed the entries of a directory, and left
+    /// these attributes.
     pub(crate) fn entry_changed(&self, dir: Ino, attr: &Attr, begun: Moment) {
         self.changes.mark(dir);
         self.dirs.put(dir, attr, begun.others);
     }
 
-    /// A change of names here touched a node's own record: its links, parent and times.
+    /// A change of names by this client changed a node's links, parent and times.
     pub(crate) fn renamed(&self, ino: Ino, attr: &Attr) {
         let now = self.changes.mark(ino);
         if let Some(file) = self.open.get(ino) {
@@ -169,7 +168,7 @@ impl MetaCache {
         self.chunks.forget(ino);
     }
 
-    /// This client changed the content of a file anywhere, may have, or ended the file.
+    /// This client changed the content of a file at any place, or may have, or deleted the file.
     pub(crate) fn content_changed(&self, ino: Ino) {
         self.chunks.forget(ino);
     }
@@ -179,7 +178,7 @@ impl MetaCache {
         self.chunks.changed(ino, index);
     }
 
-    /// Names of a directory changed without the kernel having asked for it.
+    /// Names of a directory changed, and the kernel had not requested it.
     pub(crate) fn names_changed(&self, dir: Ino) {
         self.changed(dir);
         self.prefetch.forget(dir);
@@ -195,8 +194,8 @@ impl MetaCache {
         }
     }
 
-    /// Another client changed something, or may have. Waits for no change that is under way here.
-    /// Answers what the kernel is to be notified of besides.
+    /// Another client changed something, or may have. This does not wait for changes that are under
+    /// way here. Returns what must also be invalidated in the kernel.
     pub(crate) fn changed_elsewhere(&self, change: &Change) -> Vec<Change> {
         match change {
             Change::Node(ino) => {
@@ -217,9 +216,9 @@ impl MetaCache {
         }
     }
 
-    /// Takes note of attributes that were asked for at `asked`. Answers those to show, which are
-    /// others if this client changed them meanwhile, or has an answer that was asked for later: two
-    /// may ask at once, and only the later one is sure to know what others did before it asked.
+    /// Caches attributes that were requested at `asked`. Returns the attributes to show. They
+    /// differ if this client changed them meanwhile, or has the result of a later request: of two
+    /// requests at once, only the later one certainly includes what others did before it began.
     pub(crate) fn learn(&self, ino: Ino, attr: Attr, asked: Moment) -> Attr {
         if !attr.is_file() {
             return attr;
@@ -228,8 +227,7 @@ impl MetaCache {
         self.open.get(ino).map_or(attr, |file| file.learn(attr, asked.own))
     }
 
-    /// What the engine said of `ino` is shown now: attributes from before are not to be shown
-    /// again.
+    /// Attributes of `ino` from the engine are shown now. Older ones must not be shown again.
     pub(crate) fn answered(&self, ino: Ino) {
         self.changes.mark(ino);
     }

@@ -1,8 +1,8 @@
-//! Everything that makes, removes or moves a name.
+//! Operations that create, remove or move a name.
 //!
-//! What must stay true: the attributes that a commit produced for a directory are kept for the
-//! question the kernel asks next, and a file that lost its last name while it is open here lives
-//! until its last close.
+//! What must stay true: the attributes that a commit produced for a directory are kept, because the
+//! kernel requests them next. A file that lost its last name while it is open here exists until its
+//! last close.
 
 use bytes::Bytes;
 use sluice_meta::{
@@ -25,21 +25,21 @@ use crate::{entry::Entry, vfs::Vfs};
 /// Longest target of a symbolic link in bytes.
 const MAX_TARGET: usize = 4096;
 
-/// A node to be made.
+/// A node to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode {
     /// Kind.
     pub kind: FileType,
     /// Permission bits.
     pub mode: u16,
-    /// Bits taken away, unless the directory has a default ACL.
+    /// Bits that are cleared, unless the directory has a default ACL.
     pub umask: u16,
     /// Device number of device nodes.
     pub rdev: u32,
 }
 
 impl Vfs {
-    /// Makes a node that is neither opened nor a link: `mkdir` and `mknod`. Two trips.
+    /// Creates a node without opening it: `mkdir` and `mknod`. Two trips.
     pub fn make(
         &self,
         caller: &Caller,
@@ -102,7 +102,7 @@ impl Vfs {
         Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, attr)))
     }
 
-    /// Gives a node one more name. Two trips.
+    /// Adds a name to a node. Two trips.
     pub fn link(
         &self,
         caller: &Caller,
@@ -126,7 +126,7 @@ impl Vfs {
         Ok(self.cache().looked_up(dir, &at.name, begun, self.entry(ino, self.shown(ino, attr, begun))))
     }
 
-    /// Removes a name of anything but a directory. Two trips.
+    /// Removes a name of a node that is no directory. Two trips.
     pub fn unlink(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
         if self.was_done(interrupt, EffectKind::Remove) {
             return Ok(());
@@ -140,7 +140,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Removes an empty directory. Two trips if it was looked up lately, else three.
+    /// Removes an empty directory. Two trips if it was looked up recently, else three.
     pub fn rmdir(&self, caller: &Caller, interrupt: &Interrupt, dir: Ino, name: &[u8]) -> FsResult<()> {
         if self.was_done(interrupt, EffectKind::Remove) {
             return Ok(());
@@ -155,8 +155,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Moves a name, over another one or in exchange for it. Two trips, three if it replaces a
-    /// directory.
+    /// Renames, also over an existing name, or exchanges two names. Two trips, three if it replaces
+    /// a directory.
     pub fn rename(
         &self,
         caller: &Caller,
@@ -177,7 +177,7 @@ impl Vfs {
         }
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
         let begun = self.cache().moment();
-        let renamed = self.meta.run(rename, interrupt)?;
+        let renamed = self.meta.rename(rename, interrupt)?;
         self.cache().entry_changed(from_dir, &renamed.from_dir, begun);
         self.cache().entry_changed(to_dir, &renamed.to_dir, begun);
         self.cache().renamed(renamed.ino, &renamed.attr);
@@ -193,7 +193,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// What is left to do after a node lost a name.
+    /// Work after a node lost a name.
     pub(crate) fn name_removed(&self, ino: Ino, node: RemovedNode) {
         match node {
             RemovedNode::Kept(attr) => self.cache().renamed(ino, &attr),
@@ -213,7 +213,7 @@ impl Vfs {
         }
     }
 
-    /// Ends a file without a name that nobody here has open any more.
+    /// Deletes a file without a name, after its last close here.
     pub(crate) fn drop_sustained(&self, ino: Ino) {
         let drop = DropSustained { sid: self.meta.sid(), ino, dead_before: None };
         match self.meta.run(drop, &Interrupt::never()) {
@@ -221,16 +221,16 @@ impl Vfs {
                 self.cache().content_changed(ino);
                 self.jobs.queue().file(ino, length);
             }
-            // Opened again, it is let go by a heartbeat after it was closed.
+            // If it was opened again, a heartbeat deletes it after the close.
             Ok(None) | Err(FsError::Busy) => {}
-            // The end of the session will.
+            // The end of the session deletes it.
             Err(error) => {
                 tracing::warn!(%ino, %error, "a deleted file could not be let go after its last close");
             }
         }
     }
 
-    /// A name that is to be made.
+    /// A valid name to create.
     pub(crate) fn new_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
         if self.internals.is_reserved(self.root(), dir, name) {
             Err(FsError::Exists)
@@ -239,7 +239,7 @@ impl Vfs {
         }
     }
 
-    /// A name that is to go.
+    /// A valid name to remove.
     pub(crate) fn old_name(&self, dir: Ino, name: &[u8]) -> FsResult<Name> {
         if self.internals.is_reserved(self.root(), dir, name) { Err(FsError::Perm) } else { Name::new(name) }
     }

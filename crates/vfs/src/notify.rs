@@ -1,4 +1,4 @@
-//! Following other clients, and notifying the kernel.
+//! Follows the changes of other clients, and invalidates them in the kernel.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::invalidate::Certainty;
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Has `notify` called for what changed without the kernel having asked for it: names that are
-    /// removed through `.control`, and what other clients change while this one follows them
-    /// ([`Meta::follow`](sluice_meta::Meta)). It answers whether the kernel had cached what
-    /// changed, and is called from a thread that no request needs. Only the first call counts.
+    /// Sets the function that is called for changes that the kernel did not request: names that are
+    /// removed through `.control`, and changes of other clients while this one follows them
+    /// ([`Meta::follow`](sluice_meta::Meta)). `notify` returns whether the kernel had the changed
+    /// item cached. It is called from a thread that no request needs. Only the first call counts.
     pub fn on_invalidate(
         self: &Arc<Self>,
         notify: impl Fn(&Change, Certainty) -> bool + Send + Sync + 'static,
@@ -29,7 +29,7 @@ impl Vfs {
         }));
     }
 
-    /// Something changed without the kernel having asked for it. Whether the kernel had it cached.
+    /// Handles a change that the kernel did not request. Returns whether the kernel had it cached.
     pub(crate) fn invalidate(&self, change: &Change) -> bool {
         self.notify(change, Certainty::Changed)
     }
@@ -38,7 +38,7 @@ impl Vfs {
         self.on_invalidate.get().is_none_or(|notify| notify(change, certainty))
     }
 
-    /// Forgets what another client changed.
+    /// Handles a change of another client.
     fn changed_elsewhere(&self, change: &Change) {
         if let Change::Lock(_) = change {
             return;
@@ -47,8 +47,8 @@ impl Vfs {
             self.notify(&cached, Certainty::Suspected);
         }
         let cached = self.invalidate(change);
-        // The answer by which the kernel will know it may be on its way; the kernel has the
-        // directory locked for that.
+        // An answer that makes this inode known to the kernel may still be on its way. To invalidate
+        // the name waits for it, because the kernel locks the directory until it has the answer.
         if let Change::Node(ino) = change
             && !cached
             && let Some(name) = self.cache().kernel_name_of(*ino)

@@ -1,7 +1,8 @@
 //! Open, create, flush and the last close of files.
 //!
 //! What must stay true: a file counts as open here from before the trip that opens it until after
-//! its last close, and every open of a file asks the engine, so that it sees what others closed.
+//! its last close. Every open of a file reads from the engine, so that it sees what other clients
+//! closed.
 
 use std::sync::{
     Arc,
@@ -18,7 +19,7 @@ use sluice_meta::{
         truncate::Truncate,
     },
 };
-use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name};
+use sluice_types::{Access, Attr, AttrFlags, Caller, FileType, FsError, FsResult, Ino, Name, wait};
 
 use crate::{
     entry::Entry,
@@ -28,26 +29,26 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The flag by which `execve(2)` opens.
+/// The flag with which `execve(2)` opens.
 const FMODE_EXEC: i32 = 0x20;
 
 /// An open file or directory.
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Its number.
+    /// Its handle number.
     pub fh: u64,
-    /// Whether the kernel's pages of it are still right.
+    /// Whether the kernel's pages of it are still valid.
     pub keep_cache: bool,
     /// Whether its close needs no flush.
     pub no_flush: bool,
     /// Whether the kernel must not cache it at all.
     pub direct: bool,
-    /// Whether it lies in the trash: who found it under another name knows an old one.
+    /// Whether it lies in the trash. A caller that opened it by another name has a stale name.
     pub trashed: bool,
 }
 
-/// A file on its way to being open. Dropped, it is not open.
+/// A file that is being opened. If this is dropped, the file is not open.
 struct Opening<'v> {
     vfs: &'v Vfs,
     file: Arc<OpenFile>,
@@ -107,7 +108,7 @@ impl Vfs {
         }
     }
 
-    /// Somebody else made the file just now.
+    /// Another client created the file just now.
     fn open_existing(
         &self,
         caller: &Caller,
@@ -123,13 +124,13 @@ impl Vfs {
             FileType::Symlink => return Err(FsError::Loop),
             _ => return Err(FsError::Exists),
         }
-        // The kernel did not know of it, and has checked nothing.
+        // The kernel did not know of the file, and has checked no permissions.
         let caller = Caller { admitted: false, ..caller.clone() };
         let opened = self.open(&caller, interrupt, ino, flags)?;
         let attr = match self.getattr(interrupt, ino) {
             Ok((attr, _)) => attr,
             Err(error) => {
-                // The kernel hears of no handle.
+                // The kernel gets no handle.
                 self.cancel_open(opened.fh)?;
                 return Err(error);
             }
@@ -143,7 +144,8 @@ impl Vfs {
         Opening { vfs: self, file, done: false }
     }
 
-    /// Attributes of a file that may be opened so; truncated already if that was asked for.
+    /// Attributes of a file, after checks that it may be opened with these flags. Truncates it
+    /// first if the flags say so.
     fn attr_to_open(
         &self,
         caller: &Caller,
@@ -157,7 +159,7 @@ impl Vfs {
             self.writable()?;
         }
         if truncates && mode == libc::O_WRONLY {
-            // The operation checks all there is to check.
+            // The truncation checks all permissions.
             return self.truncate_on_open(caller, interrupt, file);
         }
         let attr = match file.recent(self.config.open_ttl) {
@@ -179,7 +181,7 @@ impl Vfs {
             }
         }
         self.check_open(caller, interrupt, file.ino, &attr, flags)?;
-        // The kernel refuses writers of a running program by itself, but looks at this combination
+        // The kernel itself refuses writers of a running program. But it checks this combination
         // only after the truncation.
         if truncates && mode == libc::O_RDONLY && file.running.load(Ordering::Relaxed) > 0 {
             return Err(FsError::TextBusy);
@@ -224,10 +226,10 @@ impl Vfs {
         if self.data.dirty_end(ino) > 0 { Err(error) } else { Ok(()) }
     }
 
-    /// Empties a file that is being opened: what was written is stored first, and nobody writes
-    /// meanwhile.
+    /// Truncates a file that is being opened. Written data is stored first, and no other thread
+    /// writes meanwhile.
     fn truncate_on_open(&self, caller: &Caller, interrupt: &Interrupt, file: &OpenFile) -> FsResult<Attr> {
-        let _content = file.content_lock.write();
+        let _content = wait::write(&file.content_lock);
         self.flush_before_truncate(file.ino)?;
         let attr =
             self.run_truncate(caller, interrupt, (file.ino, None), 0, (false, !caller.is_privileged()))?;
@@ -235,7 +237,7 @@ impl Vfs {
         Ok(attr)
     }
 
-    /// Truncates a file; not if a lock was lost of the handle through which that is asked, if any.
+    /// Truncates a file. Fails if the request came through a handle that lost a lock.
     pub(crate) fn run_truncate(
         &self,
         caller: &Caller,
@@ -258,14 +260,14 @@ impl Vfs {
         opening.done = true;
         let ino = opening.file.ino;
         let file = Arc::clone(&opening.file);
-        // What is read from the kernel's pages touches nothing.
+        // Reads from the kernel's pages do not set the access time.
         let keep_cache = self.cache().same_as_at_last_open(ino, attr) && !self.access_is_due(attr);
         let fh = self.new_handle();
         self.insert_file(fh, file, flags);
         if let Some(journal) = &self.config.journal {
             journal.opened(fh, ino, flags, interrupt.asked().map_or(0, |asked| asked.unique));
         }
-        // Not to be asked about closes would leave record locks that go with them.
+        // Without a flush, the server would not release the record locks at a close.
         Opened { fh, keep_cache, no_flush: false, direct: false, trashed: attr.parent.is_trash_hour() }
     }
 
@@ -275,7 +277,7 @@ impl Vfs {
         self.opened(opening, attr, flags, interrupt)
     }
 
-    /// Opens a file that was entered, under a number.
+    /// Makes a handle, with this number, for a file that was entered.
     pub(crate) fn insert_file(&self, fh: u64, file: Arc<OpenFile>, flags: i32) -> Arc<FileHandle> {
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let writer = writes.then(|| self.data.open_writer(file.ino));
@@ -287,11 +289,11 @@ impl Vfs {
         handle
     }
 
-    /// A descriptor was closed: what was written is stored, and POSIX locks of `owner` go.
+    /// A descriptor was closed: stores written data, and releases the POSIX locks of `owner`.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last fsync, which reports it again: this may
-    /// be the descriptor of a child that nobody asks.
+    /// What failed with any data written since the last fsync. The next fsync reports it again,
+    /// because this may be the descriptor of a child process that ignores the result.
     pub fn flush(&self, fh: u64, owner: u64) -> FsResult<()> {
         let Handle::File(handle) = self.handles.get(fh)? else { return Ok(()) };
         let flushed = handle.writer.as_ref().map_or(Ok(()), OpenWriter::flush);
@@ -299,8 +301,8 @@ impl Vfs {
         flushed.and_then(|()| self.report_lost(&handle, true))
     }
 
-    /// What was written to the file survives a crash once this answers. If a lock on it was lost,
-    /// that is reported, and what was not stored before is not stored any more.
+    /// Makes written data survive a crash. If a lock on the file was lost, this reports it, and
+    /// data that was not stored before is discarded.
     pub fn fsync(&self, interrupt: &Interrupt, fh: u64) -> FsResult<()> {
         match self.handles.get(fh)? {
             Handle::File(handle) => {
@@ -311,7 +313,7 @@ impl Vfs {
                 } else if let Some(writer) = self.data.find_writer(handle.file.ino) {
                     writer.fsync(reported)?;
                 } else {
-                    // What was written and closed before may wait for its upload.
+                    // Data that was written and closed before may still wait for its upload.
                     self.data.harden()?;
                 }
                 self.meta.sync()?;
@@ -325,12 +327,12 @@ impl Vfs {
         }
     }
 
-    /// Stores what was written to a file, whoever wrote it here.
+    /// Stores what any handle of this client wrote to a file.
     pub(crate) fn flush_ino(&self, ino: Ino) -> FsResult<()> {
         self.data.flush(ino)
     }
 
-    /// The last descriptor of an open file was closed; BSD locks of `flock_owner` go.
+    /// The last descriptor of an open file was closed: releases the BSD locks of `flock_owner`.
     pub fn release(&self, fh: u64, flock_owner: Option<u64>) -> FsResult<()> {
         let handle = match self.handles.remove(fh).ok_or(FsError::BadFd)? {
             Handle::File(handle) => handle,
@@ -354,8 +356,8 @@ impl Vfs {
         flushed
     }
 
-    /// As [`Self::release`], of an open that failed as far as the kernel knows: its next one is not
-    /// compared with this.
+    /// As [`Self::release`], for an open that failed for the kernel. The next open is not compared
+    /// with this one.
     pub fn cancel_open(&self, fh: u64) -> FsResult<()> {
         if let Ok(Handle::File(handle)) = self.handles.get(fh) {
             self.cache().forget_last_open(handle.file.ino);
@@ -365,7 +367,7 @@ impl Vfs {
 
     /// One handle less of a file.
     pub(crate) fn leave(&self, ino: Ino) {
-        // First, so that whoever finds it left here may let it go.
+        // First, so that a thread that finds no more handles here may delete the file.
         self.meta.unregister_open(ino);
         let left = self.cache().closed(ino);
         if left.last && left.unlinked {

@@ -1,16 +1,14 @@
-//! Lookups that are answered from a page of their directory.
+//! Lookups that are answered from a prefetched page of their directory.
 //!
-//! What must stay true: whatever goes wrong while a page is read, the name is looked up by itself.
-
-use std::time::Instant;
+//! What must stay true: if the read of a page fails, the name is looked up by itself.
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{Interrupt, engine::Scan, schema::Row};
-use sluice_types::{Ino, Name};
+use sluice_types::{Ino, Name, wait};
 
 use crate::{
     entry::Entry,
-    meta_cache::{MOST_PREFETCHED, Page},
+    meta_cache::{MAX_PREFETCHED, Page},
     vfs::Vfs,
 };
 
@@ -33,10 +31,10 @@ impl Vfs {
     }
 
     fn prefetch(&self, interrupt: &Interrupt, dir: Ino) {
-        let (moment, at) = (self.cache().moment(), Instant::now());
+        let (moment, at) = (self.cache().moment(), wait::now());
         let scan = Scan::Entries { dir, nodes: true };
-        // Whoever asks for one name gets the error.
-        let Ok(page) = self.meta.scan_readable(scan, None, MOST_PREFETCHED, interrupt) else { return };
+        // The lookup of the single name returns the error.
+        let Ok(page) = self.meta.scan_readable(scan, None, MAX_PREFETCHED, interrupt) else { return };
         let whole = page.next.is_none().then(|| {
             let (mut nodes, mut entry) = (FxHashMap::default(), None);
             for row in page.rows {

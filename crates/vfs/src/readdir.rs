@@ -1,6 +1,6 @@
 //! Opening, reading and closing directories.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sluice_meta::{
@@ -8,7 +8,7 @@ use sluice_meta::{
     engine::{Cursor, Scan},
     schema::Row,
 };
-use sluice_types::{FileType, FsResult, Ino};
+use sluice_types::{FileType, FsResult, Ino, wait};
 
 use crate::dir::{DOTS, DirHandle, DirItem, KEY_BITS, Listing, PAGE, Page, Start};
 use crate::{entry::Entry, handles::Handle, vfs::Vfs};
@@ -19,7 +19,7 @@ impl Vfs {
         self.opendir_by(&Interrupt::never(), ino)
     }
 
-    /// [`Self::opendir`], for a request that may have been asked before.
+    /// [`Self::opendir`], for a request that the kernel may have sent before.
     pub fn opendir_by(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<u64> {
         if let Some(fh) = self.handle_of(interrupt) {
             return Ok(fh);
@@ -32,7 +32,7 @@ impl Vfs {
         Ok(fh)
     }
 
-    /// Opens a directory under a number, of which it is known where these pages begin.
+    /// Makes a handle, with this number, for a directory, with the known beginnings of its pages.
     pub(crate) fn insert_dir(&self, fh: u64, ino: Ino, pages: Vec<(u64, Vec<u8>)>) {
         let mut listing = Listing::default();
         for (number, bytes) in pages {
@@ -45,7 +45,7 @@ impl Vfs {
         self.handles.insert(fh, Handle::Dir(Arc::new(dir)));
     }
 
-    /// Keeps where pages of a listing begin that is to go on, for a successor.
+    /// Writes the beginnings of pages to the journal, so that a successor can continue the listing.
     fn keep_starts(&self, dir: &DirHandle, listing: &mut Listing) {
         let Some(journal) = &self.config.journal else { return };
         for (number, start) in listing.starts.range(listing.kept + 1..) {
@@ -60,8 +60,9 @@ impl Vfs {
         self.closed(fh, None);
     }
 
-    /// Gives the names from `offset` on to `add` until it answers false; with what a lookup of them
-    /// would answer if `plus`. One trip a page of about 2,000 names. Offset 0 begins anew.
+    /// Passes the names from `offset` on to `add`, until `add` returns false. With `plus`, each
+    /// comes with its lookup result. One trip for each page of about 2,000 names. Offset 0 begins
+    /// again.
     pub fn readdir(
         &self,
         interrupt: &Interrupt,
@@ -70,7 +71,7 @@ impl Vfs {
         add: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> FsResult<()> {
         let dir = self.handles.dir(fh)?;
-        let mut listing = dir.listing.lock();
+        let mut listing = wait::lock(&dir.listing);
         if offset == 0 {
             *listing = Listing::default();
             if let Some(journal) = &self.config.journal {
@@ -92,7 +93,7 @@ impl Vfs {
             let page = match self.page(dir.ino, &mut listing, (number, plus), interrupt) {
                 Ok(Some(page)) => page,
                 Ok(None) => return Ok(()),
-                // What was given so far is good; the next call meets the error again.
+                // The names passed so far are valid. The next call gets the error again.
                 Err(error) => return if at > offset { Ok(()) } else { Err(error) },
             };
             for index in page.items.partition_point(|item| item.key <= key)..page.items.len() {
@@ -108,7 +109,7 @@ impl Vfs {
         }
     }
 
-    /// A page by its number, read if it is not kept; `None` behind the last one.
+    /// A page by its number, read if it is not kept; `None` after the last one.
     fn page<'l>(
         &self,
         dir: Ino,
@@ -133,13 +134,13 @@ impl Vfs {
                 own = self.internals.listed(self.root(), dir, has_trash);
             }
             let (names, items, attrs) = (Vec::new(), Vec::new(), Vec::new());
-            let empty = Page { number: next, names, items, attrs, moment, at: Instant::now() };
+            let empty = Page { number: next, names, items, attrs, moment, at: wait::now() };
             listing.take(empty, read, &own, end.is_some());
         };
         Ok(listing.pages.get(kept))
     }
 
-    /// Reads a page, up to the name `end` if there is one: then it was read before.
+    /// Reads a page. If it was read before, `end` is its last name.
     fn read_page(
         &self,
         scan: Scan,
@@ -149,7 +150,7 @@ impl Vfs {
         let mut rows = Vec::new();
         loop {
             let page = self.meta.scan_readable(scan, from.as_ref(), PAGE, interrupt)?;
-            // A damaged node hides no name: whoever asks for its attributes gets the error.
+            // A damaged node does not hide its name. A request for its attributes gets the error.
             for damage in &page.damaged {
                 tracing::error!("in a directory: {damage}");
             }
@@ -169,10 +170,14 @@ impl Vfs {
         }
     }
 
-    /// What a lookup of an item would answer, if its page is still good for that.
+    /// The lookup result of an item, if its page is still fresh enough.
     fn entry_of(&self, dir: Ino, page: &Page, index: usize) -> Option<Entry> {
         let attr = (*page.attrs.get(index)?)?;
-        let ttl = self.config.attr_ttl.min(self.config.entry_ttl).checked_sub(page.at.elapsed())?;
+        let ttl = self
+            .config
+            .attr_ttl
+            .min(self.config.entry_ttl)
+            .checked_sub(wait::now().duration_since(page.at))?;
         let ino = page.items[index].ino;
         if self.cache().changed_since(ino, page.moment) {
             return None;

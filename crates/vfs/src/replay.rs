@@ -1,7 +1,7 @@
-//! Requests that the kernel asks again, of a process that took the place of one that died: what was
-//! done then is not done again, and answered as it would have been.
+//! Requests that the kernel sends again to a successor of a dead process. If the dead process
+//! completed a request, it is not run again, and gets the answer that it would have had.
 //!
-//! What must stay true: nothing is taken for done unless its commit happened.
+//! What must stay true: a request counts as done only if its commit happened.
 
 use std::sync::atomic::Ordering;
 
@@ -15,46 +15,46 @@ pub(crate) const BY_CLOSE: u8 = 1;
 pub(crate) const BY_SYNC: u8 = 2;
 
 impl Vfs {
-    /// What a request that is asked again has done of that kind.
+    /// The effect of this kind of a request that is sent again.
     pub(crate) fn effect_of(&self, asked: Option<Asked>, kind: EffectKind) -> Option<Found> {
         let asked = asked.filter(|asked| asked.again)?;
         self.past.get()?.effect(asked.unique, kind, self.meta.taken_up())
     }
 
-    /// Whether a request is asked again that has done this.
+    /// Whether a request is sent again, and had this effect.
     pub(crate) fn was_done(&self, interrupt: &Interrupt, kind: EffectKind) -> bool {
         matches!(self.effect_of(interrupt.asked(), kind), Some(Found::Done(_)))
     }
 
-    /// The entry that a request made which is asked again.
+    /// The entry that was created by a request that is sent again.
     pub(crate) fn made_before(&self, interrupt: &Interrupt, kind: EffectKind) -> FsResult<Option<Entry>> {
         let entry = |ino| Ok(self.entry(ino, self.getattr(interrupt, ino)?.0));
         match self.effect_of(interrupt.asked(), kind) {
             Some(Found::Done(ino)) => entry(Ino(ino)).map(Some),
-            // Numbers of nodes are used once: if it is there, it was made.
-            Some(Found::Perhaps(ino)) if kind == EffectKind::Create => match entry(Ino(ino)) {
+            // Inode numbers are used once: if the node exists, this request created it.
+            Some(Found::Unknown(ino)) if kind == EffectKind::Create => match entry(Ino(ino)) {
                 Err(FsError::NotFound) => Ok(None),
                 found => found.map(Some),
             },
-            Some(Found::Perhaps(_)) | None => Ok(None),
+            Some(Found::Unknown(_)) | None => Ok(None),
         }
     }
 
-    /// The handle that a request opened which is asked again.
+    /// The handle that was opened by a request that is sent again.
     pub(crate) fn handle_of(&self, interrupt: &Interrupt) -> Option<u64> {
         let asked = interrupt.asked().filter(|asked| asked.again)?;
         let fh = self.past.get()?.opened_by(asked.unique)?;
         self.handles.get(fh).is_ok().then_some(fh)
     }
 
-    /// The file that a request opened which is asked again.
+    /// The file that was opened by a request that is sent again.
     pub(crate) fn opened_before(&self, interrupt: &Interrupt) -> Option<Opened> {
         let fh = self.handle_of(interrupt)?;
         Some(Opened { fh, ..Opened::default() })
     }
 
-    /// The file that a request made and opened which is asked again; opened now if it had not come
-    /// to that.
+    /// The file that was created and opened by a request that is sent again. If it was only
+    /// created, this opens it.
     pub(crate) fn created_before(
         &self,
         interrupt: &Interrupt,
@@ -81,7 +81,7 @@ impl Vfs {
         fh
     }
 
-    /// A handle is no more.
+    /// A handle was closed.
     pub(crate) fn closed(&self, fh: u64, file: Option<&FileHandle>) {
         let Some(journal) = &self.config.journal else { return };
         if let Some(file) = file {
@@ -95,7 +95,7 @@ impl Vfs {
         journal.closed(fh);
     }
 
-    /// A lock is held through a handle.
+    /// A lock was acquired through a handle.
     pub(crate) fn note_lock(&self, handle: &FileHandle, lock: Lock, fences: i64) {
         if handle.locks.acquired(lock, fences)
             && let Some(journal) = &self.config.journal
@@ -104,7 +104,7 @@ impl Vfs {
         }
     }
 
-    /// It is held no more.
+    /// A lock was released.
     pub(crate) fn note_unlock(&self, handle: &FileHandle, lock: Lock) {
         handle.locks.released(lock);
         if let Some(journal) = &self.config.journal {
@@ -112,8 +112,8 @@ impl Vfs {
         }
     }
 
-    /// Reports once that data was lost which was written through a handle: by an fsync, or before
-    /// one by a close, which may be that of a child that nobody asks.
+    /// Reports lost data of a handle once by an fsync. A close before that reports it, too, because
+    /// it may come from a child process that ignores the result.
     pub(crate) fn report_lost(&self, handle: &FileHandle, closes: bool) -> FsResult<()> {
         if handle.unreported.load(Ordering::Relaxed) == 0 {
             return Ok(());

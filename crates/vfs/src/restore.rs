@@ -1,9 +1,8 @@
-//! A volume whose process died, taken up by another: handles come back under their numbers, with
-//! their locks, with how far listings had come, and with what they have still to report of data
-//! that was lost.
+//! Restores a mount whose process died: handles get their old numbers, locks, positions of
+//! listings, and the lost data that they still have to report.
 //!
-//! What must stay true: it needs nobody's help, and may be begun again after another death in the
-//! middle of it.
+//! What must stay true: a restore needs no other process, and can be repeated after another death
+//! in the middle of it.
 
 use std::sync::atomic::Ordering;
 
@@ -17,24 +16,24 @@ use crate::{
     vfs::Vfs,
 };
 
-/// What the kernel is to forget after a restore.
+/// What must be invalidated in the kernel after a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Files and directories that are open: what the kernel knows of them may be old.
+    /// Files and directories that are open: the kernel's cache of them may be stale.
     pub open: Vec<Ino>,
-    /// Files of which data was lost: the kernel has pages that nobody else will ever see.
+    /// Files that lost data: the kernel has pages that were never stored.
     pub lost: Vec<Ino>,
-    /// Requests that wait for an answer, of a kernel that does not ask again.
+    /// Requests that wait for an answer, if the kernel does not send them again.
     pub underway: Vec<u64>,
 }
 
 impl Vfs {
-    /// Takes up what a process that died had open. To be called before anything is served, with
-    /// what the journal held that this one goes on with, once the metadata has taken up the
-    /// session.
+    /// Restores what a dead process had open. Call this before anything is served, and after the
+    /// metadata has taken over the session. `past` is the content of the journal that this process
+    /// continues.
     ///
     /// # Errors
-    /// The engine could not say which open files have no name.
+    /// The engine could not return which open files have no name.
     pub fn restore(&self, past: Past) -> FsResult<Restored> {
         self.handles.go_on(past.last);
         let mut restored = Restored::default();
@@ -79,7 +78,7 @@ impl Vfs {
         restored.underway.clone_from(&past.underway);
         self.restore_nameless()?;
         if let Some(journal) = &self.config.journal {
-            // Which handles have to report it is known by now.
+            // The handles that have to report it are in the journal by now.
             for ino in &restored.lost {
                 journal.dirty(*ino, false);
             }
@@ -96,8 +95,7 @@ impl Vfs {
         Ok(restored)
     }
 
-    /// Files without a name are kept until their last close, and those that are not open any more
-    /// go.
+    /// Keeps files without a name that are open, and deletes those that are not open any more.
     fn restore_nameless(&self) -> FsResult<()> {
         for ino in self.meta.sustained(&Interrupt::never())? {
             self.cache().unlinked(ino);
@@ -105,9 +103,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// Ends this process's part for a successor on the same machine: everything dirty is stored,
-    /// the session and its locks stay, and the journal tells the rest. Nothing may be asked of the
-    /// volume meanwhile or afterwards, and the process is to end before the other begins.
+    /// Ends this process in favour of a successor on the same machine. It stores all dirty data.
+    /// The session and its locks stay, and the journal holds the rest. No other call may run
+    /// meanwhile or later, and this process must end before the successor begins.
     ///
     /// # Errors
     /// The first thing that could not be stored: it is lost if this process ends.

@@ -221,6 +221,18 @@ impl Vfs {
             ("sluice_deletions_waiting", "Removed files and slices that wait to be deleted."),
             self.jobs.queue().len() as f64,
         );
+        let trash = self.meta.trash_expiry();
+        families.gauge(
+            (
+                "sluice_trash_directories_waiting",
+                "Directories of the trash that this client is about to delete.",
+            ),
+            trash.hours as f64,
+        );
+        families.counter(
+            ("sluice_trash_entries_removed_total", "Entries of the trash that this client deleted."),
+            trash.removed as f64,
+        );
     }
 }
 

@@ -1,8 +1,10 @@
-//! The work behind `.control`: whole trees, by the functions that the tools use too.
+//! The requests of `.control` on whole trees. They use the same functions as the command line.
 //!
-//! What must stay true: whatever is made or removed here is treated as if that had happened through
-//! the mount, and is invalidated in the kernel; and nobody is shown what lies in directories that
-//! he may not list.
+//! What must stay true: what is created or removed here is treated as if it had happened through
+//! the mount, and is invalidated in the kernel. No user sees the content of directories that it may
+//! not list.
+
+use std::{panic::resume_unwind, thread};
 
 use serde_json::{Value, json};
 use sluice_data::visible;
@@ -20,9 +22,11 @@ use crate::control::{Answer, Progress, requests::Request};
 use crate::vfs::Vfs;
 
 /// Most levels and entries of each directory that a summary shows.
-const MOST_SHOWN: (u8, u8) = (10, 100);
+const MAX_SHOWN: (u8, u8) = (10, 100);
+/// Most files that one request compacts at once.
+const MAX_COMPACTING: usize = 64;
 
-/// For whom a request is worked on, how he gives it up and hears of it.
+/// The caller of a request, how it is interrupted, and where its progress goes.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     caller: &'a Caller,
@@ -77,20 +81,21 @@ impl Vfs {
             }
             Request::Summary { ino, depth, top } => {
                 let ino = self.reached(ino, caller, interrupt)?;
-                let shown = (depth.min(MOST_SHOWN.0).into(), top.min(MOST_SHOWN.1).into());
+                let shown = (depth.min(MAX_SHOWN.0).into(), top.min(MAX_SHOWN.1).into());
                 let (node, denied) = self.sum_up(asker, ino, shown)?;
                 progress.set(node.total.files + node.total.dirs, node.total.size);
                 Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, ""), "Denied": denied })))
             }
-            Request::Compact { ino } => {
-                self.compact_tree(asker, self.reached(ino, caller, interrupt)?)?;
+            Request::Compact { ino, threads } => {
+                let ino = self.reached(ino, caller, interrupt)?;
+                self.compact_tree(asker, ino, usize::from(threads).clamp(1, MAX_COMPACTING))?;
                 Ok(Answer::Done)
             }
         }
     }
 
-    /// The inode that a program means, which sees the root of the mount as 1, and names by number
-    /// what its user may not come to by any path.
+    /// The inode that a program means. It knows the root of the mount as 1, and it may name inodes
+    /// that its user cannot reach by any path.
     fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
         let root = self.root();
         let ino = if ino == Ino::ROOT { root } else { ino };
@@ -98,7 +103,8 @@ impl Vfs {
         Ok(ino)
     }
 
-    /// A node lost a name without the mount having been asked. Files that are gone wait on record.
+    /// A node lost a name without a request of the kernel. The metadata keeps a record of deleted
+    /// files.
     fn after_removal(&self, ino: Ino, node: RemovedNode) {
         match node {
             RemovedNode::Deleted { attr, .. } => {
@@ -108,8 +114,7 @@ impl Vfs {
         }
     }
 
-    /// What a name stands for changed without the mount having been asked, and with it its
-    /// directory.
+    /// An entry and its directory changed without a request of the kernel.
     fn invalidate_name(&self, at: At) {
         self.cache().names_changed(at.dir);
         self.invalidate(&Change::Node(at.dir));
@@ -184,7 +189,7 @@ impl Vfs {
         })))
     }
 
-    /// Objects that a piece of a slice lies in.
+    /// The objects that hold a part of a slice.
     fn objects(&self, index: u32, slice: Slice) -> Vec<Value> {
         let layout = self.data.layout();
         if slice.is_hole() {
@@ -203,34 +208,56 @@ impl Vfs {
     }
 
     /// Compacts every chunk of a file, or of all files below a directory: those that the caller may
-    /// write.
+    /// write, so many `at_once`.
     ///
     /// # Errors
     /// [`FsError::Access`] if there are others, too, after the rest was done.
-    fn compact_tree(&self, asker: Asker<'_>, ino: Ino) -> FsResult<()> {
+    fn compact_tree(&self, asker: Asker<'_>, ino: Ino, at_once: usize) -> FsResult<()> {
         self.writable()?;
         let _walking = self.internals.control.walks.begin(asker.caller, asker.interrupt)?;
-        // The way down is a list and not the stack, which a deep tree would overflow.
+        // Directories to visit are in a list, not on the stack, which a deep tree would overflow.
         let (mut left, mut all) = (vec![ino], Ok(()));
-        while let Some(at) = left.pop() {
-            match self.compact_node(asker, at, &mut left) {
-                // It was removed meanwhile.
-                Err(FsError::NotFound) if at != ino => {}
-                Err(FsError::Access) => all = Err(FsError::Access),
-                done => done?,
+        while !left.is_empty() {
+            let some = left.split_off(left.len().saturating_sub(at_once));
+            for (at, done) in some.iter().zip(self.compact_nodes(asker, &some)) {
+                match done {
+                    Ok(below) => left.extend(below),
+                    // It was removed meanwhile.
+                    Err(FsError::NotFound) if *at != ino => {}
+                    Err(FsError::Access) => all = Err(FsError::Access),
+                    Err(error) => return Err(error),
+                }
             }
         }
         all
     }
 
-    /// Compacts the chunks of a file, or adds what lies in a directory to `left`.
-    fn compact_node(&self, asker: Asker<'_>, ino: Ino, left: &mut Vec<Ino>) -> FsResult<()> {
+    /// [`Self::compact_node`] of several nodes side by side. Answers in their order.
+    fn compact_nodes(&self, asker: Asker<'_>, nodes: &[Ino]) -> Vec<FsResult<Vec<Ino>>> {
+        if let [node] = nodes {
+            return vec![self.compact_node(asker, *node)];
+        }
+        thread::scope(|scope| {
+            let compact = |node: &Ino| {
+                let node = *node;
+                scope.spawn(move || self.compact_node(asker, node))
+            };
+            let running: Vec<_> = nodes.iter().map(compact).collect();
+            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    /// Compacts the chunks of a file, or answers what lies in a directory.
+    fn compact_node(&self, asker: Asker<'_>, ino: Ino) -> FsResult<Vec<Ino>> {
         let Asker { caller, interrupt, progress } = asker;
         let attr = self.meta.read(&GetAttr(ino), interrupt)?;
         let access = if attr.is_file() { Access::WRITE } else { Access(Access::READ.0 | Access::EXEC.0) };
         self.meta.check_access(ino, &attr, caller, access, interrupt)?;
         if attr.is_file() {
             let to = attr.length.div_ceil(CHUNK_SIZE) as u32;
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
             for (index, records) in self.meta.read(&ReadChunks { ino, from: 0, to }, interrupt)? {
                 progress.add(1, 0);
                 if records.len() > 1 {
@@ -238,21 +265,23 @@ impl Vfs {
                 }
                 progress.add(0, 1);
             }
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let mut below = Vec::new();
         self.meta.each_page(Scan::Entries { dir: ino, nodes: false }, interrupt, |rows| {
-            left.extend(rows.into_iter().filter_map(|row| match row {
+            below.extend(rows.into_iter().filter_map(|row| match row {
                 Row::Entry(_, _, entry) if matches!(entry.kind, FileType::File | FileType::Dir) => {
                     Some(entry.ino)
                 }
                 _ => None,
             }));
             Ok(())
-        })
+        })?;
+        Ok(below)
     }
 }
 
-/// What a chunk shows, holes between its pieces included.
+/// The content of a chunk as pieces, including holes between them.
 fn shown(index: u32, records: &[Slice]) -> Vec<(u32, Slice)> {
     let mut all = Vec::new();
     let mut pos = 0;

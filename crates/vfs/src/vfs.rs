@@ -1,6 +1,6 @@
 //! A mounted volume: metadata and data joined.
 //!
-//! What must stay true: everything here may be called from any number of threads, and blocks until
+//! What must stay true: any number of threads may call everything here, and each call blocks until
 //! it is done.
 
 use std::{
@@ -47,7 +47,7 @@ pub struct Vfs {
     pub(crate) root_attr: TimedQuery<Option<Attr>>,
     /// What lies in the trash.
     pub(crate) trash: TimedQuery<TrashBacklog>,
-    /// What the process did whose place this one took.
+    /// What the dead process did that this one succeeds.
     pub(crate) past: OnceLock<Past>,
 }
 
@@ -103,24 +103,24 @@ impl Vfs {
         self.config.root
     }
 
-    /// Who runs operations for a user: the same, or whom the mount makes of them.
+    /// The identity under which operations of a user run, after squashing.
     pub fn caller(&self, uid: u32, gid: u32, pid: u32) -> Caller {
         let mut caller = Caller { uid, gid, groups: Vec::new(), pid, check: true, admitted: false };
         if let Some(squash) = self.config.squash
             && (squash.all || uid == 0)
         {
             (caller.uid, caller.gid) = (squash.uid, squash.gid);
-            // Those that he belongs to besides are no more his.
+            // The supplementary groups are dropped, too.
             caller.groups = vec![squash.gid];
         }
         caller
     }
 
-    /// Flushes every file and ends the session; with `staged` it also waits that long for staged
-    /// blocks to be uploaded. Nothing may be asked of the volume afterwards.
+    /// Flushes every file and ends the session. With `staged`, it also waits that long until staged
+    /// blocks are uploaded. No call may follow.
     ///
     /// # Errors
-    /// The first thing that could not be stored. All else was.
+    /// The first failure to store data. All other data was stored.
     pub fn close(&self, staged: Option<Duration>) -> FsResult<()> {
         let flushed = self.data.flush_all();
         if let Some(patience) = staged {
@@ -142,30 +142,30 @@ impl Vfs {
         self.config.clock.now()
     }
 
-    /// The umask that counts.
+    /// The umask to use: that of the mount, else that of the caller.
     pub(crate) fn umask(&self, asked: u16) -> u16 {
         self.config.umask.unwrap_or(asked)
     }
 
-    /// Fails on volumes that are only read.
+    /// Fails on read-only mounts.
     pub(crate) fn writable(&self) -> FsResult<()> {
         if self.meta.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
-    /// Attributes that the engine gave at `moment`, as they are to be shown: with what this client
-    /// changed since, and with what it has not flushed yet.
+    /// Attributes that were requested from the engine at `moment`, combined with this client's
+    /// later changes, and with data that it has not flushed yet.
     pub(crate) fn shown(&self, ino: Ino, attr: Attr, moment: Moment) -> Attr {
         if !attr.is_file() {
             return attr;
         }
-        // The end of what is not flushed is read first: once it is committed, what `learn` answers
-        // covers it.
+        // Read the end of unflushed data first: if it is committed after that, the attributes from
+        // `learn` include it.
         let end = self.data.dirty_end(ino);
         let attr = self.cache().learn(ino, attr, moment);
         self.with_dirty(ino, attr, end)
     }
 
-    /// Attributes with what is not flushed up to `end`.
+    /// Attributes that include unflushed data up to `end`.
     fn with_dirty(&self, ino: Ino, mut attr: Attr, end: u64) -> Attr {
         if end > 0
             && let Some(file) = self.cache().file(ino)

@@ -1,7 +1,7 @@
 //! Extended attributes; two of them are the POSIX ACLs.
 //!
-//! What must stay true: a name is never lost on the way to the engine, and an ACL is only kept
-//! where the volume has them switched on.
+//! What must stay true: names reach the engine unchanged, and ACLs are stored only if the volume
+//! has them enabled.
 
 use bytes::Bytes;
 use sluice_meta::{
@@ -14,7 +14,7 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FsError, FsResult, Ino, MAX_NAME, Name};
 
-use crate::vfs::Vfs;
+use crate::{config::VfsConfig, vfs::Vfs};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -104,7 +104,8 @@ impl Vfs {
         if let Some(kind) = acl_kind(&name) {
             return self.set_acl(caller, interrupt, ino, kind, None);
         }
-        // Whoever writes to a program takes them from it, and the kernel lets nobody else do so.
+        // The kernel removes capabilities when anybody writes to a program, and checks all other
+        // callers itself. So this runs as the client.
         let caller = if *name == *CAPABILITY { Caller::client() } else { caller.clone() };
         self.meta.run(RemoveXattr { ino, name, caller }, interrupt)?;
         self.cache().changed(ino);
@@ -127,13 +128,13 @@ impl Vfs {
         Ok(())
     }
 
-    /// Attributes of the kernel's own, which it asks for on every occasion.
+    /// Attributes that the kernel requests often and that are not stored.
     fn is_not_kept(&self, name: &[u8]) -> bool {
-        name == SELINUX || name == CAPABILITY && !self.config.capabilities
+        name == SELINUX && !self.config.selinux || name == CAPABILITY && !self.config.capabilities
     }
 
-    /// Takes the capabilities from a file whose content changes without the kernel looking after
-    /// them. One trip if it has none, none where they are not kept.
+    /// Removes the capabilities of a file whose content changes by a call for which the kernel does
+    /// not do so. One trip if the file has none; no trip if the mount does not store them.
     pub fn drop_capability(&self, interrupt: &Interrupt, ino: Ino) -> FsResult<()> {
         if !self.config.capabilities || ino.is_internal() {
             return Ok(());
@@ -153,9 +154,10 @@ impl Vfs {
         }
     }
 
-    /// Any bytes may be in a name.
+    /// Checks a name. It may hold any bytes.
     fn xattr_name(&self, ino: Ino, name: &[u8]) -> FsResult<Name> {
-        if !self.config.xattr && !self.has_acl() && !self.config.capabilities {
+        let VfsConfig { xattr, capabilities, selinux, .. } = self.config;
+        if !(xattr || capabilities || selinux || self.has_acl()) {
             return Err(FsError::NotImplemented);
         }
         match name.len() {

@@ -65,7 +65,7 @@ impl Debug {
         let mut idle = Idle::default();
         idle.note("--trace-sec", self.trace_sec.is_some());
         idle.note("--profile-sec", self.profile_sec.is_some());
-        idle.warn();
+        idle.check()?;
         let mountpoint = internal_file::mount_of(&self.mountpoint)?;
         let bundle = Bundle::new(&self.out_dir, &mountpoint)?;
         bundle.put("system.txt", system(&mountpoint))?;

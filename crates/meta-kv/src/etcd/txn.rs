@@ -29,13 +29,22 @@ pub struct Moment {
     pub(super) revision: OnceCell<i64>,
     /// 0 for those that are absent.
     keys: Mutex<FxHashMap<Raw, i64>>,
+    /// Whether no commit follows, so that nothing is to be compared.
+    reads_only: bool,
 }
 
 impl Moment {
+    /// For any number of reads and no commit.
+    pub(super) fn reading() -> Self {
+        Self { reads_only: true, ..Self::default() }
+    }
+
     /// Notes what was found under a key.
     pub(super) fn note(&self, key: Raw, found: Option<KeyValue>) -> Option<Pair> {
-        let last = found.as_ref().map_or(0, |kv| kv.mod_revision);
-        self.keys.lock().entry(key).or_insert(last);
+        if !self.reads_only {
+            let last = found.as_ref().map_or(0, |kv| kv.mod_revision);
+            self.keys.lock().entry(key).or_insert(last);
+        }
         found.map(|kv| (kv.key, kv.value))
     }
 

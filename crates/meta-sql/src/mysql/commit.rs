@@ -9,10 +9,16 @@ mod checks;
 mod flight;
 mod writes;
 
-use sluice_meta::engine::{Commit, EngineError};
+use sluice_meta::{
+    engine::{Commit, EngineError},
+    schema::Row,
+};
 
 use super::{connection::Connection, options::Options, tables::Tables, watch::NOTICES};
-use crate::plan::{Locking, Work, plan};
+use crate::{
+    plan::{Locking, Work, plan},
+    values::by_record,
+};
 pub(super) use flight::Packet;
 use flight::{Builder, Flight};
 pub(super) use writes::overflowing;
@@ -39,6 +45,31 @@ pub(super) fn packets(
     }
     let mut builder = Builder { tables, flight: Flight::new(connection.style) };
     plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
+    sent(options, builder, connection)
+}
+
+/// The packets that store new rows.
+///
+/// # Errors
+/// If a value is larger than the server takes.
+pub(super) fn packets_of(
+    options: &Options,
+    tables: &Tables,
+    rows: &[Row],
+    connection: &Connection,
+) -> Result<Vec<Packet>, EngineError> {
+    let mut builder = Builder { tables, flight: Flight::new(connection.style) };
+    for (record, rows) in by_record(rows) {
+        builder.load(record, &rows);
+    }
+    sent(options, builder, connection)
+}
+
+fn sent(
+    options: &Options,
+    builder: Builder<'_>,
+    connection: &Connection,
+) -> Result<Vec<Packet>, EngineError> {
     builder.flight.packets(connection.max_packet).ok_or_else(|| {
         options.refused("a value is larger than its max_allowed_packet; raise that on the server")
     })

@@ -3,10 +3,13 @@
 //! Nothing is held on the server between two trips, so any connection serves any of them. What must
 //! stay true: a commit is not sent on a connection that the server may have closed.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use sluice_meta::engine::EngineError;
-use sluice_net::Pool as Connections;
+use sluice_net::{Limits, Pool as Connections};
 
 use super::{
     connection::{Answers, Connection, Failure},
@@ -17,21 +20,52 @@ use super::{
 /// between, or by a restart: before a commit, whose outcome would be in doubt, it is tried.
 const DOUBTFUL: Duration = Duration::from_secs(5);
 
+/// How long a thread waits for the connection that several share.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// Begins a transaction that sees one moment, however long it takes: MariaDB ends one without work
+/// otherwise.
+const BEGIN: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;\
+     /*M!100300 SET SESSION idle_transaction_timeout=0; */\
+     START TRANSACTION WITH CONSISTENT SNAPSHOT,READ ONLY";
+
 /// Connections, idle or lent.
 pub(super) struct Pool {
     pub(super) options: Options,
     connections: Connections<Connection>,
+    /// Whether the only connection there may be was made, if it is to see one moment.
+    begun: Option<AtomicBool>,
 }
 
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
         let connections = Connections::new(options.limits.clone(), options.connect_timeout);
-        Self { options, connections }
+        Self { options, connections, begun: None }
+    }
+
+    /// One connection, which sees what there is when it begins.
+    pub(super) fn at_a_moment(mut options: Options) -> Self {
+        options.limits = Limits { max_idle_time: None, ..Limits::new(1, 1) };
+        // Several threads share it.
+        let connections = Connections::new(options.limits.clone(), PATIENCE);
+        Self { options, connections, begun: Some(AtomicBool::new(false)) }
+    }
+
+    fn connect(&self) -> Result<Connection, EngineError> {
+        let Some(begun) = &self.begun else { return Connection::open(&self.options) };
+        if begun.load(Ordering::Relaxed) {
+            return Err(self.options.refused(
+                "the moment that was to be read is gone: the server was restarted, or ended the connection; \
+                 begin again",
+            ));
+        }
+        let mut connection = Connection::open(&self.options)?;
+        connection.exchange(BEGIN).map_err(|failed| self.options.unanswered(failed))?;
+        begun.store(true, Ordering::Relaxed);
+        Ok(connection)
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Connection) -> R) -> Result<R, EngineError> {
-        let connect = || Connection::open(&self.options);
-        self.connections.with(connect, |reason| self.options.unavailable(reason), work)
+        self.connections.with(|| self.connect(), |reason| self.options.unavailable(reason), work)
     }
 
     /// Asks what may be asked twice: a connection that went stale is replaced.

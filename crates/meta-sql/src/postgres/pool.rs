@@ -2,10 +2,13 @@
 //!
 //! What must stay true: a commit is sent again only if the server cannot have seen it whole.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use sluice_meta::engine::EngineError;
-use sluice_net::{Kind, Pool as Connections};
+use sluice_net::{Kind, Pool as Connections, describe};
 
 use super::{
     conn::{Conn, Failure},
@@ -21,17 +24,47 @@ pub(super) struct Pool {
     connections: Connections<Conn>,
     /// Whether the server cannot flush what was committed before.
     blunt: AtomicBool,
+    /// What every connection joins, if all are to see one moment.
+    moment: Option<String>,
 }
 
 impl Pool {
     pub(super) fn new(options: Options) -> Self {
         let connections = Connections::new(options.limits.clone(), options.read_timeout);
-        Self { options, connections, blunt: AtomicBool::new(false) }
+        Self { options, connections, blunt: AtomicBool::new(false), moment: None }
+    }
+
+    /// Connections that see an exported moment.
+    pub(super) fn at(mut options: Options, moment: String, most: usize) -> Self {
+        let limits = &mut options.limits;
+        limits.max_open = limits.max_open.min(most).max(1);
+        Self { moment: Some(moment), ..Self::new(options) }
     }
 
     /// A new connection, not one of the pool's.
     pub(super) fn connect(&self) -> Result<Wire, EngineError> {
-        handshake::connect(&self.options).map_err(|error| self.options.unreached(&error))
+        let mut wire = handshake::connect(&self.options).map_err(|error| self.options.unreached(&error))?;
+        if let Some(moment) = &self.moment {
+            self.join(&mut wire, moment)?;
+        }
+        Ok(wire)
+    }
+
+    /// Begins a transaction that sees what an exported moment shows.
+    fn join(&self, wire: &mut Wire, moment: &str) -> Result<(), EngineError> {
+        let text = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\
+             SET LOCAL idle_in_transaction_session_timeout=0;SET TRANSACTION SNAPSHOT '{moment}'"
+        );
+        match wire.query(&text, Kind::Read, Instant::now() + self.options.read_timeout) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.options.refused(format!(
+                "the moment that was to be read is gone ({}): the server was restarted, or ended the connection; \
+                 begin again",
+                error.message
+            ))),
+            Err(error) => Err(self.options.unavailable(describe(&error))),
+        }
     }
 
     /// One exchange, on whichever connection there is. One that went stale is replaced, if the

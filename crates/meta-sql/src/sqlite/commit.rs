@@ -4,7 +4,10 @@
 //! Whatever fails, nothing is committed.
 
 use rusqlite::Connection;
-use sluice_meta::engine::{Commit, EngineError, Moment};
+use sluice_meta::{
+    engine::{Commit, EngineError, Moment},
+    schema::Row,
+};
 
 use super::{
     connect::{Db, Writer},
@@ -41,11 +44,21 @@ pub(super) fn commit(db: &Db, commit: &Commit, moment: Moment) -> Result<(), Eng
     committed
 }
 
+/// Stores new rows. One trip.
+pub(super) fn load(db: &Db, rows: &[Row]) -> Result<(), EngineError> {
+    let transaction = Transaction::begin(db)?;
+    let statements = Statements::new(&transaction.0, db);
+    Writing::new(Reader::new(&statements)).load(rows)?;
+    let committed = run(&transaction.0, "COMMIT").map_err(|error| db.options.commit_failed(&error));
+    db.version.committed(&transaction.0);
+    committed
+}
+
 /// The connection with the write lock held. Dropped before its end it undoes everything.
-struct Transaction<'d>(Writer<'d>);
+pub(super) struct Transaction<'d>(Writer<'d>);
 
 impl<'d> Transaction<'d> {
-    fn begin(db: &'d Db) -> Result<Self, EngineError> {
+    pub(super) fn begin(db: &'d Db) -> Result<Self, EngineError> {
         let writer = db.writer()?;
         run(&writer, "BEGIN IMMEDIATE").map_err(|error| db.options.failed(&error))?;
         Ok(Self(writer))

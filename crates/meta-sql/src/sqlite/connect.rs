@@ -86,6 +86,11 @@ impl Db {
             .map_err(|_| self.options.refused("there is no such database; run `sluice format`"))
     }
 
+    /// A new connection that reads.
+    pub(super) fn reader(&self) -> Result<Connection, EngineError> {
+        open_reader(&self.options)
+    }
+
     /// Runs `work` on a connection that reads.
     pub(crate) fn with_reader<T>(
         &self,

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     codec::{Damage, Record},
     plan::cleared,
-    values::{NODE_COLUMNS, Value, id, int, push_added, push_key, push_row},
+    values::{NODE_COLUMNS, Value, by_record, id, int, push_added, push_key, push_row},
 };
 
 /// What is written inside one transaction.
@@ -84,6 +84,14 @@ impl<'s, 'c> Writing<'s, 'c> {
             }
         }
         self.flush(&mut new)
+    }
+
+    /// Inserts rows of any tables.
+    pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        for (record, rows) in by_record(rows) {
+            self.insert_all(record, [What::Insert, What::InsertMany], &rows)?;
+        }
+        Ok(())
     }
 
     fn flush(&self, rows: &mut Gathered<'_>) -> Result<(), EngineError> {

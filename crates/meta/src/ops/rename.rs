@@ -1,18 +1,21 @@
 //! Rename: moves a name, over another one or in exchange for it.
 
+use std::sync::Arc;
+
 use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
 use smallvec::smallvec;
 
 use super::{
     removal::{Removal, RemovedNode, check_hour},
     rules,
+    tree_usage::{TreeUsage, tree_usage},
     unlink::target,
 };
 use crate::{
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{At, Lane, Lanes, Op},
-    schema::{Counter, Entry, Key, QuotaKey, Row},
+    schema::{Counter, Entry, Key, Row},
     view::{Stop, View},
     want::Want,
 };
@@ -29,7 +32,8 @@ pub enum RenameMode {
 }
 
 /// Moves a name. Two trips, three if it replaces a directory; one more per level of the target when
-/// a directory changes its parent.
+/// a directory changes its parent. A directory with directories in it that moves between quotas is
+/// refused: [`Meta::rename`](crate::Meta::rename) finds them, and says so by [`MoveTrees`].
 #[derive(Clone, Debug)]
 pub struct Rename {
     /// Old place.
@@ -59,6 +63,44 @@ pub struct Renamed {
     pub to_dir: Attr,
 }
 
+/// What is known of what lies below a directory that moves.
+#[derive(Clone, Debug)]
+pub enum Below {
+    /// It and all directories below it: their statistics, which are held, say the rest.
+    Dirs(Arc<[Ino]>),
+    /// Bytes and inodes, as they were counted before.
+    Counted(i64, i64),
+}
+
+/// A rename of directories that are charged to other quotas afterwards, with all below them. One
+/// trip more than [`Rename`].
+#[derive(Clone, Debug)]
+pub struct MoveTrees {
+    /// The rename.
+    pub rename: Rename,
+    /// What lies below the directories that move.
+    pub below: Vec<(Ino, Below)>,
+}
+
+impl Op for MoveTrees {
+    type Out = Renamed;
+    const NAME: &'static str = Rename::NAME;
+
+    fn lanes(&self) -> Lanes {
+        self.rename.lanes()
+    }
+
+    fn effect(&self, renamed: &Renamed) -> Option<Effect> {
+        self.rename.effect(renamed)
+    }
+
+    /// # Errors
+    /// [`FsError::Again`] if what lies below is not what the caller says.
+    fn run(&self, view: &mut View<'_>) -> Result<Renamed, Stop> {
+        self.rename.decide(view, &self.below)
+    }
+}
+
 /// One of the two names, with what it stands for.
 struct Side {
     ino: Ino,
@@ -81,7 +123,15 @@ impl Op for Rename {
         Some(Effect { kind: EffectKind::Rename, value: 0 })
     }
 
+    /// # Errors
+    /// [`FsError::Again`] if what lies below a directory has to be counted first.
     fn run(&self, view: &mut View<'_>) -> Result<Renamed, Stop> {
+        self.decide(view, &[])
+    }
+}
+
+impl Rename {
+    fn decide(&self, view: &mut View<'_>, below: &[(Ino, Below)]) -> Result<Renamed, Stop> {
         let (from, to) = (&self.from, &self.to);
         view.want(&[
             Want::node(from.dir, Hold::Guard),
@@ -116,18 +166,20 @@ impl Op for Rename {
                 rules::check_removable(&other.attr)?;
                 rules::check_sticky(&self.caller, &to_dir, &other.attr)?;
                 self.check_moved_dir(view, &other, self.from.dir)?;
-                let (comes, goes) = (Self::tree_usage(view, &source), Self::tree_usage(view, &other));
+                let (comes, goes) =
+                    (self.tree_usage(view, &source, below)?, self.tree_usage(view, &other, below)?);
                 let (space, inodes) = (comes.0 - goes.0, comes.1 - goes.1);
                 rules::admit_move(view, (self.from.dir, self.to.dir), space, inodes)?;
                 rules::admit_move(view, (self.to.dir, self.from.dir), -space, -inodes)?;
-                self.exchange(view, &source, &other, from_dir, to_dir)
+                self.exchange(view, (&source, comes), (&other, goes), from_dir, to_dir)
             }
-            (_, existing) => self.replace(view, &source, existing, from_dir, to_dir),
+            (_, existing) => {
+                let usage = self.tree_usage(view, &source, below)?;
+                self.replace(view, (&source, usage), existing, from_dir, to_dir)
+            }
         }
     }
-}
 
-impl Rename {
     /// Both directories, which must accept the change.
     fn dirs(&self, view: &mut View<'_>) -> Result<(Attr, Attr), Stop> {
         // Out of the trash, for the superuser, is how files are restored; into it there is no way.
@@ -180,13 +232,12 @@ impl Rename {
     fn replace(
         &self,
         view: &mut View<'_>,
-        source: &Side,
+        (source, (space, inodes)): (&Side, (i64, i64)),
         existing: Option<Side>,
         mut from_dir: Attr,
         mut to_dir: Attr,
     ) -> Result<Renamed, Stop> {
         let (from, to) = (&self.from, &self.to);
-        let (space, inodes) = Self::tree_usage(view, source);
         let goes = existing.as_ref().map_or((0, 0), |old| (old.attr.space(), 1));
         rules::admit_move(view, (from.dir, to.dir), space - goes.0, inodes - goes.1)?;
         let mut nlink = i32::from(source.attr.is_dir());
@@ -208,7 +259,7 @@ impl Rename {
             view.insert(entry);
         }
         view.delete(Key::Entry(from.dir, from.name.clone()));
-        let attr = Self::moved(view, source, from.dir, to.dir)?;
+        let attr = Self::moved(view, source, (space, inodes), from.dir, to.dir)?;
         let leaves = -i32::from(source.attr.is_dir() && !from.dir.is_trash());
         if from.dir == to.dir {
             Self::bump(view, from.dir, &mut from_dir, leaves + nlink);
@@ -241,16 +292,16 @@ impl Rename {
     fn exchange(
         &self,
         view: &mut View<'_>,
-        source: &Side,
-        other: &Side,
+        (source, comes): (&Side, (i64, i64)),
+        (other, goes): (&Side, (i64, i64)),
         mut from_dir: Attr,
         mut to_dir: Attr,
     ) -> Result<Renamed, Stop> {
         let (from, to) = (&self.from, &self.to);
         view.put(Row::Entry(to.dir, to.name.clone(), Entry { kind: source.attr.kind, ino: source.ino }));
         view.put(Row::Entry(from.dir, from.name.clone(), Entry { kind: other.attr.kind, ino: other.ino }));
-        let attr = Self::moved(view, source, from.dir, to.dir)?;
-        let exchanged = Self::moved(view, other, to.dir, from.dir)?;
+        let attr = Self::moved(view, source, comes, from.dir, to.dir)?;
+        let exchanged = Self::moved(view, other, goes, to.dir, from.dir)?;
         let gain = i32::from(source.attr.is_dir()) - i32::from(other.attr.is_dir());
         if from.dir == to.dir {
             Self::bump(view, from.dir, &mut from_dir, 0);
@@ -270,7 +321,13 @@ impl Rename {
     }
 
     /// States the changes to a node that moves between directories, and to what is counted there.
-    fn moved(view: &mut View<'_>, node: &Side, from: Ino, to: Ino) -> Result<Attr, Stop> {
+    fn moved(
+        view: &mut View<'_>,
+        node: &Side,
+        (space, inodes): (i64, i64),
+        from: Ino,
+        to: Ino,
+    ) -> Result<Attr, Stop> {
         let mut attr = node.attr;
         attr.ctime = view.now();
         if from != to {
@@ -283,7 +340,6 @@ impl Rename {
             let usage = rules::entry_usage(&attr);
             rules::use_dir(view, from, rules::minus(usage));
             rules::use_dir(view, to, usage);
-            let (space, inodes) = Self::tree_usage(view, node);
             rules::charge_tree(view, from, -space, -inodes)?;
             rules::charge_tree(view, to, space, inodes)?;
         }
@@ -291,12 +347,29 @@ impl Rename {
         Ok(attr)
     }
 
-    /// What moves between quotas: a directory with a quota of its own is known exactly, any other
-    /// counts as itself (`quota check` of JuiceFS repairs the rest).
-    fn tree_usage(view: &View<'_>, node: &Side) -> (i64, i64) {
+    /// Bytes and inodes that move with a node. What lies below a directory matters only to quotas
+    /// above one of both places.
+    fn tree_usage(
+        &self,
+        view: &mut View<'_>,
+        node: &Side,
+        below: &[(Ino, Below)],
+    ) -> Result<(i64, i64), Stop> {
         let own = (node.attr.space(), 1);
-        let quota = view.known().quota(QuotaKey::Dir(node.ino));
-        quota.map_or(own, |quota| (own.0 + quota.used_space, own.1 + quota.used_inodes))
+        if !node.attr.is_dir() || !rules::counted_apart(view, self.from.dir, self.to.dir)? {
+            return Ok(own);
+        }
+        let alone = [node.ino];
+        let dirs = match below.iter().find(|(ino, _)| *ino == node.ino) {
+            Some((_, Below::Counted(space, inodes))) => return Ok((own.0 + space, own.1 + inodes)),
+            Some((_, Below::Dirs(dirs))) => dirs.as_ref(),
+            None if node.attr.nlink <= 2 => &alone,
+            None => return Err(FsError::Again.into()),
+        };
+        match tree_usage(view, node.ino, dirs)? {
+            TreeUsage::Exact(space, inodes) => Ok((own.0 + space, own.1 + inodes)),
+            TreeUsage::Changed | TreeUsage::Unknown => Err(FsError::Again.into()),
+        }
     }
 
     fn bump(view: &mut View<'_>, dir: Ino, attr: &mut Attr, nlink: i32) {

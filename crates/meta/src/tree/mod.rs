@@ -5,7 +5,9 @@
 
 mod clone;
 mod remove;
+mod rename;
 mod summary;
+mod usage;
 
 use sluice_types::{Access, Attr, Caller, FsError, FsResult, Ino};
 

@@ -17,11 +17,13 @@ pub mod commuting;
 pub mod expects;
 pub mod extremes;
 mod factory;
+pub mod loads;
 pub mod preconditions;
 pub mod reads;
 pub mod rows;
 pub mod sample;
 pub mod scans;
+pub mod snapshots;
 pub mod steps;
 pub mod store;
 
@@ -49,6 +51,7 @@ macro_rules! for_each_conformance_case {
             rows::collections_are_read_and_cleared,
             rows::a_range_of_chunks_is_cleared,
             rows::parents_follow_the_entries,
+            rows::a_removed_volume_leaves_nothing,
             preconditions::insert_of_an_existing_record_conflicts,
             preconditions::delete_of_a_missing_record_conflicts,
             preconditions::discard_removes_what_is_there,
@@ -89,6 +92,10 @@ macro_rules! for_each_conformance_case {
             scans::entries_with_nodes,
             scans::entries_that_stay_appear_while_others_come_and_go,
             scans::a_directory_of_a_hundred_thousand,
+            loads::what_is_loaded_is_read_back,
+            loads::many_are_loaded_by_several_at_once,
+            loads::what_is_loaded_twice_is_there_once,
+            snapshots::what_is_committed_later_is_not_seen,
             extremes::names_of_all_bytes,
             extremes::large_values,
             extremes::inode_numbers_beyond_doubles,

@@ -14,7 +14,8 @@ use super::{
     store::{Store, name, names, sorted},
 };
 
-const SCANS: [Scan; 15] = [
+/// All scans but those of one directory.
+pub(super) const SCANS: [Scan; 15] = [
     Scan::Nodes,
     Scan::AllEntries,
     Scan::Chunks,
@@ -32,7 +33,8 @@ const SCANS: [Scan; 15] = [
     Scan::Writers,
 ];
 
-fn belongs(scan: Scan, row: &Row) -> bool {
+/// Whether a record is one of a scan.
+pub(super) fn belongs(scan: Scan, row: &Row) -> bool {
     matches!(
         (scan, row),
         (Scan::Nodes, Row::Node(..))

@@ -1,4 +1,4 @@
-//! What can be asked through `.control`, and how the bytes say it.
+//! The requests of `.control`, and their encoding.
 //!
 //! What must stay true: fields that older programs leave out have the defaults that they expect.
 
@@ -9,7 +9,7 @@ use sluice_types::{FsError, FsResult, Ino};
 pub(crate) enum Request {
     /// Remove a tree.
     Remove { parent: Ino, name: Vec<u8>, skip_trash: bool },
-    /// Tell about an inode; as text for older programs.
+    /// Information about an inode; as text for older programs.
     Info { ino: Ino, recursive: bool, raw: bool, text: bool },
     /// Fetch files into the cache, or drop them.
     FillCache,
@@ -18,7 +18,7 @@ pub(crate) enum Request {
     /// Count a tree.
     Summary { ino: Ino, depth: u8, top: u8 },
     /// Compact the chunks of a tree.
-    Compact { ino: Ino },
+    Compact { ino: Ino, threads: u16 },
 }
 
 /// The bytes that are left.
@@ -81,7 +81,10 @@ impl Request {
                 let ino = Ino(fields.u64()?);
                 Self::Summary { ino, depth: fields.u8_or(3), top: fields.u8_or(10) }
             }
-            1008 => Self::Compact { ino: Ino(fields.u64()?) },
+            1008 => {
+                let ino = Ino(fields.u64()?);
+                Self::Compact { ino, threads: fields.u16().unwrap_or(1) }
+            }
             _ => return Err(FsError::Invalid),
         })
     }
@@ -116,6 +119,10 @@ mod tests {
         assert_eq!(
             Request::parse(1007, &bytes("0000000000000002")),
             Ok(Request::Summary { ino: Ino(2), depth: 3, top: 10 })
+        );
+        assert_eq!(
+            Request::parse(1008, &bytes("0000000000000002000a")),
+            Ok(Request::Compact { ino: Ino(2), threads: 10 })
         );
         assert_eq!(Request::parse(1002, &remove[..12]), Err(FsError::Invalid), "cut off");
         assert_eq!(Request::parse(9999, &[]), Err(FsError::Invalid));

@@ -1,6 +1,6 @@
-//! Walks through whole trees: so many at once.
+//! Walks through whole trees, and a limit for how many run at once.
 //!
-//! What must stay true: no user takes all places, and the superuser always gets one in the end.
+//! What must stay true: no user can take all places, and the superuser always gets one in the end.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use sluice_meta::Interrupt;
 use sluice_types::{Caller, FsError, FsResult};
 
 /// Most walks of a mount at once.
-const MOST: u32 = 8;
+const MAX_WALKS: u32 = 8;
 /// Most of them of one user, the superuser excepted.
-const MOST_OF_USER: u32 = 2;
-/// How often who waits looks whether he was interrupted.
-const LOOK: Duration = Duration::from_millis(100);
+const MAX_OF_USER: u32 = 2;
+/// How often a waiting thread checks whether it was interrupted.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 
 /// The walks of a mount.
 #[derive(Default)]
@@ -23,35 +23,35 @@ pub(crate) struct Walks {
     ended: Condvar,
 }
 
-/// A walk; dropped, it is over.
-pub(crate) struct Walking<'w> {
+/// A walk. It ends when this is dropped.
+pub(crate) struct WalkGuard<'w> {
     walks: &'w Walks,
     uid: u32,
 }
 
 impl Walks {
-    /// Begins a walk of a user, once there is a place.
+    /// Begins a walk of a user, as soon as a place is free.
     ///
     /// # Errors
-    /// [`FsError::Interrupted`] if he gave up before.
-    pub(crate) fn begin(&self, caller: &Caller, interrupt: &Interrupt) -> FsResult<Walking<'_>> {
-        let most_of_user = if caller.is_root() { MOST } else { MOST_OF_USER };
+    /// [`FsError::Interrupted`] if the caller was interrupted before.
+    pub(crate) fn begin(&self, caller: &Caller, interrupt: &Interrupt) -> FsResult<WalkGuard<'_>> {
+        let most_of_user = if caller.is_root() { MAX_WALKS } else { MAX_OF_USER };
         let mut running = self.running.lock();
         loop {
             let own = running.get(&caller.uid).copied().unwrap_or(0);
-            if own < most_of_user && running.values().sum::<u32>() < MOST {
+            if own < most_of_user && running.values().sum::<u32>() < MAX_WALKS {
                 *running.entry(caller.uid).or_default() += 1;
-                return Ok(Walking { walks: self, uid: caller.uid });
+                return Ok(WalkGuard { walks: self, uid: caller.uid });
             }
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
-            self.ended.wait_for(&mut running, LOOK);
+            self.ended.wait_for(&mut running, INTERRUPT_CHECK);
         }
     }
 }
 
-impl Drop for Walking<'_> {
+impl Drop for WalkGuard<'_> {
     fn drop(&mut self) {
         let mut running = self.walks.running.lock();
         if let Some(count) = running.get_mut(&self.uid) {

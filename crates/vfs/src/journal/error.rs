@@ -1,4 +1,4 @@
-//! What goes wrong with journals.
+//! Errors of journals.
 
 use std::io;
 
@@ -8,7 +8,7 @@ pub enum JournalError {
     /// It cannot be read.
     #[error("the state of the mount cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// It is no journal.
     #[error("what was handed over is not the state of a mount")]
     Foreign,
     /// Another version of sluice wrote it.

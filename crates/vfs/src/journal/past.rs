@@ -1,4 +1,4 @@
-//! What a journal held when its process died.
+//! The content of a journal when its process died.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::handle_locks::Lock;
 
-/// What a process that died had open and under way.
+/// What a dead process had open and under way.
 #[derive(Debug, Default)]
 pub struct Past {
     pub(super) session: Option<Resumed>,
@@ -23,15 +23,15 @@ pub struct Past {
     pub(crate) locks: Vec<(u64, Lock, i64)>,
     /// Files with data that was not stored.
     pub(crate) dirty: FxHashSet<Ino>,
-    /// Handles that had still to report data lost before, and by which calls.
+    /// Handles that still had to report data lost before, and by which calls.
     pub(crate) unreported: FxHashMap<u64, u8>,
     pub(super) effects: FxHashMap<u64, Vec<Known>>,
-    /// Requests under way, noted only if the kernel cannot ask again.
+    /// Requests under way. They are written only if the kernel cannot send them again.
     pub(crate) underway: Vec<u64>,
     /// Everything in the table, by place.
     pub(super) table: Vec<(u32, Slot)>,
     pub(super) extent: u32,
-    /// Deeds by their place in the ring.
+    /// Effects by their place in the ring.
     pub(super) ring: Vec<(u64, Slot)>,
     pub(super) next: u64,
     pub(super) bytes: u64,
@@ -56,16 +56,16 @@ pub(crate) struct RecordedDir {
     pub(crate) pages: Vec<(u64, Vec<u8>)>,
 }
 
-/// Something that a request did.
+/// An effect of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) effect: Effect,
-    /// Lane and number of the commit with which it was done; none if it is sure.
+    /// Lane and number of the commit that did it; `None` if it certainly happened.
     pub(super) commit: Option<(u16, u64)>,
 }
 
 impl Past {
-    /// The session that is to be taken up; `None` if there was none.
+    /// The session to take over; `None` if there was none.
     pub fn resumed(&self) -> Option<Resumed> {
         self.session.clone()
     }
@@ -75,7 +75,8 @@ impl Past {
         self.files.len() + self.dirs.len()
     }
 
-    /// What is needed once it was restored: what requests did and opened.
+    /// Reduces it to what is needed after the restore: the effects of requests, and the handles
+    /// that they opened.
     pub(crate) fn restored(self) -> Self {
         let dirs = self.dirs.into_iter().map(|dir| RecordedDir { pages: Vec::new(), ..dir }).collect();
         Self { files: self.files, dirs, effects: self.effects, ..Self::default() }
@@ -87,7 +88,7 @@ impl Past {
         file.or_else(|| self.dirs.iter().find(|dir| dir.by == unique).map(|dir| dir.fh))
     }
 
-    /// What a request has done of that kind, as far as is known.
+    /// The effect of a request, of this kind, if one is recorded.
     pub(crate) fn effect(&self, unique: u64, kind: EffectKind, taken: Option<&TakenUp>) -> Option<Found> {
         let all = self.effects.get(&unique)?;
         let known = all.iter().rev().find(|known| known.effect.kind == kind)?;
@@ -96,7 +97,7 @@ impl Past {
         match taken.and_then(|taken| taken.happened(lane, n)) {
             Some(true) => Some(Found::Done(value)),
             Some(false) => None,
-            None => Some(Found::Perhaps(value)),
+            None => Some(Found::Unknown(value)),
         }
     }
 
@@ -195,16 +196,16 @@ impl Past {
     }
 }
 
-/// What is known of an effect.
+/// Whether an effect happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It was done.
     Done(u64),
     /// It may have been done.
-    Perhaps(u64),
+    Unknown(u64),
 }
 
-/// Reads what there is; the rest stays as it is.
+/// Reads the bytes that the file has. The rest of the buffer stays as it is.
 fn read_sparse(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.read_at(bytes, at)? {

@@ -1,27 +1,28 @@
-//! The form of a journal: where things are in its file, and the records, all of one size.
+//! The format of a journal: the layout of its file, and the records, all of one size.
 //!
-//! What must stay true: whoever changes what anything here means raises [`VERSION`].
+//! What must stay true: a change of the meaning of anything here raises [`VERSION`].
 
-/// What a journal begins with.
+/// Magic number at the start of a journal.
 pub(super) const MAGIC: [u8; 8] = *b"SLUICEJ\n";
-/// Version of the form. One that is not known is refused.
+/// Version of the format. An unknown one is refused.
 pub(super) const VERSION: u32 = 1;
 /// Bytes of a record. None crosses a page.
 pub(super) const SLOT: usize = 64;
 
-/// Byte offsets of records of which there is one.
+/// Byte offsets of the single records.
 pub(super) const SESSION: u64 = SLOT as u64;
 pub(super) const NUMBERS: u64 = 2 * SLOT as u64;
-/// How many records were ever made room for.
+/// The number of records that the table has room for.
 pub(super) const EXTENT: u64 = 3 * SLOT as u64;
 
-/// What requests have done, the latest: a ring, written round and round.
+/// The latest effects of requests, as a ring.
 pub(super) const RING: u64 = 4096;
-/// Records of the ring: an answer is on its way to the kernel long before so many others were.
+/// Records of the ring. An effect is needed only until its request is answered, and by then far
+/// fewer others were written.
 pub(super) const RING_SLOTS: u64 = 1 << 16;
 /// All other records.
 pub(super) const TABLE: u64 = 8 << 20;
-/// Records that room is made for at once.
+/// By how many records the table grows.
 pub(super) const STEP: u32 = 1024;
 /// Bytes that records refer to.
 pub(super) const BYTES: u64 = 1 << 40;
@@ -47,15 +48,15 @@ pub(super) enum Kind {
     /// Where a page of an open directory begins: handle, number of the page, place and length of
     /// the bytes.
     Names = 8,
-    /// A number taken in stead of a commit: from, to.
+    /// An empty commit with this number took the place of a lost one: from, to.
     Void = 9,
-    /// A request has done something, if commit `words[2]` of its lane happened; sub tells what.
+    /// An effect of a request, if commit `words[2]` of its lane happened; sub says which.
     Effect = 10,
-    /// A request has done something.
+    /// An effect of a request that certainly happened.
     Done = 11,
     /// A request is under way.
     Underway = 12,
-    /// A handle that has still to report data that was lost; sub tells by which calls.
+    /// A handle that still has to report lost data; sub says by which calls.
     Lost = 13,
 }
 

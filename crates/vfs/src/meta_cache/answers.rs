@@ -1,6 +1,6 @@
-//! What the cache answers, and what it is given to keep.
+//! Reads from the cache, and puts into it.
 //!
-//! What must stay true: an answer from here is as good as one of the engine that the kernel may
+//! What must stay true: a result from here is one that the engine returned and that the kernel may
 //! still have cached.
 
 use std::{sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use crate::entry::Entry;
 
 /// Attributes and time.
 impl MetaCache {
-    /// Now: to be taken before the engine is asked.
+    /// Now. Take it before a request to the engine.
     pub(crate) fn moment(&self) -> Moment {
         Moment { own: self.changes.now(), others: self.kernel.now() }
     }
@@ -38,7 +38,8 @@ impl MetaCache {
         self.open.count()
     }
 
-    /// Whether a file that is being opened is as it was at its last open. Takes note of how it is.
+    /// Whether a file that is being opened is unchanged since its last open. Remembers its present
+    /// state.
     pub(crate) fn same_as_at_last_open(&self, ino: Ino, attr: &Attr) -> bool {
         self.open.same_as_at_last_open(ino, attr)
     }
@@ -67,8 +68,8 @@ impl MetaCache {
 
 /// Names.
 impl MetaCache {
-    /// An entry as the kernel is given it for a lookup that was asked for at `asked`: it may be
-    /// cached for no longer than others' changes allow.
+    /// The entry to send to the kernel for a lookup that was requested at `asked`. Announced
+    /// changes of other clients may shorten its cache time.
     pub(crate) fn looked_up(&self, dir: Ino, name: &[u8], asked: Moment, entry: Entry) -> Entry {
         if entry.attr.is_dir() {
             self.hints.put(dir, name, entry.ino);
@@ -86,17 +87,17 @@ impl MetaCache {
         self.kernel.name_ttl(dir, name, self.kernel.now(), ttl)
     }
 
-    /// How long the kernel may cache attributes that are about to be asked for.
+    /// How long the kernel may cache attributes that are about to be requested.
     pub(crate) fn attr_ttl(&self, ino: Ino, ttl: Duration) -> Duration {
         self.kernel.attr_ttl(ino, ttl)
     }
 
-    /// A name that the kernel knows is about to become this one.
+    /// A rename to this name, by the kernel, is about to happen.
     pub(crate) fn rename_to(&self, dir: Ino, name: &Name) {
         self.kernel.rename_to(dir, name);
     }
 
-    /// The name by which the kernel was last given an inode, as what changed.
+    /// The name with which an inode was last sent to the kernel, as a change of that entry.
     pub(crate) fn kernel_name_of(&self, ino: Ino) -> Option<Change> {
         self.kernel.name_of(ino)
     }
@@ -116,24 +117,25 @@ impl MetaCache {
         self.hints.parent(ino)
     }
 
-    /// The answer to a lookup, from a page that was read no longer than `ttl` ago.
+    /// The result of a lookup, from a page that was read at most `ttl` ago.
     pub(crate) fn prefetched(&self, dir: Ino, name: &Name, ttl: Duration) -> Option<Entry> {
         let good = |asked| !self.names_changed_since(dir, asked);
         let (entry, asked) = self.prefetch.find(dir, name, ttl, good)?;
-        // What is written to an open file need not be stored yet.
+        // Data written to an open file may not be stored yet.
         if self.changed_since(entry.ino, asked) || self.file(entry.ino).is_some() {
             return None;
         }
         Some(self.looked_up(dir, name, asked, entry))
     }
 
-    /// Counts a lookup that goes to the engine; whether the directory is to be read instead.
+    /// Counts a lookup that goes to the engine. Returns whether to read the whole directory
+    /// instead.
     pub(crate) fn count_lookup(&self, dir: Ino) -> bool {
         self.prefetch.count(dir)
     }
 
-    /// Keeps what was read of a directory in which names are being looked up; `None` if it is too
-    /// large.
+    /// Keeps the page of a directory in which names are being looked up; `None` if the directory is
+    /// too large.
     pub(crate) fn keep_prefetched(&self, dir: Ino, page: Option<Page>) {
         self.prefetch.keep(dir, page);
     }
@@ -141,18 +143,17 @@ impl MetaCache {
 
 /// Records of chunks.
 impl MetaCache {
-    /// Records of a chunk that are kept.
+    /// The cached records of a chunk.
     pub(crate) fn chunk(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>> {
         self.chunks.get(ino, index)
     }
 
-    /// To be called before records of a file are asked for; the answer goes to
-    /// [`Self::keep_chunk`].
-    pub(crate) fn asking_chunk(&self, ino: Ino) -> u64 {
-        self.chunks.asking(ino)
+    /// Call this before records of a file are read. The result goes to [`Self::keep_chunk`].
+    pub(crate) fn begin_chunk_read(&self, ino: Ino) -> u64 {
+        self.chunks.begin_read(ino)
     }
 
-    /// Keeps records that were asked for at `asked`, unless the file changed since. Answers the
+    /// Caches records that were requested at `asked`, unless the file changed since. Returns the
     /// list to use.
     pub(crate) fn keep_chunk(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         self.chunks.keep(ino, index, asked, list)

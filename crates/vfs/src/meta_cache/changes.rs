@@ -1,7 +1,7 @@
 //! When this client changed which inode.
 //!
-//! What must stay true: a change that is no longer remembered counts as one that came later than
-//! any answer that is still on its way.
+//! What must stay true: an inode whose last change is no longer kept counts as changed after every
+//! read that is still under way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use sluice_types::Ino;
 
 /// Inodes whose last change here is remembered.
-const MOST_CHANGES: usize = 1 << 16;
+const MAX_CHANGES: usize = 1 << 16;
 
 /// The last change of each inode.
 #[derive(Default)]
@@ -27,22 +27,22 @@ struct Last {
 }
 
 impl Changes {
-    /// A number for now; no two are alike.
+    /// A number for the present moment. No two are equal.
     pub(super) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Whether `ino` changed after the number `then`, or may have.
+    /// Whether `ino` changed after number `then`, or may have.
     pub(super) fn since(&self, ino: Ino, then: u64) -> bool {
         let last = self.last.lock();
         last.by_ino.get(&ino).copied().unwrap_or(last.floor) > then
     }
 
-    /// `ino` changed now. Answers the number of that.
+    /// `ino` changed now. Returns the number of the change.
     pub(super) fn mark(&self, ino: Ino) -> u64 {
         let mut last = self.last.lock();
         let now = self.now();
-        if last.by_ino.len() >= MOST_CHANGES {
+        if last.by_ino.len() >= MAX_CHANGES {
             last.by_ino.clear();
             last.floor = now;
         }
@@ -66,7 +66,7 @@ mod tests {
     fn forgotten_changes_count_as_changes() {
         let changes = Changes::default();
         let then = changes.now();
-        (0..=MOST_CHANGES as u64).for_each(|ino| {
+        (0..=MAX_CHANGES as u64).for_each(|ino| {
             changes.mark(Ino(ino));
         });
         assert!(changes.since(Ino(1), then));

@@ -1,9 +1,10 @@
-//! The records of chunks that this client read, kept until it learns that the file changed.
+//! The records of chunks that this client read. They are kept until it learns that the file
+//! changed.
 //!
-//! What must stay true: a list that was asked for before a change made here is never kept after it,
-//! and every list of a file goes when the file's times turn out to be others than those known when
-//! the list was asked for. Its mtime alone is not enough: whoever rewrites a file may set that
-//! back.
+//! What must stay true: a list that was requested before a change by this client is never kept
+//! after it. All lists of a file are dropped if the file's times differ from those known when the
+//! list was requested. The mtime alone is not enough, because a program that rewrites a file may
+//! set it back.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use rustc_hash::FxHashMap;
 use sluice_types::{Attr, Ino, Slice, Time};
 
 /// Records kept at most; 24 bytes each.
-const MOST_RECORDS: usize = 1 << 20;
+const MAX_RECORDS: usize = 1 << 20;
 /// Files kept at most.
-const MOST_FILES: usize = 1 << 14;
+const MAX_FILES: usize = 1 << 14;
 
 /// Chunk lists of many files.
 #[derive(Default)]
@@ -24,7 +25,7 @@ pub(super) struct ChunkRecords(Mutex<Kept>);
 struct Kept {
     files: FxHashMap<Ino, Lists>,
     records: usize,
-    /// Rises with every change, so that a list that was asked for before it is recognized.
+    /// Rises with every change, to recognize a list that was requested before the change.
     generation: u64,
 }
 
@@ -48,10 +49,10 @@ impl ChunkRecords {
         self.0.lock().files.get(&ino)?.chunks.get(&index).map(|list| Arc::clone(&list.records))
     }
 
-    /// To be called before a list is asked for; what it answers goes to [`Self::keep`].
-    pub(super) fn asking(&self, ino: Ino) -> u64 {
+    /// Call this before a list is requested. The result goes to [`Self::keep`].
+    pub(super) fn begin_read(&self, ino: Ino) -> u64 {
         let mut kept = self.0.lock();
-        if kept.files.len() >= MOST_FILES {
+        if kept.files.len() >= MAX_FILES {
             kept.files.clear();
             kept.records = 0;
         }
@@ -60,11 +61,11 @@ impl ChunkRecords {
         kept.next()
     }
 
-    /// Keeps a list unless the file changed since it was asked for. Answers the list to use, the
-    /// one that was kept before if it says the same, or was asked for later.
+    /// Keeps a list unless the file changed since it was requested. Returns the list to use: the
+    /// older one if it is equal, or was requested later.
     pub(super) fn keep(&self, ino: Ino, index: u32, asked: u64, list: Vec<Slice>) -> Arc<[Slice]> {
         let mut kept = self.0.lock();
-        if kept.records + list.len() > MOST_RECORDS {
+        if kept.records + list.len() > MAX_RECORDS {
             kept.files.values_mut().for_each(|lists| lists.chunks.clear());
             kept.records = 0;
         }
@@ -93,7 +94,7 @@ impl ChunkRecords {
         }
     }
 
-    /// This client changed a file anywhere, or it is no more.
+    /// This client changed a file at any place, or the file was deleted.
     pub(super) fn forget(&self, ino: Ino) {
         let mut kept = self.0.lock();
         kept.next();
@@ -102,7 +103,8 @@ impl ChunkRecords {
         }
     }
 
-    /// The file's attributes were seen: if its times are not those known so far, all lists go.
+    /// The file's attributes were read. If its times differ from the known ones, all lists are
+    /// dropped.
     pub(super) fn seen(&self, ino: Ino, attr: &Attr) {
         let times = Some((attr.mtime, attr.ctime));
         let mut kept = self.0.lock();
@@ -149,11 +151,11 @@ mod tests {
     #[test]
     fn a_list_asked_for_before_a_change_is_not_kept() {
         let records = ChunkRecords::default();
-        let asked = records.asking(INO);
+        let asked = records.begin_read(INO);
         records.changed(INO, 0);
         records.keep(INO, 0, asked, list(1));
         assert!(records.get(INO, 0).is_none());
-        let asked = records.asking(INO);
+        let asked = records.begin_read(INO);
         let kept = records.keep(INO, 0, asked, list(2));
         assert!(Arc::ptr_eq(&kept, &records.keep(INO, 0, asked, list(2))), "equal lists are one");
         assert!(Arc::ptr_eq(&kept, &records.get(INO, 0).unwrap()));
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn of_two_answers_the_one_that_was_asked_for_later_counts() {
         let records = ChunkRecords::default();
-        let (one, other) = (records.asking(INO), records.asking(INO));
+        let (one, other) = (records.begin_read(INO), records.begin_read(INO));
         records.keep(INO, 0, other, list(2));
         assert_eq!(records.keep(INO, 0, one, list(1))[..], list(2)[..], "it came last");
         assert_eq!(records.get(INO, 0).unwrap()[..], list(2)[..]);
@@ -176,12 +178,12 @@ mod tests {
         let records = ChunkRecords::default();
         let time = Time::from_nanos(5);
         let mut attr = Attr::new(FileType::File, 0o644, 0, 0, Ino::ROOT, time);
-        let asked = records.asking(INO);
+        let asked = records.begin_read(INO);
         records.seen(INO, &attr);
         records.keep(INO, 3, asked, list(1));
         assert!(records.get(INO, 3).is_none(), "asked for before the times were known");
         let keep = || {
-            let asked = records.asking(INO);
+            let asked = records.begin_read(INO);
             records.keep(INO, 3, asked, list(1));
         };
         keep();

@@ -1,8 +1,8 @@
-//! Attributes of directories as this client's own changes left them: the kernel asks for them after
-//! each change.
+//! Attributes of directories after this client's own changes. The kernel requests them after each
+//! change.
 //!
-//! What must stay true: two changes of one directory whose order is unknown leave nothing behind,
-//! be the other one of this client or of another.
+//! What must stay true: after two changes of one directory whose order is unknown, nothing is kept.
+//! The second may be of this client or of another.
 
 use std::{
     sync::OnceLock,
@@ -11,43 +11,43 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Time};
+use sluice_types::{Attr, Ino, Time, wait};
 
 /// Directories kept.
-const MOST_DIRS: usize = 4096;
+const MAX_DIRS: usize = 4096;
 
 /// Attributes of directories that were changed here.
 #[derive(Default)]
 pub(super) struct DirAttributes {
     dirs: Mutex<FxHashMap<Ino, Changed>>,
     root: OnceLock<Ino>,
-    /// Those that the last change here left of the root. They outlive the others: they are shown
-    /// while the engine does not answer.
+    /// The attributes of the root after the last change here. They are kept longer than others,
+    /// because they are shown while the engine does not answer.
     root_attr: Mutex<Option<Attr>>,
 }
 
 struct Changed {
-    /// `None` if it is not known which of two changes came last.
+    /// `None` if it is unknown which of two changes came last.
     attr: Option<Attr>,
     ctime: Time,
     at: Instant,
-    /// The changes of others that had been announced when the change was begun.
+    /// The number of announced changes of other clients when the change began.
     others: u64,
 }
 
 impl DirAttributes {
-    /// Says which directory is shown as the root. Only the first call counts.
+    /// Sets which directory is shown as the root. Only the first call counts.
     pub(super) fn set_root(&self, root: Ino) {
         let _ = self.root.set(root);
     }
 
-    /// A change of `dir` that was begun at `others` answered `attr`.
+    /// A change of `dir` that began at `others` returned `attr`.
     pub(super) fn put(&self, dir: Ino, attr: &Attr, others: u64) {
         let mut dirs = self.dirs.lock();
-        if dirs.len() >= MOST_DIRS {
+        if dirs.len() >= MAX_DIRS {
             dirs.clear();
         }
-        let fresh = Changed { attr: Some(*attr), ctime: attr.ctime, at: Instant::now(), others };
+        let fresh = Changed { attr: Some(*attr), ctime: attr.ctime, at: wait::now(), others };
         match dirs.get_mut(&dir) {
             Some(known) if known.ctime > attr.ctime => {}
             Some(known) if known.ctime == attr.ctime && known.attr != Some(*attr) => known.attr = None,
@@ -60,8 +60,8 @@ impl DirAttributes {
         }
     }
 
-    /// Attributes no older than `ttl`, and how long they still hold. `good` says whether no change
-    /// of another client was announced since.
+    /// Attributes no older than `ttl`, and for how long they are still valid. `good` says whether
+    /// no change of another client was announced since.
     pub(super) fn get(
         &self,
         dir: Ino,
@@ -70,7 +70,9 @@ impl DirAttributes {
     ) -> Option<(Attr, Duration)> {
         let mut dirs = self.dirs.lock();
         let known = dirs.get(&dir)?;
-        let left = ttl.checked_sub(known.at.elapsed()).filter(|left| !left.is_zero() && good(known.others));
+        let left = ttl
+            .checked_sub(wait::now().duration_since(known.at))
+            .filter(|left| !left.is_zero() && good(known.others));
         let Some(left) = left else {
             dirs.remove(&dir);
             return None;
@@ -83,12 +85,12 @@ impl DirAttributes {
         *self.root_attr.lock()
     }
 
-    /// Any may have changed.
+    /// Any directory may have changed.
     pub(super) fn clear(&self) {
         self.dirs.lock().clear();
     }
 
-    /// It was removed, or changed in a way that answers no attributes.
+    /// A directory was removed, or changed by an operation that returned no attributes.
     pub(super) fn forget(&self, dir: Ino) {
         self.dirs.lock().remove(&dir);
     }

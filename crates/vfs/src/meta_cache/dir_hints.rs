@@ -1,4 +1,4 @@
-//! Directories by where they were looked up, and the other way round.
+//! A map from a parent and a name to a directory, and from a directory to its parent.
 //!
 //! What must stay true: a hint may be wrong. The engine checks it, or it is only shown as the inode
 //! of `..`.
@@ -29,7 +29,7 @@ impl Default for DirHints {
 }
 
 impl DirHints {
-    /// `name` in `dir` stands for the directory `ino`.
+    /// `name` in `dir` is the directory `ino`.
     pub(super) fn put(&self, dir: Ino, name: &[u8], ino: Ino) {
         let hash = place(dir, name);
         let mut places = self.0.lock();
@@ -37,14 +37,14 @@ impl DirHints {
         places.parents[ino.0 as usize % PLACES] = (ino, dir);
     }
 
-    /// What `name` in `dir` stood for.
+    /// The directory that `name` in `dir` was.
     pub(super) fn child(&self, dir: Ino, name: &Name) -> Option<Ino> {
         let hash = place(dir, name);
         let (known, ino) = self.0.lock().children[hash as usize % PLACES];
         (known == hash && ino != Ino::NONE).then_some(ino)
     }
 
-    /// In which directory `ino` was.
+    /// The parent of `ino` when it was last looked up.
     pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
         let (known, dir) = self.0.lock().parents[ino.0 as usize % PLACES];
         (known == ino && dir != Ino::NONE).then_some(dir)

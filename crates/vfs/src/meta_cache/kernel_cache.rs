@@ -1,13 +1,13 @@
 //! What the kernel may have cached while this mount follows other clients: dentries, and inodes
 //! with their attributes.
 //!
-//! The kernel is notified of others' changes by name. When only a directory is known to have
-//! changed, or that anything may have, these are the names to invalidate. What must stay true: a
-//! name that the kernel may cache for longer than a moment is here; and an answer that was asked
-//! for before such a change was announced is cached for no time at all, since the names were
-//! invalidated before it was among them. A single name may be invalidated at any time: the kernel
-//! lets the question about it end first. So may an inode, if the kernel knows it; one that it is
-//! about to know is invalidated by its name.
+//! Changes of other clients are invalidated in the kernel by name. If it is only known that a
+//! directory changed, or that anything may have changed, these are the names to invalidate. What
+//! must stay true: each name that the kernel may cache for longer than a moment is here. An answer
+//! that was requested before such a change was announced must not be cached at all, because its
+//! name was not here when the names were invalidated. A single name may be invalidated at any time,
+//! because the kernel waits until a lookup of it has ended. The same holds for an inode that the
+//! kernel knows. An inode that the kernel does not know yet is invalidated by its name.
 
 use std::{
     collections::hash_map::Entry::Vacant,
@@ -21,36 +21,37 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::schema::Change;
-use sluice_types::{Ino, Name};
+use sluice_types::{Ino, Name, wait};
 
 use crate::entry::Entry;
 
-/// Parts, each with a lock of its own. The names of a directory lie in one.
+/// Shards, each with a lock of its own. All names of a directory are in one shard.
 const SHARDS: usize = 16;
 /// Most names and inodes in all: at about 100 bytes each, some 25 MiB.
-const MOST: usize = 1 << 18;
+const MAX_TRACKED: usize = 1 << 18;
 /// Most directories of a part whose last change is remembered.
-const MOST_CHANGED: usize = 4096;
+const MAX_CHANGED: usize = 4096;
 /// How long the kernel may cache what is not remembered here.
 const UNTRACKED_TTL: Duration = Duration::from_secs(1);
 
 /// Names and inodes that the kernel may have cached.
 pub(super) struct KernelCache {
-    /// The longest that it may cache anything; not set if this mount follows nobody.
+    /// The longest time for which it may cache anything; not set if this mount follows no other
+    /// clients.
     longest: OnceLock<Duration>,
     changes: AtomicU64,
-    /// Names and inodes in all parts.
+    /// The number of names and inodes in all shards.
     count: AtomicUsize,
     shards: [Mutex<Shard>; SHARDS],
 }
 
 struct Shard {
     young: Generation,
-    /// All of it is forgotten by the kernel, too, once the young ones have become as old.
+    /// The kernel has dropped all of these once the young generation is old enough.
     old: Generation,
     since: Instant,
     changed: FxHashMap<Ino, Last>,
-    /// Those that are not in `changed` may have changed up to here.
+    /// Inodes that are not in `changed` may have changed up to this number.
     floor: u64,
 }
 
@@ -61,14 +62,14 @@ struct Last {
     attr: u64,
     /// Of any of its names.
     name: u64,
-    /// Of its names, when it was not said which.
+    /// Of its names, when the announcement did not name them.
     names: u64,
 }
 
 #[derive(Default)]
 struct Generation {
     names: FxHashMap<Ino, FxHashSet<Name>>,
-    /// Inodes, each with the name by which the kernel was last given it.
+    /// Inodes, each with the name with which it was last sent to the kernel.
     nodes: FxHashMap<Ino, Option<(Ino, Name)>>,
     count: usize,
 }
@@ -92,7 +93,7 @@ impl Shard {
     }
 
     fn change(&mut self, ino: Ino, now: u64, change: impl FnOnce(Last) -> Last) {
-        if self.changed.len() >= MOST_CHANGED {
+        if self.changed.len() >= MAX_CHANGED {
             self.changed.clear();
             self.floor = now;
         }
@@ -100,12 +101,12 @@ impl Shard {
         self.changed.insert(ino, last);
     }
 
-    /// Forgets what the kernel has forgotten, too; how much that was.
+    /// Drops what the kernel has dropped, too. Returns how many items.
     fn age(&mut self, longest: Duration) -> usize {
-        if self.since.elapsed() <= longest {
+        if wait::now().duration_since(self.since) <= longest {
             return 0;
         }
-        self.since = Instant::now();
+        self.since = wait::now();
         std::mem::replace(&mut self.old, std::mem::take(&mut self.young)).count
     }
 }
@@ -115,7 +116,7 @@ impl Default for KernelCache {
         let shard = || Shard {
             young: Generation::default(),
             old: Generation::default(),
-            since: Instant::now(),
+            since: wait::now(),
             changed: FxHashMap::default(),
             floor: 0,
         };
@@ -129,8 +130,8 @@ impl Default for KernelCache {
 }
 
 impl KernelCache {
-    /// This mount follows other clients, and its kernel caches nothing for longer than `longest`.
-    /// Only the first call counts.
+    /// Sets that this mount follows other clients, and that its kernel caches nothing for longer
+    /// than `longest`. Only the first call counts.
     pub(super) fn follow(&self, longest: Duration) {
         let _ = self.longest.set(longest);
     }
@@ -139,7 +140,7 @@ impl KernelCache {
         self.longest.get().copied()
     }
 
-    /// How many changes of others were announced: to be taken before the engine is asked.
+    /// How many changes of other clients were announced. Take it before a request to the engine.
     pub(super) fn now(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
@@ -158,25 +159,29 @@ impl KernelCache {
         self.longest().is_some() && self.shard(ino).lock().last(ino).attr > asked
     }
 
-    /// How long the kernel may cache what was said of a name when asked at `asked`: `ttl` at most.
+    /// How long the kernel may cache a name that was requested at `asked`: `ttl` at most.
     pub(super) fn name_ttl(&self, dir: Ino, name: &Name, asked: u64, ttl: Duration) -> Duration {
         let Some(longest) = self.longest() else { return ttl };
         let mut shard = self.shard(dir).lock();
         if shard.last(dir).names > asked {
             return Duration::ZERO;
         }
-        if self.keep_name(&mut shard, longest, (dir, name), MOST) { ttl } else { ttl.min(UNTRACKED_TTL) }
+        if self.keep_name(&mut shard, longest, (dir, name), MAX_TRACKED) {
+            ttl
+        } else {
+            ttl.min(UNTRACKED_TTL)
+        }
     }
 
-    /// A name that the kernel knows is about to become this one, under which it caches it for no
-    /// longer than before.
+    /// A rename to this name, by the kernel, is about to happen. The kernel then caches the new
+    /// name for no longer than the old one.
     pub(super) fn rename_to(&self, dir: Ino, name: &Name) {
         if let Some(longest) = self.longest() {
             self.keep_name(&mut self.shard(dir).lock(), longest, (dir, name), usize::MAX);
         }
     }
 
-    /// Keeps a name if there are fewer than `most`; whether it is there now.
+    /// Keeps a name if there are fewer than `most`. Returns whether it is kept.
     fn keep_name(
         &self,
         shard: &mut Shard,
@@ -193,7 +198,7 @@ impl KernelCache {
         shard.young.names.entry(dir).or_default().insert(name.clone())
     }
 
-    /// Counts one more, if there are fewer than `most`.
+    /// Counts one more, if there are fewer than `most`. Returns whether it did.
     fn one_more(&self, most: usize) -> bool {
         let fits = self.count.load(Ordering::Relaxed) < most;
         if fits {
@@ -202,15 +207,15 @@ impl KernelCache {
         fits
     }
 
-    /// How long the kernel may cache attributes that are about to be asked for: `ttl` at most. It
-    /// notices by itself when it was notified of a change meanwhile.
+    /// How long the kernel may cache attributes that are about to be requested: `ttl` at most. The
+    /// kernel itself discards the answer if the inode was invalidated meanwhile.
     pub(super) fn attr_ttl(&self, ino: Ino, ttl: Duration) -> Duration {
         let Some(longest) = self.longest() else { return ttl };
         let mut shard = self.shard(ino).lock();
         self.count.fetch_sub(shard.age(longest), Ordering::Relaxed);
         let Generation { nodes, count, .. } = &mut shard.young;
         if let Vacant(new) = nodes.entry(ino) {
-            if !self.one_more(MOST) {
+            if !self.one_more(MAX_TRACKED) {
                 return ttl.min(UNTRACKED_TTL);
             }
             new.insert(None);
@@ -219,8 +224,7 @@ impl KernelCache {
         ttl
     }
 
-    /// The same for an answer about a name that stands for something, which the kernel may not know
-    /// yet.
+    /// The same for a name with an inode, which the kernel may not know yet.
     pub(super) fn entry(&self, dir: Ino, name: &[u8], asked: u64, entry: Entry) -> Entry {
         if self.longest().is_none() {
             return entry;
@@ -238,14 +242,14 @@ impl KernelCache {
         Entry { attr_ttl, entry_ttl, ..entry }
     }
 
-    /// The name by which the kernel was last given an inode.
+    /// The name with which an inode was last sent to the kernel.
     pub(super) fn name_of(&self, ino: Ino) -> Option<Change> {
         let shard = self.shard(ino).lock();
         let by = shard.young.nodes.get(&ino).or_else(|| shard.old.nodes.get(&ino));
         by.cloned().flatten().map(|(dir, name)| Change::Entry(dir, name))
     }
 
-    /// Another client changed something. Answers what is to be invalidated in the kernel besides.
+    /// Another client changed something. Returns what must also be invalidated in the kernel.
     pub(super) fn changed_elsewhere(&self, change: &Change) -> Vec<Change> {
         if self.longest().is_none() {
             return Vec::new();
@@ -342,7 +346,7 @@ mod tests {
         kernel.changed_elsewhere(&Change::Entry(Ino(1), name("a")));
         assert!(kernel.names_changed_since(Ino(1), asked), "of a page it may be one of many");
         assert_eq!(ttl(&kernel, 1, "a", asked), TTL, "the kernel is notified of it");
-        for dir in 0..2 * (SHARDS * MOST_CHANGED) as u64 {
+        for dir in 0..2 * (SHARDS * MAX_CHANGED) as u64 {
             kernel.changed_elsewhere(&Change::Names(Ino(dir)));
         }
         assert_eq!(ttl(&kernel, 0, "a", asked), Duration::ZERO, "forgotten changes count as changes");
@@ -367,13 +371,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_cached_for_a_moment() {
         let kernel = following();
-        (0..MOST).for_each(|n| assert_eq!(ttl(&kernel, 1, &n.to_string(), 0), TTL));
+        (0..MAX_TRACKED).for_each(|n| assert_eq!(ttl(&kernel, 1, &n.to_string(), 0), TTL));
         assert_eq!(ttl(&kernel, 2, "more", 0), UNTRACKED_TTL);
         assert_eq!(kernel.attr_ttl(Ino(2), TTL), UNTRACKED_TTL);
         assert_eq!(ttl(&kernel, 1, "0", 0), TTL, "it is there already");
         kernel.rename_to(Ino(2), &name("moved"));
         assert_eq!(kernel.changed_elsewhere(&Change::Names(Ino(2))), [Change::Entry(Ino(2), name("moved"))]);
-        assert_eq!(kernel.changed_elsewhere(&Change::Names(Ino(1))).len(), MOST);
+        assert_eq!(kernel.changed_elsewhere(&Change::Names(Ino(1))).len(), MAX_TRACKED);
         assert_eq!(ttl(&kernel, 2, "more", kernel.now()), TTL, "there is room again");
         kernel.changed_elsewhere(&Change::Any);
         assert_eq!(kernel.count.load(Ordering::Relaxed), 0);
@@ -383,11 +387,11 @@ mod tests {
     fn what_the_kernel_has_forgotten_is_not_kept() {
         let kernel = KernelCache::default();
         kernel.follow(Duration::ZERO);
-        (0..2 * MOST as u64).for_each(|n| {
+        (0..2 * MAX_TRACKED as u64).for_each(|n| {
             kernel.attr_ttl(Ino(1 + 16 * n), TTL);
         });
         let shard = kernel.shards[1].lock();
-        assert!(shard.young.count + shard.old.count < MOST / 2);
+        assert!(shard.young.count + shard.old.count < MAX_TRACKED / 2);
         assert_eq!(shard.young.count + shard.old.count, kernel.count.load(Ordering::Relaxed));
     }
 

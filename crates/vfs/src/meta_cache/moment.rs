@@ -1,13 +1,14 @@
-//! A point in time, by what this client knew of changes.
+//! A logical point in time: the changes that this client knew of.
 //!
-//! What must stay true: it is taken before the engine is asked, so that whatever changes while the
+//! What must stay true: it is taken before a request to the engine, so that each change while the
 //! answer is on its way counts as later.
 
-/// When something was asked for.
+/// When something was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Of this client's own changes and questions, by [`super::changes::Changes::now`].
+    /// The number of this client's own changes and requests, by [`super::changes::Changes::now`].
     pub(super) own: u64,
-    /// Of the changes of other clients, by [`super::kernel_cache::KernelCache::now`].
+    /// The number of announced changes of other clients, by
+    /// [`super::kernel_cache::KernelCache::now`].
     pub(super) others: u64,
 }

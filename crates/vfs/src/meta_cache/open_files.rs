@@ -1,8 +1,8 @@
-//! Files that this client has open, with the attributes that it knows of them.
+//! The files that this client has open, with their known attributes.
 //!
-//! What must stay true: attributes that were asked for before a change made here never replace
-//! those that the change produced; else a file would look shorter than it is, and reads would lose
-//! bytes.
+//! What must stay true: attributes that were requested before a change by this client never replace
+//! those that the change produced. Otherwise a file would look shorter than it is, and reads would
+//! lose bytes.
 
 use std::{
     sync::{
@@ -14,18 +14,18 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
-use sluice_types::{Attr, Ino, Time};
+use sluice_types::{Attr, Ino, Time, wait};
 
 use crate::handle_locks::HandleLocks;
 
-/// Files of which it is remembered how they were at their last open.
-const MOST_OPENED: usize = 1 << 16;
+/// Files whose state at their last open is kept.
+const MAX_OPENED: usize = 1 << 16;
 
 /// All open files.
 #[derive(Default)]
 pub(super) struct OpenFiles {
     files: Mutex<FxHashMap<Ino, Slot>>,
-    /// How files were at their last open: mtime, ctime and length.
+    /// The state of files at their last open: mtime, ctime and length.
     opened: Mutex<FxHashMap<Ino, (Time, Time, u64)>>,
 }
 
@@ -38,10 +38,10 @@ struct Slot {
 /// A file that this client has open, with any number of handles.
 pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
-    /// Shared by who writes, exclusive to who changes the content by the
-    /// metadata alone.
+    /// Taken shared by writes, and exclusively by operations that change the content only in the
+    /// metadata.
     pub(crate) content_lock: RwLock<()>,
-    /// Held while an operation changes the attributes, so that answers are learned in the order of
+    /// Held while an operation changes the attributes, so that results are cached in the order of
     /// the changes.
     change_lock: Mutex<()>,
     state: Mutex<State>,
@@ -49,16 +49,15 @@ pub(crate) struct OpenFile {
     pub(crate) plocks: Mutex<FxHashMap<u64, Vec<u64>>>,
     /// Locks of each handle that ever held one.
     locked: Mutex<Vec<Weak<HandleLocks>>>,
-    /// What was written under locks that were lost is discarded, as far as this client had been
-    /// taken for dead so often.
+    /// Data written under lost locks is discarded, for losses up to this fence count.
     discarded: AtomicI64,
-    /// Handles by which programs run.
+    /// Handles through which the kernel executes the file.
     pub(crate) running: AtomicU32,
 }
 
 struct State {
     attr: Option<(Attr, Instant)>,
-    /// The number of the last change here, or of when the attributes were asked for if that was
+    /// The number of the last change here, or of the last request of the attributes, whichever is
     /// later.
     since: u64,
     /// When another client's change was announced last.
@@ -69,13 +68,13 @@ struct State {
 
 impl State {
     fn set(&mut self, attr: Option<Attr>, at: u64) {
-        self.attr = attr.map(|attr| (attr, Instant::now()));
+        self.attr = attr.map(|attr| (attr, wait::now()));
         self.since = self.since.max(at);
     }
 }
 
-/// How the last handle left.
-pub(crate) struct Left {
+/// The state of a file after one of its handles was closed.
+pub(crate) struct AfterClose {
     pub(crate) last: bool,
     pub(crate) unlinked: bool,
 }
@@ -94,18 +93,18 @@ impl OpenFiles {
     }
 
     /// One handle less.
-    pub(super) fn leave(&self, ino: Ino) -> Left {
+    pub(super) fn leave(&self, ino: Ino) -> AfterClose {
         let mut files = self.files.lock();
-        let Some(slot) = files.get_mut(&ino) else { return Left { last: false, unlinked: false } };
+        let Some(slot) = files.get_mut(&ino) else { return AfterClose { last: false, unlinked: false } };
         slot.handles -= 1;
-        let left = Left { last: slot.handles == 0, unlinked: slot.unlinked };
+        let left = AfterClose { last: slot.handles == 0, unlinked: slot.unlinked };
         if left.last {
             files.remove(&ino);
         }
         left
     }
 
-    /// An open file lost its last name; whether it is still open.
+    /// A file lost its last name. Returns whether it is still open.
     pub(super) fn unlinked(&self, ino: Ino) -> bool {
         let mut files = self.files.lock();
         files.get_mut(&ino).map(|slot| slot.unlinked = true).is_some()
@@ -126,18 +125,18 @@ impl OpenFiles {
         self.files.lock().len()
     }
 
-    /// Takes note of how a file is as it is opened; whether it was so at its last open. Its mtime
-    /// may have been set back after a change, its ctime not.
+    /// Remembers the state of a file at an open. Returns whether it is the same as at the last
+    /// open. A program may set back the mtime after a change, but not the ctime.
     pub(super) fn same_as_at_last_open(&self, ino: Ino, attr: &Attr) -> bool {
         let mut opened = self.opened.lock();
-        if opened.len() >= MOST_OPENED {
+        if opened.len() >= MAX_OPENED {
             opened.clear();
         }
         let now = (attr.mtime, attr.ctime, attr.length);
         opened.insert(ino, now) == Some(now)
     }
 
-    /// Forgets how a file was at its last open.
+    /// Drops the state of a file at its last open.
     pub(super) fn forget_last_open(&self, ino: Ino) {
         self.opened.lock().remove(&ino);
     }
@@ -162,32 +161,32 @@ impl OpenFile {
         self.state.lock()
     }
 
-    /// To be held while an operation changes the attributes.
+    /// The lock to hold while an operation changes the attributes.
     pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
-        self.change_lock.lock()
+        wait::lock(&self.change_lock)
     }
 
-    /// An operation here that was begun at `begun` and was done at `now` left these attributes.
+    /// An operation of this client, from `begun` to `now`, returned these attributes.
     pub(super) fn changed(&self, attr: Attr, begun: u64, now: u64) {
         let mut state = self.state();
-        // What another client did may have come after it.
+        // A change by another client may have come after it.
         let attr = (state.changed_elsewhere < begun).then_some(attr);
         state.set(attr, now);
     }
 
-    /// Another client changed it, or may have: its attributes are asked for again.
+    /// Another client changed it, or may have. Its attributes must be requested again.
     pub(super) fn changed_elsewhere(&self, now: u64) {
         let mut state = self.state();
         state.changed_elsewhere = now;
         state.set(None, now);
     }
 
-    /// It changed here in a way that tells nothing of its attributes.
+    /// This client changed it, and the operation returned no attributes.
     pub(super) fn forget(&self, now: u64) {
         self.state().set(None, now);
     }
 
-    /// A change of names touched it: links and times, never its length.
+    /// A change of names changed its links and times, but not its length.
     pub(super) fn renamed(&self, attr: &Attr, now: u64) {
         let mut state = self.state();
         state.since = state.since.max(now);
@@ -197,7 +196,7 @@ impl OpenFile {
         }
     }
 
-    /// Takes note of attributes that were asked for at `asked`. Answers those to show.
+    /// Caches attributes that were requested at `asked`. Returns those to show.
     pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
         let mut state = self.state();
         if state.since > asked {
@@ -207,7 +206,7 @@ impl OpenFile {
         attr
     }
 
-    /// A handle is about to hold a lock.
+    /// A handle is about to acquire a lock.
     pub(crate) fn locked_through(&self, locks: &Arc<HandleLocks>) {
         let mut locked = self.locked.lock();
         locked.retain(|other| other.strong_count() > 0);
@@ -216,8 +215,8 @@ impl OpenFile {
         }
     }
 
-    /// [`HandleLocks::since`] over all handles that may have written what has not gone to the file
-    /// yet: who wrote what is not known any more when it does.
+    /// The oldest [`HandleLocks::since`] of all handles that may have written data which is not
+    /// committed yet. When data is committed, it is no longer known which handle wrote it.
     pub(crate) fn locked_since(&self) -> Option<i64> {
         let locked = self.locked.lock();
         let discarded = self.discarded.load(Ordering::Acquire);
@@ -225,21 +224,21 @@ impl OpenFile {
         since.filter(|since| *since >= discarded).min()
     }
 
-    /// Nothing is left of what was written under locks that were lost when this client had been
-    /// taken for dead `fences` times, and who lost them writes no more.
+    /// Data written under locks that were lost up to fence count `fences` is discarded, and the
+    /// handles that lost them cannot write any more.
     pub(crate) fn discarded(&self, fences: i64) {
         self.discarded.fetch_max(fences, Ordering::AcqRel);
     }
 
-    /// Attributes as committed, as far as this client knows.
+    /// The last committed attributes that this client knows.
     pub(crate) fn attr(&self) -> Option<Attr> {
         self.state().attr.map(|(attr, _)| attr)
     }
 
-    /// Attributes no older than `ttl`, and how long they still hold.
+    /// Attributes no older than `ttl`, and for how long they are still valid.
     pub(crate) fn recent(&self, ttl: Duration) -> Option<(Attr, Duration)> {
         let (attr, at) = self.state().attr?;
-        let left = ttl.checked_sub(at.elapsed()).filter(|left| !left.is_zero())?;
+        let left = ttl.checked_sub(wait::now().duration_since(at)).filter(|left| !left.is_zero())?;
         Some((attr, left))
     }
 

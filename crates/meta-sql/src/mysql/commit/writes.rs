@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use sluice_meta::{
     engine::{Commit, Write},
-    schema::Key,
+    schema::{Key, Row},
 };
 use sluice_types::{Ino, Slice};
 
@@ -15,7 +15,7 @@ use super::{super::tables::Place, flight::Builder};
 use crate::{
     codec::Record,
     plan::{Action, Change, Span},
-    values::Value,
+    values::{Value, row_values},
 };
 
 /// Rows in one statement.
@@ -55,6 +55,16 @@ impl Builder<'_> {
         let [writer, lane, from, to] = [0, 1, 2, 3].map(|at| int(step, at));
         self.flight
             .number(format!("UPDATE {table} SET n={to} WHERE writer={writer} AND lane={lane} AND n={from}"));
+    }
+
+    /// Inserts new rows.
+    pub(super) fn load(&mut self, record: Record, rows: &[&Row]) {
+        for rows in rows.chunks(MANY) {
+            let rows: Vec<Vec<Value<'_>>> =
+                rows.iter().filter_map(|row| row_values(row)).map(|(_, values)| values).collect();
+            let rows: Vec<Values<'_>> = rows.iter().map(|values| &values[..]).collect();
+            self.insert(record, &rows, "");
+        }
     }
 
     fn insert(&mut self, record: Record, rows: &[Values<'_>], suffix: &str) {

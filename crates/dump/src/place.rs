@@ -1,0 +1,92 @@
+//! The database that a dump is loaded into: that it is empty, and when it holds a volume.
+//!
+//! What must stay true: the settings are written last, so that a database that holds only a part of
+//! a dump holds no volume; and a record of our own tells such a part, which the next load clears
+//! away, from what somebody else keeps there.
+
+use sluice_meta::{
+    engine::{Engine, Found, List, Read, Scan, Write},
+    schema::{Key, Row, VolumeFormat},
+};
+use sluice_types::Ino;
+
+use crate::{
+    DumpError,
+    store::{commit, patiently},
+};
+
+/// Says that a load is under way. No client's session has the number 0.
+const UNDER_WAY: Row = Row::Writer(0, 0, 1);
+/// Records removed at once.
+const PAGE: usize = 1000;
+
+/// Everything that a load stores and that is not replaced by the next. What belongs to nodes goes
+/// with them, so these are the first.
+const SCANS: [Scan; 13] = [
+    Scan::Nodes,
+    Scan::AllEntries,
+    Scan::Chunks,
+    Scan::Symlinks,
+    Scan::Xattrs,
+    Scan::SliceRefs,
+    Scan::DelFiles,
+    Scan::DelSlices,
+    Scan::Sessions,
+    Scan::Sustained,
+    Scan::Acls,
+    Scan::DirStats,
+    Scan::Quotas,
+];
+
+/// Makes tables, and makes sure that nothing is in them.
+pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
+    engine.prepare()?;
+    let [setting, cut_off] = [Key::Setting, UNDER_WAY.key()].map(Read::Get);
+    if engine.read(&[setting])? != [Found::Row(None)] {
+        return Err(DumpError::NotEmpty);
+    }
+    if engine.read(&[cut_off])? == [Found::Row(None)] {
+        let nodes = engine.scan(Scan::Nodes, None, 1)?;
+        if !nodes.rows.is_empty() || !nodes.damaged.is_empty() {
+            return Err(DumpError::NotEmpty);
+        }
+        commit(engine, vec![Write::Put(UNDER_WAY)])?;
+    } else {
+        tracing::warn!("a load into this database was cut off; what it left is removed first");
+        clear(engine)?;
+    }
+    Ok(())
+}
+
+/// The volume is there from now on.
+pub(crate) fn finish(engine: &dyn Engine, format: &VolumeFormat) -> Result<(), DumpError> {
+    commit(engine, vec![Write::Put(Row::setting(format)), Write::Discard(UNDER_WAY.key())])?;
+    patiently(|| engine.sync())?;
+    Ok(())
+}
+
+/// Removes what a load left.
+fn clear(engine: &dyn Engine) -> Result<(), DumpError> {
+    for scan in SCANS {
+        let mut from = None;
+        loop {
+            let page = patiently(|| engine.scan(scan, from.as_ref(), PAGE))?.sound()?;
+            for rows in page.rows.chunks(PAGE) {
+                let of_several = |row: &Row| match row {
+                    // It has several names, which no scan finds.
+                    Row::Node(ino, attr) if attr.parent == Ino::NONE => {
+                        Some(Write::Clear(List::Parents(*ino)))
+                    }
+                    _ => None,
+                };
+                let discarded = rows.iter().map(|row| Write::Discard(row.key()));
+                commit(engine, rows.iter().filter_map(of_several).chain(discarded).collect())?;
+            }
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}

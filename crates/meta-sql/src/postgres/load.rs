@@ -1,0 +1,32 @@
+//! New rows, very many at once.
+//!
+//! What must stay true: rows are in their table whole or not at all, each call being one
+//! transaction; that it is on the disk is for whoever commits next to wait for.
+
+use sluice_meta::{engine::EngineError, schema::Row};
+
+use super::{Store, conn::Failure, flight::Flight, read::columns, statement::Template};
+use crate::{
+    codec::Record,
+    values::{by_record, row_values},
+};
+
+impl Store {
+    /// Stores new rows. One trip.
+    pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        let mut flight = Flight::default();
+        flight.add(self.catalog.get(Template::Softly, Record::Setting), Vec::new());
+        for (record, rows) in by_record(rows) {
+            let values = rows.into_iter().filter_map(row_values).map(|(_, values)| values);
+            flight.add(self.catalog.get(Template::InsertMany, record), columns(values));
+            if record == Record::Acl {
+                flight.add(self.catalog.get(Template::Renumber, record), Vec::new());
+            }
+        }
+        match self.pool.commit(&flight) {
+            Ok(_) => Ok(()),
+            Err(Failure::Server(_, error)) if error.is_duplicate() => Err(EngineError::Conflict(Vec::new())),
+            Err(failure) => Err(failure.plain(&self.pool.options)),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Quotas: limits set and taken away, and usage put right.
+//!
+//! What must stay true: usage is changed only together with a look at what it was, so that no
+//! charge that others commit meanwhile is lost.
+
+use std::sync::Arc;
+
+use sluice_types::{FsError, Ino};
+use smallvec::smallvec;
+
+use super::{
+    rules,
+    tree_usage::{TreeUsage, tree_usage},
+};
+use crate::{
+    engine::Hold,
+    op::{Lane, Lanes, Op},
+    schema::{Key, Quota, QuotaKey, Row},
+    view::{Stop, View},
+    want::Want,
+};
+
+/// A quota, if there is one. One trip.
+#[derive(Clone, Copy, Debug)]
+pub struct GetQuota(pub QuotaKey);
+
+impl Op for GetQuota {
+    type Out = Option<Quota>;
+    const NAME: &'static str = "get_quota";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
+        stored(view, self.0, Hold::None)
+    }
+}
+
+/// Sets limits. The first of a directory make its record, with nothing used: clients that know it
+/// charge it from then on, and whoever set it has to count. Two trips.
+#[derive(Clone, Copy, Debug)]
+pub struct SetLimits {
+    /// What is limited.
+    pub key: QuotaKey,
+    /// Bytes, 0 for no limit; `None` leaves it as it is.
+    pub max_space: Option<i64>,
+    /// Inodes, 0 for no limit; `None` leaves it as it is.
+    pub max_inodes: Option<i64>,
+}
+
+impl Op for SetLimits {
+    /// Whether there was no record.
+    type Out = bool;
+    const NAME: &'static str = "set_limits";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("quota")]
+    }
+
+    /// # Errors
+    /// [`FsError::NotFound`] if there is no such directory, [`FsError::NotDir`] if it is none.
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        if let QuotaKey::Dir(dir) = self.key {
+            view.want(&[Want::node(dir, Hold::Guard), Want::get(Key::Quota(self.key), Hold::Lock)])?;
+            let attr = rules::existing_dir(view, dir, Hold::Guard)?;
+            rules::require(!dir.is_trash() && !attr.parent.is_trash(), FsError::Perm)?;
+        }
+        let before = stored(view, self.key, Hold::Lock)?;
+        let mut quota = before.unwrap_or(Quota::UNLIMITED);
+        quota.max_space = self.max_space.unwrap_or(quota.max_space);
+        quota.max_inodes = self.max_inodes.unwrap_or(quota.max_inodes);
+        view.put(Row::Quota(self.key, quota));
+        Ok(before.is_none())
+    }
+}
+
+/// Takes limits away. Of users and groups the usage stays on record. Two trips.
+#[derive(Clone, Copy, Debug)]
+pub struct DropLimits(pub QuotaKey);
+
+impl Op for DropLimits {
+    /// Whether there were any.
+    type Out = bool;
+    const NAME: &'static str = "drop_limits";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("quota")]
+    }
+
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        let Some(quota) = stored(view, self.0, Hold::Lock)? else { return Ok(false) };
+        if let QuotaKey::Dir(_) = self.0 {
+            view.delete(Key::Quota(self.0));
+            return Ok(true);
+        }
+        let Quota { max_space, max_inodes, .. } = Quota::UNLIMITED;
+        view.put(Row::Quota(self.0, Quota { max_space, max_inodes, ..quota }));
+        Ok(quota.max_space > 0 || quota.max_inodes > 0)
+    }
+}
+
+/// Puts on record what lies below a directory with a quota, exactly as it is at the commit. Two
+/// trips.
+#[derive(Clone, Debug)]
+pub struct SettleTree {
+    /// The directory.
+    pub dir: Ino,
+    /// It and all directories below it.
+    pub dirs: Arc<[Ino]>,
+}
+
+impl Op for SettleTree {
+    type Out = TreeUsage;
+    const NAME: &'static str = "settle_tree";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("quota")]
+    }
+
+    /// # Errors
+    /// [`FsError::NoData`] if the directory has no quota.
+    fn run(&self, view: &mut View<'_>) -> Result<TreeUsage, Stop> {
+        let key = QuotaKey::Dir(self.dir);
+        let mut quota = stored(view, key, Hold::Lock)?.ok_or(FsError::NoData)?;
+        let usage = tree_usage(view, self.dir, &self.dirs)?;
+        if let TreeUsage::Exact(space, inodes) = usage {
+            (quota.used_space, quota.used_inodes) = (space, inodes);
+            view.put(Row::Quota(key, quota));
+        }
+        Ok(usage)
+    }
+}
+
+/// Puts on record what was counted while the record said `seen`. Two trips.
+#[derive(Clone, Copy, Debug)]
+pub struct SetUsage {
+    /// Whose usage.
+    pub key: QuotaKey,
+    /// Bytes and inodes on record when the count began.
+    pub seen: (i64, i64),
+    /// Bytes and inodes counted.
+    pub counted: (i64, i64),
+    /// What was charged since the count began: whether it is added, or nothing is done.
+    pub add_charged: bool,
+}
+
+impl Op for SetUsage {
+    /// Whether the usage is the one counted: nothing was charged since the count began.
+    type Out = bool;
+    const NAME: &'static str = "set_usage";
+
+    fn lanes(&self) -> Lanes {
+        smallvec![Lane::Volume("quota")]
+    }
+
+    /// # Errors
+    /// [`FsError::NoData`] if a directory has no quota any more.
+    fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
+        let mut quota = stored(view, self.key, Hold::Lock)?.or(self.key.kept()).ok_or(FsError::NoData)?;
+        let charged = (quota.used_space - self.seen.0, quota.used_inodes - self.seen.1);
+        let same = charged == (0, 0);
+        if same || self.add_charged {
+            quota.used_space = self.counted.0 + charged.0;
+            quota.used_inodes = self.counted.1 + charged.1;
+            view.put(Row::Quota(self.key, quota));
+        }
+        Ok(same)
+    }
+}
+
+fn stored(view: &mut View<'_>, key: QuotaKey, hold: Hold) -> Result<Option<Quota>, Stop> {
+    Ok(match view.get(&Key::Quota(key), hold)? {
+        Some(Row::Quota(_, quota)) => Some(quota),
+        _ => None,
+    })
+}

@@ -1,0 +1,198 @@
+//! Counts what quotas count, and compares.
+//!
+//! What must stay true: a client that writes is not accused. A difference counts when several looks
+//! find the same one.
+
+use rustc_hash::FxHashMap;
+use sluice_types::{FsError, FsResult, Ino};
+
+use crate::{
+    batch::Interrupt,
+    engine::Scan,
+    meta::Meta,
+    ops::{
+        quota::{SetUsage, SettleTree},
+        tree_usage::TreeUsage,
+    },
+    schema::{Quota, QuotaKey, Row},
+    tree::Progress,
+};
+
+/// Counts before the last one is taken although others changed something meanwhile.
+const TRIES: usize = 10;
+/// Looks that must find the same difference.
+const LOOKS: usize = 3;
+
+/// How usage is counted.
+pub struct Counting<'a> {
+    /// Entry by entry, and not by the statistics of directories.
+    pub strict: bool,
+    /// Ends it.
+    pub interrupt: &'a Interrupt,
+    /// Called with what is done.
+    pub progress: Progress<'a>,
+}
+
+/// Usage on record, and as counted: bytes and inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Whose.
+    pub key: QuotaKey,
+    /// The record, if there is one.
+    pub stored: Option<Quota>,
+    /// As counted.
+    pub counted: (i64, i64),
+}
+
+impl Usage {
+    /// What is on record, less what was counted.
+    pub fn difference(&self) -> (i64, i64) {
+        let (space, inodes) = used(self.stored);
+        (space - self.counted.0, inodes - self.counted.1)
+    }
+}
+
+fn used(quota: Option<Quota>) -> (i64, i64) {
+    quota.map_or((0, 0), |quota| (quota.used_space, quota.used_inodes))
+}
+
+impl Meta {
+    /// Counts below a directory with a quota and puts it on record; whether the record is exact.
+    ///
+    /// # Errors
+    /// [`FsError::NoData`] if the directory has no quota.
+    pub fn settle_tree(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<bool> {
+        let key = QuotaKey::Dir(dir);
+        let mut walks = counting.strict;
+        for left in (0..TRIES).rev() {
+            if !walks {
+                let dirs = self.dirs_of(dir, counting.interrupt, counting.progress)?.dirs;
+                walks = dirs.len() > self.most_dirs();
+                let settle = SettleTree { dir, dirs: dirs.into() };
+                match if walks { Ok(TreeUsage::Unknown) } else { self.run(settle, counting.interrupt) } {
+                    Ok(TreeUsage::Exact(..)) => return Ok(true),
+                    Ok(TreeUsage::Changed) if left > 0 => continue,
+                    Ok(TreeUsage::Changed | TreeUsage::Unknown) => walks = true,
+                    // More than this engine compares in one commit.
+                    Err(FsError::TooBig) => walks = true,
+                    Err(error) => return Err(error),
+                }
+            }
+            let seen = used(self.quota(key, counting.interrupt)?);
+            let counted = self.usage_below(dir, counting)?;
+            if self.run(SetUsage { key, seen, counted, add_charged: left == 0 }, counting.interrupt)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Bytes and inodes below a directory.
+    fn usage_below(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<(i64, i64)> {
+        if !counting.strict
+            && let Some(usage) = self.dirs_of(dir, counting.interrupt, counting.progress)?.usage
+        {
+            return Ok(usage);
+        }
+        self.walked_usage(dir, counting.interrupt, counting.progress)
+    }
+
+    /// Compares what is on record of a directory with what lies below it.
+    ///
+    /// # Errors
+    /// [`FsError::NoData`] if the directory has no quota.
+    pub fn compare_tree(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<Usage> {
+        let key = QuotaKey::Dir(dir);
+        let look = || {
+            let stored = self.quota(key, counting.interrupt)?.ok_or(FsError::NoData)?;
+            let counted = self.usage_below(dir, counting)?;
+            Ok(Usage { key, stored: Some(stored), counted })
+        };
+        let mut usage: Usage = look()?;
+        let mut same = 1;
+        for _ in 0..TRIES {
+            if usage.difference() == (0, 0) || same == LOOKS {
+                break;
+            }
+            let next = look()?;
+            same = if next.difference() == usage.difference() { same + 1 } else { 1 };
+            usage = next;
+        }
+        Ok(usage)
+    }
+
+    /// What all users and groups use, on record and as counted.
+    ///
+    /// Memory: some 100 bytes for each of them.
+    pub fn compare_owners(&self, counting: &Counting<'_>) -> FsResult<Vec<Usage>> {
+        let mut usage = self.look_at_owners(counting)?;
+        for _ in 1..LOOKS {
+            if usage.iter().all(|usage| usage.difference() == (0, 0)) {
+                break;
+            }
+            let before: FxHashMap<QuotaKey, Usage> = usage.iter().map(|usage| (usage.key, *usage)).collect();
+            usage = self.look_at_owners(counting)?;
+            for usage in &mut usage {
+                let known = before.get(&usage.key).map(Usage::difference);
+                if known != Some(usage.difference()) {
+                    // Somebody writes there.
+                    usage.counted = used(usage.stored);
+                }
+            }
+        }
+        Ok(usage)
+    }
+
+    fn look_at_owners(&self, counting: &Counting<'_>) -> FsResult<Vec<Usage>> {
+        let stored: FxHashMap<QuotaKey, Quota> = self.quotas(counting.interrupt)?.into_iter().collect();
+        let mut counted: FxHashMap<QuotaKey, (i64, i64)> = FxHashMap::default();
+        self.each_page(Scan::Nodes, counting.interrupt, |rows| {
+            (counting.progress)(rows.len() as u64);
+            for row in rows {
+                let Row::Node(ino, attr) = row else { continue };
+                // The root and the root of the trash belong to the volume.
+                if ino == Ino::ROOT || ino == Ino::TRASH {
+                    continue;
+                }
+                for key in [QuotaKey::User(attr.uid), QuotaKey::Group(attr.gid)] {
+                    let (space, inodes) = counted.entry(key).or_default();
+                    (*space, *inodes) = (*space + attr.space(), *inodes + 1);
+                }
+            }
+            Ok(())
+        })?;
+        let owner = |key: &&QuotaKey| !matches!(key, QuotaKey::Dir(_));
+        let mut keys: Vec<QuotaKey> = counted.keys().chain(stored.keys().filter(owner)).copied().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let usage = keys.into_iter().map(|key| Usage {
+            key,
+            stored: stored.get(&key).copied(),
+            counted: counted.get(&key).copied().unwrap_or_default(),
+        });
+        Ok(usage.collect())
+    }
+
+    /// Counts what users and groups use and puts it on record; whether the records are exact.
+    pub fn settle_owners(&self, counting: &Counting<'_>) -> FsResult<bool> {
+        for left in (0..TRIES).rev() {
+            let usage = self.look_at_owners(counting)?;
+            let wrong = usage.iter().filter(|usage| usage.difference() != (0, 0) || usage.stored.is_none());
+            let repairs = wrong.map(|usage| SetUsage {
+                key: usage.key,
+                seen: used(usage.stored),
+                counted: usage.counted,
+                add_charged: left == 0,
+            });
+            let repairs: Vec<SetUsage> = repairs.collect();
+            let mut exact = true;
+            for done in self.run_all(repairs, counting.interrupt) {
+                exact &= done?;
+            }
+            if exact {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

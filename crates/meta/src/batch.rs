@@ -64,7 +64,7 @@ pub struct Batcher {
     batches: AtomicU64,
     ops: AtomicU64,
     wakes: Arc<AtomicU64>,
-    pub(crate) counts: Arc<MetaStats>,
+    counts: Arc<MetaStats>,
 }
 
 /// Numbers of the commits of one lane; whoever leads the lane changes them.
@@ -128,6 +128,11 @@ impl Batcher {
             ops: self.ops.load(Ordering::Relaxed),
             wakes: self.wakes.load(Ordering::Relaxed),
         }
+    }
+
+    /// What it counts of its operations, and whoever has this counts with it.
+    pub fn counts(&self) -> &Arc<MetaStats> {
+        &self.counts
     }
 
     /// Operations that no batch has taken yet.

@@ -82,7 +82,7 @@ impl Meta {
         let env = Arc::new(env);
         let batcher = Batcher::new(engine.clone(), env.clone(), sid, options.patience);
         batcher.go_on(&start.numbers);
-        let waiters = Waiters::new(engine.clone(), batcher.counts.clone());
+        let waiters = Waiters::new(engine.clone(), batcher.counts().clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
         let meta = Self {
             engine,
@@ -307,7 +307,7 @@ impl Meta {
 
     /// What this client counts of its operations.
     pub fn stats(&self) -> &MetaStats {
-        &self.batcher.counts
+        self.batcher.counts()
     }
 
     /// Waits for locks to be released.

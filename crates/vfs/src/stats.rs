@@ -223,7 +223,10 @@ impl Vfs {
         );
         let trash = self.meta.trash_expiry();
         families.gauge(
-            ("sluice_trash_hours_waiting", "Hours of the trash that are due and wait to be deleted."),
+            (
+                "sluice_trash_directories_waiting",
+                "Directories of the trash that this client is about to delete.",
+            ),
             trash.hours as f64,
         );
         families.counter(

@@ -42,8 +42,15 @@ fn a_waiter_gets_the_lock_when_it_is_released() {
     assert_eq!(flock(&two, ino, Some(FlockKind::Read)), Err(FsError::Again));
     let result = waiting(&two.vfs, ino, &Interrupt::never());
     assert_eq!(result.try_recv(), Err(mpsc::TryRecvError::Empty));
+    let stats = two.vfs.meta().stats();
+    let until = Instant::now() + Duration::from_secs(30);
+    while stats.lock_waiters.get() == 0 {
+        assert!(Instant::now() < until, "nobody waits");
+        thread::yield_now();
+    }
     flock(&one, ino, None).unwrap();
     assert_eq!(result.recv().unwrap(), Ok(()));
+    assert_eq!((stats.lock_waiters.get(), stats.lock_waits.count()), (0, 1));
     assert_eq!(flock(&one, ino, Some(FlockKind::Read)), Err(FsError::Again));
 }
 

@@ -356,6 +356,8 @@ fn prometheus_answers_what_dashboards_ask() {
     until("what was written", || {
         prometheus.query(written).first().is_some_and(|found| found["value"][1] == "15000")
     });
+    let trash = "max(sluice_trash_directories) - max(sluice_trash_overdue_directories)";
+    until("the trash", || prometheus.query(trash).first().is_some_and(|found| found["value"][1] == "1"));
     let targets = prometheus.ask("/api/v1/targets?state=active");
     assert_eq!(targets["activeTargets"][0]["health"], "up", "{targets}");
 }

@@ -133,6 +133,7 @@ fn a_dead_engine_ends_patience_and_leaves_no_trace() {
     let create = Create { dir: 1, name: "a".into(), ino: 100 };
     let answer = batcher.submit(create.clone(), &Interrupt::never());
     assert!(matches!(answer, Err(FsError::Io(_))), "{answer:?}");
+    assert!(batcher.counts().retries.unavailable.get() > 0);
     assert!(log(&engine).is_empty());
     faulty.set(Chances::default());
     assert_eq!(batcher.submit(create, &Interrupt::never()), Ok(100));
@@ -259,6 +260,10 @@ fn culprits_of_a_conflict_go_alone_and_nobody_overtakes_in_a_lane() {
     let answers = batcher.submit_all(ops, &Interrupt::never());
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(refusals.load(Ordering::Relaxed), 1, "one conflict, then without the culprits");
+    let counts = batcher.counts();
+    let restarts: Vec<u64> = counts.restarts.iter().map(|(_, named)| named.count.get()).collect();
+    assert_eq!((counts.retries.conflict.get(), restarts), (1, vec![4]), "the culprits ran again");
+    assert_eq!([&counts.operations, &counts.queued].map(|histogram| histogram.count()), [40, 40]);
     let commits = commits.lock();
     for culprit in [103, 113, 123, 133] {
         assert!(commits.contains(&vec![culprit]), "#{culprit} went with others: {commits:?}");

@@ -25,6 +25,7 @@ mod program;
 mod progress;
 mod serve;
 mod server_process;
+mod signals;
 mod sizes;
 mod table;
 mod tree;

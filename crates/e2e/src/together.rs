@@ -4,6 +4,7 @@
 mod both;
 mod dumps;
 mod owners;
+mod space;
 
 use crate::{
     compare::{Side, difference},
@@ -65,6 +66,8 @@ pub fn run(
     let sluice = if one == juicefs { other } else { one };
     dumps::run([sluice, juicefs], engine, within, make).context("dumps")?;
     println!("ok dumps");
+    space::run([sluice, juicefs], engine, within, make).context("space that is given back")?;
+    println!("ok space that is given back");
     if matches!(engine, Engine::Redis | Engine::RedisSentinel) {
         notices::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
         println!("ok client cache beside JuiceFS");

@@ -47,17 +47,17 @@ impl Time {
         Timestamp::new(self.sec, self.nsec as i32).unwrap_or(first_or_last).strftime(format).to_string()
     }
 
-    /// The hour of the day in the machine's time zone, 0 to 23.
-    pub fn local_hour(self) -> u8 {
-        let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();
-        instant.to_zoned(TimeZone::system()).hour().unsigned_abs()
-    }
-
     /// The instant that `text` names in UTC, in the words of `strftime`; `None` if it names none.
     pub fn from_utc(format: &str, text: &str) -> Option<Self> {
         let time = DateTime::strptime(format, text).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
         let nanos = i64::try_from(time.as_nanosecond()).ok()?;
         Some(Self::from_nanos(nanos))
+    }
+
+    /// The hour of the day in the machine's time zone, 0 to 23.
+    pub fn local_hour(self) -> u8 {
+        let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();
+        instant.to_zoned(TimeZone::system()).hour().unsigned_abs()
     }
 
     /// Time passed since `earlier`, zero if that lies in the future.

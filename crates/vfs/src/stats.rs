@@ -192,6 +192,15 @@ impl Vfs {
             ("sluice_deletions_waiting", "Removed files and slices that wait to be deleted."),
             self.jobs.queue().len() as f64,
         );
+        let trash = self.meta.trash_backlog();
+        families.gauge(
+            ("sluice_trash_hours_waiting", "Hours of the trash that are due and wait to be deleted."),
+            trash.hours as f64,
+        );
+        families.counter(
+            ("sluice_trash_entries_removed_total", "Entries of the trash that this client deleted."),
+            trash.removed as f64,
+        );
     }
 }
 

@@ -3,11 +3,14 @@
 mod bench;
 mod bench_meta;
 mod clone;
+mod compact;
 mod completion;
 mod config;
+mod destroy;
 mod dump;
 mod format;
 mod fsck;
+mod gc;
 mod hadoop;
 mod info;
 mod load;
@@ -16,6 +19,7 @@ mod mdtest;
 mod mount;
 mod profile;
 mod quota;
+mod restore;
 mod rmr;
 mod stats;
 mod status;
@@ -45,7 +49,11 @@ pub(crate) enum Command {
     Quota(quota::QuotaCommand),
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
+    Compact(compact::Compact),
     Fsck(fsck::Fsck),
+    Gc(gc::Gc),
+    Restore(restore::Restore),
+    Destroy(destroy::Destroy),
     Dump(dump::Dump),
     Load(load::Load),
     Bench(bench::Bench),
@@ -71,7 +79,11 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Quota(command) => command.run(),
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
+        Command::Compact(command) => command.run(),
         Command::Fsck(command) => command.run(),
+        Command::Gc(command) => command.run(),
+        Command::Restore(command) => command.run(),
+        Command::Destroy(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Bench(command) => command.run(),

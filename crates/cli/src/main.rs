@@ -13,6 +13,7 @@ mod args;
 mod arguments;
 mod background;
 mod commands;
+mod consul;
 mod control;
 mod engines;
 mod fixed;

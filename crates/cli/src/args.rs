@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use clap::{Args, CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::commands::Command;
@@ -22,7 +22,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// How much is said.
+/// How lines of the log are written.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// How much is said, and how.
 #[derive(Args)]
 pub(crate) struct Log {
     /// Say more
@@ -37,6 +47,9 @@ pub(crate) struct Log {
     /// Level by name: trace, debug, info, warn or error
     #[arg(long = "log-level", global = true, hide = true, value_name = "LEVEL")]
     level: Option<String>,
+    /// How lines of the log are written
+    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
+    log_format: LogFormat,
     /// No colours
     #[arg(long, global = true)]
     no_color: bool,
@@ -67,14 +80,15 @@ impl Log {
             "random" => crate::volume::new_uuid(),
             id => id.to_owned(),
         });
-        tracing_subscriber::fmt()
+        let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(move || Lines(id.clone()))
-            .with_ansi(colours)
-            .with_target(false)
             // Whoever closed standard error does not want to hear of that.
-            .log_internal_errors(false)
-            .init();
+            .log_internal_errors(false);
+        match self.log_format {
+            LogFormat::Text => subscriber.with_ansi(colours).with_target(false).init(),
+            LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        }
     }
 }
 

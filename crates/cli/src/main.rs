@@ -14,6 +14,7 @@ mod arguments;
 mod background;
 mod backup;
 mod commands;
+mod consul;
 mod control;
 mod engines;
 mod fixed;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::fs;
+use std::{fs, process::Command};
 
 use sluice_testkit::fuse::no_fuse;
 use support::{Volume, fails, ok, sluice};
@@ -309,7 +309,7 @@ fn settings_of_other_clients_are_kept() {
     says(&refused(&["--tag", "a=b"]), &["--tier"]);
 
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
-    says(&config(&["--user-group-quota"]), &["UserGroupQuota: none -> true", "quota check --repair"]);
+    says(&config(&["--user-group-quota"]), &["UserGroupQuota: none -> true"]);
     assert_eq!(setting()["UserGroupQuota"], true);
     config(&["--user-group-quota=false"]);
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
@@ -318,6 +318,14 @@ fn settings_of_other_clients_are_kept() {
     config(&["--changelog-max-age", "30m", "--changelog-max-lines", "7"]);
     assert_eq!(setting()["ChangeLogMaxAge"], 1800);
     assert_eq!(setting()["ChangeLogMaxLines"], 7);
+    // Whom these settings are for reads them.
+    if let Ok(juicefs) = std::env::var("JUICEFS") {
+        let output = Command::new(juicefs).args(["config", &volume.meta]).output().expect("it starts");
+        let read: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for member in ["Tiers", "KerbConf", "ChangeLogMaxAge", "ChangeLogMaxLines", "MinClientVersion"] {
+            assert_eq!(read[member], setting()[member], "{member}");
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,10 @@ use std::{
 
 use rustix::fs::XattrFlags;
 use sluice_testkit::fuse::no_fuse;
-use support::{Volume, fails, until};
+use support::{Volume, fails, ok, until};
+
+/// However full the disk is, blocks are cached.
+const ROOM: [&str; 2] = ["--free-space-ratio", "0"];
 
 /// A number in `.stats`.
 fn stat(point: &Path, name: &str) -> f64 {
@@ -53,7 +56,7 @@ fn blocks_that_nobody_uses_go() {
         return;
     }
     let mut volume = volume();
-    let point = volume.mount("mnt", &["--cache-expire", "1s"]);
+    let point = volume.mount("mnt", &["--cache-expire", "1s", ROOM[0], ROOM[1]]);
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
     until("the blocks to be cached", || stat(&point, "juicefs_blockcache_writes") == 2.0);
     until("the blocks to go", || blocks(&point) == 0.0);
@@ -68,7 +71,7 @@ fn what_others_removed_from_the_cache_is_found_out() {
         return;
     }
     let mut volume = volume();
-    let point = volume.mount("mnt", &["--cache-scan-interval", "1s"]);
+    let point = volume.mount("mnt", &["--cache-scan-interval", "1s", ROOM[0], ROOM[1]]);
     fs::read(point.join("file")).expect("read");
     until("the blocks to be cached", || blocks(&point) == 2.0);
     for file in files(&volume.path("cache")) {
@@ -84,13 +87,12 @@ fn only_blocks_read_in_part_are_cached() {
         return;
     }
     let mut volume = volume();
-    // What the kernel reads ahead makes large reads of small ones.
-    let point = volume.mount("mnt", &["--cache-partial-only", "--max-readahead", "0"]);
+    let point = volume.mount("mnt", &["--cache-partial-only", ROOM[0], ROOM[1]]);
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
     volume.umount(&point);
     assert_eq!(files(&volume.path("cache")), [PathBuf::new(); 0]);
 
-    let point = volume.mount("mnt", &["--cache-partial-only", "--max-readahead", "0"]);
+    let point = volume.mount("mnt", &["--cache-partial-only", ROOM[0], ROOM[1]]);
     let file = fs::File::open(point.join("file")).expect("open");
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("advised");
     let mut some = [0; 4096];
@@ -114,14 +116,14 @@ fn staged_blocks_wait_for_the_hours_of_uploads() {
     }
     let mut volume = Volume::new(&[]);
     let objects = |volume: &Volume| files(&volume.path("objects/testvol/chunks")).len();
-    let point = volume.mount("mnt", &["--writeback", "--upload-hours", &hours(6, 7)]);
+    let point = volume.mount("mnt", &["--writeback", "--upload-hours", &hours(6, 7), ROOM[0], ROOM[1]]);
     fs::write(point.join("file"), "content").expect("written");
     fs::File::open(point.join("file")).expect("open").sync_all().expect("synced");
     assert_eq!(stat(&point, "juicefs_staging_blocks"), 1.0);
     volume.umount(&point);
     assert_eq!(objects(&volume), 0);
 
-    let point = volume.mount("mnt", &["--writeback", "--upload-hours", &hours(0, 6)]);
+    let point = volume.mount("mnt", &["--writeback", "--upload-hours", &hours(0, 6), ROOM[0], ROOM[1]]);
     until("the upload", || stat(&point, "juicefs_staging_blocks") == 0.0);
     volume.umount(&point);
     assert_eq!(objects(&volume), 1);
@@ -161,6 +163,29 @@ fn the_kernel_keeps_listings_until_the_directory_changes() {
     until("the other's change to be seen", || list() == ["a", "b", "c"]);
     volume.umount(&other);
     volume.umount(&point);
+}
+
+#[test]
+fn what_users_have_is_counted_when_that_begins() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for mut volume in Volume::each(&[]) {
+        let point = volume.mount("mnt", &["--heartbeat", "1s"]);
+        fs::create_dir(point.join("d")).expect("made");
+        for name in ["a", "d/b"] {
+            fs::write(point.join(name), vec![1; 5000]).expect("written");
+            std::os::unix::fs::chown(point.join(name), Some(1000), Some(2000)).expect("given");
+        }
+        let meta = volume.meta.clone();
+        ok(&["config", &meta, "--user-group-quota"]);
+        // Beside a mount, which goes on counting.
+        fs::write(point.join("c"), vec![1; 9000]).expect("written");
+        std::os::unix::fs::chown(point.join("c"), Some(1000), Some(2000)).expect("given");
+        volume.umount(&point);
+        let said = ok(&["quota", "check", &meta]);
+        assert!(said.contains("1000") && said.contains("2000"), "{said}");
+    }
 }
 
 #[test]

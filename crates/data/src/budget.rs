@@ -1,7 +1,7 @@
-//! The memory that data may take, and the waiting of whoever wants more to write.
+//! The memory budget of data. Writers wait if it is used up.
 //!
-//! What must stay true: every buffer holds a [`Charge`] for as long as it lives, so that what is
-//! counted is what is there. Cached blocks count as what writers have to leave room for.
+//! What must stay true: every buffer holds a [`Charge`] for as long as it exists, so that the count
+//! is right. Cached blocks count as memory that writers must leave free.
 
 use std::{
     sync::{
@@ -14,11 +14,9 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use sluice_types::{FsError, FsResult, Interrupt};
 
-/// How long a writer is held up once the budget is used, before it goes on towards twice the
-/// budget.
+/// How long a writer is delayed when it exceeds the budget. It may use up to twice the budget.
 const SLOWDOWN: Duration = Duration::from_millis(10);
-/// How often a writer that is stopped looks again by itself: whether a wake was lost, whether
-/// anybody waits for it.
+/// How often a stopped writer checks the budget, and whether its caller still waits.
 const RECHECK: Duration = Duration::from_millis(50);
 
 /// A shared count of bytes against a limit.
@@ -27,8 +25,8 @@ pub(crate) struct Budget {
     limit: u64,
     used: AtomicU64,
     peak: AtomicU64,
-    /// Bytes of blocks in the memory cache, and of those on their way into local files. A block may
-    /// be in both.
+    /// Bytes of blocks in the memory cache, and of blocks that are being written to local files. A
+    /// block may be in both.
     cached: AtomicU64,
     queued: Arc<AtomicU64>,
     waiting: Mutex<u32>,
@@ -56,7 +54,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What is used, and what is cached in memory.
+    /// Used bytes, including those cached in memory.
     pub(crate) fn held(&self) -> u64 {
         self.used() + self.cached.load(Ordering::Relaxed) + self.queued.load(Ordering::Relaxed)
     }
@@ -71,15 +69,16 @@ impl Budget {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes`, whatever the limit: who must not exceed it asks [`Self::wait`] first.
+    /// Takes `bytes`, even above the limit. Callers that must not exceed it call [`Self::wait`]
+    /// first.
     pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> Charge {
         let mut charge = Charge { budget: Arc::clone(self), bytes: 0 };
         charge.resize(bytes);
         charge
     }
 
-    /// Holds the caller up: for a moment from the limit on, until there is room from twice the
-    /// limit on, of which cached blocks take a share.
+    /// Delays the caller: for a moment above the limit, and above twice the limit until there is
+    /// room. Cached blocks take a share of this.
     ///
     /// # Errors
     /// `EINTR` if `interrupt` was set meanwhile.
@@ -105,7 +104,7 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a [`Budget`]; given back when dropped.
+/// Bytes taken from a [`Budget`]; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Arc<Budget>,

@@ -1,7 +1,7 @@
-//! Compaction: many records of a chunk become few.
+//! Compaction: replaces many records of a chunk by few.
 //!
-//! What must stay true: what a chunk shows never changes by it, old blocks stay until the metadata
-//! forgot them, and nothing is replaced that changed meanwhile.
+//! What must stay true: a compaction never changes the content of a chunk. Old blocks stay until
+//! the metadata no longer names them. Records that changed meanwhile are not replaced.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -20,24 +20,25 @@ use crate::{
     pool::Pool,
 };
 
-/// Records looked at in one compaction.
-const MOST: usize = 4000;
+/// Most records of one compaction.
+const MAX_RECORDS: usize = 4000;
 /// A record of at least this many bytes may be worth keeping …
 const KEEP_BYTES: u32 = 1 << 20;
 /// … if it is at least this share of all that is left.
 const KEEP_SHARE: u64 = 5;
-/// Records at which a chunk is compacted before more are added. Engines refuse chunks of some
-/// 2,700.
+/// Number of records at which a chunk is compacted before more are added. Engines refuse chunks of
+/// some 2,700.
 const URGENT: usize = 1500;
-/// Records beyond which every commit asks for a compaction; below, every hundredth record does.
+/// Number of records above which every commit schedules a compaction. Below it, every hundredth
+/// record does.
 const MANY: usize = 350;
-/// Records from which on reading a chunk compacts it.
+/// Number of records from which a read of the chunk schedules a compaction.
 const READ_MANY: usize = 5;
 /// Blocks of the new slice that are uploaded at once.
 const PARALLEL: usize = 4;
 /// How often a compaction that cannot wait is tried while others change the chunk.
 const URGENT_TRIES: usize = 4;
-/// Chunks remembered as not worth another try.
+/// Most chunks for which a useless compaction is remembered.
 const MAX_TRIED: usize = 10_000;
 
 type Uploading = JoinHandle<Result<(), ObjectError>>;
@@ -53,13 +54,13 @@ pub struct Plan {
     pub pos: u32,
     /// Bytes of the new slice.
     pub size: u32,
-    /// What it is made of, by offset; gaps are zeros.
+    /// The pieces of the new slice, by offset; gaps are zeros.
     pub pieces: Vec<Slice>,
 }
 
 /// Plans the compaction of `records`; `None` if it would gain nothing.
 pub fn plan(records: &[Slice]) -> Option<Plan> {
-    let taken = records.len().min(MOST);
+    let taken = records.len().min(MAX_RECORDS);
     let records = &records[..taken];
     let mut keep = 0;
     let mut pieces = visible(records);
@@ -78,13 +79,13 @@ pub fn plan(records: &[Slice]) -> Option<Plan> {
     }
     let (pos, size) = match (pieces.first(), pieces.last()) {
         (Some(first), Some(last)) => (first.pos, last.end() - first.pos),
-        // Nothing but holes: one byte of zeros stands for them.
+        // Only holes: one byte of zeros represents them.
         _ => (records[keep].pos, 1),
     };
     Some(Plan { taken, keep, pos, size, pieces })
 }
 
-/// Runs compactions, one per chunk at a time but for those that cannot wait.
+/// Runs compactions, one per chunk at a time except urgent ones.
 #[derive(Debug)]
 pub(crate) struct Compactor {
     blocks: Arc<BlockStore>,
@@ -149,7 +150,7 @@ impl Compactor {
         let compactor = Arc::clone(self);
         self.pool.run(move || {
             compactor.queued.lock().remove(&(ino, index));
-            // Commits that came meanwhile found the chunk busy: they are made good for here.
+            // Commits during the compaction could not schedule another one, so this checks again.
             let done = loop {
                 let done = compactor.compact(ino, index);
                 let left = || {
@@ -173,8 +174,8 @@ impl Compactor {
         });
     }
 
-    /// Compacts a chunk. Answers whether anything was replaced; nothing is if it would gain
-    /// nothing, if another compaction is at it, or if the records changed meanwhile.
+    /// Compacts a chunk. Returns whether anything was replaced. Nothing is if it would gain
+    /// nothing, if another compaction runs, or if the records changed meanwhile.
     pub(crate) fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
         if !self.busy.lock().insert((ino, index)) {
             return Ok(false);
@@ -184,15 +185,14 @@ impl Compactor {
         self.compact_these(ino, index, &records)
     }
 
-    /// The metadata refused to add records to a chunk, which has too many: compacts it, however
-    /// many it has by now.
+    /// Compacts a chunk to which the metadata refused to add records, because it has too many.
     pub(crate) fn make_room(&self, ino: Ino, index: u32) -> FsResult<()> {
         self.compact_urgently(ino, index, 2)
     }
 
-    /// Compacts a chunk of `many` records or more, which must not get more first. Another
-    /// compaction may be at it, but that began before the last of them came: of the two, one finds
-    /// the records changed.
+    /// Compacts a chunk of `many` records or more, before more are added. Another compaction may
+    /// run, which began before the last records were added. Of the two, one finds that the records
+    /// changed.
     fn compact_urgently(&self, ino: Ino, index: u32, many: usize) -> FsResult<()> {
         for _ in 0..URGENT_TRIES {
             let records = self.index.slices(ino, index, true, &Interrupt::never())?;
@@ -209,7 +209,7 @@ impl Compactor {
         let new = Slice::whole(plan.pos, id, plan.size);
         if let Err(error) = self.copy(&plan, id) {
             self.delete(new);
-            // Somebody else replaced the records and their blocks are gone already.
+            // Another client replaced the records, and their blocks are deleted already.
             return if matches!(error, ObjectError::NotFound { .. }) {
                 Ok(false)
             } else {
@@ -226,7 +226,7 @@ impl Compactor {
                 Ok(false)
             }
             Err(error) => {
-                // Only an I/O error leaves open whether the new slice is in use.
+                // Only after an I/O error is it unknown whether the new slice is in use.
                 if !matches!(error, FsError::Io(_) | FsError::Interrupted | FsError::Again) {
                     self.delete(new);
                 }
@@ -266,11 +266,11 @@ impl Compactor {
                 break;
             }
         }
-        // Even after a failure none may still be on its way when the caller deletes the blocks.
+        // Even after a failure, no upload may still run when the caller deletes the blocks.
         under_way.into_iter().map(finish).fold(result, Result::and)
     }
 
-    /// What the plan shows between two offsets of the chunk.
+    /// The bytes of the plan between two offsets of the chunk.
     fn gather(&self, plan: &Plan, from: u32, to: u32) -> Result<Bytes, ObjectError> {
         let mut cover = Cover::new(from, to);
         let first = plan.pieces.partition_point(|piece| piece.end() <= from);

@@ -1,4 +1,4 @@
-//! What the data path can be told: sizes, limits, places.
+//! The settings of the data path: sizes, limits, directories.
 //!
 //! What must stay true: `Default` is what `JuiceFS` users get without flags.
 
@@ -21,9 +21,9 @@ pub struct DataConfig {
     pub hash_prefix: bool,
     /// How blocks are compressed (a setting of the volume).
     pub compression: Compression,
-    /// Memory for data not yet written, for blocks on their way and for those cached in memory,
-    /// bytes. Writers slow down when what is not cached takes this, and stop when all takes twice;
-    /// blocks being read take up to half of it more.
+    /// Memory in bytes for data that is not uploaded yet, for blocks under way and for blocks
+    /// cached in memory. Writers slow down when this much is in use without the cache, and stop
+    /// when twice as much is in use in all. Blocks that are being read take up to half of it more.
     pub buffer_size: u64,
     /// How far to read ahead of a sequential reader, bytes; 0 for 8 blocks.
     pub max_readahead: u64,
@@ -35,13 +35,13 @@ pub struct DataConfig {
     pub max_downloads: usize,
     /// Blocks deleted at once.
     pub max_deletes: usize,
-    /// For how long a store that does not answer is only a delay.
+    /// How long requests to a store that does not answer are retried.
     pub give_up: Duration,
     /// Age at which unflushed data is uploaded although it is still being written to.
     pub flush_age: Duration,
     /// Age of the last write at which unflushed data is uploaded.
     pub flush_idle: Duration,
-    /// Whether chunks of many records are compacted as they are met.
+    /// Whether chunks of many records are compacted when they are read or written.
     pub auto_compact: bool,
     /// Local cache files.
     pub cache: CacheConfig,
@@ -92,8 +92,8 @@ impl DataConfig {
         Err(DataError::Config(wrong.into()))
     }
 
-    /// Blocks that are fetched whole at once, so that they take at most half the buffer; two may
-    /// be.
+    /// Most whole blocks that are fetched at once: at least two, else so many that they take at
+    /// most half the buffer.
     pub(crate) fn wholes(&self) -> usize {
         (self.buffer_size / 2 / u64::from(self.block_size)).max(2) as usize
     }
@@ -118,7 +118,7 @@ pub struct CacheConfig {
     pub free_space_ratio: f64,
     /// Permissions of cache files.
     pub mode: u32,
-    /// What goes when there is no room.
+    /// Which block is evicted if there is no room.
     pub eviction: Eviction,
     /// How much is checked on each read.
     pub verify: Verify,
@@ -152,14 +152,14 @@ impl Default for CacheConfig {
     }
 }
 
-/// Which cached block goes when there is no room for a new one.
+/// Which cached block is evicted if there is no room for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The new one is not cached.
     None,
     /// The older of two picked at random.
     TwoRandom,
-    /// The one not used for the longest time, of a large random sample.
+    /// The least recently used one of a large random sample.
     Lru,
 }
 
@@ -170,9 +170,9 @@ pub enum Verify {
     None,
     /// Reads of whole blocks.
     Full,
-    /// The 32 KiB pages that lie wholly in what is read.
+    /// The 32 KiB pages that lie completely in the range that is read.
     Shrink,
-    /// All 32 KiB pages that are touched: what is read is extended to them.
+    /// All 32 KiB pages that the read touches: the read is extended to whole pages.
     Extend,
 }
 

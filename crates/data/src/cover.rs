@@ -1,20 +1,20 @@
-//! A range of a chunk being put together from several sources, the newest first.
+//! Assembles a range of a chunk from several sources, the newest first.
 //!
-//! What must stay true: a byte that one source gave is never asked of an older one.
+//! What must stay true: a byte that one source provides is never taken from an older one.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::layout::Part;
 
-/// Zeros to answer holes with.
+/// Zeros for holes.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
-/// More pieces than this are copied into one: whoever sends them pays per piece.
+/// More pieces than this are copied into one, because to send a reply costs time for each piece.
 const MAX_PIECES: usize = 16;
 
-/// Where some bytes of the range are.
+/// The source of some bytes of the range.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// Here, shown at this offset of the chunk.
+    /// In memory, at this offset of the chunk.
     Here(u32, Bytes),
     /// In a block.
     Block(Part),
@@ -29,7 +29,7 @@ impl Piece {
     }
 }
 
-/// The range: what is still wanted and what was found.
+/// The range: the parts that are still missing, and the parts that were found.
 #[derive(Debug)]
 pub(crate) struct Cover {
     from: u32,
@@ -44,13 +44,13 @@ impl Cover {
         Self { from, to, wanted, found: Vec::new() }
     }
 
-    /// First and last wanted offset, if anything is.
+    /// First and last missing offset, if any part is missing.
     pub(crate) fn span(&self) -> Option<(u32, u32)> {
         Some((self.wanted.first()?.0, self.wanted.last()?.1))
     }
 
-    /// Takes from what is wanted all that a source has between `from` and `to`; `give` answers each
-    /// range of it.
+    /// Fills the missing parts between `from` and `to` from one source. `give` returns its bytes of
+    /// each range.
     pub(crate) fn fill(&mut self, from: u32, to: u32, mut give: impl FnMut(u32, u32, &mut Vec<Piece>)) {
         let first = self.wanted.partition_point(|range| range.1 <= from);
         let behind = self.wanted.partition_point(|range| range.0 < to);
@@ -65,7 +65,7 @@ impl Cover {
         self.wanted.splice(first..behind, head.into_iter().chain(tail));
     }
 
-    /// What was found, by offset.
+    /// The parts that were found, by offset.
     pub(crate) fn pieces(&mut self) -> &[Piece] {
         if !self.found.is_sorted_by_key(Piece::pos) {
             self.found.sort_by_key(Piece::pos);
@@ -73,8 +73,8 @@ impl Cover {
         &self.found
     }
 
-    /// The bytes of the range, appended to `out`; `fetch` gets those that are in blocks. What
-    /// nobody had is zeros.
+    /// Appends the bytes of the range to `out`. `fetch` gets those that are in blocks. Parts that
+    /// no source had are zeros.
     pub(crate) fn assemble<E>(
         mut self,
         out: &mut Vec<Bytes>,

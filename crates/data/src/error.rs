@@ -10,7 +10,7 @@ use sluice_types::FsError;
 /// Why the data path of a volume could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("{0}")]
     Config(String),
     /// A cache directory cannot be used.
@@ -20,15 +20,15 @@ pub enum DataError {
     CacheDir {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// The system gives no more threads.
+    /// No thread could be started.
     #[error("background threads could not be started: {0}")]
     Threads(io::Error),
 }
 
-/// What the caller of a write is told of an object that could not be stored.
+/// The error of a write whose object could not be stored.
 pub(crate) fn not_stored(error: &ObjectError) -> FsError {
     match error {
         ObjectError::Full { .. } => FsError::NoSpace,

@@ -1,7 +1,7 @@
-//! One fetch per block however many want it.
+//! One fetch per block, however many readers need it. Such a fetch is called a flight.
 //!
-//! What must stay true: a flight always lands. Whoever leads it holds a [`Leader`], which lands it
-//! with an error when dropped early.
+//! What must stay true: each flight gets a result. The thread that fetches holds a [`Leader`]. If
+//! that is dropped early, the result is an error.
 
 use std::{
     sync::Arc,
@@ -16,8 +16,8 @@ use sluice_types::Interrupt;
 
 use crate::layout::BlockKey;
 
-/// How often who waits looks whether anybody waits for him.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// How often a waiting thread checks whether its caller still waits.
+pub(crate) const CALLER_CHECK: Duration = Duration::from_millis(50);
 
 type Fetched = Result<Bytes, ObjectError>;
 
@@ -32,7 +32,7 @@ pub(crate) struct Flight {
     changed: Condvar,
 }
 
-/// Who joins a flight: either it flies, or it waits for the one that does.
+/// The role of a reader in a flight: it fetches, or it waits for the one that fetches.
 #[derive(Debug)]
 pub(crate) enum Seat {
     Leader(Leader),
@@ -57,22 +57,22 @@ impl Flights {
 }
 
 impl Flight {
-    /// Waits for the landing, at most `patience` and no longer than anybody waits for the answer.
-    pub(crate) fn wait(&self, patience: Duration, interrupt: &Interrupt) -> Option<Fetched> {
-        let until = Instant::now() + patience;
+    /// Waits for the result, at most `timeout`, and no longer than a caller waits for the answer.
+    pub(crate) fn wait(&self, timeout: Duration, interrupt: &Interrupt) -> Option<Fetched> {
+        let until = Instant::now() + timeout;
         let mut landed = self.landed.lock();
         while landed.is_none() && !interrupt.is_set() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            self.changed.wait_for(&mut landed, left.min(LOOK));
+            self.changed.wait_for(&mut landed, left.min(CALLER_CHECK));
         }
         landed.clone()
     }
 }
 
-/// The duty to fetch a block and tell the others.
+/// The duty to fetch a block and to publish the result.
 #[derive(Debug)]
 pub(crate) struct Leader {
     key: BlockKey,

@@ -1,7 +1,7 @@
-//! Waits on the object store: for a place among those that may ask it, and for what was asked.
+//! Waits for the object store: for a permit to send a request, and for the answer.
 //!
-//! What must stay true: who waits for a place is patient as long as the store serves others; who
-//! waits for an answer is as long as somebody waits for him.
+//! What must stay true: a wait for a permit lasts as long as the store serves others. A wait for an
+//! answer lasts as long as a caller waits.
 
 use std::{
     future::Future,
@@ -15,13 +15,13 @@ use tokio::{
     time::timeout,
 };
 
-use crate::flight::LOOK;
+use crate::flight::CALLER_CHECK;
 
-/// How many may ask the store at once for one kind of thing.
+/// Limits how many requests of one kind run at once.
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Semaphore,
-    /// When the store last did it.
+    /// When the store last answered one.
     served: Mutex<Instant>,
 }
 
@@ -34,26 +34,26 @@ impl Gate {
         *self.served.lock() = Instant::now();
     }
 
-    /// A place, or why there is none. Waits until the store has served nobody for `patience`.
-    pub(crate) async fn place(&self, patience: Duration) -> Result<SemaphorePermit<'_>, &'static str> {
+    /// A permit, or why there is none. Waits until the store has answered no request for `limit`.
+    pub(crate) async fn place(&self, limit: Duration) -> Result<SemaphorePermit<'_>, &'static str> {
         let mut place = pin!(self.places.acquire());
         loop {
-            match timeout(patience, &mut place).await {
+            match timeout(limit, &mut place).await {
                 Ok(permit) => return permit.map_err(|_| "the client is shutting down"),
-                Err(_) if self.served.lock().elapsed() < patience => {}
+                Err(_) if self.served.lock().elapsed() < limit => {}
                 Err(_) => return Err("nothing that was asked before is answered"),
             }
         }
     }
 }
 
-/// What `work` comes to; nothing if `gone` says before that nobody waits for it any more.
+/// The result of `work`; `None` if `gone` returns before that no caller waits any more.
 pub(crate) async fn until<F: Future + Unpin>(
     mut work: F,
     gone: &mut dyn FnMut() -> bool,
 ) -> Option<F::Output> {
     loop {
-        match timeout(LOOK, &mut work).await {
+        match timeout(CALLER_CHECK, &mut work).await {
             Ok(done) => return Some(done),
             Err(_) if gone() => return None,
             Err(_) => {}

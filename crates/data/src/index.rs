@@ -1,7 +1,7 @@
-//! What the data path needs to know of metadata: the records of chunks, and how to append to them.
+//! What the data path uses of the metadata: the records of chunks, and how to append to them.
 //!
-//! What must stay true: this is all it knows. No engine, no inode attribute and no transaction
-//! shows here.
+//! What must stay true: this is all that it uses. No engine, no inode attribute and no transaction
+//! appears here.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use sluice_types::{FsResult, Ino, Interrupt, Slice, Time};
 /// The records of all chunks, as the metadata keeps them. Calls block, each with a deadline of its
 /// own.
 pub trait ChunkIndex: Send + Sync + 'static {
-    /// The records of chunk `index` of `ino`, oldest first; empty for a chunk that nobody wrote.
-    /// May come from a cache unless `fresh`. The cache never lags behind a [`commit`](Self::commit)
-    /// or [`replace`](Self::replace) made here, nor behind an earlier `fresh` answer; and while
-    /// nothing changes it answers the same [`Arc`].
+    /// The records of chunk `index` of `ino`, oldest first; empty for a chunk that was never
+    /// written. May come from a cache unless `fresh`. The cache is never older than a
+    /// [`commit`](Self::commit) or [`replace`](Self::replace) of this client, or than an earlier
+    /// `fresh` result. While nothing changes, it returns the same [`Arc`].
     fn slices(&self, ino: Ino, index: u32, fresh: bool, interrupt: &Interrupt) -> FsResult<Arc<[Slice]>>;
 
-    /// As [`slices`](Self::slices), but only out of the cache: it never waits for the metadata.
+    /// As [`slices`](Self::slices), but only from the cache: it never waits for the metadata.
     fn known_slices(&self, ino: Ino, index: u32) -> Option<Arc<[Slice]>>;
 
     /// An id that no slice of the volume ever had.
@@ -24,7 +24,7 @@ pub trait ChunkIndex: Send + Sync + 'static {
 
     /// Appends `records` to chunk `index` in one transaction, sets `mtime` and raises the file's
     /// length to the end of the furthest record. Records that share an id each count as a reference
-    /// of that slice. All blocks are stored when this is called. Answers how many records the chunk
+    /// of that slice. All blocks are stored when this is called. Returns how many records the chunk
     /// has now.
     ///
     /// Every error but [`Io`](sluice_types::FsError::Io) promises that nothing was appended.
@@ -32,12 +32,12 @@ pub trait ChunkIndex: Send + Sync + 'static {
     /// it must be compacted first.
     fn commit(&self, ino: Ino, index: u32, records: &[Slice], mtime: Time) -> FsResult<u32>;
 
-    /// Data of a file was taken that is not committed; or no more, and nobody has to be told of a
-    /// failure. The first is said before the write is acknowledged. Must be quick.
+    /// Says whether a file has data that is not committed, or a failure that is not reported yet.
+    /// It becomes true before the write is acknowledged. Must not block.
     fn dirty(&self, _ino: Ino, _dirty: bool) {}
 
-    /// Replaces the first `old.len()` records of a chunk, if they still are `old`, by the first
-    /// `keep` of them and `new`; the references of the others go. Answers false, and changes
-    /// nothing, if they are not.
+    /// If the first `old.len()` records of a chunk still are `old`, replaces them by the first
+    /// `keep` of them and `new`. The references of the others are removed. Otherwise it changes
+    /// nothing and returns false.
     fn replace(&self, ino: Ino, index: u32, old: &[Slice], keep: usize, new: Slice) -> FsResult<bool>;
 }

@@ -1,11 +1,12 @@
-//! Where a chunk's bytes are: object names, blocks of a slice, and what a list of records shows.
+//! Where a chunk's bytes are: object names, blocks of a slice, and the content of a list of
+//! records.
 //!
 //! What must stay true: names and block lengths are those of the volume format to the byte, since
 //! other clients look for the same objects.
 
 use sluice_types::Slice;
 
-/// One block of a slice: what an object is named after.
+/// One block of a slice: the key of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
     /// The slice.
@@ -16,7 +17,7 @@ pub struct BlockKey {
     pub size: u32,
 }
 
-/// Bytes of one block that show at an offset of a chunk.
+/// Bytes of one block that are visible at an offset of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Offset in the chunk.
@@ -61,7 +62,7 @@ impl Layout {
         (0..size.div_ceil(self.block_size)).map(move |index| self.block(id, size, index))
     }
 
-    /// The blocks that hold what `record` shows, in order. None for a hole.
+    /// The blocks with the bytes of `record`, in order. None for a hole.
     pub fn parts(self, record: Slice) -> impl Iterator<Item = Part> {
         let (mut pos, mut off) = (record.pos, record.off);
         let end = if record.is_hole() { record.off } else { record.off + record.len };
@@ -89,8 +90,8 @@ pub fn parse_name(name: &str) -> Option<BlockKey> {
     fields.next().is_none().then_some(BlockKey { id, index, size })
 }
 
-/// What a chunk's records show: pieces of slices by rising offset, none overlapping, holes left
-/// out. What no piece covers is zeros.
+/// The content of a chunk's records: pieces of slices by ascending offset, without overlap, holes
+/// left out. Bytes that no piece covers are zeros.
 pub fn visible(records: &[Slice]) -> Vec<Slice> {
     let mut shown: Vec<Slice> = Vec::with_capacity(records.len());
     for record in records.iter().filter(|record| record.len > 0) {

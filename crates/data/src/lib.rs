@@ -1,8 +1,8 @@
 //! File data: chunks of slices of blocks, between the file system above and an object store below.
 //!
-//! [`DataStore`] is the door. It knows metadata only as a [`ChunkIndex`].
+//! [`DataStore`] is the entry point. It knows metadata only as a [`ChunkIndex`].
 //!
-//! What must stay true: nothing here names a metadata engine, and nothing above sees an object.
+//! What must stay true: nothing here names a metadata engine, and no layer above sees an object.
 
 mod blocks;
 mod budget;

@@ -1,8 +1,7 @@
-//! How far ahead each of several readers may read, so that together they do not push each other's
-//! blocks out.
+//! How far ahead each of several readers may read, so that they do not evict each other's blocks.
 //!
-//! What must stay true: what is read ahead and not yet read fits into the memory for cached blocks,
-//! as long as each reader reads at least a block ahead.
+//! What must stay true: blocks that were read ahead and are not used yet fit into the memory cache,
+//! as long as each reader may read at least one block ahead.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -12,13 +11,13 @@ use std::{
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// For how long a reader that asked for something ahead counts.
-const COUNTS: Duration = Duration::from_secs(10);
+/// How long a reader counts after its last read-ahead.
+const READER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The readers that read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// By reader: how many streams of it read ahead, and when that was last so.
+    /// For each reader: how many of its streams read ahead, and when that was noted.
     readers: Mutex<FxHashMap<u64, (u64, Instant)>>,
     streams: AtomicU64,
     last: AtomicU64,
@@ -30,8 +29,8 @@ impl Pace {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How far a stream may read ahead: its share of `memory`, but for the block that is being read
-    /// and the one in which its window ends; at most `most`.
+    /// How far a stream may read ahead: its share of `memory`, less the block that is being read
+    /// and the block in which its window ends; at most `most`.
     pub(crate) fn share(&self, memory: u64, block: u64, most: u64) -> u64 {
         let streams = self.streams.load(Ordering::Relaxed).max(1);
         (memory / streams).saturating_sub(2 * block).max(block).min(most)
@@ -41,7 +40,7 @@ impl Pace {
     pub(crate) fn note(&self, reader: u64, streams: u64) {
         let mut readers = self.readers.lock();
         readers.insert(reader, (streams, Instant::now()));
-        readers.retain(|_, (_, at)| at.elapsed() < COUNTS);
+        readers.retain(|_, (_, at)| at.elapsed() < READER_TIMEOUT);
         self.streams.store(readers.values().map(|(streams, _)| streams).sum(), Ordering::Relaxed);
     }
 

@@ -1,7 +1,7 @@
-//! A few threads for work that blocks on metadata: commits and compactions that nobody waits for.
+//! A few threads for work that blocks on metadata: background commits and compactions.
 //!
-//! What must stay true: jobs never wait for an object store that itself waits for a job; and one
-//! that panics takes no thread with it.
+//! What must stay true: a job never waits for an object store that itself waits for a job. A job
+//! that panics does not end its thread.
 
 use std::{
     collections::VecDeque,
@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// Lets the threads end once the queue is empty.
+    /// Makes the threads end when the queue is empty.
     pub(crate) fn close(&self) {
         self.0.queue.lock().closed = true;
         self.0.arrived.notify_all();

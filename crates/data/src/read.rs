@@ -1,8 +1,8 @@
 //! The reader of one open file.
 //!
-//! What must stay true: what this client wrote shows at once, newest first: unflushed data, then
-//! the records of the metadata. A block that a compaction took away is looked up again, not
-//! reported. Nothing that is read ahead holds up a read, or fails it.
+//! What must stay true: a read sees what this client wrote at once: unflushed data first, then the
+//! records of the metadata. If a compaction deleted a block, the read looks up the records again
+//! instead of failing. Read-ahead never delays a read, and never makes it fail.
 
 use std::{
     ops::Range,
@@ -28,9 +28,9 @@ use crate::{
     write::Flusher,
 };
 
-/// Resolved chunks that a reader remembers.
-const REMEMBERED: usize = 4;
-/// How often a read is begun anew because compactions take its blocks away.
+/// Most resolved chunks that a reader keeps.
+const MAX_RESOLVED: usize = 4;
+/// How often a read is repeated because compactions delete its blocks.
 const MAX_TRIES: usize = 32;
 /// A read of less than a block's size divided by this does not fetch the whole block by itself.
 const SMALL_SHARE: u32 = 4;
@@ -42,27 +42,26 @@ pub(crate) struct ReadContext {
     pub(crate) index: crate::IndexRef,
     pub(crate) flusher: Arc<Flusher>,
     pub(crate) compactor: Arc<Compactor>,
-    /// Where chunks are looked up that are read ahead.
+    /// The threads that look up chunks for read-ahead.
     pub(crate) pool: Pool,
     pub(crate) readahead: u64,
     pub(crate) pace: Pace,
 }
 
-/// Reads one open file and sees in which order it is read. Any number of threads may use it at
-/// once.
+/// Reads one open file, and detects sequential reads. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct FileReader {
     ino: Ino,
-    /// Its number among those that read ahead.
+    /// Its number in [`Pace`].
     number: u64,
     context: Arc<ReadContext>,
     streams: Mutex<Streams>,
     resolved: Mutex<Vec<Resolved>>,
-    /// Whether a thread of the pool looks chunks up for it.
+    /// Whether a thread of the pool looks up chunks for it.
     looking: Arc<AtomicBool>,
 }
 
-/// What a chunk's records show.
+/// The resolved content of a chunk.
 #[derive(Clone, Debug)]
 struct Resolved {
     index: u32,
@@ -82,12 +81,12 @@ impl FileReader {
         }
     }
 
-    /// Up to `len` bytes from `offset` on of a file that has `length` bytes, unflushed ones
-    /// included. Blocks; the pieces, one after the other, are the answer, less than `len` bytes
-    /// only at the end of the file.
+    /// Reads up to `len` bytes from `offset` of a file that has `length` bytes, unflushed ones
+    /// included. Blocks. The result is a list of consecutive pieces. It is shorter than `len` only
+    /// at the end of the file.
     ///
     /// # Errors
-    /// `EINTR` soon after `interrupt` is set, if the bytes are not there by then.
+    /// `EINTR` soon after `interrupt` is set, if the bytes are not read by then.
     pub fn read(&self, offset: u64, len: u32, length: u64, interrupt: &Interrupt) -> FsResult<Vec<Bytes>> {
         let end = offset.saturating_add(u64::from(len)).min(length);
         let mut out = Vec::new();
@@ -103,7 +102,7 @@ impl FileReader {
             let index = (at / CHUNK_SIZE) as u32;
             at += to - from;
             let found = || {
-                // Only now: by then the chunk that it is mostly about is known.
+                // Only now, because the chunk that it mostly needs is in the cache by now.
                 if let Some(ahead) = ahead.take_if(|_| at >= end) {
                     self.read_ahead(ahead, offset..end);
                 }
@@ -113,7 +112,7 @@ impl FileReader {
         Ok(out)
     }
 
-    /// Takes note of a read and answers what should be fetched for it and ahead of it.
+    /// Records a read. Returns the range to fetch for it and ahead of it.
     fn observe(&self, offset: u64, len: u64) -> Option<Range<u64>> {
         let ReadContext { blocks, pace, readahead, .. } = &*self.context;
         let block = u64::from(blocks.layout.block_size);
@@ -124,8 +123,8 @@ impl FileReader {
         Some(ahead)
     }
 
-    /// Appends bytes of a chunk to `out`. Calls `found` whenever it knows where they are, before it
-    /// gets them.
+    /// Appends bytes of a chunk to `out`. Calls `found` each time it knows where they are, before
+    /// it fetches them.
     fn read_chunk(
         &self,
         (index, from, to): (u32, u32, u32),
@@ -146,8 +145,8 @@ impl FileReader {
                 return Err(FsError::Interrupted);
             }
             let ObjectError::NotFound { key, .. } = &error else { return Err(self.failed(&error)) };
-            // A compaction may have replaced the slice, be it one whose commit this client has not
-            // yet taken note of. Whoever still names the block after that has lost it.
+            // A compaction may have replaced the slice, perhaps one whose commit this client has
+            // not seen yet. If fresh records still name the block, it is lost.
             if missing.contains(key) || missing.len() == MAX_TRIES {
                 return Err(self.failed(&error));
             }
@@ -174,10 +173,10 @@ impl FileReader {
         FsError::io(format_args!("inode {} cannot be read: {error}{advice}", self.ino))
     }
 
-    /// Finds out where the bytes of a range are.
+    /// Finds the sources of the bytes of a range.
     fn cover(&self, index: u32, from: u32, to: u32, interrupt: &Interrupt) -> FsResult<Cover> {
         let mut cover = Cover::new(from, to);
-        // First what is not committed: once it is gone from here, the records show it.
+        // Uncommitted data first: once it is gone from the writer, the records contain it.
         if let Some(writer) = self.context.flusher.find(self.ino) {
             writer.show(index, &mut cover);
         }
@@ -194,7 +193,7 @@ impl FileReader {
         Ok(cover)
     }
 
-    /// What the records of a chunk show.
+    /// Resolves the records of a chunk.
     fn resolve(&self, index: u32, records: Arc<[Slice]>) -> Arc<[Slice]> {
         let mut remembered = self.resolved.lock();
         if let Some(known) = remembered.iter().find(|known| Arc::ptr_eq(&known.records, &records)) {
@@ -203,15 +202,15 @@ impl FileReader {
         let count = records.len();
         let shown: Arc<[Slice]> = visible(&records).into();
         remembered.retain(|known| known.index != index);
-        remembered.truncate(REMEMBERED - 1);
+        remembered.truncate(MAX_RESOLVED - 1);
         remembered.insert(0, Resolved { index, shown: Arc::clone(&shown), records });
         drop(remembered);
         self.context.compactor.after_read(self.ino, index, count);
         shown
     }
 
-    /// Starts to fetch the blocks of `range`; those that the read of `now` fetches whole anyhow are
-    /// left to it. Chunks that are not known here are looked up by another thread.
+    /// Starts to fetch the blocks of `range`, except those that the read of `now` fetches as a
+    /// whole anyway. Another thread looks up chunks that are not cached.
     fn read_ahead(&self, range: Range<u64>, now: Range<u64>) {
         let mut at = range.start;
         while at < range.end {
@@ -241,7 +240,7 @@ impl FileReader {
                 let to = range.end.min((u64::from(index) + 1) * CHUNK_SIZE);
                 match context.index.slices(ino, index, false, &Interrupt::never()) {
                     Ok(records) => fetch_ahead(&context.blocks, &visible(&records), index, at..to, &now),
-                    // Whoever reads that far is told.
+                    // A read of that range will report the error.
                     Err(error) => {
                         tracing::debug!(%ino, chunk = index, %error, "a chunk cannot be read ahead");
                         return;
@@ -259,7 +258,7 @@ impl Drop for FileReader {
     }
 }
 
-/// The duty to look chunks up ahead of a reader, until this is dropped.
+/// Marks that a thread looks up chunks ahead of a reader, until this is dropped.
 struct Looking(Arc<AtomicBool>);
 
 impl Drop for Looking {
@@ -268,8 +267,8 @@ impl Drop for Looking {
     }
 }
 
-/// Starts to fetch the blocks that show bytes of `range`, which lies in chunk `index`, but for
-/// those that a read of `now` fetches anyhow.
+/// Starts to fetch the blocks of `range`, which lies in chunk `index`, except those that a read of
+/// `now` fetches anyway.
 fn fetch_ahead(blocks: &Arc<BlockStore>, shown: &[Slice], index: u32, range: Range<u64>, now: &Range<u64>) {
     let base = u64::from(index) * CHUNK_SIZE;
     let (from, end) = ((range.start - base) as u32, (range.end - base) as u32);
@@ -287,7 +286,7 @@ fn fetch_ahead(blocks: &Arc<BlockStore>, shown: &[Slice], index: u32, range: Ran
     }
 }
 
-/// Several large parts that are far away come at the same time.
+/// Fetches several large parts at the same time, if they are not cached.
 fn fetch_together(blocks: &Arc<BlockStore>, pieces: &[Piece]) {
     let parts = pieces.iter().filter_map(|piece| match piece {
         Piece::Block(part) if part.len > part.block.size / SMALL_SHARE => Some(part),

@@ -1,4 +1,4 @@
-//! The way of staged blocks into the object store.
+//! Uploads staged blocks to the object store.
 
 use std::{
     fs, io,
@@ -64,7 +64,7 @@ impl Staging {
         let number = {
             let mut state = self.state.lock();
             let Some(staged) = state.staged.get(&key).copied() else { return };
-            // A block in doubt is in the queue twice.
+            // A block whose sync failed is in the queue twice.
             if state.uploading.contains_key(&key) {
                 return;
             }
@@ -74,13 +74,14 @@ impl Staging {
         let done = self.upload_from(number, blocks, key).await;
         let mut state = self.state.lock();
         state.uploading.remove(&key);
-        // Not before: whoever takes it up leaves one alone that is on its way.
+        // Only now, because a thread that takes a block from the queue skips one that is being
+        // uploaded.
         if !done {
             state.queue.push_back((Instant::now() + REST, key));
         }
     }
 
-    /// Answers whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     async fn upload_from(self: &Arc<Self>, number: usize, blocks: &BlockStore, key: BlockKey) -> bool {
         let staging = Arc::clone(self);
         let loaded = tokio::task::spawn_blocking(move || staging.load(number, key, &(0..key.size))).await;
@@ -115,7 +116,7 @@ impl Staging {
         true
     }
 
-    /// The file of a block that the store has becomes a cache file, or goes.
+    /// After the upload, the file becomes a cache file, or is removed.
     fn put_away(&self, number: usize, key: BlockKey) {
         let path = self.path(number, key);
         let kept = match &self.disk {
@@ -129,8 +130,8 @@ impl Staging {
         }
     }
 
-    /// A staged file that cannot be uploaded: set aside, never deleted, since it may be all that is
-    /// left. Answers whether nothing is left to do.
+    /// A staged file that cannot be uploaded is renamed, never deleted, because it may be the only
+    /// copy. Returns whether nothing is left to do.
     fn give_up_on(&self, number: usize, key: BlockKey, error: &Damaged) -> bool {
         let path = self.path(number, key);
         if let Damaged::Io(error) = error {

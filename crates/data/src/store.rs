@@ -1,7 +1,7 @@
-//! The data path of one mounted volume, put together.
+//! The data path of one mounted volume.
 //!
-//! What must stay true: its calls block and are made from plain threads; only the object store is
-//! asynchronous, and only inside.
+//! What must stay true: its methods block and are called from plain threads. Only the object store
+//! is asynchronous, and only inside of this crate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,9 +28,9 @@ use crate::{
 
 /// Threads of the runtime that talks to the object store.
 const RUNTIME_THREADS: usize = 2;
-/// Threads that commit what nobody waits for.
+/// Threads for background commits.
 const COMMIT_THREADS: usize = 8;
-/// Threads that look up what is read ahead.
+/// Threads that look up chunks for read-ahead.
 const AHEAD_THREADS: usize = 2;
 /// Threads that compact.
 const COMPACT_THREADS: usize = 2;
@@ -57,7 +57,7 @@ impl DataStore {
         })
     }
 
-    /// Opens the data path over `store`, whose records `index` keeps. Object I/O runs on `runtime`,
+    /// Opens the data path over `store`, with the records in `index`. Object I/O runs on `runtime`,
     /// or on a runtime of its own. Staged blocks of an earlier process are uploaded in the
     /// background.
     pub fn open(
@@ -129,18 +129,18 @@ impl DataStore {
         self.read.flusher.writer(ino, &self.write)
     }
 
-    /// The writer of `ino` for somebody who opens it for writing.
+    /// The writer of `ino` for one open for writing.
     pub fn open_writer(&self, ino: Ino) -> OpenWriter {
         OpenWriter::new(self.writer(ino))
     }
 
-    /// The writer of `ino` if anybody has it open or it has something to flush.
+    /// The writer of `ino`, if the file is open for writing or has something to flush.
     pub fn find_writer(&self, ino: Ino) -> Option<Arc<FileWriter>> {
         self.read.flusher.find(ino)
     }
 
-    /// First offset behind all data of `ino` that the metadata does not show yet: the file is at
-    /// least this long for this client.
+    /// The end of the data of `ino` that the metadata does not contain yet. For this client, the
+    /// file is at least this long.
     pub fn dirty_end(&self, ino: Ino) -> u64 {
         self.find_writer(ino).map_or(0, |writer| writer.dirty_end())
     }
@@ -150,26 +150,26 @@ impl DataStore {
         self.find_writer(ino).map_or(Ok(()), |writer| writer.flush())
     }
 
-    /// Flushes `ino` for somebody else than who wrote it: who wrote is told of a failure all the
-    /// same.
+    /// Flushes `ino` for another caller than the writer. A failure is still reported to the writer
+    /// later.
     pub fn flush_untold(&self, ino: Ino) -> FsResult<()> {
         self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_untold())
     }
 
-    /// Makes sure that a power cut cannot take back what was flushed, of any file.
+    /// Makes flushed data of all files survive a power cut.
     pub fn harden(&self) -> FsResult<()> {
         self.blocks.harden()?;
         self.blocks.tell_lost(self.blocks.lost().1, true)
     }
 
-    /// Flushes every file. Answers the first error; the others are flushed all the same.
+    /// Flushes every file, also after an error. Returns the first error.
     pub fn flush_all(&self) -> FsResult<()> {
         self.read.flusher.flush_all()
     }
 
-    /// Waits until all staged blocks are uploaded, at most `patience`. Answers how many are left.
-    pub fn flush_staging(&self, patience: Duration) -> u64 {
-        self.blocks.staging().map_or(0, |staging| staging.drain(patience))
+    /// Waits until all staged blocks are uploaded, at most `timeout`. Returns how many are left.
+    pub fn flush_staging(&self, timeout: Duration) -> u64 {
+        self.blocks.staging().map_or(0, |staging| staging.drain(timeout))
     }
 
     /// Deletes all blocks of a slice that no record refers to any more.
@@ -177,8 +177,8 @@ impl DataStore {
         self.blocks.runtime().block_on(self.blocks.delete_slice(id, size))
     }
 
-    /// Deletes all blocks of slices (id, size) that no record refers to any more, side by side.
-    /// Answers in their order.
+    /// Deletes all blocks of slices (id, size) that no record refers to any more, in parallel.
+    /// Returns the results in their order.
     pub fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<Result<(), ObjectError>> {
         let runtime = self.blocks.runtime();
         let delete = |&(id, size): &(u64, u32)| {
@@ -207,12 +207,12 @@ impl DataStore {
         self.write.compactor.make_room(ino, index)
     }
 
-    /// Compacts one chunk. Answers whether its records changed.
+    /// Compacts one chunk. Returns whether its records changed.
     pub fn compact(&self, ino: Ino, index: u32) -> FsResult<bool> {
         self.write.compactor.compact(ino, index)
     }
 
-    /// Fetches what `record` shows into the local cache files. Answers the bytes that are there
+    /// Fetches the blocks of `record` into the local cache files. Returns the bytes that are cached
     /// now.
     pub fn warm(&self, record: Slice) -> Result<u64, ObjectError> {
         let mut bytes = 0;
@@ -224,18 +224,18 @@ impl DataStore {
         Ok(bytes)
     }
 
-    /// Bytes of what `record` shows that local files have.
+    /// Bytes of `record` that are in local files.
     pub fn cached(&self, record: Slice) -> u64 {
         let parts = self.blocks.layout.parts(record);
         parts.filter(|part| self.blocks.is_local(part.block)).map(|part| u64::from(part.len)).sum()
     }
 
-    /// Drops the blocks of what `record` shows from the caches. Staged ones stay.
+    /// Drops the blocks of `record` from the caches. Staged ones stay.
     pub fn evict(&self, record: Slice) {
         self.blocks.layout.parts(record).for_each(|part| self.blocks.forget(part.block));
     }
 
-    /// What was counted since the volume was opened.
+    /// The counters since the volume was opened.
     pub fn stats(&self) -> &Stats {
         &self.blocks.stats
     }

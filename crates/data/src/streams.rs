@@ -1,14 +1,15 @@
-//! Whether a file is being read in sequence, and how far ahead that is worth reading.
+//! Detects sequential reads of a file, and how far to read ahead.
 //!
-//! What must stay true: random reads ask for nothing.
+//! What must stay true: random reads cause no read-ahead.
 
 use std::ops::Range;
 
-/// Readers of one open file that are told apart.
+/// Sequential streams of one open file that are distinguished.
 const STREAMS: usize = 2;
-/// How far a read may be off what was expected: the kernel's own read-ahead swaps requests.
+/// How far a read may be from the expected offset, because the kernel's own read-ahead reorders
+/// requests.
 const SLACK: u64 = 1 << 20;
-/// Reads in sequence before a stream that did not begin at the start of the file counts as one.
+/// Sequential reads after which a stream counts, if it did not begin at the start of the file.
 const HITS: u32 = 2;
 
 /// The streams of one open file.
@@ -22,7 +23,7 @@ pub(crate) struct Streams {
 struct Stream {
     next: u64,
     window: u64,
-    /// What was asked for already ends here.
+    /// The end of the range that was requested already.
     ahead: u64,
     run: u64,
     hits: u32,
@@ -30,8 +31,7 @@ struct Stream {
 }
 
 impl Streams {
-    /// Takes note of a read and answers the range of the file that should be fetched for it and
-    /// ahead of it.
+    /// Records a read. Returns the range of the file to fetch for it and ahead of it.
     pub(crate) fn observe(&mut self, offset: u64, len: u64, block: u64, most: u64) -> Option<Range<u64>> {
         self.clock += 1;
         let end = offset + len;
@@ -56,7 +56,7 @@ impl Streams {
 }
 
 impl Streams {
-    /// How many of them are read ahead of.
+    /// How many of them read ahead.
     pub(crate) fn running(&self) -> u64 {
         self.streams.iter().filter(|stream| stream.window > 0).count() as u64
     }

@@ -4,6 +4,7 @@
 mod both;
 mod dumps;
 mod owners;
+mod quotas;
 mod space;
 
 use crate::{
@@ -62,6 +63,8 @@ pub fn run(
     }
     owners::run(programs, juicefs, engine, within).context("usage of users and groups")?;
     println!("ok usage of users and groups");
+    quotas::run(programs, engine, within).context("quotas of directories")?;
+    println!("ok quotas of directories");
     let [one, other] = programs;
     let sluice = if one == juicefs { other } else { one };
     dumps::run([sluice, juicefs], engine, within, make).context("dumps")?;

@@ -8,12 +8,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The protocol's major version.
 pub(crate) const MAJOR: u32 = 7;
-/// The newest minor version that this crate speaks.
+/// The newest minor version that this crate supports.
 pub(crate) const MINOR: u32 = 45;
-/// The oldest minor version that this crate speaks (Linux 3.15): since then, no structure has
+/// The oldest minor version that this crate supports (Linux 3.15). Since then, no structure has
 /// changed its size unless both sides agreed to it.
 pub(crate) const OLDEST_MINOR: u32 = 23;
-/// Room that the kernel wants for everything in a request that is not WRITE data.
+/// Bytes that the kernel needs for everything in a request that is not WRITE data.
 pub(crate) const HEADER_ROOM: usize = 4096;
 /// The unit of `max_pages`.
 pub(crate) const PAGE: u32 = 4096;
@@ -156,7 +156,7 @@ pub(crate) mod bits {
     pub(crate) const NOTIFY_EXPIRE_ONLY: u32 = 1 << 0;
 }
 
-/// In the number of a request: it was asked before, of a server that did not answer it.
+/// A bit in the number of a request: the kernel sent it before, to a server that did not answer it.
 pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;
 
 /// Codes of notifications.

@@ -1,4 +1,4 @@
-//! What requests ask for, in the terms of a file system instead of the kernel's structures.
+//! The arguments of requests, as types of a file system instead of the kernel's structures.
 //!
 //! What must stay true: nothing here copies request data; names and contents borrow the receive
 //! buffer.
@@ -17,9 +17,9 @@ pub struct Timestamp {
 /// What to set a time to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The server's idea of now; whoever may write may ask for it.
+    /// The server's current time. Callers with write permission may set it.
     Now,
-    /// That very time; only the owner may ask for it.
+    /// This time. Only the owner may set it.
     At(Timestamp),
 }
 
@@ -40,9 +40,9 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Last change of attributes; only with a writeback cache.
     pub ctime: Option<Timestamp>,
-    /// The open file through which it was asked (`ftruncate`).
+    /// The open file of the request (`ftruncate`).
     pub fh: Option<u64>,
-    /// Who asks, as in locks.
+    /// The lock owner of the caller.
     pub lock_owner: Option<u64>,
     /// Drop setuid, and setgid where the group may execute (`HANDLE_KILLPRIV_V2`).
     pub kill_suid_gid: bool,
@@ -106,11 +106,11 @@ pub struct Read {
     pub fh: u64,
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// Bytes wanted at most.
+    /// Most bytes to return.
     pub size: u32,
     /// `O_*` flags of the open file now.
     pub flags: i32,
-    /// Who asks, as in locks.
+    /// The lock owner of the caller.
     pub lock_owner: Option<u64>,
 }
 
@@ -125,10 +125,10 @@ pub struct Write<'a> {
     pub data: &'a [u8],
     /// `O_*` flags of the open file now.
     pub flags: i32,
-    /// From the page cache (writeback or mmap): the request's caller may be a stranger, and `fh`
-    /// any writable one.
+    /// From the page cache (writeback or mmap): the request's caller may be another process than
+    /// the writer, and `fh` any writable handle.
     pub cached: bool,
-    /// Who asks, as in locks.
+    /// The lock owner of the caller.
     pub lock_owner: Option<u64>,
     /// Drop setuid and setgid (`HANDLE_KILLPRIV_V2`).
     pub kill_suid_gid: bool,
@@ -141,9 +141,9 @@ pub struct Release {
     pub fh: u64,
     /// `O_*` flags of the open file.
     pub flags: i32,
-    /// A flush is due as well.
+    /// Whether a flush must be done, too.
     pub flush: bool,
-    /// Locks of `flock(2)` that `lock_owner` holds are to go.
+    /// Whether `flock(2)` locks of `lock_owner` must be released.
     pub flock_unlock: bool,
     /// Whose locks.
     pub lock_owner: u64,
@@ -158,8 +158,8 @@ pub struct SetXattr<'a> {
     pub value: &'a [u8],
     /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
     pub flags: u32,
-    /// An access ACL is set by someone outside the file's group, or an older kernel does not say:
-    /// drop setgid.
+    /// Drop setgid: a caller outside of the file's group sets an access ACL. Also true if an older
+    /// kernel does not say this.
     pub kill_sgid: bool,
 }
 
@@ -174,7 +174,7 @@ pub enum LockKind {
     Unlock,
 }
 
-/// A byte range that is or shall be locked.
+/// A byte range of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// First byte.
@@ -192,12 +192,12 @@ pub struct Lock {
 pub struct LockArgs {
     /// What `open` answered.
     pub fh: u64,
-    /// Who: the process (`fcntl`) or open file (`flock`) as an opaque number, unique within this
-    /// mount.
+    /// The lock owner: the process (`fcntl`) or open file (`flock`) as an opaque number, unique
+    /// within this mount.
     pub owner: u64,
-    /// The range and kind. With `flock` the range says nothing.
+    /// The range and kind. With `flock`, the range has no meaning.
     pub lock: Lock,
-    /// Whether it is a `flock(2)` lock; the two kinds do not see each other.
+    /// Whether it is a `flock(2)` lock. The two kinds do not conflict with each other.
     pub flock: bool,
 }
 

@@ -1,7 +1,7 @@
-//! A mount in the place of a dead one.
+//! Replaces a dead mount by a new one.
 //!
-//! What must stay true: at no moment is the folder below in sight. So the new mount is there before
-//! the dead one goes.
+//! What must stay true: at no moment is the folder below visible. So the new mount exists before
+//! the dead one is removed.
 
 use std::{
     fs::File,
@@ -19,9 +19,9 @@ use rustix::{
 
 use crate::{device::DEV_FUSE, mount_error::MountError, options::MountOptions, unmount::unmount};
 
-/// Mounts beneath the dead mount on `mountpoint`, then takes that away; files that are open in it
-/// go on to fail with ENOTCONN. Before Linux 6.5 the new mount lies on the dead one, which is in
-/// sight again when the new one goes.
+/// Mounts beneath the dead mount on `mountpoint`, then removes the dead mount. Files that are open
+/// in it still fail with ENOTCONN. Before Linux 6.5, the new mount is on top of the dead one, which
+/// is visible again after the new one is unmounted.
 ///
 /// # Errors
 /// [`MountError::Dead`] for users who may not do that, [`MountError::Refused`] otherwise.
@@ -50,7 +50,7 @@ pub(crate) fn replace(mountpoint: &Path, options: &MountOptions) -> Result<Owned
     Ok(fd)
 }
 
-/// A mount that is nowhere yet.
+/// A mount that is not attached to a path yet.
 fn detached(fd: &OwnedFd, options: &MountOptions) -> Result<OwnedFd, Os> {
     let context = sys::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |name: &str, value: &str| sys::fsconfig_set_string(&context, name, value);

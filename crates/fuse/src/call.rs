@@ -1,8 +1,8 @@
-//! A request on its way: answered exactly once, by whoever comes first.
+//! A request under way. It gets exactly one answer: the first one.
 //!
 //! What must stay true: a call is in [`Calls`] from before its handler starts until it is answered,
-//! and its state decides who writes to the kernel. So the watchdog may answer a call whose handler
-//! hangs, and the handler's late answer goes nowhere.
+//! and its state decides which thread writes to the kernel. So the watchdog may answer a call whose
+//! handler hangs, and the late answer of the handler is dropped.
 
 use std::{
     fmt,
@@ -25,15 +25,15 @@ use crate::{
     reply::Answer,
 };
 
-/// Where the answers of a transport go.
+/// Sends the answers of a transport.
 pub(crate) trait Channel: fmt::Debug + Send + Sync {
     /// Sends one reply or notification, whole.
     fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<()>;
-    /// The calls that came from there.
+    /// The calls that came over it.
     fn calls(&self) -> &Calls;
 }
 
-/// Nobody runs it yet.
+/// No reader runs it yet.
 const WAITING: u8 = 0;
 /// A reader runs it.
 const RUNNING: u8 = 1;
@@ -42,7 +42,7 @@ const ANSWERED: u8 = 2;
 
 /// The reader that runs it is in its handler, or none does yet.
 const BUSY: u8 = 0;
-/// The handler has returned, be it that the answer is still to come from another thread.
+/// The handler has returned. The answer may still come from another thread.
 const FREE: u8 = 1;
 /// The watchdog gave up the reader that is in its handler.
 const ABANDONED: u8 = 2;
@@ -54,7 +54,7 @@ pub(crate) struct Call {
     pub(crate) opcode: u32,
     channel: Arc<dyn Channel>,
     started: Instant,
-    /// For how long what must run waited to be run, milliseconds.
+    /// For how long a call that must run waited for a reader, in milliseconds.
     waited: AtomicU64,
     state: AtomicU8,
     reader: AtomicU8,
@@ -62,7 +62,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Takes note of a request, before anything is done about it.
+    /// Registers a request, before it is processed.
     pub(crate) fn begin(channel: Arc<dyn Channel>, header: &InHeader) -> Arc<Self> {
         let call = Arc::new(Self {
             unique: header.unique,
@@ -82,7 +82,7 @@ impl Call {
         call
     }
 
-    /// Takes it to run it; `false` if it has been answered while it waited.
+    /// Marks it as running; `false` if it was answered while it waited.
     pub(crate) fn run(&self) -> bool {
         if self.must_run() {
             self.waited.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -100,7 +100,8 @@ impl Call {
         self.reader.compare_exchange(BUSY, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Nobody waits for it any more. Its handler is told; without one it is answered right here.
+    /// No caller waits for it any more. Interrupts its handler. If it has none yet, it is answered
+    /// here.
     fn interrupt(&self) {
         self.callbacks.trigger();
         if !self.must_run() && self.run() {
@@ -108,7 +109,7 @@ impl Call {
         }
     }
 
-    /// Answers; `false` if somebody else was first.
+    /// Answers; `false` if it has an answer already.
     pub(crate) fn answer(&self, result: Result<impl Answer>) -> bool {
         let first = match result {
             Ok(answer) => answer.send(|body| self.finish(0, body) != ANSWERED),
@@ -125,7 +126,7 @@ impl Call {
             return before;
         }
         self.channel.calls().remove(self.unique);
-        // ENOENT: the kernel gave it up meanwhile. The others: the mount is gone.
+        // ENOENT: the kernel dropped the request meanwhile. Other errors: the mount is gone.
         if let Err(why) = send(&*self.channel, self.unique, error, body)
             && !matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED))
         {
@@ -148,8 +149,8 @@ impl Call {
         &self.callbacks
     }
 
-    /// Whether it takes longer than it may. A lock may be waited for without limit, and a reader
-    /// that has time for what must run.
+    /// Whether it takes longer than allowed. There is no limit for a wait for a lock, nor for a
+    /// call that must run and waits for a free reader.
     fn is_late(&self, deadline: Duration) -> bool {
         let waits = self.state.load(Ordering::Acquire) == WAITING;
         if self.opcode == opcode::SETLKW || waits && self.must_run() {
@@ -159,7 +160,7 @@ impl Call {
         self.started.elapsed().saturating_sub(waited) >= deadline
     }
 
-    /// Whether something is let go of by it, which nobody asks for twice.
+    /// Whether the kernel sends this request only once, to release something.
     fn must_run(&self) -> bool {
         matches!(self.opcode, opcode::FLUSH | opcode::RELEASE | opcode::RELEASEDIR)
     }
@@ -181,7 +182,7 @@ pub(crate) fn send(channel: &dyn Channel, unique: u64, error: i32, body: &[&[u8]
     }
 }
 
-/// Answers a message that is no request, if it says at all who waits for an answer.
+/// Answers a malformed message, if it has the number of a request at all.
 pub(crate) fn reject(channel: &dyn Channel, bytes: &[u8]) {
     let Ok((header, _)) = InHeader::read_from_prefix(bytes) else { return };
     if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT) {
@@ -192,13 +193,13 @@ pub(crate) fn reject(channel: &dyn Channel, bytes: &[u8]) {
     }
 }
 
-/// The answer to a request that may take long; given once, from any thread. Dropped without one, it
-/// is EIO.
+/// The answer to a request that may take long. It is given once, from any thread. If this is
+/// dropped without an answer, the answer is EIO.
 #[derive(Debug)]
 pub struct Reply(pub(crate) Arc<Call>);
 
 impl Reply {
-    /// Done. `false` if the caller was told before that it failed.
+    /// Success. `false` if the caller already got an error.
     pub fn ok(self) -> bool {
         self.result(Ok(()))
     }
@@ -208,8 +209,7 @@ impl Reply {
         self.0.answer(Err::<(), _>(errno));
     }
 
-    /// Answers with what a file-system operation returned. `false` if the caller was told something
-    /// else before.
+    /// Answers with the result of an operation. `false` if the caller already got another answer.
     pub fn result(self, result: Result<()>) -> bool {
         self.0.answer(result)
     }
@@ -223,8 +223,8 @@ impl Drop for Reply {
 
 const SHARDS: usize = 32;
 
-/// Keeps, outside the process, which requests are not answered yet: for a kernel that does not ask
-/// a successor again.
+/// Records, outside of the process, which requests are not answered yet: for kernels that do not
+/// send them again to a successor.
 pub trait Underway: fmt::Debug + Send + Sync {
     /// A request was read.
     fn began(&self, unique: u64);
@@ -242,7 +242,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     fn shard(&self, unique: u64) -> &Mutex<FxHashMap<u64, Arc<Call>>> {
-        // The kernel counts in twos: the lowest bit marks interrupts.
+        // Numbers of the kernel are even: the lowest bit marks interrupts.
         &self.shards[(unique >> 1) as usize % SHARDS]
     }
 
@@ -261,8 +261,8 @@ impl Calls {
         call.inspect(|call| call.interrupt()).is_some()
     }
 
-    /// Whether a call is being run that is not about a lock: those change nothing when they are run
-    /// twice.
+    /// Whether a call runs that does not concern a lock. Calls for locks have no further effect if
+    /// they run twice.
     pub(crate) fn any_at_work(&self) -> bool {
         let at_work = |call: &Call| {
             call.state.load(Ordering::Acquire) == RUNNING
@@ -276,8 +276,8 @@ impl Calls {
         self.collect(|_| true).iter().for_each(|call| call.interrupt());
     }
 
-    /// Answers EIO to all calls older than `deadline` and says how many handlers are thereby left
-    /// to themselves.
+    /// Answers EIO to all calls older than `deadline`. Returns the number of handlers that are
+    /// abandoned.
     pub(crate) fn expire(&self, deadline: Duration) -> usize {
         let mut abandoned = 0;
         for call in self.collect(|call| call.is_late(deadline)) {

@@ -1,4 +1,4 @@
-//! Who wants to know that an operation was interrupted.
+//! Callbacks for the interrupt of an operation.
 //!
 //! What must stay true: a callback runs at most once, and never under a lock of this module.
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 type Callback = Box<dyn FnOnce() + Send>;
 
-/// Whether a call was interrupted, and who wants to know.
+/// Whether a call was interrupted, and the callbacks for that.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     set: AtomicBool,
@@ -42,7 +42,7 @@ impl Callbacks {
         }
     }
 
-    /// Forgets the callbacks of a call that is answered; they may own the call itself.
+    /// Drops the callbacks of a call that is answered, because they may own the call itself.
     pub(crate) fn clear(&self) {
         let list = std::mem::take(&mut self.waiting.lock().list);
         drop(list);
@@ -70,7 +70,7 @@ impl Callbacks {
     }
 }
 
-/// A callback that panics must not take the reader with it.
+/// A callback that panics must not end the reader.
 fn run(callback: Callback) {
     if catch_unwind(AssertUnwindSafe(callback)).is_err() {
         tracing::error!("what an interrupted FUSE operation asked to be run panicked");

@@ -1,6 +1,7 @@
-//! What a successor must know of a mount whose server died, beside its descriptors.
+//! The state of a mount that a successor of a dead server needs, besides the descriptors.
 //!
-//! What must stay true: it holds all that was agreed in INIT, for the kernel does not say it again.
+//! What must stay true: it holds all that was negotiated in INIT, because the kernel does not send
+//! it again.
 
 use std::{
     ffi::OsString,
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::init::{Features, Negotiated};
 
-/// A connection to the kernel, as one server tells the next.
+/// A connection to the kernel, as one server passes it to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// Bytes, since a path need not be text.
@@ -41,13 +42,13 @@ impl Connection {
         OsString::from_vec(self.mountpoint.clone()).into()
     }
 
-    /// Minor device number, the connection's name in `/sys`; 0 if it is not known.
+    /// Minor device number, which is the connection's name in `/sys`; 0 if it is unknown.
     pub fn device(&self) -> u32 {
         self.device
     }
 
-    /// Whether the kernel asks again what was under way when a server died (Linux 6.9). If not, its
-    /// callers wait until the connection ends.
+    /// Whether the kernel sends requests again that were under way when a server died (Linux 6.9).
+    /// If not, their callers wait until the connection ends.
     pub fn can_resend(&self) -> bool {
         self.negotiated().features.has(Features::HAS_RESEND)
     }

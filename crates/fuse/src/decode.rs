@@ -1,8 +1,8 @@
 //! From the bytes of a request to an [`Operation`].
 //!
 //! What must stay true: whatever the bytes are, decoding neither panics nor reads beyond them. The
-//! kernel is trusted to mean well, not to be free of faults, and the same code will read from rings
-//! shared with it.
+//! kernel is trusted not to be malicious, but may have faults, and the same code will read from
+//! rings that it shares with the kernel.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A request that is not what its header promises.
+/// A request that does not match its header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("malformed FUSE request (operation {opcode}): {what}")]
 pub(crate) struct Malformed {
@@ -32,7 +32,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Cuts `bytes`, exactly one request.
+    /// Splits `bytes`, which hold exactly one request.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
             return Err(Malformed { opcode: 0, what: "shorter than a header" });
@@ -40,8 +40,7 @@ impl<'a> Message<'a> {
         if header.len as usize != bytes.len() {
             return Err(Malformed { opcode: header.opcode, what: "length differs from the header's" });
         }
-        // Extensions follow the body; none was agreed on, so whatever stands there is not looked
-        // at.
+        // Extensions follow the body. None was negotiated, so they are ignored.
         let extensions = usize::from(header.total_extlen) * 8;
         let Some(end) = body.len().checked_sub(extensions) else {
             return Err(Malformed { opcode: header.opcode, what: "extensions longer than the request" });
@@ -57,7 +56,7 @@ impl<'a> Message<'a> {
         zerocopy::transmute!(whole)
     }
 
-    /// What the request asks for. `setxattr_ext` says whether SETXATTR carries the extended
+    /// The operation of the request. `setxattr_ext` says whether SETXATTR carries the extended
     /// structure.
     pub(crate) fn operation(&self, setxattr_ext: bool) -> Result<Operation<'a>, Malformed> {
         let mut body = Body { rest: self.body, opcode: self.header.opcode };
@@ -65,7 +64,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Everything that the kernel may ask for.
+/// All operations that the kernel may request.
 #[derive(Debug)]
 pub(crate) enum Operation<'a> {
     Lookup {
@@ -157,7 +156,7 @@ pub(crate) enum Operation<'a> {
         args: CopyFileRange,
         wide: bool,
     },
-    /// Nothing that this crate knows: ENOSYS.
+    /// An operation that this crate does not know: ENOSYS.
     Unknown,
 }
 
@@ -256,7 +255,7 @@ impl<'a> Body<'a> {
 
     fn setxattr(&mut self, extended: bool) -> Result<SetXattr<'a>, Malformed> {
         let raw: abi::SetxattrIn = self.take()?;
-        // An older kernel does not say, and leaves it to who knows the groups.
+        // An older kernel does not say it, and leaves the decision to the server.
         let kill_sgid =
             !extended || self.take::<abi::SetxattrExt>()?.setxattr_flags & bits::SETXATTR_ACL_KILL_SGID != 0;
         Ok(SetXattr { name: self.name()?, value: self.bytes(raw.size)?, flags: raw.flags, kill_sgid })

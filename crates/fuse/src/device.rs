@@ -1,7 +1,7 @@
 //! The classic transport: `/dev/fuse`, read with `read(2)` and answered with `writev(2)`.
 //!
 //! What must stay true: a reply goes to the descriptor from which its request was read. The kernel
-//! looks for it nowhere else.
+//! does not accept it on another one.
 
 use std::{
     fs::File,
@@ -30,7 +30,7 @@ pub(crate) struct Device {
     calls: Arc<Calls>,
 }
 
-/// What reading a request came to.
+/// The result of reading a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// A request of so many bytes.
@@ -46,19 +46,20 @@ impl Device {
         Self { fd, calls }
     }
 
-    /// One more descriptor of the same connection, with its own queue of requests in work.
+    /// One more descriptor of the same connection, with its own queue of requests under way.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let fd: OwnedFd = File::options().read(true).write(true).open(DEV_FUSE)?.into();
         clone_connection(&fd, self.fd.as_raw_fd())?;
         Ok(Self { fd, calls: Arc::clone(&self.calls) })
     }
 
-    /// The same descriptor for somebody else: what one of both has read the other can answer.
+    /// A duplicate of the descriptor: a request that was read from one can be answered on the
+    /// other.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
     }
 
-    /// Waits for a request. It comes whole or not at all.
+    /// Waits for a request. It is always complete.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
         match rustix::io::read(self.fd.as_fd(), buffer) {
             Ok(0) | Err(Os::NODEV | Os::CONNABORTED) => Received::Gone,
@@ -73,8 +74,8 @@ impl Device {
     }
 }
 
-/// Whether what `device`, a descriptor of the kernel's, belongs to is still mounted somewhere and
-/// was not cut off.
+/// Whether the connection of `device`, a descriptor of the kernel's device, is still mounted and
+/// was not aborted.
 pub fn is_connected(device: impl AsFd) -> bool {
     let mut asked = [PollFd::new(&device, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

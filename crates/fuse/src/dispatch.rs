@@ -1,7 +1,7 @@
-//! From an [`Operation`] to the method of the [`FileSystem`] and back to a reply. No transport in
-//! here.
+//! Calls the method of the [`FileSystem`] for an [`Operation`], and sends the reply. Knows no
+//! transport.
 //!
-//! What must stay true: every request that wants an answer gets one, also if it is malformed,
+//! What must stay true: every request that needs an answer gets one, also if it is malformed or
 //! unknown, or its method panics.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
     reply::{DirBuffer, DirPlusBuffer, IoctlAnswer, ReadBuffer, Wire},
 };
 
-/// Runs one operation and answers it, or hands the answer on to whoever will give it.
+/// Runs one operation and answers it, or passes the reply to the thread that will answer.
 pub(crate) fn dispatch(
     fs: &dyn FileSystem,
     call: &Arc<Call>,
@@ -41,7 +41,7 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
     let header = &message.header;
     let req = &Request { unique: header.unique, uid: header.uid, gid: header.gid, pid: header.pid, call };
     let ino = header.nodeid;
-    // Who was first to answer matters for what was opened only.
+    // Whether this answer was the first matters only for opens.
     let _first: bool = match *operation {
         Operation::Lookup { name } => call.answer(fs.lookup(req, ino, name)),
         Operation::Getattr { fh } => call.answer(fs.getattr(req, ino, fh)),
@@ -119,17 +119,17 @@ fn perform(fs: &dyn FileSystem, call: &Arc<Call>, message: &Message<'_>, operati
         Operation::CopyFileRange { args, wide } => answer_copy(call, fs, req, ino, args, wide),
         Operation::Destroy => call.answer(Ok(())),
         Operation::Unknown => call.answer(Err::<(), _>(Errno::ENOSYS)),
-        // Nobody waits for these; the transport deals with them before there is a call.
+        // These get no answer. The transport handles them before there is a call.
         Operation::Forget { .. } | Operation::BatchForget(_) | Operation::Interrupt { .. } => true,
     };
 }
 
-/// Closes what was opened too late: nobody knows of it, so nobody else will.
+/// Closes a file that was opened too late. The kernel has no handle of it, so it sends no release.
 fn take_back(fs: &dyn FileSystem, req: &Request<'_>, ino: u64, fh: Option<u64>) -> bool {
     fh.is_some_and(|fh| fs.release(req, ino, &Release { fh, ..Release::default() }).is_ok())
 }
 
-/// With a size of 0 the caller asks how large the value is.
+/// With a size of 0, the caller requests the length of the value.
 fn answer_xattr(call: &Call, value: Result<Bytes>, size: u32) -> bool {
     match value {
         Ok(value) if size == 0 => call.answer(Ok(Wire(GetxattrOut { size: value.len() as u32, padding: 0 }))),
@@ -156,7 +156,7 @@ fn answer_copy(
     call.answer(copied.map(|bytes| Wire(WriteOut { size: bytes as u32, padding: 0 })))
 }
 
-/// Runs what needs no answer; `false` if `operation` is something else.
+/// Runs an operation that needs no answer; `false` if `operation` is another one.
 pub(crate) fn forget(fs: &dyn FileSystem, message: &Message<'_>, operation: &Operation<'_>) -> bool {
     let run = AssertUnwindSafe(|| match *operation {
         Operation::Forget { count } => fs.forget(message.header.nodeid, count),

@@ -1,7 +1,8 @@
-//! The seam: what a file system has to answer.
+//! The interface that a file system implements.
 //!
 //! What must stay true: nothing here knows how requests arrive. A method runs on the thread that
-//! received its request and may block there for as long as it must: others take over the receiving.
+//! received its request, and may block there for as long as it must: other threads receive the next
+//! requests.
 
 use std::{ffi::OsStr, sync::Arc};
 
@@ -22,7 +23,7 @@ use crate::{
 /// The inode of the root directory.
 pub const ROOT: u64 = 1;
 
-/// Who asks, and whether still.
+/// The caller of a request, and whether it still waits.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Number of the request, unique within the mount.
@@ -37,18 +38,18 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether nobody waits for the answer any more: the caller got a signal, the deadline is over,
-    /// or the mount is going away. Whoever waits should look at it and give up with EINTR.
+    /// Whether no caller waits for the answer any more: it got a signal, the deadline is over, or
+    /// the mount ends. An operation that waits should check this and return EINTR.
     pub fn is_interrupted(&self) -> bool {
         self.call.is_interrupted()
     }
 
-    /// Whether it was asked before, of a server that took it and died; it may have been done.
+    /// Whether the kernel sent it before, to a server that read it and died. It may have been done.
     pub fn resent(&self) -> bool {
         self.unique & crate::abi::UNIQUE_RESEND != 0
     }
 
-    /// The same as something that can be kept, sent and called back by.
+    /// [`Self::is_interrupted`] as a value that can be stored, sent to threads, and has callbacks.
     pub fn interrupt(&self) -> Interrupt {
         Interrupt::new(self.call)
     }
@@ -62,22 +63,22 @@ impl Request<'_> {
 /// `..` come in `lookup` only, when the mount is exported by NFS.
 #[allow(unused_variables)]
 pub trait FileSystem: Send + Sync + 'static {
-    /// The mount is there; `negotiated` is what the kernel agreed to. An error fails the mount.
+    /// The mount begins; `negotiated` is what the kernel agreed to. An error fails the mount.
     fn init(&self, negotiated: &Negotiated) -> Result<()> {
         Ok(())
     }
 
-    /// The mount is gone. Called once, after the last operation. Handles that were not released are
-    /// so no more.
+    /// The mount is gone. Called once, after the last operation. Handles that are still open will
+    /// not be released.
     fn destroy(&self) {}
 
     /// Looks `name` up in `parent`. ENOENT, or [`Entry::absent`] where absence may be cached.
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Result<Entry>;
 
-    /// The kernel drops `count` of its lookups of `ino`. Nobody waits for it; must not block.
+    /// The kernel drops `count` of its lookups of `ino`. It needs no answer and must not block.
     fn forget(&self, ino: u64, count: u64) {}
 
-    /// Attributes, perhaps asked through an open file.
+    /// Attributes. `fh` is set if the request came through an open file.
     fn getattr(&self, req: &Request<'_>, ino: u64, fh: Option<u64>) -> Result<AttrReply>;
 
     /// Changes attributes and answers the new ones.
@@ -105,7 +106,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name of a node that is no directory.
     fn unlink(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -120,7 +121,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Gives `ino` one more name.
+    /// Adds a name to `ino`.
     fn link(&self, req: &Request<'_>, ino: u64, parent: u64, name: &OsStr) -> Result<Entry> {
         Err(Errno::ENOSYS)
     }
@@ -135,7 +136,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Reads into `out`, less than asked only at the end of the file.
+    /// Reads into `out`, less than requested only at the end of the file.
     fn read(&self, req: &Request<'_>, ino: u64, read: &Read, out: &mut ReadBuffer) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -145,18 +146,18 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// A descriptor of the file was closed: POSIX locks of `lock_owner` go, and errors of earlier
-    /// writes are told.
+    /// A descriptor of the file was closed: releases the POSIX locks of `lock_owner`, and reports
+    /// errors of earlier writes.
     fn flush(&self, req: &Request<'_>, ino: u64, fh: u64, lock_owner: u64) -> Result<()> {
         Err(Errno::ENOSYS)
     }
 
-    /// The last descriptor of an open file was closed. Nobody waits for it.
+    /// The last descriptor of an open file was closed. No caller waits for the answer.
     fn release(&self, req: &Request<'_>, ino: u64, release: &Release) -> Result<()> {
         Ok(())
     }
 
-    /// What was written survives a crash once this answers.
+    /// Makes written data survive a crash.
     fn fsync(&self, req: &Request<'_>, ino: u64, fh: u64, data_only: bool) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -166,7 +167,8 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(Opened::default())
     }
 
-    /// Lists a directory from cookie `offset` on (0: the start); nothing added says: the end.
+    /// Lists a directory from cookie `offset` on (0: the start). If nothing is added, the listing
+    /// has ended.
     fn readdir(&self, req: &Request<'_>, ino: u64, fh: u64, offset: u64, out: &mut DirBuffer) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -223,26 +225,25 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// The first lock that stands in the way of `lock`, or `lock` with
+    /// The first lock that conflicts with `lock`, or `lock` with
     /// [`LockKind::Unlock`](crate::LockKind).
     fn getlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<Lock> {
         Err(Errno::ENOSYS)
     }
 
-    /// Locks or unlocks without waiting; EAGAIN if another lock stands in the way. `reply` may be
-    /// answered later, from any thread.
+    /// Locks or unlocks without a wait; EAGAIN if another lock conflicts. `reply` may be answered
+    /// later, from any thread.
     fn setlk(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
         reply.error(Errno::ENOSYS);
     }
 
-    /// Locks, waiting for as long as it takes. `reply` may be answered later, from any thread;
-    /// whoever keeps it must listen to `req.interrupt()` and answer EINTR then. No deadline ends
-    /// it.
+    /// Locks, and waits without a limit. `reply` may be answered later, from any thread. The owner
+    /// of `reply` must watch `req.interrupt()`, and answer EINTR then. No deadline ends it.
     fn setlkw(&self, req: &Request<'_>, ino: u64, lock: &LockArgs, reply: Reply) {
         reply.error(Errno::ENOSYS);
     }
 
-    /// Answers at most `ioctl.out_size` bytes.
+    /// Returns at most `ioctl.out_size` bytes.
     fn ioctl(&self, req: &Request<'_>, ino: u64, ioctl: &Ioctl<'_>) -> Result<Bytes> {
         Err(Errno::ENOTTY)
     }

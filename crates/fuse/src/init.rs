@@ -1,7 +1,7 @@
-//! The first exchange: what the kernel can do, what the mount wants, and what both agree on.
+//! The INIT request: what the kernel offers, what the mount requests, and what both agree on.
 //!
-//! What must stay true: nothing is asked for that the kernel did not offer, so that [`Negotiated`]
-//! is the truth.
+//! What must stay true: nothing is requested that the kernel did not offer, so that [`Negotiated`]
+//! is what really holds.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Features(pub u64);
 impl Features {
     /// Several reads of one file at once.
     pub const ASYNC_READ: Self = Self(1 << 0);
-    /// `fcntl(2)` locks are asked for; without it they are the kernel's own.
+    /// `fcntl(2)` locks are sent to the server; without it the kernel keeps them itself.
     pub const POSIX_LOCKS: Self = Self(1 << 1);
     /// `O_TRUNC` comes with OPEN instead of a SETATTR after it.
     pub const ATOMIC_O_TRUNC: Self = Self(1 << 3);
@@ -22,9 +22,9 @@ impl Features {
     pub const EXPORT_SUPPORT: Self = Self(1 << 4);
     /// Writes larger than a page.
     pub const BIG_WRITES: Self = Self(1 << 5);
-    /// The file system applies the umask, as a default ACL wants it.
+    /// The file system applies the umask, as default ACLs require.
     pub const DONT_MASK: Self = Self(1 << 6);
-    /// `flock(2)` locks are asked for; without it they are the kernel's own.
+    /// `flock(2)` locks are sent to the server; without it the kernel keeps them itself.
     pub const FLOCK_LOCKS: Self = Self(1 << 10);
     /// Ioctls on directories.
     pub const IOCTL_DIR: Self = Self(1 << 11);
@@ -36,7 +36,7 @@ impl Features {
     pub const READDIRPLUS_AUTO: Self = Self(1 << 14);
     /// Direct I/O in parallel.
     pub const ASYNC_DIO: Self = Self(1 << 15);
-    /// The kernel gathers writes and owns size and mtime meanwhile.
+    /// The kernel collects writes, and owns size and mtime meanwhile.
     pub const WRITEBACK_CACHE: Self = Self(1 << 16);
     /// Lookups and listings of one directory in parallel.
     pub const PARALLEL_DIROPS: Self = Self(1 << 18);
@@ -51,14 +51,14 @@ impl Features {
     /// The file system drops setuid and setgid itself, so the kernel need not read xattrs before
     /// each write.
     pub const HANDLE_KILLPRIV_V2: Self = Self(1 << 28);
-    /// SETXATTR says whether setgid has to go.
+    /// SETXATTR says whether setgid must be cleared.
     pub const SETXATTR_EXT: Self = Self(1 << 29);
     /// More than 32 features.
     pub const INIT_EXT: Self = Self(1 << 30);
     /// Shared mappings of files with [`DIRECT_IO`](crate::OpenFlags::DIRECT_IO).
     pub const DIRECT_IO_ALLOW_MMAP: Self = Self(1 << 36);
 
-    /// What a server that died was asked can be asked again.
+    /// The kernel can send requests again that a dead server did not answer.
     pub const HAS_RESEND: Self = Self(1 << 39);
 
     /// What a mount has unless it says otherwise.
@@ -102,7 +102,7 @@ impl Features {
 /// How a mount is served.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What is asked for, as far as the kernel offers it.
+    /// The features to request, as far as the kernel offers them.
     pub features: Features,
     /// Largest WRITE and READ in bytes; the kernel allows 1 MiB unless `fs.fuse.max_pages_limit`
     /// says more.
@@ -117,15 +117,15 @@ pub struct Config {
     /// Of these, how many make the kernel call the device congested.
     pub congestion_threshold: u16,
     /// How long an operation may take before its caller gets EIO; waiting for a lock is not
-    /// counted. It should be longer than what the operation itself waits for: a store and an engine
-    /// that are away, five minutes each by default.
+    /// counted. It should be longer than the operation itself may wait: for a store and an engine
+    /// that do not answer, five minutes each by default.
     pub deadline: Option<Duration>,
     /// Threads that wait for requests while there are none; at least 2.
     pub idle_readers: usize,
     /// Threads at most, those in blocked operations included.
     pub max_readers: usize,
     /// How long the end of a mount waits for operations that are still running.
-    pub grace: Duration,
+    pub shutdown_timeout: Duration,
 }
 
 impl Default for Config {
@@ -141,7 +141,7 @@ impl Default for Config {
             deadline: Some(Duration::from_mins(15)),
             idle_readers: cpus.max(2),
             max_readers: 256,
-            grace: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -160,7 +160,7 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// Agrees, or says which version the kernel speaks if that is too old.
+    /// Negotiates. Returns the kernel's version if that is too old.
     pub(crate) fn agree(kernel: &InitIn, config: &Config) -> Result<Self, (u32, u32)> {
         if kernel.major != abi::MAJOR || kernel.minor < abi::OLDEST_MINOR {
             return Err((kernel.major, kernel.minor));

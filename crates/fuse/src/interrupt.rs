@@ -1,4 +1,4 @@
-//! Telling an operation that nobody waits for it any more.
+//! Interrupts an operation for which no caller waits any more.
 //!
 //! What must stay true: a callback runs at most once, never under a lock of this module, and not
 //! after its [`Registration`] was dropped, except that it may be running at that moment.
@@ -16,14 +16,14 @@ impl Interrupt {
         Self(Arc::clone(call))
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether no caller waits for the answer any more.
     pub fn is_set(&self) -> bool {
         self.0.is_interrupted()
     }
 
-    /// Has `callback` run when that happens, at once if it has. It runs on a thread that reads
-    /// requests: it should wake somebody, not do the work. Dropping the registration takes it back,
-    /// and so does answering the request.
+    /// Runs `callback` at the interrupt, or at once if it has happened. It runs on a thread that
+    /// reads requests, so it should only wake another thread. If the registration is dropped, or
+    /// the request answered, the callback is removed.
     pub fn on_interrupt(&self, callback: impl FnOnce() + Send + 'static) -> Registration {
         let id = self.0.callbacks().add(Box::new(callback));
         Registration { call: Arc::clone(&self.0), id }

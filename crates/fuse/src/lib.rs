@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `abi` | the kernel's structures |
 //! | `decode`, `args` | a request as an operation |
-//! | `filesystem`, `reply`, `errno` | the seam: what a file system is asked and answers |
+//! | `filesystem`, `reply`, `errno` | the interface that a file system implements |
 //! | `dispatch` | from one to the other |
-//! | `call`, `interrupt` | a request on its way: answered once, interruptible |
+//! | `call`, `interrupt` | a request under way: answered once, interruptible |
 //! | `init` | what kernel and mount agree on |
 //! | `device`, `readers`, `wake` | the classic transport and its threads |
-//! | `mount`, `unmount`, `options`, `beneath` | mounting, unmounting, and taking the place of a dead mount |
+//! | `mount`, `unmount`, `options`, `beneath` | mounting, unmounting, and replacing a dead mount |
 //! | `adapter` | a volume as a file system |
 //! | `session`, `connection`, `notify` | a mount's life, what outlives its server, and notifications |
 //!

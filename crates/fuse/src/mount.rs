@@ -1,7 +1,7 @@
 //! Mounting, as root by system call and otherwise through `fusermount3`.
 //!
-//! What must stay true: nothing here asks the file system at the mount point anything once it is
-//! mounted, for the thread that would answer may be the one that asks.
+//! What must stay true: after the mount, nothing here accesses the file system at the mount point,
+//! because the thread that would answer may be the calling one.
 
 use std::{
     ffi::CString,
@@ -34,8 +34,8 @@ use crate::{
     unmount::{FUSERMOUNT, unmount},
 };
 
-/// A mount that exists. Dropped, it is unmounted lazily as long as nobody was told of it: unless it
-/// is kept, or has taken the place of a dead one.
+/// A mount that exists. If this is dropped, the mount is detached, unless it is kept, or has
+/// replaced a dead one.
 #[derive(Debug)]
 pub(crate) struct Mount {
     mountpoint: PathBuf,
@@ -45,7 +45,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Mounts on `mountpoint` and answers the descriptor to serve it by.
+    /// Mounts on `mountpoint`, and returns the descriptor to serve it with.
     pub(crate) fn new(mountpoint: &Path, options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         let unusable = |why| MountError::Mountpoint(mountpoint.into(), why);
         let mountpoint = &fs::canonicalize(mountpoint).map_err(unusable)?;
@@ -67,7 +67,7 @@ impl Mount {
         Ok((Self { mountpoint: mountpoint.into(), connection, kept: dead }, fd))
     }
 
-    /// One that another process made and told of.
+    /// A mount that another process made.
     pub(crate) fn taken_over(mountpoint: PathBuf, connection: u32) -> Self {
         Self { mountpoint, connection, kept: true }
     }
@@ -76,13 +76,13 @@ impl Mount {
         &self.mountpoint
     }
 
-    /// From now on it goes only when somebody unmounts it: whoever uses it must not find the folder
-    /// below instead.
+    /// From now on the mount stays until it is unmounted, so that no program sees the folder below
+    /// instead.
     pub(crate) fn keep(&mut self) {
         self.kept = true;
     }
 
-    /// Whether it is still there, though its connection has ended.
+    /// Whether the mount still exists, although its connection has ended.
     pub(crate) fn is_left(&self) -> bool {
         self.connection != 0 && connection_of(&self.mountpoint) == Some(self.connection)
     }
@@ -170,7 +170,7 @@ pub fn remount(mountpoint: &Path, options: &str) -> Result<(), MountError> {
         .map_err(|why| MountError::Remount(mountpoint.into(), why.into()))
 }
 
-/// The options of the topmost mount on `mountpoint` as the kernel lists them.
+/// The options of the topmost mount on `mountpoint`, as the kernel lists them.
 fn options_on(mountpoint: &Path) -> Option<String> {
     listed(mountpoint).pop()?.split(' ').nth(5).map(str::to_owned)
 }
@@ -192,8 +192,8 @@ pub fn is_dead(mountpoint: &Path) -> bool {
     matches!(rustix::fs::statfs(mountpoint), Err(Os::NOTCONN | Os::CONNABORTED))
 }
 
-/// Unmounts what is left at `mountpoint` of servers that died ("Transport endpoint is not
-/// connected"); `true` if there was something.
+/// Unmounts the dead mounts at `mountpoint` ("Transport endpoint is not connected"); `true` if
+/// there were any.
 pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
     let mut found = false;
     // Several may be stacked.
@@ -208,7 +208,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<bool, MountError> {
     Ok(found)
 }
 
-/// Types of what is mounted exactly on `mountpoint`, an absolute path without symbolic links; the
+/// Types of the mounts exactly on `mountpoint`, an absolute path without symbolic links. The
 /// topmost comes last.
 pub fn types_on(mountpoint: &Path) -> Vec<String> {
     // Behind optional fields, whose end is marked.
@@ -243,8 +243,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Cuts the connection: every request that waits fails, and every later one. Needs the user who
-/// mounted, or root.
+/// Aborts the connection: every request that waits fails, and every later one. Only the user who
+/// mounted, or root, may do this.
 pub(crate) fn abort(connection: u32) -> io::Result<()> {
     match fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1") {
         Err(why) if why.kind() == io::ErrorKind::NotFound => abort_privately(connection),
@@ -252,7 +252,7 @@ pub(crate) fn abort(connection: u32) -> io::Result<()> {
     }
 }
 
-/// Where nobody mounted the control file system, root can have one that no path leads to.
+/// If the control file system is not mounted, root can make a private mount of it.
 fn abort_privately(connection: u32) -> io::Result<()> {
     let context = sys::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     sys::fsconfig_create(&context)?;

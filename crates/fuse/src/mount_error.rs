@@ -1,4 +1,4 @@
-//! What goes wrong with mounts.
+//! Errors of mounts.
 
 use std::{io, path::PathBuf};
 
@@ -47,7 +47,7 @@ pub enum MountError {
     /// The kernel's protocol is older than what this crate speaks.
     #[error("the kernel speaks FUSE {0}.{1}; 7.23 (Linux 3.15) or newer is needed")]
     Protocol(u32, u32),
-    /// The first exchange failed.
+    /// The INIT request failed.
     #[error("the kernel did not finish the mount on {0}: {1}")]
     Handshake(PathBuf, io::Error),
     /// Threads or descriptors are short.

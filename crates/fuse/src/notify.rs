@@ -1,4 +1,4 @@
-//! Telling the kernel that what it caches is no longer so.
+//! Notifications that invalidate the kernel's cache.
 //!
 //! What must stay true: the kernel may have to wait for a page or a directory that a request holds,
 //! and that request may have to wait for the file system. So these are called from a thread that no
@@ -13,8 +13,8 @@ use crate::{
     call::{self, Channel},
 };
 
-/// Sends notifications to the kernel; cheap to clone. Each answers whether the kernel knew what it
-/// is about.
+/// Sends notifications to the kernel; cheap to clone. Each returns whether the kernel had the item
+/// cached.
 ///
 /// Call it from a thread that no request needs, under no lock that a request takes: see the module.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ impl Notifier {
         self.send(notify::INVAL_INODE, &[head.as_bytes()])
     }
 
-    /// Drops a name: the next access looks it up again. What is mounted below it goes too.
+    /// Drops a name: the next access looks it up again. Mounts below it are detached, too.
     pub fn inval_entry(&self, parent: u64, name: &OsStr) -> io::Result<bool> {
         self.entry(parent, name, 0)
     }
 
-    /// Lets a name expire: the next access looks it up again, but what uses it meanwhile keeps it.
-    /// Before Linux 6.2 it is dropped.
+    /// Lets a name expire: the next access looks it up again, but present users keep it. Before
+    /// Linux 6.2 it is dropped.
     pub fn expire_entry(&self, parent: u64, name: &OsStr) -> io::Result<bool> {
         self.entry(parent, name, bits::NOTIFY_EXPIRE_ONLY)
     }
@@ -50,8 +50,7 @@ impl Notifier {
         self.send(notify::INVAL_ENTRY, &[head.as_bytes(), name.as_bytes(), &[0]])
     }
 
-    /// The name was removed and stood for `child`: whoever watches it (inotify) is told. Also drops
-    /// it.
+    /// The name of `child` was removed: drops the name, and notifies its watchers (inotify).
     pub fn delete(&self, parent: u64, child: u64, name: &OsStr) -> io::Result<bool> {
         let head = NotifyDeleteOut { parent, child, namelen: name.len() as u32, padding: 0 };
         self.send(notify::DELETE, &[head.as_bytes(), name.as_bytes(), &[0]])
@@ -63,13 +62,13 @@ impl Notifier {
         self.send(notify::STORE, &[head.as_bytes(), data])
     }
 
-    /// Drops all names: each is looked up again at its next access (Linux 6.16). What uses them
-    /// keeps them.
+    /// Drops all names: each is looked up again at its next access (Linux 6.16). Present users keep
+    /// them.
     pub fn inc_epoch(&self) -> io::Result<()> {
         call::send(&*self.channel, 0, notify::INC_EPOCH, &[])
     }
 
-    /// All requests that were read and not answered come again, to be answered under their new
+    /// Makes the kernel send all requests again that were read and not answered. They have new
     /// numbers.
     pub(crate) fn resend(&self) -> io::Result<()> {
         call::send(&*self.channel, 0, notify::RESEND, &[])

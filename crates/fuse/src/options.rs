@@ -1,6 +1,6 @@
 //! Mount options: what `-o` takes.
 //!
-//! What must stay true: an option that nobody understands is an error, not a silence.
+//! What must stay true: an unknown option is an error; it is never ignored.
 
 use rustix::mount::{MountAttrFlags, MountFlags};
 
@@ -9,7 +9,7 @@ use rustix::mount::{MountAttrFlags, MountFlags};
 pub struct MountOptions {
     /// What `df` and `mount` show as the source.
     pub fsname: String,
-    /// What stands behind `fuse.` as the type.
+    /// The type, after `fuse.`.
     pub subtype: String,
     /// Other users may enter.
     pub allow_other: bool,
@@ -20,7 +20,7 @@ pub struct MountOptions {
     flags: MountFlags,
 }
 
-/// An option that cannot be.
+/// An unknown option.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "unknown mount option `{0}`; known are the general ones of mount(8) and allow_other, default_permissions, fsname=, subtype=, max_read="
@@ -51,7 +51,7 @@ const FLAGS: [(&str, MountFlags, bool); 18] = [
 
 impl MountOptions {
     /// Options for a source named `fsname`, of type `fuse.subtype`: the kernel checks permissions,
-    /// setuid and devices have no effect, and nobody else may enter.
+    /// setuid and devices have no effect, and no other user may enter.
     pub fn new(fsname: impl Into<String>, subtype: impl Into<String>) -> Self {
         Self {
             fsname: fsname.into(),
@@ -63,7 +63,7 @@ impl MountOptions {
         }
     }
 
-    /// Takes over what stands behind `-o`, separated by commas; what comes later wins.
+    /// Applies the options of `-o`, separated by commas. Later ones win.
     ///
     /// # Errors
     /// [`BadOption`] names the first that is not known.
@@ -85,7 +85,7 @@ impl MountOptions {
             ("max_read", value) => {
                 self.max_read = Some(value.parse().map_err(|_| BadOption(option.into()))?);
             }
-            // What other tools leave in fstab lines, and what is always so here.
+            // Options for other tools in fstab lines, and options that always hold here.
             (
                 "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nofail" | "_netdev"
                 | "nonempty" | "auto_unmount",
@@ -97,7 +97,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// The flags that a list of options sets; later ones win, and what is no flag is passed over.
+    /// The flags that a list of options sets. Later ones win, and other options are ignored.
     pub(crate) fn flags_in(options: &str) -> MountFlags {
         let times = MountFlags::NOATIME | MountFlags::RELATIME | MountFlags::STRICTATIME;
         let mut flags = MountFlags::empty();
@@ -126,7 +126,7 @@ impl MountOptions {
         self.flags
     }
 
-    /// What of the flags is the file system's, by the names that fsconfig(2) knows.
+    /// The flags of the file system, by their names for fsconfig(2).
     pub(crate) fn superblock_flags(&self) -> impl Iterator<Item = &'static str> {
         let flags = self.flags;
         let known =
@@ -134,7 +134,7 @@ impl MountOptions {
         known.into_iter().filter(move |(_, flag)| flags.contains(*flag)).map(|(name, _)| name)
     }
 
-    /// What of the flags is the mount's, as fsmount(2) takes it.
+    /// The flags of the mount, as fsmount(2) takes them.
     pub(crate) fn attributes(&self) -> MountAttrFlags {
         let known = [
             (MountFlags::RDONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
@@ -153,7 +153,7 @@ impl MountOptions {
         attributes
     }
 
-    /// What mount(2) hands to the kernel's FUSE.
+    /// The data that mount(2) passes to the kernel's FUSE.
     pub(crate) fn kernel_data(&self, fd: i32, uid: u32, gid: u32) -> String {
         let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}");
         for option in self.fuse_options() {
@@ -178,7 +178,7 @@ impl MountOptions {
         all.join(",")
     }
 
-    /// All of it, as one who compares two mounts wants it.
+    /// All options as text, to compare two mounts.
     pub fn text(&self) -> String {
         let set = FLAGS.iter().filter(|(_, flag, on)| *on && self.flags.contains(*flag));
         let named = [format!("fsname={}", self.fsname), format!("subtype={}", self.subtype)];

@@ -1,10 +1,10 @@
 //! The threads that read requests and run them.
 //!
-//! What must stay true: somebody waits for the next request, whatever the others are blocked in. A
-//! reader runs its request itself; the one that leaves nobody waiting first wakes or starts
-//! another. At the limit, the last one runs nothing any more but sets requests aside for those that
-//! become free, so that interrupts and the end of the mount are still noticed. The watchdog lifts
-//! the limit by every reader that it has given up on.
+//! What must stay true: at least one reader waits for the next request, whatever blocks the others.
+//! A reader runs its request itself. If no other reader waits then, it first wakes or starts one.
+//! At the limit, the last reader runs no more requests but queues them for readers that become
+//! free, so that interrupts and the end of the mount are still noticed. The watchdog raises the
+//! limit by one for every reader that it gives up.
 
 use std::{
     collections::VecDeque,
@@ -26,7 +26,7 @@ use crate::{
     errno::Errno,
     filesystem::FileSystem,
     init::{Config, Negotiated},
-    wake::Seat,
+    wake::ReaderState,
 };
 
 /// All readers of one mount.
@@ -41,70 +41,70 @@ pub(crate) struct Readers {
     idle: AtomicUsize,
     /// Readers that count against the limit: all but those given up.
     live: AtomicUsize,
-    /// Requests set aside, and how many, to be looked at without a lock.
-    parked: Mutex<Parking>,
-    parked_count: AtomicUsize,
-    /// Readers that nobody needs at the moment, the one last busy on top.
-    resting: Mutex<Vec<Arc<Resting>>>,
-    /// Nobody reads for the time being.
+    /// Queued requests, and their number, which can be read without a lock.
+    queued: Mutex<RequestQueue>,
+    queued_count: AtomicUsize,
+    /// Readers that are not needed at the moment. The one last busy is on top.
+    sleeping: Mutex<Vec<Arc<SleepingReader>>>,
+    /// Whether reading is paused.
     paused: AtomicBool,
-    /// Where each reader is.
-    seats: Mutex<Vec<Arc<Seat>>>,
+    /// The state of each reader.
+    states: Mutex<Vec<Arc<ReaderState>>>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 /// A request that waits for a reader.
-struct Parked {
+struct QueuedRequest {
     call: Arc<Call>,
     bytes: Box<[u8]>,
 }
 
-/// Requests that were set aside.
+/// Queued requests.
 #[derive(Default)]
-struct Parking {
-    queue: VecDeque<Parked>,
-    /// What the large ones take.
+struct RequestQueue {
+    queue: VecDeque<QueuedRequest>,
+    /// Bytes of the large ones.
     bytes: usize,
 }
 
-/// Memory that large requests which are set aside may take.
-const PARKED_BYTES: usize = 64 << 20;
-/// Requests up to this size are always set aside: their callers wait, so they are no more than
-/// there are threads.
+/// Memory that large queued requests may take.
+const QUEUE_BYTES: usize = 64 << 20;
+/// Requests up to this size are always queued. Their callers wait, so there are at most as many as
+/// threads on the machine.
 const SMALL: usize = 8 << 10;
 
-impl Parking {
-    /// Sets a request aside; `false` if that would take too much memory.
-    fn add(&mut self, parked: Parked) -> bool {
-        let size = parked.weight();
-        if size > 0 && self.bytes + size > PARKED_BYTES {
+impl RequestQueue {
+    /// Queues a request; `false` if that would take too much memory.
+    fn add(&mut self, queued: QueuedRequest) -> bool {
+        let size = queued.weight();
+        if size > 0 && self.bytes + size > QUEUE_BYTES {
             return false;
         }
         self.bytes += size;
-        self.queue.push_back(parked);
+        self.queue.push_back(queued);
         true
     }
 
-    fn take(&mut self) -> Option<Parked> {
-        let parked = self.queue.pop_front()?;
-        self.bytes -= parked.weight();
-        Some(parked)
+    fn take(&mut self) -> Option<QueuedRequest> {
+        let queued = self.queue.pop_front()?;
+        self.bytes -= queued.weight();
+        Some(queued)
     }
 }
 
-impl Parked {
-    /// What it counts for.
+impl QueuedRequest {
+    /// The bytes that it counts for.
     fn weight(&self) -> usize {
         if self.bytes.len() > SMALL { self.bytes.len() } else { 0 }
     }
 }
 
-/// How long a reader that is not needed rests before it ends.
-const REST: Duration = Duration::from_secs(10);
+/// How long an unneeded reader sleeps before it ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A reader that rests.
-struct Resting {
+/// A reader that sleeps.
+struct SleepingReader {
     thread: Thread,
     woken: AtomicBool,
 }
@@ -134,25 +134,25 @@ impl Readers {
             live_max: config.max_readers.max(idle_max),
             idle: AtomicUsize::new(0),
             live: AtomicUsize::new(0),
-            parked: Mutex::default(),
-            parked_count: AtomicUsize::new(0),
-            resting: Mutex::default(),
+            queued: Mutex::default(),
+            queued_count: AtomicUsize::new(0),
+            sleeping: Mutex::default(),
             paused: AtomicBool::new(false),
-            seats: Mutex::default(),
+            states: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
     }
 
-    /// Starts the first readers; `false` if not even one can be.
+    /// Starts the first readers; `false` if not even one can start.
     pub(crate) fn start(self: &Arc<Self>) -> bool {
         (0..self.idle_max).filter(|_| self.add()).count() > 0
     }
 
-    /// Wakes or starts a reader; `false` if there are as many as may be.
+    /// Wakes or starts a reader; `false` if the limit is reached.
     fn add(self: &Arc<Self>) -> bool {
-        let resting = self.resting.lock().pop();
-        if let Some(reader) = resting {
+        let sleeping = self.sleeping.lock().pop();
+        if let Some(reader) = sleeping {
             self.idle.fetch_add(1, Ordering::SeqCst);
             reader.woken.store(true, Ordering::Release);
             reader.thread.unpark();
@@ -168,10 +168,10 @@ impl Readers {
         let this = Arc::clone(self);
         let thread = thread::Builder::new().name("fuse-reader".into());
         match thread.spawn(move || {
-            let seat = Arc::new(Seat::new());
-            this.seats.lock().push(Arc::clone(&seat));
-            this.serve(&device, &seat);
-            this.seats.lock().retain(|other| !Arc::ptr_eq(other, &seat));
+            let reader = Arc::new(ReaderState::new());
+            this.states.lock().push(Arc::clone(&reader));
+            this.serve(&device, &reader);
+            this.states.lock().retain(|other| !Arc::ptr_eq(other, &reader));
             this.state.lock().threads -= 1;
             this.changed.notify_all();
         }) {
@@ -192,23 +192,23 @@ impl Readers {
     /// The watchdog gave up `count` readers: they are replaced, and end when their operations do.
     pub(crate) fn give_up(self: &Arc<Self>, count: usize) {
         self.leave(count);
-        for _ in 0..count.min(self.parked_count.load(Ordering::SeqCst)) {
+        for _ in 0..count.min(self.queued_count.load(Ordering::SeqCst)) {
             self.add();
         }
     }
 
-    /// So many count no longer against the limit.
+    /// This many readers no longer count against the limit.
     fn leave(&self, count: usize) {
         let fewer = |live: usize| Some(live.saturating_sub(count));
-        // It always changes it.
+        // The update never fails.
         let _ = self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
 
-    /// A reader's life. It comes counted as idle and live.
-    fn serve(self: &Arc<Self>, device: &Arc<Device>, seat: &Seat) {
-        // Written to, so that its memory is there: where the kernel has to find some while it
-        // copies a request, and the process is killed in that moment, it answers the request with
-        // EIO instead of keeping it for a successor.
+    /// Runs a reader, which is already counted as idle and live.
+    fn serve(self: &Arc<Self>, device: &Arc<Device>, reader: &ReaderState) {
+        // Filled, so that the memory is present. If the kernel had to allocate a page while it
+        // copies a request, and the process were killed at that moment, the kernel would answer EIO
+        // instead of keeping the request for a successor.
         let mut buffer = vec![1; self.negotiated.buffer_size()];
         loop {
             if self.paused.load(Ordering::SeqCst) {
@@ -216,16 +216,16 @@ impl Readers {
                 self.leave(1);
                 return;
             }
-            if self.parked_count.load(Ordering::SeqCst) > 0 && !self.unpark() {
+            if self.queued_count.load(Ordering::SeqCst) > 0 && !self.run_queued() {
                 return;
             }
-            seat.reading();
+            reader.reading();
             let received = if self.paused.load(Ordering::SeqCst) {
                 Received::Nothing
             } else {
                 device.receive(&mut buffer)
             };
-            seat.busy();
+            reader.busy();
             let size = match received {
                 Received::Request(size) => size,
                 Received::Nothing => continue,
@@ -237,9 +237,9 @@ impl Readers {
             }
             if self.idle.fetch_add(1, Ordering::SeqCst) >= self.idle_max {
                 self.idle.fetch_sub(1, Ordering::SeqCst);
-                seat.rest(true);
+                reader.sleep(true);
                 let needed = self.rest();
-                seat.rest(false);
+                reader.sleep(false);
                 if !needed {
                     self.leave(1);
                     return;
@@ -248,31 +248,31 @@ impl Readers {
         }
         self.state.lock().gone = true;
         self.changed.notify_all();
-        while let Some(reader) = self.resting.lock().pop() {
+        while let Some(reader) = self.sleeping.lock().pop() {
             reader.woken.store(true, Ordering::Release);
             reader.thread.unpark();
         }
     }
 
-    /// Waits to be needed again, then counted as idle; `false` if that has not been so for long.
-    /// The kernel hands requests to its waiting readers in turn, each with a cold cache; so only
-    /// few wait there, and the others here.
+    /// Sleeps until this reader is needed, and then counts it as idle; `false` if it was not needed
+    /// for long. The kernel passes requests to its waiting readers in turn, each with a cold CPU
+    /// cache. So only few wait there, and the others here.
     fn rest(&self) -> bool {
-        let this = Arc::new(Resting { thread: thread::current(), woken: AtomicBool::new(false) });
-        let end = Instant::now() + REST;
+        let this = Arc::new(SleepingReader { thread: thread::current(), woken: AtomicBool::new(false) });
+        let end = Instant::now() + IDLE_TIMEOUT;
         {
             let state = self.state.lock();
             if state.gone {
                 return false;
             }
-            self.resting.lock().push(Arc::clone(&this));
+            self.sleeping.lock().push(Arc::clone(&this));
         }
         while !this.woken.load(Ordering::Acquire) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let mut resting = self.resting.lock();
-                if let Some(at) = resting.iter().position(|other| Arc::ptr_eq(other, &this)) {
-                    resting.remove(at);
+                let mut sleeping = self.sleeping.lock();
+                if let Some(at) = sleeping.iter().position(|other| Arc::ptr_eq(other, &this)) {
+                    sleeping.remove(at);
                     return false;
                 }
             }
@@ -282,7 +282,7 @@ impl Readers {
     }
 
     /// Handles one request; `false` if the watchdog gave up on this reader meanwhile. The `last`
-    /// reader sets aside what may block.
+    /// reader queues requests that may block.
     fn handle(&self, device: &Arc<Device>, bytes: &[u8], last: bool) -> bool {
         let message = match Message::parse(bytes) {
             Ok(message) => message,
@@ -303,7 +303,7 @@ impl Readers {
         }
         let call = Call::begin(Arc::clone(device) as Arc<dyn Channel>, &message.header);
         if last {
-            return self.park(&call, bytes);
+            return self.queue_request(&call, bytes);
         }
         self.run(&call, &message, operation)
     }
@@ -328,15 +328,15 @@ impl Readers {
         call.leave()
     }
 
-    /// Sets a request aside; where memory does not allow that, its caller gets ENOMEM. `false` if
-    /// the watchdog gave up on this reader meanwhile.
-    fn park(&self, call: &Arc<Call>, bytes: &[u8]) -> bool {
-        let mut parked = self.parked.lock();
-        if parked.add(Parked { call: Arc::clone(call), bytes: bytes.into() }) {
-            self.parked_count.store(parked.queue.len(), Ordering::SeqCst);
+    /// Queues a request. If memory does not allow that, its caller gets ENOMEM. `false` if the
+    /// watchdog gave up on this reader meanwhile.
+    fn queue_request(&self, call: &Arc<Call>, bytes: &[u8]) -> bool {
+        let mut queued = self.queued.lock();
+        if queued.add(QueuedRequest { call: Arc::clone(call), bytes: bytes.into() }) {
+            self.queued_count.store(queued.queue.len(), Ordering::SeqCst);
             return true;
         }
-        drop(parked);
+        drop(queued);
         if !call.run() {
             return true;
         }
@@ -344,30 +344,31 @@ impl Readers {
         call.leave()
     }
 
-    /// Runs what was set aside, as long as another reader waits for requests; `false` if the
-    /// watchdog gave up on this reader meanwhile.
+    /// Runs queued requests, as long as another reader waits for requests; `false` if the watchdog
+    /// gave up on this reader meanwhile.
     ///
-    /// Whoever is about to wait counts itself as idle first and looks here then, and whoever sets
-    /// something aside looks here before it waits again: one of them sees the other.
-    fn unpark(self: &Arc<Self>) -> bool {
+    /// A reader that is about to wait first counts itself as idle and then checks this queue. A
+    /// reader that queues a request checks the queue before it waits again. So one of them sees the
+    /// other.
+    fn run_queued(self: &Arc<Self>) -> bool {
         loop {
             if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 && !self.add() {
-                // Another may have come to the same end at the same time: the second of them sees
-                // the first.
+                // Another reader may have reached this point at the same time. The second of them
+                // sees the first.
                 if self.idle.fetch_add(1, Ordering::SeqCst) > 0
-                    && self.parked_count.load(Ordering::SeqCst) > 0
+                    && self.queued_count.load(Ordering::SeqCst) > 0
                 {
                     continue;
                 }
                 return true;
             }
             let next = {
-                let mut parked = self.parked.lock();
-                let next = parked.take();
-                self.parked_count.store(parked.queue.len(), Ordering::SeqCst);
+                let mut queued = self.queued.lock();
+                let next = queued.take();
+                self.queued_count.store(queued.queue.len(), Ordering::SeqCst);
                 next
             };
-            let ours = next.as_ref().is_none_or(|Parked { call, bytes }| {
+            let ours = next.as_ref().is_none_or(|QueuedRequest { call, bytes }| {
                 let Ok(message) = Message::parse(bytes) else {
                     call.answer(Err::<(), _>(Errno::EIO));
                     return true;
@@ -384,9 +385,10 @@ impl Readers {
         }
     }
 
-    /// Interrupts the call `unique`. If another thread has read it and not yet taken note of it,
-    /// EAGAIN makes the kernel send the interrupt again; it takes that only where the call itself
-    /// was read. If none takes it, the call has been answered meanwhile.
+    /// Interrupts the call `unique`. If another thread has read the call and not registered it yet,
+    /// EAGAIN makes the kernel send the interrupt again. The kernel accepts EAGAIN only on the
+    /// descriptor from which the call was read. If no descriptor accepts it, the call has been
+    /// answered meanwhile.
     fn interrupt(&self, device: &Arc<Device>, interrupt: u64, unique: u64) {
         if self.calls.interrupt(unique) {
             return;
@@ -399,14 +401,14 @@ impl Readers {
         }
     }
 
-    /// Nobody reads any more, and what was read is done, but for what waits for a lock and what was
-    /// set aside: both can be asked again. `false` if that is not so at `deadline`, or the mount is
-    /// gone; then too nobody reads.
+    /// Stops reading, and waits until all calls are done, except those that wait for a lock and
+    /// those that are queued: the kernel can send both again. `false` if some are not done at
+    /// `deadline`, or the mount is gone. Reading is stopped then, too.
     pub(crate) fn pause(&self, deadline: Instant) -> bool {
         self.paused.store(true, Ordering::SeqCst);
         loop {
-            let seats = self.seats.lock().clone();
-            let stopped = seats.iter().filter(|seat| !seat.wake()).count() == 0;
+            let states = self.states.lock().clone();
+            let stopped = states.iter().filter(|reader| !reader.wake()).count() == 0;
             if stopped && !self.calls.any_at_work() {
                 return !self.state.lock().gone;
             }
@@ -428,7 +430,7 @@ impl Readers {
         &self.devices
     }
 
-    /// All readers, those that were given up and have not ended included.
+    /// All readers, including those that were given up and have not ended.
     pub(crate) fn threads(&self) -> usize {
         self.state.lock().threads
     }
@@ -438,9 +440,9 @@ impl Readers {
         self.wait(deadline, |state| state.gone)
     }
 
-    /// Waits until all readers have ended; says how many have not after `grace`.
-    pub(crate) fn wait_ended(&self, grace: Duration) -> usize {
-        self.wait(Some(Instant::now() + grace), |state| state.threads == 0);
+    /// Waits until all readers have ended; says how many have not after `timeout`.
+    pub(crate) fn wait_ended(&self, timeout: Duration) -> usize {
+        self.wait(Some(Instant::now() + timeout), |state| state.threads == 0);
         self.state.lock().threads
     }
 

@@ -1,8 +1,8 @@
-//! A mount from its first exchange with the kernel to its end.
+//! A mount, from INIT to its end.
 //!
-//! What must stay true: [`Session::run`] returns after the mount has ended, whatever handlers still
-//! hang in. A mount that is served goes from its place only when it is unmounted; whatever else
-//! ends it leaves ENOTCONN there.
+//! What must stay true: [`Session::run`] returns after the mount has ended, even if handlers still
+//! hang. A mount that is served disappears only when it is unmounted. If it ends otherwise,
+//! accesses fail with ENOTCONN.
 
 use std::{
     io,
@@ -34,10 +34,10 @@ use crate::{
     unmount::unmount,
 };
 
-/// Descriptors of one mount: as many as go over a socket at once, with some to spare.
+/// Most descriptors of one mount. They must fit into one message over a socket, with some to spare.
 const DEVICES: usize = 128;
 
-/// A mounted file system that is not served yet. Dropped, it is unmounted.
+/// A mounted file system that is not served yet. If this is dropped, it is unmounted.
 pub struct Session {
     fs: Arc<dyn FileSystem>,
     config: Config,
@@ -46,7 +46,7 @@ pub struct Session {
     readers: Arc<Readers>,
     notifier: Notifier,
     mount: Mount,
-    /// Another server had it before, and may have left requests unanswered.
+    /// Whether another server served it before, and may have left requests unanswered.
     resumed: bool,
 }
 
@@ -57,8 +57,8 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Mounts `fs` on `mountpoint` and agrees with the kernel on what it can do. The place of a
-    /// dead mount there is taken without the folder below ever being in sight.
+    /// Mounts `fs` on `mountpoint`, and negotiates with the kernel. A dead mount there is replaced,
+    /// and the folder below is never visible.
     pub fn mount(
         fs: Arc<dyn FileSystem>,
         mountpoint: &Path,
@@ -81,14 +81,14 @@ impl Session {
         Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: false })
     }
 
-    /// Takes up the mount of a server that is no more: `descriptors` and `connection` are what it
-    /// told ([`Session::descriptors`], [`Session::connection`]). Nothing is mounted or agreed;
-    /// [`FileSystem::init`] is called. What was under way is asked again when [`Session::run`]
-    /// begins, if the kernel can.
+    /// Takes over the mount of a server that has ended: `descriptors` and `connection` come from it
+    /// ([`Session::descriptors`], [`Session::connection`]). Nothing is mounted or negotiated;
+    /// [`FileSystem::init`] is called. The kernel sends requests that were under way again when
+    /// [`Session::run`] begins, if it can.
     ///
     /// # Errors
     /// [`MountError::Serve`] without a descriptor; [`MountError::Handshake`] if `fs` refuses what
-    /// was agreed.
+    /// was negotiated.
     pub fn resume(
         fs: Arc<dyn FileSystem>,
         connection: &Connection,
@@ -111,7 +111,7 @@ impl Session {
         Ok(Self { fs, config, negotiated, calls, readers, notifier, mount, resumed: true })
     }
 
-    /// Duplicates of all descriptors of the kernel's device. While somebody holds them, requests
+    /// Duplicates of all descriptors of the kernel's device. While a process holds them, requests
     /// that were read and not answered wait for a successor instead of failing.
     ///
     /// # Errors
@@ -120,22 +120,23 @@ impl Session {
         self.readers.devices().iter().map(|device| device.share()).collect()
     }
 
-    /// What a successor must know beside the descriptors.
+    /// What a successor needs besides the descriptors.
     pub fn connection(&self) -> Connection {
         Connection::new(self.mount.mountpoint(), self.mount.connection, &self.negotiated)
     }
 
-    /// Has kept, from now on, which requests are not answered: for a kernel that does not ask again
-    /// ([`Connection::can_resend`]).
+    /// From now on, records in `underway` which requests are not answered: for kernels that do not
+    /// send them again ([`Connection::can_resend`]).
     pub fn keep_underway(&self, underway: Arc<dyn Underway>) {
         let _ = self.calls.underway.set(underway);
     }
 
-    /// Answers EIO to requests that the server before read and did not answer, of a kernel that
-    /// does not ask again.
+    /// Answers EIO to requests that the previous server read and did not answer, for kernels that
+    /// do not send them again.
     pub fn refuse(&self, requests: &[u64]) {
         for unique in requests {
-            // It is known only where it was read, and may have been answered after all.
+            // The kernel knows a request only on the descriptor where it was read, and it may have
+            // been answered.
             for device in self.readers.devices() {
                 let _ = call::send(&**device, *unique, Errno::EIO.wire(), &[]);
             }
@@ -150,7 +151,7 @@ impl Session {
         &self.negotiated
     }
 
-    /// Something to end it with and to tell the kernel about changes, from other threads.
+    /// A handle for other threads, to end the mount and to send notifications to the kernel.
     pub fn handle(&self) -> SessionHandle {
         SessionHandle {
             readers: Arc::clone(&self.readers),
@@ -160,8 +161,8 @@ impl Session {
         }
     }
 
-    /// Serves until it is unmounted, by whomever, or cut off. Operations that still run then are
-    /// interrupted and waited for as long as [`Config::grace`] says.
+    /// Serves until it is unmounted or aborted. Operations that still run then are interrupted and
+    /// waited for as long as [`Config::shutdown_timeout`] says.
     pub fn run(mut self) -> Result<(), MountError> {
         self.mount.keep();
         let serve = |why| MountError::Serve(self.mount.mountpoint().into(), why);
@@ -170,7 +171,8 @@ impl Session {
             Some(deadline) => Some(watch(&self.calls, &self.readers, deadline, ended).map_err(serve)?),
             None => None,
         };
-        // Before anything is read: what this server has read itself would be asked again, too.
+        // Before anything is read. Otherwise the kernel would also send again what this server has
+        // read itself.
         if self.resumed
             && self.connection().can_resend()
             && let Err(why) = self.notifier.resend()
@@ -188,7 +190,7 @@ impl Session {
             );
         }
         self.calls.interrupt_all();
-        let left = self.readers.wait_ended(self.config.grace);
+        let left = self.readers.wait_ended(self.config.shutdown_timeout);
         if left > 0 {
             tracing::warn!(
                 "{} has ended; {left} operations still hang and are left",
@@ -257,8 +259,8 @@ fn handshake(
     Ok(negotiated)
 }
 
-/// A descriptor for each of the first readers; further ones share them. One serves all if the
-/// kernel gives no more.
+/// A descriptor for each of the first readers. Further readers share them. All readers share one if
+/// the kernel gives no more.
 fn clone_devices(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
     let mut devices = vec![first];
     while devices.len() < count {
@@ -273,7 +275,7 @@ fn clone_devices(first: Arc<Device>, count: usize) -> Vec<Arc<Device>> {
     devices
 }
 
-/// Ends a session from outside, and tells the kernel about changes. Cheap to clone.
+/// Ends a session from outside, and sends notifications to the kernel. Cheap to clone.
 #[derive(Clone)]
 pub struct SessionHandle {
     readers: Arc<Readers>,
@@ -307,33 +309,32 @@ impl SessionHandle {
         if self.is_gone() { Ok(()) } else { unmount(&self.mountpoint, false) }
     }
 
-    /// Ends it in any case: unmounts, lazily if it is in use, and if `grace` later something still
-    /// uses it, cuts the connection, so that whatever waits there gets an error. Unmounting writes
-    /// back what shared mappings have changed, and waits for that.
-    pub fn shutdown(&self, grace: Duration) -> Result<(), MountError> {
+    /// Ends it in any case: unmounts, lazily if it is in use. If it is still in use after `timeout`,
+    /// it aborts the connection, so that waiting calls get an error. Unmounting writes back changes
+    /// of shared mappings, and waits for that.
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), MountError> {
         match self.unmount() {
             Err(MountError::Busy(_)) => unmount(&self.mountpoint, true)?,
-            // Somebody else was faster.
+            // The mount was gone already.
             Err(_) if self.is_gone() => {}
             other => other?,
         }
         // Another mount name space may still have it, too.
-        if !self.readers.wait_gone(Some(Instant::now() + grace)) {
+        if !self.readers.wait_gone(Some(Instant::now() + timeout)) {
             self.abort().map_err(|why| MountError::Unmount(self.mountpoint.clone(), why))?;
         }
         Ok(())
     }
 
-    /// Cuts the connection to the kernel: everything that waits there, and comes later, gets an
-    /// error.
+    /// Aborts the connection to the kernel: all waiting and later calls get an error.
     pub fn abort(&self) -> io::Result<()> {
         if self.is_gone() { Ok(()) } else { mount::abort(self.connection) }
     }
 
     /// Stops reading requests and waits until those that were read are done, so that another server
-    /// can take up the mount ([`Session::resume`]); what waits for a lock need not be done, since
-    /// that is asked again. Whoever uses the mount waits meanwhile. `false` if that was not so at
-    /// `deadline` or the mount is gone: then it reads again.
+    /// can take over the mount ([`Session::resume`]). Requests that wait for a lock need not be
+    /// done, because the kernel sends them again. Programs on the mount wait meanwhile. `false` if
+    /// some were not done at `deadline`, or the mount is gone: then it reads again.
     pub fn pause(&self, deadline: Instant) -> bool {
         let paused = self.readers.pause(deadline);
         if !paused {

@@ -9,11 +9,11 @@ use rustix::{
 
 use crate::mount_error::MountError;
 
-/// What mounts and unmounts for users.
+/// The program that mounts and unmounts for users.
 pub(crate) const FUSERMOUNT: &str = "fusermount3";
 
-/// Unmounts what is mounted on `mountpoint`; `lazy` takes it out of sight at once and ends it when
-/// its last open file is closed.
+/// Unmounts the mount on `mountpoint`. `lazy` detaches it at once, and it ends when its last open
+/// file is closed.
 ///
 /// # Errors
 /// [`MountError::Busy`] if it is in use and `lazy` is not set.

@@ -1,4 +1,4 @@
-//! Waking a thread that waits for a request in read(2), so that it can stop reading.
+//! Wakes a thread that waits for a request in read(2), so that it stops reading.
 //!
 //! What must stay true: the signal reaches a thread only while it is in that call. No operation
 //! ever sees it: not every wait is restarted after a signal.
@@ -16,34 +16,34 @@ use rustix::{
     thread::{Pid, gettid},
 };
 
-/// It means something only to who asked for it, and is ignored by default.
+/// The kernel sends it only to processes that request it, and its default action is to be ignored.
 const SIGNAL: libc::c_int = libc::SIGURG;
 
 const BUSY: u8 = 0;
 const READING: u8 = 1;
-/// Somebody sends it the signal at this moment.
+/// Another thread is sending it the signal.
 const CALLED: u8 = 2;
-const RESTING: u8 = 3;
+const ASLEEP: u8 = 3;
 
-/// Where one reader is.
+/// The state of one reader.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ReaderState {
     thread: Pid,
     state: AtomicU8,
 }
 
-impl Seat {
-    /// That of the calling thread.
+impl ReaderState {
+    /// The state of the calling thread.
     pub(crate) fn new() -> Self {
         Self { thread: gettid(), state: AtomicU8::new(BUSY) }
     }
 
-    /// It is about to wait for a request: whether it may is to be asked after this.
+    /// The reader is about to wait for a request. It must check whether it may after this call.
     pub(crate) fn reading(&self) {
         self.state.store(READING, Ordering::SeqCst);
     }
 
-    /// It waits no more.
+    /// The reader waits no more.
     pub(crate) fn busy(&self) {
         let mut called = false;
         while let Err(CALLED) = self.state.compare_exchange(READING, BUSY, Ordering::SeqCst, Ordering::SeqCst)
@@ -52,24 +52,25 @@ impl Seat {
             thread::yield_now();
         }
         if called {
-            // A signal that was sent comes at the end of a system call at the latest: this one.
+            // A signal that was sent arrives at the end of a system call at the latest: of this
+            // one.
             thread::yield_now();
         }
     }
 
-    /// Nobody needs it, or somebody does again.
-    pub(crate) fn rest(&self, resting: bool) {
-        self.state.store(if resting { RESTING } else { BUSY }, Ordering::SeqCst);
+    /// The reader begins to sleep, or ends its sleep.
+    pub(crate) fn sleep(&self, asleep: bool) {
+        self.state.store(if asleep { ASLEEP } else { BUSY }, Ordering::SeqCst);
     }
 
-    /// Wakes it if it waits for a request; whether it has nothing to do any more. To be called
-    /// until that is so, since it may have been on its way into the wait.
+    /// Wakes the reader if it waits for a request. Returns whether it does not read any more.
+    /// Repeat it until then, because the reader may have been about to wait.
     pub(crate) fn wake(&self) -> bool {
         if self.state.compare_exchange(READING, CALLED, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             signal(self.thread);
             self.state.store(READING, Ordering::SeqCst);
         }
-        self.state.load(Ordering::SeqCst) == RESTING
+        self.state.load(Ordering::SeqCst) == ASLEEP
     }
 }
 

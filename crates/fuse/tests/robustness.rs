@@ -258,7 +258,7 @@ fn an_end_under_load_hangs_nobody() {
     if no_fuse() {
         return;
     }
-    let config = Config { grace: Duration::from_secs(5), ..Config::default() };
+    let config = Config { shutdown_timeout: Duration::from_secs(5), ..Config::default() };
     let mut m = Mounted::new(uncached(), config);
     let mut load = Vec::new();
     for i in 0..4 {
@@ -292,7 +292,7 @@ fn a_handler_that_never_returns_does_not_keep_the_session() {
     if no_fuse() {
         return;
     }
-    let config = Config { grace: Duration::from_millis(100), ..Config::default() };
+    let config = Config { shutdown_timeout: Duration::from_millis(100), ..Config::default() };
     let mut m = Mounted::new(uncached(), config);
     let path = write(&m, "hang", "hang");
     let reader = thread::spawn(move || read_at(&path, 0));

@@ -231,7 +231,7 @@ impl Engine for RedisEngine {
         let keys = self.keys()?;
         if keys.prefix.is_empty() {
             let mut flush = Pipeline::default();
-            flush.command("FLUSHDB");
+            flush.command("FLUSHDB").push(b"ASYNC");
             return self.all_sound(&flush);
         }
         scan::remove_all(&self.pool, keys)

@@ -280,17 +280,20 @@ pub(crate) fn lacking(
     statements
 }
 
+/// What a volume is opened by; without it nothing could be begun again.
+const LAST: [&str; 5] = ["dir_quota", "user_group_quota", "session2", "counter", "setting"];
+
 /// The statements that remove all tables of a volume, the settings last.
 pub(crate) fn removals(dialect: Dialect, naming: &Naming) -> Vec<String> {
-    let theirs = TABLES.iter().map(|table| (naming.prefix(), table.name));
+    let rank = |table: &&Table| LAST.iter().position(|last| *last == table.name).map_or(0, |at| at + 1);
+    let mut theirs: Vec<&Table> = TABLES.iter().collect();
+    theirs.sort_by_key(rank);
     // Of versions of the format that no program makes any more.
     let older = [(naming.prefix(), "session")];
     let ours = OWN.iter().map(|table| (naming.own_prefix(), table.name));
-    let mut names: Vec<String> =
-        ours.chain(older).chain(theirs).map(|(prefix, name)| format!("{prefix}{name}")).collect();
-    let setting = format!("{}setting", naming.prefix());
-    names.sort_by_key(|name| *name == setting);
-    names.iter().map(|name| format!("DROP TABLE IF EXISTS {}", dialect.quoted(name))).collect()
+    let theirs = theirs.into_iter().map(|table| (naming.prefix(), table.name));
+    let names = ours.chain(older).chain(theirs).map(|(prefix, name)| format!("{prefix}{name}"));
+    names.map(|name| format!("DROP TABLE IF EXISTS {}", dialect.quoted(&name))).collect()
 }
 
 impl Dialect {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What this client still has to remove of the trash, and what it has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrashBacklog {
+pub struct TrashExpiry {
     /// Hours of the trash that are due and not empty yet. 0 if another client empties it.
     pub hours: u64,
     /// Entries removed since the volume was opened.
@@ -31,8 +31,8 @@ impl Expiry {
         self.removed.fetch_add(entries, Ordering::Relaxed);
     }
 
-    pub(crate) fn backlog(&self) -> TrashBacklog {
-        TrashBacklog {
+    pub(crate) fn progress(&self) -> TrashExpiry {
+        TrashExpiry {
             hours: self.hours.load(Ordering::Relaxed),
             removed: self.removed.load(Ordering::Relaxed),
         }

@@ -7,6 +7,7 @@
 mod above;
 mod adding;
 mod announce;
+mod backlog;
 pub mod batch;
 mod beater;
 pub mod check;
@@ -46,11 +47,12 @@ mod view;
 mod waiters;
 mod want;
 
+pub use backlog::TrashBacklog;
 pub use batch::Interrupt;
 pub use deletion::BlockSink;
 pub use effect_log::{Effect, EffectKind, EffectLog, LanePast, LogSpan, Resumed};
 pub use env::Env;
-pub use expiry::TrashBacklog;
+pub use expiry::TrashExpiry;
 pub use follow::OnChange;
 pub use heartbeat::Ended;
 pub use meta::Meta;

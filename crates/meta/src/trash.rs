@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sluice_types::{Caller, FsError, FsResult, Ino, Name, Time};
 
 use crate::{
-    batch::Interrupt, engine::Scan, expiry::TrashBacklog, meta::Meta, op::At, ops::removal::hour_name,
+    batch::Interrupt, engine::Scan, expiry::TrashExpiry, meta::Meta, op::At, ops::removal::hour_name,
     schema::Row, tree::Progress,
 };
 
@@ -21,8 +21,8 @@ const AT_ONCE: usize = 4;
 
 impl Meta {
     /// How far this client is with emptying the trash.
-    pub fn trash_backlog(&self) -> TrashBacklog {
-        self.expiry.backlog()
+    pub fn trash_expiry(&self) -> TrashExpiry {
+        self.expiry.progress()
     }
 
     /// Empties and removes the hour directories of the trash that are older at `now`, Unix seconds,

@@ -20,11 +20,11 @@ pub enum Address {
 }
 
 impl Address {
-    /// Reads `host:port`, `host`, `[IPv6]:port` or `[IPv6]`, without escapes. No host means this
-    /// machine.
+    /// Parses `host:port`, `host`, `[IPv6]:port` or `[IPv6]`, without escapes. An empty host means
+    /// this machine.
     ///
     /// # Errors
-    /// A message, if the port is none.
+    /// A message, if the port is invalid.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, String> {
         let (host, port) = match text.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
             Some((host, "")) => (host, default_port),
@@ -48,8 +48,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Connects to a socket of this machine. A server whose queue is full refuses: a plain connect
-/// would wait for it without end.
+/// Connects to a Unix socket. It fails if the queue of the server is full: a blocking connect would
+/// wait without a limit.
 pub(crate) fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -57,8 +57,8 @@ pub(crate) fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// Connects to the first of the host's addresses that answers. Each gets its share of the time, so
-/// that a silent one does not hide the next.
+/// Connects to the first of the host's addresses that answers. Each gets a share of the time, so
+/// that one that does not answer leaves time for the next.
 pub(crate) fn connect_tcp(host: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     let mut addresses = (host, port).to_socket_addrs()?.collect::<Vec<_>>().into_iter();
@@ -77,7 +77,8 @@ pub(crate) fn connect_tcp(host: &str, port: u16, until: Instant) -> io::Result<T
     Err(last)
 }
 
-/// Has the kernel find out that the other end is gone: who only listens would never.
+/// Makes the kernel detect that the other end is gone. A connection that only receives would never
+/// notice.
 fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(15))?;

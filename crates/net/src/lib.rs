@@ -2,7 +2,7 @@
 //! and the options of URLs.
 //!
 //! What must stay true: every wait has a deadline, and no message shows a password. This crate
-//! knows no protocol: it moves bytes, and the engines give them a meaning.
+//! knows no protocol: it moves bytes, and the engines interpret them.
 
 mod address;
 mod near;

@@ -1,36 +1,36 @@
-//! How to wait for the answers of a server, by how long they took lately.
+//! How to wait for the answers of a server: by polling or asleep, depending on recent round trips.
 //!
-//! To sleep until an answer comes and be woken costs more than the answer of a near server takes,
-//! so that one is waited for awake. What must stay true: a server that is far costs next to nothing
-//! that way, and a near one that was slow for a moment is not slept for ever after, although each
-//! answer that is slept for takes as long as a far one's.
+//! To sleep and to be woken costs more than the answer of a near server (one with a short round
+//! trip) takes, so the answer of such a server is polled. What must stay true: polling costs almost
+//! nothing for a far server. A near server that was slow for a moment is polled again later,
+//! although each answer for which the thread sleeps takes as long as that of a far server.
 
 use std::time::Duration;
 
-/// Servers that answer within this time are near; nobody stays awake for longer.
+/// Servers that answer within this time are near. No thread polls for longer.
 pub(crate) const NEAR: Duration = Duration::from_micros(200);
 
-/// Of a server that seems far, one answer in so many is waited for awake, to see whether it is.
+/// For a server that seems far, one answer in this many is polled, to measure it again.
 const PROBE: u32 = 32;
 
-/// How long the answers of a server took lately.
+/// How long recent answers of a server took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nearness {
     usual: Duration,
-    /// Answers slept for.
+    /// Answers since the last polled one.
     slept: u32,
 }
 
 impl Default for Nearness {
-    /// A server that is taken for near.
+    /// A server that is assumed to be near.
     fn default() -> Self {
         Self { usual: NEAR / 2, slept: 0 }
     }
 }
 
 impl Nearness {
-    /// Whether to stay awake for the next answer, for up to [`NEAR`].
-    pub(crate) fn stays_awake(&mut self) -> bool {
+    /// Whether to poll for the next answer, for up to [`NEAR`].
+    pub(crate) fn should_poll(&mut self) -> bool {
         if self.usual < NEAR {
             return true;
         }
@@ -38,7 +38,7 @@ impl Nearness {
         self.slept.is_multiple_of(PROBE)
     }
 
-    /// Takes note of how long an answer took.
+    /// Records how long an answer took.
     pub(crate) fn took(&mut self, time: Duration) {
         self.usual = if self.usual >= NEAR && time < NEAR {
             time
@@ -56,7 +56,7 @@ mod tests {
     fn awake(nearness: &mut Nearness, answers: u32, time: Duration) -> u32 {
         (0..answers)
             .map(|_| {
-                let awake = nearness.stays_awake();
+                let awake = nearness.should_poll();
                 nearness.took(time);
                 u32::from(awake)
             })
@@ -72,10 +72,10 @@ mod tests {
         assert_eq!(awake(&mut nearness, 100, NEAR / 3), 100);
         let far = awake(&mut nearness, 3200, NEAR * 5);
         assert!((100..130).contains(&far), "{far}");
-        // It was near all the time, and only sleeping for it made it look far.
-        let until_probed = (0..=PROBE).take_while(|_| !nearness.stays_awake()).count();
+        // It was near all the time, and only the sleep made it look far.
+        let until_probed = (0..=PROBE).take_while(|_| !nearness.should_poll()).count();
         assert!(until_probed < PROBE as usize);
         nearness.took(NEAR / 2);
-        assert!(nearness.stays_awake());
+        assert!(nearness.should_poll());
     }
 }

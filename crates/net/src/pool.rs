@@ -1,7 +1,7 @@
 //! The connections of one client.
 //!
-//! What must stay true: there are never more than the URL allows, nobody waits for one for ever,
-//! and one that failed or that the server has closed is not handed out.
+//! What must stay true: there are never more connections than the URL allows, no caller waits for
+//! one for ever, and a connection that failed or that the server has closed is never used again.
 
 use std::time::{Duration, Instant};
 
@@ -11,36 +11,36 @@ use crate::url::{duration, number};
 
 /// A connection that a pool keeps.
 pub trait Connection {
-    /// Whether it may serve again: no exchange on it failed half-way.
+    /// Whether it may be used again: no exchange on it failed half-way.
     fn is_sound(&self) -> bool;
 
-    /// Whether the server closed it, or said something that nobody asked for, since it was used.
+    /// Whether, since its last use, the server closed it or sent something unexpected.
     fn is_stale(&self) -> bool;
 }
 
-/// How many connections there are, and for how long.
+/// Limits of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most connections at once.
     pub max_open: usize,
-    /// What 0 means for the most connections at once.
+    /// The limit that 0 stands for in `max_open`.
     pub unlimited: usize,
-    /// Most connections kept while there is nothing to do.
+    /// Most idle connections that are kept.
     pub max_idle: usize,
-    /// How long such a connection is kept; `None` is for ever.
+    /// How long an idle connection is kept; `None` is for ever.
     pub max_idle_time: Option<Duration>,
     /// How long any connection is used; `None` is for ever.
     pub max_life_time: Option<Duration>,
 }
 
 impl Limits {
-    /// Up to so many connections, those without work for a minute. 0 in a URL means `unlimited`.
+    /// Up to `max_open` connections. Idle ones are kept for a minute. 0 in a URL means `unlimited`.
     pub const fn new(max_open: usize, unlimited: usize) -> Self {
         let max_idle_time = Some(Duration::from_mins(1));
         Self { max_open, unlimited, max_idle: usize::MAX, max_idle_time, max_life_time: None }
     }
 
-    /// Takes over an option of a URL; whether it is one of ours.
+    /// Applies an option of a URL. Returns whether it is an option of the pool.
     ///
     /// # Errors
     /// A message, if its value cannot be read.
@@ -59,20 +59,20 @@ impl Limits {
     }
 }
 
-/// Connections, idle or lent.
+/// A pool of connections.
 pub struct Pool<C> {
     limits: Limits,
-    /// How long to wait for one while all are lent.
-    patience: Duration,
+    /// How long to wait for one while all are in use.
+    timeout: Duration,
     state: Mutex<State<C>>,
     returned: Condvar,
 }
 
 struct State<C> {
-    /// The one used last at the end.
+    /// The idle connections; the one used last is at the end.
     idle: Vec<Kept<C>>,
     lent: usize,
-    /// How often the idle ones were forgotten.
+    /// How often [`Pool::forget`] was called.
     forgotten: u64,
 }
 
@@ -83,7 +83,7 @@ struct Kept<C> {
     idle: Instant,
 }
 
-/// The right to have a connection; with it goes the connection back.
+/// The right to use a connection. When it is dropped, the connection goes back to the pool.
 struct Slot<'p, C> {
     pool: &'p Pool<C>,
     forgotten: u64,
@@ -91,18 +91,17 @@ struct Slot<'p, C> {
 }
 
 impl<C: Connection> Pool<C> {
-    /// An empty pool whose callers wait up to `patience` for a connection.
-    pub fn new(limits: Limits, patience: Duration) -> Self {
+    /// An empty pool whose callers wait up to `timeout` for a connection.
+    pub fn new(limits: Limits, timeout: Duration) -> Self {
         let state = State { idle: Vec::new(), lent: 0, forgotten: 0 };
-        Self { limits, patience, state: Mutex::new(state), returned: Condvar::new() }
+        Self { limits, timeout, state: Mutex::new(state), returned: Condvar::new() }
     }
 
-    /// Calls `work` with a connection: an idle one, one that `connect` makes, or the next that is
+    /// Calls `work` with a connection: an idle one, a new one of `connect`, or the next that is
     /// returned.
     ///
     /// # Errors
-    /// Those of `connect`, and what `busy` makes of a reason if all connections are lent for too
-    /// long.
+    /// Those of `connect`; `busy` makes the error if all connections are in use for too long.
     pub fn with<R, E>(
         &self,
         connect: impl FnOnce() -> Result<C, E>,
@@ -126,9 +125,9 @@ impl<C: Connection> Pool<C> {
         Ok(result)
     }
 
-    /// Waits for the right to have a connection, and takes an idle one if there is any.
+    /// Waits for a slot, and takes an idle connection if there is any.
     fn slot(&self) -> Option<(Slot<'_, C>, Option<Kept<C>>)> {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         let mut state = self.state.lock();
         loop {
             let (dropped, found) = self.choose(&mut state);
@@ -145,7 +144,7 @@ impl<C: Connection> Pool<C> {
         }
     }
 
-    /// The idle connection used last, if it is still of use, and those that are not any more.
+    /// The idle connection used last, if it is still valid, and those that are not.
     fn choose(&self, state: &mut State<C>) -> (Vec<Kept<C>>, Option<Kept<C>>) {
         let now = Instant::now();
         let aged = |since: Instant, limit: Option<_>| limit.is_some_and(|limit| now - since > limit);
@@ -162,8 +161,8 @@ impl<C: Connection> Pool<C> {
         (dropped, None)
     }
 
-    /// Drops all idle connections, and those that are lent once they come back: what ended one may
-    /// have ended the others.
+    /// Drops all idle connections, and those in use when they come back: what broke one may have
+    /// broken the others.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.forgotten += 1;

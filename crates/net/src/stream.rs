@@ -1,8 +1,9 @@
-//! The bytes of a connection: out as the server takes them, in as they come, encrypted or not.
+//! The byte stream of a connection, encrypted or not: it sends as the server receives, and receives
+//! as data comes.
 //!
-//! What must stay true: a wait never outlasts its deadline, and what the server sends is taken in
-//! while it has no room for what we send, so that the two never wait for each other. The answer of
-//! a near server is waited for awake (`near.rs`).
+//! What must stay true: a wait never outlasts its deadline. While the server has no room for what
+//! we send, we receive what it sends, so that the two never wait for each other. The answer of a
+//! near server is polled (`near.rs`).
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -29,22 +30,22 @@ use crate::{
     tls::{Tls, rejected_certificate},
 };
 
-/// Received at once, bytes.
+/// Bytes of one receive.
 const CHUNK: usize = 32 << 10;
-/// What is said of a deadline that passed.
+/// The message for a deadline that passed.
 const LATE: &str = "no answer within the deadline";
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Deadline {
-    /// Until then, whatever comes before.
+    /// Until this time, even if data comes.
     At(Instant),
-    /// So long for each progress, however small.
+    /// This long for each progress, however small.
     Idle(Duration),
 }
 
 impl Deadline {
-    /// So long from now on.
+    /// This long from now on.
     pub fn after(time: Duration) -> Self {
         Self::At(Instant::now() + time)
     }
@@ -91,7 +92,7 @@ impl Socket {
     }
 }
 
-/// Receives and sends what can be at once, else fails with [`ErrorKind::WouldBlock`].
+/// Receives and sends without a wait; else fails with [`ErrorKind::WouldBlock`].
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(recv(self.fd(), buffer, RecvFlags::DONTWAIT)?.0)
@@ -108,12 +109,12 @@ impl Write for &Socket {
     }
 }
 
-/// What is awaited: answers to each kind take their own time.
+/// The kind of a request. Each kind has its own usual time to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The answer to a question.
+    /// A read.
     Read,
-    /// The outcome of a change.
+    /// A commit.
     Commit,
 }
 
@@ -121,16 +122,16 @@ pub enum Kind {
 pub struct Stream {
     socket: Socket,
     tls: Option<Box<ClientConnection>>,
-    /// What was received and not taken out yet.
+    /// Bytes that were received and not consumed yet.
     pub input: BytesMut,
     chunk: Box<[u8]>,
-    /// Of answers of either kind.
+    /// The usual times of both kinds.
     nearness: [Nearness; 2],
-    /// Whether the answer to the last request is waited for awake.
-    awake: bool,
-    /// What was asked last and when, until the first byte of its answer.
-    asked: Option<(Kind, Instant)>,
-    /// Bytes of the last request that may be on their way.
+    /// Whether to poll for the answer to the last request.
+    polls: bool,
+    /// The last request and its time, until the first byte of its answer.
+    requested: Option<(Kind, Instant)>,
+    /// Bytes of the last request that may have been sent.
     sent: usize,
 }
 
@@ -154,8 +155,8 @@ impl Stream {
             input: BytesMut::new(),
             chunk: vec![0; CHUNK].into(),
             nearness: Default::default(),
-            awake: false,
-            asked: None,
+            polls: false,
+            requested: None,
             sent: 0,
         }
     }
@@ -188,14 +189,14 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends a request whole.
+    /// Sends a complete request.
     ///
     /// # Errors
-    /// Those of the socket, and [`ErrorKind::TimedOut`]. [`Self::sent`] tells what the server may
-    /// have of the request.
+    /// Those of the socket, and [`ErrorKind::TimedOut`]. [`Self::sent`] returns how much of it the
+    /// server may have.
     pub fn send(&mut self, request: &[u8], kind: Kind, deadline: Deadline) -> io::Result<()> {
-        self.asked = Some((kind, Instant::now()));
-        self.awake = self.nearness[kind as usize].stays_awake();
+        self.requested = Some((kind, Instant::now()));
+        self.polls = self.nearness[kind as usize].should_poll();
         self.sent = 0;
         let mut rest = request;
         if let Some(tls) = &mut self.tls {
@@ -213,7 +214,7 @@ impl Stream {
                     rest = &rest[sent..];
                     self.sent += sent;
                 }
-                // What is in which encrypted byte is not known.
+                // It is unknown which encrypted byte holds which byte of the request.
                 Ok(_) => self.sent = request.len(),
                 Err(error) if would_block(&error) => {
                     self.socket.wait(true, deadline)?;
@@ -235,22 +236,22 @@ impl Stream {
     /// Those of the socket, [`ErrorKind::TimedOut`], and [`ErrorKind::UnexpectedEof`] if the server
     /// closed the connection.
     pub fn fill(&mut self, deadline: Deadline) -> io::Result<()> {
-        let since = self.asked.map_or_else(Instant::now, |(_, since)| since);
+        let since = self.requested.map_or_else(Instant::now, |(_, since)| since);
         while !self.take()? {
-            self.awake &= since.elapsed() < NEAR;
-            if self.awake {
+            self.polls &= since.elapsed() < NEAR;
+            if self.polls {
                 thread::yield_now();
             } else {
                 self.socket.wait(false, deadline)?;
             }
         }
-        if let Some((kind, since)) = self.asked.take() {
+        if let Some((kind, since)) = self.requested.take() {
             self.nearness[kind as usize].took(since.elapsed());
         }
         Ok(())
     }
 
-    /// One byte and none behind it, which is how a server answers the wish for encryption.
+    /// Receives one byte and nothing after it: the server's answer to a request for encryption.
     ///
     /// # Errors
     /// As [`Self::fill`].
@@ -266,8 +267,8 @@ impl Stream {
         }
     }
 
-    /// Whether the server closed it or sent something that nobody asked for: it is not to be used
-    /// any more.
+    /// Whether the server closed it or sent something unexpected. It must not be used any more
+    /// then.
     pub fn is_stale(&self) -> bool {
         !self.input.is_empty() || self.is_closed()
     }
@@ -279,7 +280,7 @@ impl Stream {
         !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
     }
 
-    /// Takes in what is there; whether there was something.
+    /// Receives what is available. Returns whether there was something.
     fn take(&mut self) -> io::Result<bool> {
         loop {
             let taken = match &mut self.tls {
@@ -312,19 +313,19 @@ impl From<UnixStream> for Stream {
     }
 }
 
-/// What happened on a connection, without what was sent.
+/// The message for an error of a connection, without the data.
 pub fn describe(error: &io::Error) -> String {
     if let Some(reason) = rejected_certificate(error) {
         return format!("its certificate is not to be trusted: {reason}");
     }
     match error.kind() {
-        // The queue of a Unix socket that stayed full shows as the second.
+        // `WouldBlock` means that the queue of a Unix socket stayed full.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => LATE.into(),
         _ => error.to_string(),
     }
 }
 
-/// Takes in encrypted bytes; `false` at their end.
+/// Receives encrypted bytes; `false` at the end.
 fn take_tls(tls: &mut ClientConnection, mut socket: &Socket) -> io::Result<bool> {
     if tls.read_tls(&mut socket)? == 0 {
         return Ok(false);

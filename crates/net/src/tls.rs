@@ -1,7 +1,7 @@
-//! Encryption: what a server has to prove before it is told anything, and what we prove to it.
+//! Encryption: what a server must prove before we send anything, and what we prove to it.
 //!
-//! What must stay true: no certificate is accepted that proves less than was asked for, and none
-//! ever with a forged signature.
+//! What must stay true: a certificate is accepted only if it proves what was requested, and never
+//! with a forged signature.
 
 use std::{
     fmt::Display,
@@ -25,7 +25,7 @@ use crate::url::boolean;
 /// What the certificate of a server must prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Nothing: any server will do.
+    /// Nothing: any server is accepted.
     Nothing,
     /// A trusted authority signed it.
     Authority,
@@ -33,7 +33,7 @@ pub enum Verify {
     Host,
 }
 
-/// How a URL says that connections are encrypted.
+/// The TLS options of a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// File with the client's certificate, PEM.
@@ -49,8 +49,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Takes over an option of a URL, as the engines of JuiceFS call them; whether it is one of
-    /// ours.
+    /// Applies an option of a URL, by its name in JuiceFS. Returns whether it is an option of TLS.
     ///
     /// # Errors
     /// A message, if its value cannot be read.
@@ -128,12 +127,12 @@ impl Tls {
     }
 }
 
-/// Why the server's certificate was not accepted, if that is what an error is about. Trying again
-/// does not change it.
+/// Why the server's certificate was not accepted, if this is the reason of an error. A retry does
+/// not change it.
 pub fn rejected_certificate(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref() {
         Some(rustls::Error::InvalidCertificate(reason)) => Some(match reason {
-            // One of the same name may be known, with another key.
+            // An authority of the same name may be known, with another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "no trusted authority signed it".into()
             }
@@ -165,10 +164,10 @@ fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Checks what was asked for.
+/// Checks what [`Verify`] requires.
 #[derive(Debug)]
 struct Verifier {
-    /// Knows the authorities; without it any certificate will do.
+    /// Knows the authorities; if `None`, any certificate is accepted.
     inner: Option<Arc<WebPkiServerVerifier>>,
     /// Whether the certificate must name the host.
     named: bool,

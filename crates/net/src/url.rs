@@ -1,4 +1,4 @@
-//! What a URL consists of, and what its parts mean: escapes, numbers, times, yes or no.
+//! The parts of a URL, and their values: escapes, numbers, durations, booleans.
 //!
 //! What must stay true: a value that cannot be read is an error that names its option, and never a
 //! silent default.
@@ -9,17 +9,17 @@ use sluice_types::parse_duration;
 
 /// The parts of a URL `SCHEME://USER:PASSWORD@HOSTS/PATH?OPTIONS`.
 pub struct Url<'u> {
-    /// What stands in front of `://`.
+    /// The part before `://`.
     pub scheme: &'u str,
-    /// User name without escapes; an empty one is none.
+    /// User name without escapes; `None` if it is empty.
     pub user: Option<String>,
-    /// Password without escapes; an empty one is none.
+    /// Password without escapes; `None` if it is empty.
     pub password: Option<String>,
     /// Hosts, with escapes.
     pub hosts: &'u str,
-    /// From the slash on, with escapes.
+    /// The path, from the slash on, with escapes.
     pub path: &'u str,
-    /// Behind the question mark, with escapes: see [`options`].
+    /// The part after the question mark, with escapes: see [`options`].
     pub options: &'u str,
 }
 
@@ -34,9 +34,9 @@ impl<'u> Url<'u> {
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let first = options.split('=').next().unwrap_or_default();
-        // Behind `unix://` is the path of a socket, which may have one.
+        // After `unix://` comes the path of a socket, which may have one.
         if scheme != "unix" && (path.contains('@') || first.contains('@')) {
-            // To name the part before it would show the beginning of the password.
+            // A message with the part before it would show the beginning of the password.
             return Err("a / in a user's name or a password is written as %2F, a ? as %3F".into());
         }
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -81,7 +81,7 @@ pub fn options(query: &str) -> Result<Vec<(&str, String)>, String> {
         .collect()
 }
 
-/// The error about an option that there is not, which names those that there are.
+/// The error for an unknown option. It names the known ones.
 pub fn unknown(name: &str, known: &str) -> String {
     format!("the URL has no option \"{name}\"; there are {known}")
 }
@@ -94,7 +94,7 @@ pub fn number<T: FromStr>(name: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{name}={text} is no number"))
 }
 
-/// Yes or no; an option without a value is a yes.
+/// A boolean; an option without a value is true.
 ///
 /// # Errors
 /// A message, if it is neither.
@@ -106,7 +106,7 @@ pub fn boolean(name: &str, text: &str) -> Result<bool, String> {
     }
 }
 
-/// What one of these words stands for.
+/// The value of one of these words.
 ///
 /// # Errors
 /// A message that names them, if it is none.
@@ -126,7 +126,7 @@ pub fn duration(name: &str, text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| format!("{name}={text} is no duration; write 30s or 500ms"))
 }
 
-/// A duration that is more than nothing.
+/// A duration greater than zero.
 ///
 /// # Errors
 /// A message, if it is no duration, or 0.

@@ -1,8 +1,8 @@
-//! Buffers of whole blocks, which serve again while blocks keep coming.
+//! A pool of buffers for whole blocks. They are reused while blocks keep coming.
 //!
-//! The system gives memory page by page, and at each first touch of a page it takes as long as the
-//! block's bytes take to be read. What must stay true: few are kept, and none once nobody has asked
-//! for one for a while.
+//! The system provides new memory page by page, and the first access to each page takes as long as
+//! the read of the block's bytes. What must stay true: few buffers are kept, and none after a while
+//! without requests.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -10,29 +10,29 @@ use parking_lot::Mutex;
 /// Bytes from which on the allocator returns memory to the system when it is freed.
 const LARGE: usize = 4 << 20;
 /// Bytes of idle buffers.
-const MOST_IDLE: usize = 32 << 20;
+const MAX_IDLE: usize = 32 << 20;
 
 /// The buffers of this process.
 static BUFFERS: Buffers = Buffers::new();
 
-/// Those that wait for the next block.
+/// The idle buffers.
 struct Buffers(Mutex<Idle>);
 
 struct Idle {
     buffers: Vec<Vec<u8>>,
     /// Their capacities.
     bytes: usize,
-    /// Whether somebody asked for one since [`Buffers::shed`] looked last.
+    /// Whether a buffer was taken since the last [`Buffers::shed`].
     asked: bool,
 }
 
-/// Bytes whose buffer serves again when the last of their readers is gone.
+/// Bytes whose buffer is reused when their last reader is gone.
 struct Lent {
     buffer: Vec<u8>,
     of: &'static Buffers,
 }
 
-/// An empty buffer for `bytes` bytes, to be handed on by [`lend`].
+/// An empty buffer for `bytes` bytes. Pass it to [`lend`] when it is filled.
 pub(crate) fn take(bytes: usize) -> Vec<u8> {
     if bytes < LARGE { Vec::with_capacity(bytes) } else { BUFFERS.take(bytes) }
 }
@@ -42,8 +42,7 @@ pub(crate) fn lend(buffer: Vec<u8>) -> Bytes {
     if buffer.capacity() < LARGE { Bytes::from(buffer) } else { BUFFERS.lend(buffer) }
 }
 
-/// Gives idle buffers back to the system if nobody has asked for one since the last call. To be
-/// called now and then.
+/// Frees idle buffers if none was taken since the last call. Call it from time to time.
 pub fn shed() {
     BUFFERS.shed();
 }
@@ -92,7 +91,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
         let mut idle = self.of.0.lock();
-        if idle.asked && idle.bytes + buffer.capacity() <= MOST_IDLE {
+        if idle.asked && idle.bytes + buffer.capacity() <= MAX_IDLE {
             idle.bytes += buffer.capacity();
             idle.buffers.push(buffer);
         } else {
@@ -133,6 +132,6 @@ mod tests {
         drop(many);
         let idle = OURS.0.lock();
         assert_eq!(idle.bytes, idle.buffers.iter().map(Vec::capacity).sum::<usize>());
-        assert!(idle.bytes <= MOST_IDLE && !idle.buffers.is_empty());
+        assert!(idle.bytes <= MAX_IDLE && !idle.buffers.is_empty());
     }
 }

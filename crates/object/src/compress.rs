@@ -1,7 +1,7 @@
 //! Compression of blocks, before encryption.
 //!
-//! What must stay true: a block decodes to exactly the length that its name states, into a buffer
-//! of its own, or it is damaged.
+//! What must stay true: a block decodes to exactly the length that its name states, or it is
+//! damaged. It gets a buffer of its own.
 
 use std::{cell::RefCell, fmt, io, str::FromStr};
 
@@ -10,11 +10,11 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::buffers;
 
-/// Level that the volume format's other client writes with; any level can be read.
+/// The level with which JuiceFS writes; any level can be read.
 const ZSTD_LEVEL: i32 = 1;
 
 thread_local! {
-    // A context costs more to make than a small block to code.
+    // To make a context takes longer than to compress a small block.
     static ZSTD_IN: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static ZSTD_OUT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -52,7 +52,7 @@ impl Compression {
         }
     }
 
-    /// The block of `length` bytes that `stored` stands for.
+    /// Decompresses `stored` to the block of `length` bytes.
     ///
     /// Fails if `stored` cannot be decoded or is of another length.
     pub fn decode(self, stored: Bytes, length: usize) -> Result<Bytes, CodecError> {

@@ -1,4 +1,4 @@
-//! What it takes to open a volume's object store.
+//! The configuration of a volume's object store.
 //!
 //! What must stay true: no secret in here shows in a log or a message; [`Secret`] prints itself as
 //! `***`.
@@ -7,12 +7,12 @@ use std::{fmt, time::Duration};
 
 use crate::crypto::DataCipher;
 
-/// Text that must not be seen: keys, tokens, passphrases.
+/// Text that must not be shown: keys, tokens, passphrases.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself, for whoever has to use it.
+    /// The text itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -36,7 +36,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Where a volume's objects are and how to reach them: the object part of its `setting` record,
-/// decrypted, and what the command line says.
+/// decrypted, combined with the flags.
 #[derive(Clone, Debug, Default)]
 pub struct StoreConfig {
     /// Driver, by the name that `JuiceFS` gives it: `s3`, `file`, …
@@ -50,23 +50,23 @@ pub struct StoreConfig {
     pub secret_key: Secret,
     /// Token of temporary credentials.
     pub session_token: Secret,
-    /// Region of the bucket if its address does not tell (`AWS_REGION`); empty for the driver's
-    /// default.
+    /// Region of the bucket if its address does not contain it (`AWS_REGION`); empty for the
+    /// driver's default.
     pub region: String,
     /// Storage class of new objects, empty for the bucket's default.
     pub storage_class: String,
     /// Volume name: keys start with `<name>/`. Empty for no prefix.
     pub name: String,
-    /// Over how many buckets objects are spread; 0 and 1 mean one.
+    /// The number of buckets over which objects are spread; 0 and 1 mean one.
     pub shards: u32,
     /// Encryption at rest, if the volume has it.
     pub encryption: Option<Encryption>,
     /// Whether a put into `file` storage waits for the disk. `JuiceFS` does not; other drivers
     /// ignore it.
     pub sync: bool,
-    /// Patience.
+    /// Retries and time limits.
     pub retry: RetryPolicy,
-    /// Bandwidth.
+    /// Bandwidth limits.
     pub limits: Limits,
 }
 
@@ -75,13 +75,13 @@ pub struct StoreConfig {
 pub struct Encryption {
     /// The RSA private key as PEM, possibly encrypted.
     pub key_pem: Secret,
-    /// What decrypts the PEM, empty if it is not encrypted.
+    /// The passphrase of the PEM; empty if it is not encrypted.
     pub passphrase: Secret,
     /// Cipher of the objects.
     pub cipher: DataCipher,
 }
 
-/// How long to wait for a store and how often to ask again.
+/// How long to wait for a store, and how often to retry.
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     /// Tries in all; 0 for as many as fit in `give_up`.

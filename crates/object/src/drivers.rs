@@ -1,4 +1,4 @@
-//! The table of drivers: `JuiceFS` storage names, and how each finds its bucket.
+//! The table of drivers: the storage names of `JuiceFS`, and how each reads the bucket's address.
 //!
 //! What must stay true: one row per name, and a bucket is read as `JuiceFS` reads it, so that a
 //! volume made there opens here.
@@ -7,7 +7,7 @@ use opendal::{Builder, Operator, services};
 
 use crate::{config::StoreConfig, place::Place};
 
-/// Makes an operator, or says what is wrong with the configuration.
+/// Makes an operator, or returns what is wrong with the configuration.
 type Build = fn(&StoreConfig, &Place) -> Result<Operator, String>;
 
 /// A driver that talks to a server.
@@ -62,13 +62,13 @@ impl Driver {
 
     /// Where `config` says the bucket is.
     pub(crate) fn place(&self, config: &StoreConfig) -> Result<Place, String> {
-        // Only names of Amazon's and single names are assumed to have TLS.
+        // Only Amazon's host names and single names are assumed to have TLS.
         let bare = config.bucket.split(['/', '?']).next().unwrap_or_default();
         let foreign = self.name == "s3" && bare.contains('.') && !bare.ends_with(".amazonaws.com");
         Place::parse(&config.bucket, if foreign { "http" } else { self.scheme })
     }
 
-    /// Talks to nobody yet.
+    /// Sends no request yet.
     pub(crate) fn build(&self, config: &StoreConfig, place: &Place) -> Result<Operator, String> {
         if config.access_key.is_empty() != config.secret_key.is_empty()
             && !matches!(config.access_key.as_str(), "anonymous")
@@ -86,14 +86,14 @@ fn finish(builder: impl Builder) -> Result<Operator, String> {
     Operator::new(builder).map_err(|error| format!("the configuration is refused: {}", error.message()))
 }
 
-/// How the bucket goes into a request.
+/// How a request names the bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     Host,
     Path,
 }
 
-/// Anything that speaks S3.
+/// Any server with the S3 protocol.
 fn s3_at(
     config: &StoreConfig,
     endpoint: &str,
@@ -156,15 +156,15 @@ fn s3(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     if let Some(private) = rest.strip_suffix(".vpce.amazonaws.com") {
         return s3_at(config, &place.at(rest), bucket, private.rsplit('.').next(), Style::Path);
     }
-    // A bucket's name may have dots of its own.
+    // The name of a bucket may contain dots.
     let (bucket, rest) = host.split_once(".s3").ok_or_else(|| format!("{host} has no s3 in its name"))?;
-    // A certificate does not cover names with more labels.
+    // A wildcard certificate does not cover names with more labels.
     let style = if bucket.contains('.') { Style::Path } else { Style::Host };
     let endpoint = format!("s3{rest}");
     s3_at(config, &place.at(&endpoint), bucket, Some(amazon_region(&endpoint)), style)
 }
 
-/// The region in a host of Amazon's: `s3.<region>.amazonaws.com`, `s3-<region>.…`,
+/// The region in a host name of Amazon: `s3.<region>.amazonaws.com`, `s3-<region>.…`,
 /// `s3.dualstack.<region>.…`.
 fn amazon_region(host: &str) -> &str {
     let rest = host.strip_prefix("s3.").or_else(|| host.strip_prefix("s3-")).unwrap_or(host);
@@ -175,7 +175,7 @@ fn amazon_region(host: &str) -> &str {
     }
 }
 
-/// The region in the hosts of others that check it.
+/// The region in the host names of other services that check it.
 fn region_in(host: &str) -> Option<&str> {
     if let Some(oracle) = host.strip_suffix(".oraclecloud.com") {
         return oracle.split_once(".compat.objectstorage.").map(|(_, region)| region);
@@ -236,7 +236,7 @@ fn ks3(config: &StoreConfig, place: &Place) -> Result<Operator, String> {
     host_bucket(config, place, ks3_region, if own { Style::Host } else { Style::Path })
 }
 
-/// Kingsoft signs with names of its own.
+/// Kingsoft uses other region names in signatures.
 fn ks3_region(host: &str) -> Option<&str> {
     let first = label(host, 0)?.strip_prefix("ks3")?.trim_start_matches('-');
     Some(match first.trim_end_matches("-internal") {

@@ -1,11 +1,11 @@
 //! `file`: objects as files below a directory, laid out as the volume format says.
 //!
-//! What must stay true: an object is either whole under its name or not there. It is written beside
-//! its place under a temporary name, and renamed; whatever carries such a name is nobody's object.
+//! What must stay true: an object is either whole under its name or not there. It is written under
+//! a temporary name in the same directory, then renamed. A file with such a name is no object.
 //!
-//! Small reads and writes run where they are called, since a page-cache hit costs less than waking
-//! a thread; larger ones, and all that wait for a disk to confirm, run on the runtime's blocking
-//! threads if there is a runtime.
+//! Small reads and writes run on the calling thread, because a page-cache hit costs less than to
+//! wake a thread. Larger ones, and all that wait for a sync of the disk, run on the runtime's
+//! blocking threads, if there is a runtime.
 
 use std::{
     collections::HashSet,
@@ -29,13 +29,13 @@ use sluice_types::{Rng, Time};
 use crate::{
     buffers,
     offload::offload,
-    store::{LARGEST, ObjectError, ObjectMeta, ObjectStore, too_large},
+    store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large},
 };
 
 /// Base names are cut to this many bytes inside a temporary name, which has to fit in 255.
 const TEMPORARY_BASE: usize = 200;
-/// Directories remembered as durable; those forgotten cost a few more syncs.
-const SETTLED: usize = 10_000;
+/// Most directories that are remembered as durable. The others cost a few more syncs.
+const MAX_DURABLE: usize = 10_000;
 
 /// Objects as files. Cloning is cheap; all clones are the same store.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ struct Inner {
     sync: bool,
     names: Mutex<Rng>,
     /// Directories whose own names are known to be durable.
-    settled: Mutex<HashSet<PathBuf>>,
+    durable: Mutex<HashSet<PathBuf>>,
 }
 
 impl FileStore {
@@ -65,7 +65,7 @@ impl FileStore {
                     .into(),
             });
         }
-        Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()), settled: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { root, sync, names: Mutex::new(Rng::from_os()), durable: Mutex::default() })))
     }
 }
 
@@ -98,7 +98,7 @@ impl ObjectStore for FileStore {
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
-        // Freeing the space of a large file takes the disk's time.
+        // To free the space of a large file takes time on the disk.
         Box::pin(offload(u64::MAX, move || match fs::remove_file(inner.path(&owned)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(inner.failed("delete", &owned, &error))
@@ -162,7 +162,7 @@ impl Inner {
             Some(range) => range,
             None => 0..file.metadata().map_err(|error| failed(&error))?.len(),
         };
-        if end.saturating_sub(start) > LARGEST {
+        if end.saturating_sub(start) > MAX_OBJECT {
             return Err(ObjectError::Corrupt {
                 key: key.to_owned(),
                 store: format!("file://{}", self.root),
@@ -172,8 +172,7 @@ impl Inner {
         let wanted = end.saturating_sub(start) as usize;
         let mut data = buffers::take(wanted);
         while data.len() < wanted {
-            // The spare capacity may be larger than asked for; a read into it is cut to what is
-            // wanted below.
+            // The spare capacity may be larger than requested. The result is truncated below.
             let offset = start + data.len() as u64;
             match rustix::io::pread(&file, spare_capacity(&mut data), offset) {
                 Ok(0) => {
@@ -204,11 +203,11 @@ impl Inner {
         }?;
         let written = self.fill(file, data).and_then(|()| fs::rename(&temporary, &path));
         if let Err(error) = written {
-            // The first failure is the one to tell; a left-over name is ignored by everyone.
+            // The first error is returned. A temporary file that remains is ignored by all readers.
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
-        if self.sync { self.settle(directory) } else { Ok(()) }
+        if self.sync { self.make_durable(directory) } else { Ok(()) }
     }
 
     fn fill(&self, mut file: File, data: &[u8]) -> io::Result<()> {
@@ -216,25 +215,26 @@ impl Inner {
         if self.sync { file.sync_data() } else { Ok(()) }
     }
 
-    /// Makes the names in `directory` durable, and its own in its parents, whoever made them.
-    fn settle(&self, directory: &Path) -> io::Result<()> {
+    /// Makes the names in `directory` durable, and its own name in its parents, whichever process
+    /// made them.
+    fn make_durable(&self, directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()?;
-        if self.settled.lock().contains(directory) {
+        if self.durable.lock().contains(directory) {
             return Ok(());
         }
         let root = Path::new(&self.root);
         for parent in directory.ancestors().skip(1) {
             let synced = File::open(parent).and_then(|parent| parent.sync_all());
-            // Above the bucket there may be directories that only others may open.
+            // Above the bucket there may be directories that only other users may open.
             if parent.starts_with(root) {
                 synced?;
             }
         }
-        let mut settled = self.settled.lock();
-        if settled.len() >= SETTLED {
-            settled.clear();
+        let mut durable = self.durable.lock();
+        if durable.len() >= MAX_DURABLE {
+            durable.clear();
         }
-        settled.insert(directory.to_owned());
+        durable.insert(directory.to_owned());
         Ok(())
     }
 
@@ -263,8 +263,8 @@ impl Inner {
                 continue;
             }
             let key = format!("{directory}{name}");
-            // Follows links, as people move parts of a store to other disks; what vanished
-            // meanwhile is not there.
+            // Follows links, because users move parts of a store to other disks. Files that were
+            // removed meanwhile are left out.
             let Ok(meta) = fs::metadata(entry.path()) else { continue };
             let below = format!("{key}/");
             if meta.is_dir() && (below.starts_with(prefix) || prefix.starts_with(&below)) {
@@ -356,7 +356,7 @@ mod tests {
         let (directory, store) = store(false);
         block_on(store.put("k", Bytes::from_static(b"x"))).unwrap();
         let file = File::options().write(true).open(directory.path().join("bucket/k")).unwrap();
-        file.set_len(LARGEST + 1).unwrap();
+        file.set_len(MAX_OBJECT + 1).unwrap();
         let error = block_on(store.get("k", None)).unwrap_err();
         assert!(matches!(error, ObjectError::Corrupt { .. }), "{error}");
         assert_eq!(block_on(store.get("k", Some(0..1))).unwrap(), "x");

@@ -1,7 +1,7 @@
-//! `mem`: objects in this process' memory, for tests and trials.
+//! `mem`: objects in the memory of this process, for tests and experiments.
 //!
-//! What must stay true: it is as strict as a real store about ranges and missing keys, so that
-//! nothing passes here and fails there.
+//! What must stay true: it is as strict as a real store about ranges and missing keys, so that code
+//! that passes here does not fail there.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -1,15 +1,15 @@
-//! Work that would hold up the runtime.
+//! Runs work that would block the runtime.
 //!
-//! What must stay true: it is done, on one thread or another, and its result comes back.
+//! What must stay true: the work always runs, on some thread, and its result is returned.
 
 use crate::store::ObjectError;
 
-/// Work on up to this many bytes is done where it is called: it costs less than waking another
-/// thread.
+/// Work on up to this many bytes runs on the calling thread: it costs less than to wake another
+/// one.
 const INLINE_BYTES: u64 = 128 * 1024;
 
-/// Does `work` on `bytes` bytes: here if they are few or there is no runtime, else on a blocking
-/// thread. `u64::MAX` stands for work whose time is not known.
+/// Runs `work` on `bytes` bytes: on this thread if they are few or there is no runtime, else on a
+/// blocking thread. `u64::MAX` stands for work of unknown duration.
 pub(crate) async fn offload<T, F>(bytes: u64, work: F) -> Result<T, ObjectError>
 where
     T: Send + 'static,

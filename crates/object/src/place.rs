@@ -1,7 +1,6 @@
-//! The bucket, as users write it, taken apart.
+//! Parses the bucket's address, as users write it.
 //!
-//! What must stay true: a bucket that another client of the volume understands is understood here
-//! in the same way.
+//! What must stay true: an address has the same meaning here as in JuiceFS.
 
 use std::net::IpAddr;
 
@@ -12,12 +11,12 @@ use url::{Host, Url};
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     url: Url,
-    /// Whether nobody wrote the scheme.
+    /// Whether the scheme was left out.
     assumed: bool,
 }
 
 impl Place {
-    /// Takes `bucket` apart; without a scheme it is taken for `scheme`.
+    /// Parses `bucket`; if it has no scheme, `scheme` is used.
     pub(crate) fn parse(bucket: &str, scheme: &str) -> Result<Self, String> {
         if bucket.trim().is_empty() {
             return Err("the bucket is missing: give its URL".into());
@@ -31,7 +30,7 @@ impl Place {
         Ok(Self { url, assumed })
     }
 
-    /// Whether it is reached without TLS although nobody asked for that.
+    /// Whether it is used without TLS although the user did not write so.
     pub(crate) fn is_plain_by_default(&self) -> bool {
         self.assumed && self.url.scheme() == "http"
     }

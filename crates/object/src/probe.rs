@@ -1,6 +1,6 @@
-//! What `format` asks of a bucket before it makes a volume there.
+//! Tests a bucket before `format` makes a volume there.
 //!
-//! What must stay true: nothing is left behind, and nothing that lies there already is touched.
+//! What must stay true: the test leaves nothing behind, and changes no object that exists already.
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -8,20 +8,22 @@ use sluice_types::Rng;
 
 use crate::store::{ObjectError, ObjectStore};
 
-/// Where trial objects go; whatever lies there is nobody's data.
-const TRIALS: &str = "testing/";
-/// Size of the trial object.
+/// Prefix of test objects. Objects below it are no data.
+const TEST_PREFIX: &str = "testing/";
+/// Size of the test object.
 const SIZE: usize = 100;
 
-/// Puts, reads, lists and removes a trial object. A store that refuses the removal alone passes
-/// with a warning, since some are meant to keep everything.
+/// Puts, reads, lists and removes a test object. If only the removal is refused, it logs a warning,
+/// because some stores are meant to keep everything.
 ///
-/// Fails with the store's own error, or with [`ObjectError::Corrupt`] if it does not give back what
-/// it was given.
+/// Fails with the store's own error, or with [`ObjectError::Corrupt`] if it does not return the
+/// bytes that were put.
 pub async fn probe(store: &dyn ObjectStore) -> Result<(), ObjectError> {
     let mut rng = Rng::from_os();
-    let key =
-        format!("{TRIALS}{}", (0..10).map(|_| char::from(b'a' + rng.below(26) as u8)).collect::<String>());
+    let key = format!(
+        "{TEST_PREFIX}{}",
+        (0..10).map(|_| char::from(b'a' + rng.below(26) as u8)).collect::<String>()
+    );
     let mut body = vec![0; SIZE];
     rng.fill(&mut body);
     let wrong = |reason: &str| ObjectError::Corrupt {
@@ -36,7 +38,7 @@ pub async fn probe(store: &dyn ObjectStore) -> Result<(), ObjectError> {
     if store.ranged() && store.get(&key, Some(10..20)).await? != body[10..20] {
         return Err(wrong("it gives back another range than was asked for"));
     }
-    let listed: Vec<_> = store.list(TRIALS).try_collect().await?;
+    let listed: Vec<_> = store.list(TEST_PREFIX).try_collect().await?;
     if !listed.iter().any(|meta| meta.key == key) {
         return Err(wrong("it does not list what it holds"));
     }
@@ -46,13 +48,14 @@ pub async fn probe(store: &dyn ObjectStore) -> Result<(), ObjectError> {
     Ok(())
 }
 
-/// Makes sure that no volume's data lies here yet.
+/// Checks that there is no data of another volume.
 ///
-/// Fails with [`ObjectError::Config`] naming the first object found that is not empty and no trial.
+/// Fails with [`ObjectError::Config`] which names the first object that is neither empty nor a test
+/// object.
 pub async fn ensure_empty(store: &dyn ObjectStore) -> Result<(), ObjectError> {
     let mut found = store.list("");
     while let Some(meta) = found.try_next().await? {
-        if meta.size > 0 && !meta.key.starts_with(TRIALS) {
+        if meta.size > 0 && !meta.key.starts_with(TEST_PREFIX) {
             return Err(ObjectError::Config {
                 store: store.describe(),
                 reason: format!(

@@ -1,8 +1,8 @@
 //! Any store that `OpenDAL` reaches.
 //!
-//! What must stay true: bytes are handed on only if they are as many as the server announced and
-//! the caller wanted, and a failure is told by who must act: the key's absence, the user's
-//! configuration, or the server's state.
+//! What must stay true: bytes are returned only if their number is the one that the server
+//! announced and the caller requested. An error says what must be done: the key is missing, the
+//! configuration is wrong, or the server must recover.
 
 use std::{error::Error, fmt, ops::Range, time::Duration};
 
@@ -22,25 +22,25 @@ use crate::{
     buffers,
     config::StoreConfig,
     drivers::Driver,
-    store::{LARGEST, ObjectError, ObjectMeta, ObjectStore, too_large},
+    store::{MAX_OBJECT, ObjectError, ObjectMeta, ObjectStore, too_large},
 };
 
-/// Time to reach a server; a dead one should cost less than a try.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Tries for each page of a listing, which cannot be begun again once part of it is handed on.
+/// Time limit of a connect. A dead server should cost less than a try.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Tries for each page of a listing. A listing cannot be restarted after a part of it was returned.
 const PAGE_TRIES: usize = 5;
 /// Name of an object's metadata that holds the CRC-32C (Castagnoli) of its stored bytes as a
 /// decimal number. `JuiceFS` writes and checks it on the same stores.
 const CHECKSUM: &str = "Crc32c";
 /// Services of `OpenDAL` whose objects carry it.
 const WITH_CHECKSUM: [&str; 4] = ["s3", "oss", "cos", "tos"];
-/// A server's words in a message are cut to this many bytes.
-const WORDS: usize = 300;
+/// The server's text in a message is truncated to this many bytes.
+const MAX_MESSAGE: usize = 300;
 
-/// A bucket behind a server.
+/// A bucket on a server.
 pub(crate) struct Remote {
     operator: Operator,
-    /// The same with retries below the page cursor.
+    /// The same with retries of each page.
     listing: Operator,
     name: String,
     /// Whether objects are stored with a checksum.
@@ -48,7 +48,7 @@ pub(crate) struct Remote {
 }
 
 impl fmt::Debug for Remote {
-    /// The name alone: what lies below holds the keys.
+    /// Only the name, because the operators contain the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Remote({})", self.name)
     }
@@ -61,7 +61,7 @@ impl Remote {
         let place = driver.place(config).map_err(refused)?;
         let operator = driver.build(config, &place).map_err(refused)?;
         let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
             .tls_danger_accept_invalid_certs(place.is_on("tls-insecure-skip-verify"))
@@ -107,8 +107,8 @@ impl Remote {
             _ if mentions(&words, &NO_BUCKET) => {
                 refused("there is no such bucket: create it, or correct its name")
             }
-            // A clock that jumped is put right again.
-            _ if mentions(&words, &OTHER_TIME) => ObjectError::Unavailable {
+            // A wrong clock may be corrected.
+            _ if mentions(&words, &WRONG_CLOCK) => ObjectError::Unavailable {
                 action,
                 key,
                 store,
@@ -133,8 +133,8 @@ impl Remote {
                 store,
                 reason: "it ends before the bytes that were wanted".into(),
             },
-            // A machine's role may be known later.
-            _ if mentions(&words, &NO_KEY) => {
+            // The role of a machine may be available later.
+            _ if mentions(&words, &NO_CREDENTIAL) => {
                 let reason = format!(
                     "{words}: there is no access key; set one with `sluice config`, or give the machine a role"
                 );
@@ -160,7 +160,7 @@ impl Remote {
         }
     }
 
-    /// All of an object: of a bounded size, and as its checksum says if it has one.
+    /// Reads a whole object: of bounded size, and verified with its checksum, if it has one.
     async fn read_whole(&self, key: &str) -> Result<Bytes, ObjectError> {
         let failed = |error| self.failed("read", key, &error);
         let reader = self.operator.reader(key).await.map_err(failed)?;
@@ -169,7 +169,7 @@ impl Remote {
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(failed)?;
             len += piece.len() as u64;
-            if len > LARGEST {
+            if len > MAX_OBJECT {
                 return Err(self.damaged(key, &too_large()));
             }
             pieces.extend(piece);
@@ -192,8 +192,8 @@ impl Remote {
         ObjectError::Corrupt { key: key.to_owned(), store: self.name.clone(), reason: reason.to_owned() }
     }
 
-    /// Why an answer was too short: the object is, which stays so, or the way from there, which may
-    /// be better later.
+    /// Why an answer was too short: the object itself is too short, or the transfer was
+    /// interrupted, which a retry may fix.
     async fn short(&self, key: &str, range: Range<u64>, reason: &str) -> ObjectError {
         let (key, store) = (key.to_owned(), self.name.clone());
         match self.operator.stat(&key).await {
@@ -215,8 +215,8 @@ impl Remote {
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"];
 const BAD_KEY: [&str; 5] =
     ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthenticationFailed"];
-const OTHER_TIME: [&str; 2] = ["RequestTimeTooSkewed", "RequestExpired"];
-const NO_KEY: [&str; 1] = ["failed to load signing credential"];
+const WRONG_CLOCK: [&str; 2] = ["RequestTimeTooSkewed", "RequestExpired"];
+const NO_CREDENTIAL: [&str; 1] = ["failed to load signing credential"];
 const ELSEWHERE: [&str; 3] =
     ["PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"];
 
@@ -224,7 +224,8 @@ fn mentions(words: &str, codes: &[&str]) -> bool {
     codes.iter().any(|code| words.contains(code))
 }
 
-/// What the server said and what lies below it. The request's address stays out: it may be signed.
+/// The server's message and its causes. The address of the request is left out, because it may be
+/// signed.
 fn words(error: &opendal::Error) -> String {
     let mut words = error.message().trim().to_owned();
     let mut cause: Option<&dyn Error> = error.source();
@@ -238,7 +239,7 @@ fn words(error: &opendal::Error) -> String {
     if words.is_empty() {
         words = error.kind().to_string();
     }
-    let end = (0..=WORDS.min(words.len())).rev().find(|at| words.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_MESSAGE.min(words.len())).rev().find(|at| words.is_char_boundary(*at)).unwrap_or(0);
     words.truncate(end);
     words
 }
@@ -290,7 +291,7 @@ impl ObjectStore for Remote {
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
-        // Stores with real directories only list those.
+        // Stores with real directories can only list directories.
         let directory = prefix.rfind('/').map_or("/", |slash| &prefix[..=slash]);
         let object = move |entry: Entry| {
             let (key, meta) = entry.into_parts();
@@ -320,7 +321,8 @@ impl ObjectStore for Remote {
     }
 }
 
-/// A directory that is not there holds nothing; a missing bucket is something else.
+/// Whether the error means a missing directory, which holds nothing. A missing bucket is another
+/// error.
 fn missing_directory(error: &opendal::Error) -> bool {
     error.kind() == ErrorKind::NotFound && !mentions(&words(error), &NO_BUCKET)
 }
@@ -333,7 +335,7 @@ fn described(key: String, meta: &Metadata) -> ObjectMeta {
     ObjectMeta { key, size: meta.content_length(), modified }
 }
 
-/// What came in pieces, in one.
+/// Joins the pieces of a buffer.
 fn joined(pieces: Buffer) -> Bytes {
     let first = pieces.current();
     if first.len() == pieces.len() {

@@ -1,7 +1,7 @@
-//! The seam between whoever keeps blocks and wherever they are kept.
+//! The interface of object stores.
 //!
 //! Objects are immutable: a key is put once (a retry may put the same bytes again), read and
-//! deleted. Every call has a deadline of its own; none of them waits for ever.
+//! deleted. Every call has a deadline of its own.
 
 use std::{fmt, ops::Range};
 
@@ -10,21 +10,21 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use sluice_types::Time;
 
 /// Bytes of the largest object that is read as a whole: four times the largest block, compressed or
-/// encrypted or not. What is larger is no block, and would take the memory of everything else.
-pub(crate) const LARGEST: u64 = 64 << 20;
+/// encrypted or not. A larger object is no block, and would take too much memory.
+pub(crate) const MAX_OBJECT: u64 = 64 << 20;
 
-/// Why an object above [`LARGEST`] is refused.
+/// Why an object above [`MAX_OBJECT`] is refused.
 pub(crate) fn too_large() -> String {
-    format!("it has more than {} MiB, which no block has; somebody else put it there", LARGEST >> 20)
+    format!("it has more than {} MiB, which no block has; somebody else put it there", MAX_OBJECT >> 20)
 }
 
-/// What an object store must do. Keys are relative to the volume's prefix and never start with `/`.
+/// An object store. Keys are relative to the volume's prefix and never start with `/`.
 pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
-    /// Where this is, for messages: driver and bucket, without secrets.
+    /// The place of the store, for messages: driver and bucket, without secrets.
     fn describe(&self) -> String;
 
-    /// Whether `get` with a range costs less than getting the whole object (not so when it is
-    /// compressed or encrypted, since then only the whole can be decoded).
+    /// Whether `get` with a range costs less than `get` of the whole object. It does not if objects
+    /// are compressed or encrypted, because only whole ones can be decoded.
     fn ranged(&self) -> bool;
 
     /// The bytes of `key`, or of `range` of it. A range that reaches past the end is an error, and
@@ -38,7 +38,7 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     /// Stores `data` under `key`. When this returns the object is durable as the store defines it.
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>>;
 
-    /// Removes `key`; a key that is not there is no error.
+    /// Removes `key`; a missing key is no error.
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>>;
 
     /// Size and time of `key`.
@@ -48,18 +48,18 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>>;
 }
 
-/// What a store tells of an object without reading it.
+/// The metadata of an object, without a read of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectMeta {
     /// Key relative to the volume's prefix.
     pub key: String,
     /// Stored bytes (after compression and encryption).
     pub size: u64,
-    /// Last modification, if the store tells.
+    /// Last modification, if the store provides it.
     pub modified: Option<Time>,
 }
 
-/// Why an object could not be read or written, told by who must act.
+/// Why an object could not be read or written. Each variant says what must be done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ObjectError {
     /// There is no such object.
@@ -67,7 +67,7 @@ pub enum ObjectError {
     NotFound {
         /// The key.
         key: String,
-        /// The store, as [`ObjectStore::describe`] tells it.
+        /// The store, as [`ObjectStore::describe`] returns it.
         store: String,
     },
     /// The object is there but its bytes cannot be right: truncated, or refused by the decoder.
@@ -80,7 +80,7 @@ pub enum ObjectError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The store did not do it now, and may later.
+    /// The store could not do it now, and may do it later.
     #[error("{store} did not {action} {key}: {reason}")]
     Unavailable {
         /// What was tried: `read`, `write`, `delete`, `list`.
@@ -89,7 +89,7 @@ pub enum ObjectError {
         key: String,
         /// The store.
         store: String,
-        /// What the store said.
+        /// The store's message.
         reason: String,
     },
     /// The store has no room for more.
@@ -97,7 +97,7 @@ pub enum ObjectError {
     Full {
         /// The store.
         store: String,
-        /// What it said, of which object.
+        /// Its message, and for which object.
         reason: String,
     },
     /// The store refuses access. It may not do so later, since keys are rotated.
@@ -105,7 +105,7 @@ pub enum ObjectError {
     Denied {
         /// The store.
         store: String,
-        /// What it said, of which object, and what to do about it.
+        /// Its message, for which object, and what to do about it.
         reason: String,
     },
     /// The store will never do it as configured: missing bucket, unknown driver.

@@ -135,6 +135,7 @@ mod tests {
         assert_eq!(Time { sec: -1, nsec: 0 }.utc("%Y-%m-%d-%H"), "1969-12-31-23");
         assert_eq!(Time { sec: i64::MAX, nsec: 0 }.utc("%Y"), "9999");
         assert_eq!(Time::from_utc("%Y.%m.%d %H:%M:%S%.f", "2024.02.29 12:34:56.000007"), Some(time));
+        assert_eq!(Time::from_utc("%Y-%m-%d-%H", "1970-01-02-03"), Some(Time { sec: 97_200, nsec: 0 }));
         assert_eq!(Time::from_utc("%Y.%m.%d %H:%M:%S%.f", "2024.02.30 12:34:56.000007"), None);
     }
 

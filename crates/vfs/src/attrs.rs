@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Name};
 
-use crate::{entry::Entry, timed_query::PATIENCE, vfs::Vfs};
+use crate::{entry::Entry, timed_query::TIMEOUT, vfs::Vfs};
 
 /// Bytes of a volume without a limit.
 const UNLIMITED_BYTES: u64 = 1 << 50;
@@ -106,12 +106,12 @@ impl Vfs {
     /// `None` if none are known, or if there is no root.
     fn attr_of_root(&self, ttl: Duration) -> Option<(Attr, Duration)> {
         let (meta, root) = (Arc::downgrade(&self.meta), self.root());
-        let ask = move || match meta.upgrade()?.read_cached(&GetAttr(root), &Interrupt::never()) {
+        let query = move || match meta.upgrade()?.read_cached(&GetAttr(root), &Interrupt::never()) {
             Ok(attr) => Some(Some(attr)),
             Err(FsError::NotFound) => Some(None),
             Err(_) => None,
         };
-        if let Some(answer) = self.root_attr.ask(PATIENCE, ask) {
+        if let Some(answer) = self.root_attr.get(TIMEOUT, query) {
             return Some((answer?, ttl));
         }
         let last = self.root_attr.last()??;
@@ -161,8 +161,8 @@ impl Vfs {
     /// is computed from the numbers of the last heartbeat and this client's changes since.
     pub fn statfs(&self) -> VolumeSize {
         let meta = Arc::downgrade(&self.meta);
-        let ask = move || meta.upgrade()?.stored_usage(&Interrupt::never()).ok();
-        self.size_at(self.used.ask(PATIENCE, ask).unwrap_or_else(|| self.meta.env().used()))
+        let query = move || meta.upgrade()?.stored_usage(&Interrupt::never()).ok();
+        self.size_at(self.used.get(TIMEOUT, query).unwrap_or_else(|| self.meta.env().used()))
     }
 
     /// The size of the volume, given the used bytes and inodes.

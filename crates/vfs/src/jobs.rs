@@ -26,16 +26,16 @@ const DELETERS: usize = 4;
 /// Most deletions in the queue. The hourly cleanup does the rest.
 const MAX_WAITING: usize = 1 << 18;
 /// Most files that are deleted together.
-const TOGETHER: usize = 256;
+const BATCH: usize = 256;
 /// How long deletions are collected. No program waits for them, and a batch disturbs other requests
 /// less.
-const GATHER: Duration = Duration::from_millis(100);
+const BATCH_DELAY: Duration = Duration::from_millis(100);
 /// How long an unmount waits for deletions.
-const LAST_WAIT: Duration = Duration::from_secs(5);
-/// How often a thread without a task looks for one at least.
-const GLANCE: Duration = Duration::from_mins(1);
-/// Time between two cleanings, to which up to a twentieth is added or taken.
-const HOUR: Duration = Duration::from_hours(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often at least a thread without a task checks the queue.
+const IDLE_CHECK: Duration = Duration::from_mins(1);
+/// Time between two cleanups, plus or minus up to a twentieth.
+const CLEANUP_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Deletes blocks through the data path.
 pub(crate) struct Sink(pub(crate) Arc<DataStore>);
@@ -85,10 +85,10 @@ impl Waiting {
             return Ok(task);
         }
         let Some(since) = self.since else { return Err(None) };
-        if self.files.len() < TOGETHER && !self.hurry && wait::now() < since + GATHER {
-            return Err(Some(since + GATHER));
+        if self.files.len() < BATCH && !self.hurry && wait::now() < since + BATCH_DELAY {
+            return Err(Some(since + BATCH_DELAY));
         }
-        let count = self.files.len().min(TOGETHER);
+        let count = self.files.len().min(BATCH);
         let files = self.files.drain(..count).collect();
         self.since = (!self.files.is_empty()).then(wait::now);
         Ok(Task::Files(files))
@@ -107,7 +107,7 @@ impl DeleteQueue {
             state.files.push_back((ino, length));
             // The first file wakes a thread that collects more. A full batch wakes a thread that
             // deletes it at once.
-            if state.since.is_none() || state.files.len().is_multiple_of(TOGETHER) {
+            if state.since.is_none() || state.files.len().is_multiple_of(BATCH) {
                 state.since.get_or_insert_with(wait::now);
                 self.0.changed.notify_one();
             }
@@ -148,7 +148,7 @@ impl DeleteQueue {
                     return Some(task);
                 }
                 Err(until) => {
-                    let left = until.map_or(GLANCE, |until| until.saturating_duration_since(wait::now()));
+                    let left = until.map_or(IDLE_CHECK, |until| until.saturating_duration_since(wait::now()));
                     wait::wait_for_work(&self.0.changed, &mut state, left);
                 }
             }
@@ -169,9 +169,9 @@ impl DeleteQueue {
         state.files.len() + state.tasks.len() + state.busy
     }
 
-    /// Waits until all is deleted, at most `patience`.
-    pub(crate) fn drain(&self, patience: Duration) {
-        let until = wait::now() + patience;
+    /// Waits until all is deleted, at most `timeout`.
+    pub(crate) fn drain(&self, timeout: Duration) {
+        let until = wait::now() + timeout;
         let mut state = self.0.state.lock();
         state.hurry = true;
         self.0.changed.notify_all();
@@ -237,7 +237,7 @@ impl Jobs {
         if self.stopped.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.queue.drain(LAST_WAIT);
+        self.queue.drain(STOP_TIMEOUT);
         self.queue.close();
         self.stops.iter().for_each(Interrupt::set);
         for thread in self.threads.lock().drain(..) {
@@ -285,9 +285,9 @@ fn beats(meta: &Meta, config: &VfsConfig, stop: &Interrupt) {
 fn cleanings(meta: &Meta, sink: &Sink, stop: &Interrupt) {
     let mut rng = Rng::from_os();
     loop {
-        let twentieth = HOUR / 20;
+        let twentieth = CLEANUP_INTERVAL / 20;
         let jitter = Duration::from_millis(rng.below(2 * twentieth.as_millis() as u64));
-        stop.sleep(HOUR.saturating_sub(twentieth) + jitter);
+        stop.sleep(CLEANUP_INTERVAL.saturating_sub(twentieth) + jitter);
         if stop.is_set() {
             return;
         }

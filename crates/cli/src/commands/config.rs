@@ -14,6 +14,7 @@ use sluice_meta::{
     Interrupt, Meta,
     engine::{Engine, Scan},
     ops::setting::{ChangeSetting, DropDirStats},
+    quota::Counting,
     schema::{Row, Tier, VolumeFormat},
 };
 use sluice_object::ObjectError;
@@ -22,7 +23,9 @@ use sluice_types::{Clock as _, SystemClock};
 
 use super::hadoop::Hadoop;
 use crate::{
-    engines, sizes,
+    engines,
+    progress::Progress,
+    sizes,
     version::{ClientVersion, raise},
     volume,
 };
@@ -150,11 +153,6 @@ impl Config {
         changed?;
         for change in changes(&before, &new) {
             outln!("{change}");
-        }
-        if new.user_group_quota && !before.user_group_quota {
-            outln!(
-                "what users and groups have already is not counted; `sluice quota check --repair META-URL` counts it"
-            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -310,7 +308,7 @@ impl Config {
 
     /// Tries an object storage that is new to the volume.
     fn check_store(&self, old: &VolumeFormat, new: &VolumeFormat) -> Result<()> {
-        if old.encrypt_key != new.encrypt_key && !self.force {
+        if self.encrypt_rsa_key.is_some() && !self.force {
             check_key(new)?;
         }
         let place = |format: &VolumeFormat| {
@@ -377,7 +375,11 @@ impl Config {
         }
         let change = ChangeSetting { old: old.clone(), new: new.clone() };
         meta.run(change, &never)
-            .context("somebody else has just changed the settings; look at them and try again")
+            .context("somebody else has just changed the settings; look at them and try again")?;
+        if new.user_group_quota && !old.user_group_quota {
+            count_owners(meta)?;
+        }
+        Ok(())
     }
 }
 
@@ -398,6 +400,24 @@ fn check_key(format: &VolumeFormat) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Counts what users and groups have already.
+fn count_owners(meta: &Meta) -> Result<()> {
+    let progress = Progress::new("counted entries", None);
+    let (interrupt, add) = (Interrupt::never(), |done| progress.add(done));
+    let counting = Counting { strict: true, interrupt: &interrupt, progress: &add };
+    let waiting = |others| {
+        progress.say(format_args!("{others} other clients have to learn of it; that takes up to a minute"));
+    };
+    let settled = meta.count_owners(&counting, &waiting);
+    progress.finish();
+    if !settled? {
+        errln!(
+            "others changed too much to count it exactly; run `sluice quota check --repair` at a quieter time"
+        );
+    }
+    Ok(())
 }
 
 /// The settings once the change log is off, which keeps this version from writing to the volume.

@@ -7,6 +7,7 @@ mod clone;
 mod compact;
 mod completion;
 mod config;
+mod debug;
 mod destroy;
 mod dump;
 mod format;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Umount(umount::Umount),
     Stats(stats::Stats),
     Profile(profile::Profile),
+    Debug(debug::Debug),
     Info(info::Info),
     Summary(summary::Summary),
     Quota(quota::QuotaCommand),
@@ -76,6 +78,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Umount(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Profile(command) => command.run(),
+        Command::Debug(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Quota(command) => command.run(),

@@ -187,7 +187,6 @@ impl Mount {
         self.store.idle(&mut idle);
         self.cache.idle(&mut idle);
         self.fuse.idle(&mut idle);
-        self.metrics.idle(&mut idle);
         idle
     }
 

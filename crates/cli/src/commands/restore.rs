@@ -91,20 +91,20 @@ impl Restore {
     }
 
     fn restore(&self, meta: &Meta, hour: &str, interrupt: &Interrupt) -> Result<Tally> {
-        let told = || format!("cannot restore {hour}");
-        let at = At::new(Ino::TRASH, Name::new(hour.as_bytes()).with_context(told)?);
+        let failed = || format!("cannot restore {hour}");
+        let at = At::new(Ino::TRASH, Name::new(hour.as_bytes()).with_context(failed)?);
         let ino = match meta.read(&Lookup(at), interrupt) {
             Ok((ino, _)) => ino,
             Err(FsError::NotFound) => {
                 bail!("there is no hour {hour} in the trash; list .trash in a mount to see which there are")
             }
-            Err(error) => return Err(error).with_context(told),
+            Err(error) => return Err(error).with_context(failed),
         };
         let progress = Progress::new("restore", None);
         let dirs =
-            if self.put_back { Vec::new() } else { dirs_in(meta, ino, interrupt).with_context(told)? };
+            if self.put_back { Vec::new() } else { dirs_in(meta, ino, interrupt).with_context(failed)? };
         let hour = Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress: &progress };
-        let restored = hour.restore(self.threads.saturating_mul(TOGETHER)).with_context(told);
+        let restored = hour.restore(self.threads.saturating_mul(TOGETHER)).with_context(failed);
         progress.finish();
         let tally = restored?;
         let done = if self.put_back { "restored" } else { "rebuilt" };

@@ -10,7 +10,7 @@ use crate::{gate::until, layout::BlockKey};
 
 impl BlockStore {
     /// Stores a new block: staged locally if the mount writes back, else in the object store.
-    /// Blocks, until `gone` says that nobody waits for it any more; must not be called from the
+    /// Blocks until `gone` returns that no caller waits any more. Must not be called from the
     /// runtime's own threads.
     pub(crate) fn write(
         &self,
@@ -35,7 +35,7 @@ impl BlockStore {
         self.put(key, data).await
     }
 
-    /// Puts a block into the object store, and into the caches as far as that is worth it.
+    /// Puts a block into the object store, and into the caches if that is useful.
     pub(crate) async fn put(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
         self.upload(key, data).await?;
         self.remember(key, data, 0);
@@ -45,7 +45,7 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Puts a block into the object store, with patience.
+    /// Puts a block into the object store, with retries.
     pub(crate) async fn upload(&self, key: BlockKey, data: &Bytes) -> Result<(), ObjectError> {
         let name = self.layout.name(key);
         let stored =
@@ -73,10 +73,10 @@ impl BlockStore {
                 }
                 Err(error) => {
                     self.stats.object_errors.add(1);
-                    // Keys that are being rotated are refused for a while.
+                    // The store may refuse access for a while, when keys are rotated.
                     let passing =
                         matches!(error, ObjectError::Unavailable { .. } | ObjectError::Denied { .. });
-                    // The store may have been patient by itself.
+                    // The store may have retried itself.
                     let patient = started.elapsed() > self.give_up / 2;
                     if !passing || patient || begun.elapsed() + pause > self.give_up {
                         break Err(error);

@@ -1,6 +1,7 @@
 //! Blocks in local files: `<dir>/<volume>/raw/<object name>`, in one or several directories.
 //!
-//! What must stay true: a directory that fills up, breaks or vanishes costs speed and nothing else.
+//! What must stay true: if a directory fills up, fails or disappears, reads get slower, but nothing
+//! else happens.
 
 use std::{
     fs,
@@ -45,8 +46,7 @@ pub(crate) struct DiskCache {
 }
 
 impl DiskCache {
-    /// Opens the directories of `config` and starts to look what is there; `None` if there are
-    /// none.
+    /// Opens the directories of `config` and starts to scan them; `None` if there are none.
     pub(crate) fn open(
         config: &DataConfig,
         layout: Layout,
@@ -83,7 +83,7 @@ impl DiskCache {
         Arc::clone(&self.queued)
     }
 
-    /// Whether a read finds a block here: in a file, or on its way into one.
+    /// Whether a block is here: in a file, or queued to be written.
     pub(crate) fn is_near(&self, key: BlockKey) -> bool {
         self.contains(key) || self.home(key).waiting(key).is_some()
     }
@@ -92,7 +92,7 @@ impl DiskCache {
         self.dirs.iter().any(|dir| dir.contains(key))
     }
 
-    /// Bytes `range` of a block, if it is here and sound.
+    /// Bytes `range` of a block, if it is here and its checksums are right.
     pub(crate) fn read(&self, key: BlockKey, range: &Range<u32>) -> Option<Bytes> {
         let Some(dir) = self.dirs.iter().find(|dir| dir.touch(key)) else {
             let waiting = self.home(key).waiting(key)?;
@@ -133,14 +133,15 @@ impl DiskCache {
         }
         let file = Arc::new(BlockFile::open(&dir.path(key), key.size, self.verify)?);
         self.open.insert(key, Arc::clone(&file), (1, 0), OPEN_FILES);
-        // Whoever evicted it meanwhile closed nothing, and the descriptor would keep its space.
+        // If it was evicted meanwhile, the eviction did not close this descriptor, which would keep
+        // its space.
         if !dir.contains(key) {
             self.open.remove(&key);
         }
         Ok(file)
     }
 
-    /// Takes a block to keep if that can be done without anybody waiting.
+    /// Queues a block to be cached, if this needs no wait.
     pub(crate) fn offer(&self, key: BlockKey, data: Bytes) {
         let len = data.len() as u64;
         let dir = self.home(key);
@@ -185,15 +186,15 @@ impl DiskCache {
         }
     }
 
-    /// Ends the background threads once they have written what they were given.
+    /// Ends the background threads after they have written their queues.
     pub(crate) fn stop(&self) {
         for dir in &self.dirs {
             dir.stop();
         }
     }
 
-    /// The directory where a block goes: of all, the one that draws the highest lot for it, so that
-    /// a directory more or less moves few blocks.
+    /// The directory for a block, by rendezvous hashing: if a directory is added or removed, few
+    /// blocks move.
     fn home(&self, key: BlockKey) -> &Arc<Dir> {
         let lot = |dir: &&Arc<Dir>| {
             let mut lot = [0; 12];

@@ -1,7 +1,7 @@
 //! One block in a local file: its bytes, then a CRC-32C (big endian) for each 32 KiB of them.
 //!
-//! What must stay true: no byte leaves a file that its checksum disowns, at the chosen level of
-//! care; and a file appears under its name only when it is whole.
+//! What must stay true: at the chosen level of verification, no byte with a wrong checksum is
+//! returned. A file appears under its name only when it is complete.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -30,7 +30,7 @@ use crate::{
 const PAGE: u32 = 32 << 10;
 /// Ending of a file that is being written.
 const TEMPORARY: &str = ".tmp";
-/// Age from which on a half-written file is nobody's.
+/// Age from which a half-written file is removed.
 const STALE: Duration = Duration::from_mins(1);
 
 /// A block's file, open for reading.
@@ -38,14 +38,14 @@ const STALE: Duration = Duration::from_mins(1);
 pub(crate) struct BlockFile {
     file: File,
     size: u32,
-    /// Of each page; empty if the file has none or nobody wants them.
+    /// The checksum of each page; empty if the file has none or they are not needed.
     sums: Vec<u32>,
 }
 
 /// The cache files that are open, all directories together.
 pub(super) type OpenFiles = SecondChance<BlockKey, Arc<BlockFile>>;
 
-/// Why a file gives no bytes.
+/// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Damaged {
     #[error("{0}")]
@@ -64,7 +64,7 @@ impl BlockFile {
         let Some(extra) = extra else {
             return Err(Damaged::Bytes(format!("it has {found} bytes, of {size}")));
         };
-        // Beyond the checksums another client may have put a footer, after which the length is a
+        // Another client may have written a footer after the checksums. The length is then a
         // multiple of 4.
         let summed = extra >= sums_len && extra % 4 == 0 && extra > 0;
         if !summed && extra % 4 == 0 && extra > 0 {
@@ -114,7 +114,7 @@ impl BlockFile {
 }
 
 /// Writes a block to `path`, by way of a temporary name, with the directories that lead there.
-/// Nothing is synced: a power cut may leave the name with other bytes, which their checksums tell.
+/// Nothing is synced: after a power cut the file may hold other bytes, which the checksums detect.
 pub(crate) fn write(path: &Path, data: &[u8], checksums: bool, mode: u32) -> io::Result<()> {
     let temporary = temporary(path);
     let written = try_write(&temporary, data, checksums, mode).and_then(|()| fs::rename(&temporary, path));
@@ -145,7 +145,7 @@ fn try_write(temporary: &Path, data: &[u8], checksums: bool, mode: u32) -> io::R
     Ok(())
 }
 
-/// A name that nobody else writes to, be it another process with the same directory.
+/// A name that no other thread or process writes to, even with the same directory.
 fn temporary(path: &Path) -> PathBuf {
     static OWN: LazyLock<u64> = LazyLock::new(|| Rng::from_os().next_u64());
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -187,8 +187,8 @@ fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         let at = offset + bytes.len() as u64;
-        // The allocator may give more room than asked for; reading past `len` would read the
-        // checksums too.
+        // The allocator may give more room than requested. A read past `len` would read the
+        // checksums, too.
         let missing = len - bytes.len();
         let read = if bytes.capacity() - bytes.len() == missing {
             rustix::io::pread(file, spare_capacity(&mut bytes), at)?
@@ -209,13 +209,13 @@ fn pread(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
 pub(crate) enum Unsynced {
     /// It is not there.
     Missing,
-    /// It could not be opened, which may pass.
+    /// It could not be opened. This may be temporary.
     Closed(io::Error),
-    /// The disk did not take it.
+    /// The sync failed.
     Failed(io::Error),
 }
 
-/// Syncs the file or directory at `path` by `sync`.
+/// Syncs the file or directory at `path` with `sync`.
 pub(crate) fn sync(path: &Path, sync: impl FnOnce(&File) -> io::Result<()>) -> Result<(), Unsynced> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unsynced::Missing,

@@ -1,6 +1,6 @@
-//! Blocks kept near: in memory while they are hot, in local files for longer.
+//! The block caches: in memory for blocks in frequent use, in local files for longer.
 //!
-//! What must stay true: a cache may forget anything at any time, and never answers other bytes than
+//! What must stay true: a cache may drop any block at any time, and never returns other bytes than
 //! the block's.
 
 mod dir;

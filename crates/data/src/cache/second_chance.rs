@@ -1,8 +1,7 @@
-//! A map that forgets what was not used lately: second-chance eviction by weight. What somebody
-//! will come for soon gets more chances.
+//! A map with second-chance eviction by weight. An entry that will be used soon gets more chances.
 //!
-//! What must stay true: a hit takes a shared lock and one atomic store, since every cached read
-//! passes here.
+//! What must stay true: a hit takes a shared lock and one atomic store, because every cached read
+//! comes here.
 
 use std::{
     collections::VecDeque,
@@ -13,13 +12,15 @@ use std::{
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-/// Chances of what was used since the last one.
+/// Chances of an entry that was used since its last chance.
 const USED: u8 = 1;
-/// Chances of what was not used yet and will be: enough for the others to have come and gone.
+/// Chances of an entry that is not used yet and will be (a prefetched block): enough to outlive
+/// many others.
 pub(crate) const AWAITED: u8 = 32;
-/// Chances of what is being used: more of it is about to be. So it is with what was awaited …
+/// Chances of an entry that is in use, because more of it will be used. It is set when an entry had
+/// …
 pub(crate) const BEGUN: u8 = 4;
-/// … which is so from this many on.
+/// … at least this many chances.
 const AWAITED_STILL: u8 = BEGUN + 1;
 
 #[derive(Debug)]
@@ -28,7 +29,8 @@ pub(crate) struct SecondChance<K, V>(RwLock<Ring<K, V>>);
 #[derive(Debug)]
 struct Ring<K, V> {
     entries: FxHashMap<K, Entry<V>>,
-    /// Keys by age of their last chance. May name keys that are gone or, after a re-insert, twice.
+    /// Keys by age of their last chance. May contain keys that were removed, and keys twice after a
+    /// re-insert.
     queue: VecDeque<K>,
     weight: u64,
 }
@@ -60,8 +62,8 @@ impl<K: Copy + Eq + Hash, V: Clone> SecondChance<K, V> {
         self.0.read().entries.contains_key(key)
     }
 
-    /// Keeps `value`, then forgets others until all weigh at most `capacity`. Answers the weight of
-    /// all. The value itself goes only after so many `chances`.
+    /// Keeps `value`, then drops others until all weigh at most `capacity`. Returns the weight of
+    /// all. The value itself is dropped only after `chances` chances.
     pub(crate) fn insert(&self, key: K, value: V, (weight, chances): (u64, u8), capacity: u64) -> u64 {
         let mut ring = self.0.write();
         let entry = Entry { value, weight, chances: AtomicU8::new(chances) };
@@ -85,7 +87,7 @@ impl<K: Copy + Eq + Hash, V: Clone> SecondChance<K, V> {
         Some(entry.value)
     }
 
-    /// Forgets until all weigh at most `capacity`. Answers the weight of all.
+    /// Drops entries until all weigh at most `capacity`. Returns the weight of all.
     pub(crate) fn shrink(&self, capacity: u64) -> u64 {
         if self.0.read().weight > capacity {
             self.0.write().shrink(capacity);

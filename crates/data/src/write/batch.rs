@@ -1,8 +1,8 @@
-//! Frozen data of one chunk: cut into slices and blocks, on its way to the store and then to the
+//! Frozen data of one chunk: cut into slices and blocks, which go to the store and then to the
 //! metadata.
 //!
-//! What must stay true: records are in the order in which they hide each other, and every byte of
-//! them stays readable until the metadata shows it.
+//! What must stay true: records are in the order in which later ones hide earlier ones, and every
+//! byte stays readable until the metadata contains it.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ pub(super) const MAX_RECORDS: usize = 1000;
 
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Place in the file's order of commits.
+    /// Position in the file's order of commits.
     pub(super) seq: u64,
     pub(super) index: u32,
     pub(super) mtime: Time,
-    /// What to commit: one call each.
+    /// The records to commit, one call for each list.
     pub(super) commits: Vec<Vec<Slice>>,
-    /// What readers see.
+    /// The content for readers.
     shown: Vec<Slice>,
     /// Blocks by slice, in order.
     uploads: FxHashMap<u64, Vec<Arc<Upload>>>,
 }
 
-/// Slices being made out of extents.
+/// Makes slices out of extents.
 pub(super) struct Freezer<'a> {
     pub(super) layout: Layout,
     pub(super) budget: &'a Arc<Budget>,
@@ -84,7 +84,7 @@ impl<'a> Freezer<'a> {
         (batch, self.fresh)
     }
 
-    /// A run whose first blocks are on their way is a slice of its own.
+    /// A run whose first blocks are being uploaded is a slice of its own.
     fn stream(&mut self, mut run: Run) {
         let Some(id) = run.slice else { return };
         let size = run.end() - run.pos;
@@ -95,7 +95,7 @@ impl<'a> Freezer<'a> {
         self.record(&[Slice::whole(run.pos, id, size)]);
     }
 
-    /// Short runs share one slice, packed in the order of their offsets; those that touch share a
+    /// MissingIds runs share one slice, packed in the order of their offsets; those that touch share a
     /// record.
     fn pack(&mut self, runs: Vec<Run>) {
         let Some(id) = self.ids.pop() else { return };
@@ -136,8 +136,7 @@ impl<'a> Freezer<'a> {
     fn upload(&mut self, id: u64, size: u32, data: BytesMut) {
         let blocks = self.uploads.entry(id).or_default();
         let key = self.layout.block(id, size, blocks.len() as u32);
-        // A buffer with much room left would be counted as less than it is by whoever keeps the
-        // block.
+        // A buffer with much spare capacity takes more memory than a cache counts for the block.
         let roomy = data.capacity() - data.len() > data.len() / 4;
         let data = if roomy { Bytes::copy_from_slice(&data) } else { data.freeze() };
         let charge = self.budget.charge(data.len() as u64);
@@ -155,7 +154,7 @@ impl<'a> Freezer<'a> {
 }
 
 impl Batch {
-    /// `None` while blocks are on their way; then whether all are stored.
+    /// `None` while blocks are being uploaded; then whether all are stored.
     pub(super) fn outcome(&self) -> Option<FsResult<()>> {
         let mut result = Ok(());
         for upload in self.uploads.values().flatten() {
@@ -171,12 +170,12 @@ impl Batch {
         self.uploads.iter().map(|(id, blocks)| (*id, blocks.iter().map(|upload| upload.key.size).sum()))
     }
 
-    /// First offset behind all of it.
+    /// The end of its data.
     pub(super) fn end(&self) -> u32 {
         self.shown.last().map_or(0, Slice::end)
     }
 
-    /// Gives what it has to `cover`.
+    /// Fills `cover` with its data.
     pub(super) fn show(&self, layout: Layout, cover: &mut Cover) {
         let Some((from, to)) = cover.span() else { return };
         let first = self.shown.partition_point(|piece| piece.end() <= from);
@@ -198,7 +197,7 @@ impl Batch {
     }
 }
 
-/// Gives what is not even frozen to `cover`.
+/// Fills `cover` with data that is not frozen yet.
 pub(super) fn show_extents(extents: &Extents, layout: Layout, cover: &mut Cover) {
     for layer in extents.layers.iter().rev() {
         let Some((from, to)) = cover.span() else { return };

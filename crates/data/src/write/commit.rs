@@ -1,4 +1,4 @@
-//! Telling the metadata what was uploaded, one batch of a file after the other.
+//! Commits uploaded data to the metadata, one batch of a file after the other.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,7 +26,7 @@ impl FileWriter {
             self.context.blocks.stats.commit_errors.add(1);
             state.failures.add(error);
         }
-        self.cleaned(&mut state);
+        self.mark_clean(&mut state);
         self.changed.notify_all();
         state
     }
@@ -45,8 +45,8 @@ impl FileWriter {
                     compactor.after_commit(self.ino, batch.index, records.len(), count as usize);
                 }
                 Err(error) => {
-                    // An I/O error leaves open whether the records are there: better a leaked block
-                    // than a lost one.
+                    // After an I/O error it is unknown whether the records exist. A leaked block is
+                    // better than a lost one.
                     if !matches!(error, FsError::Io(_) | FsError::Interrupted | FsError::Again) {
                         let refused: Vec<u64> =
                             batch.commits[number..].iter().flatten().map(|record| record.id).collect();
@@ -59,8 +59,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Appends records to a chunk. If it has no room for them it is compacted first; others may
-    /// fill it again meanwhile.
+    /// Appends records to a chunk. If it has no room for them, it is compacted first. Other clients
+    /// may fill it again meanwhile.
     fn commit_records(&self, batch: &Batch, records: &[Slice]) -> FsResult<u32> {
         let WriteContext { index, compactor, .. } = &*self.context;
         for _ in 1..ROOM_TRIES {

@@ -1,11 +1,11 @@
-//! What the writers of a volume share.
+//! The shared state of the writers of a volume.
 
 use std::sync::{Arc, atomic::Ordering};
 
 use sluice_types::Interrupt;
 
 use super::{
-    ids::{Short, SliceIds},
+    ids::{MissingIds, SliceIds},
     pressure::Pressure,
 };
 use crate::{blocks::BlockStore, compact::Compactor, pool::Pool};
@@ -21,8 +21,8 @@ pub(crate) struct WriteContext {
     pub(crate) pressure: Arc<Pressure>,
 }
 
-/// Has a thread of the pool fill the stock, unless one does.
-pub(super) fn fill_later(context: &Arc<WriteContext>, Short(count): Short) {
+/// Makes a thread of the pool fetch ids, unless one does so already.
+pub(super) fn fill_later(context: &Arc<WriteContext>, MissingIds(count): MissingIds) {
     if context.ids.filling.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -35,7 +35,7 @@ pub(super) fn fill_later(context: &Arc<WriteContext>, Short(count): Short) {
     });
 }
 
-/// The duty to fill the stock, until this is dropped.
+/// Marks that a thread fetches ids, until this is dropped.
 struct Filling(Arc<WriteContext>);
 
 impl Drop for Filling {

@@ -1,14 +1,14 @@
-//! What of a file is not committed, and that the index knows whether there is any.
+//! Uncommitted data of a file. Tells the index whether there is any.
 //!
-//! What must stay true: the index is told before a write is acknowledged, and that all is there
-//! only once it is.
+//! What must stay true: the index learns of dirty data before the write is acknowledged, and that a
+//! file is clean only after everything is committed.
 
 use sluice_types::CHUNK_SIZE;
 
 use super::{FileWriter, State};
 
 impl FileWriter {
-    /// First offset behind all data that the metadata does not show yet; 0 if it shows everything.
+    /// The end of the data that the metadata does not contain yet; 0 if it contains all.
     pub fn dirty_end(&self) -> u64 {
         let state = self.state.lock();
         let active = state.active.iter().map(|(index, active)| (*index, active.extents.end()));
@@ -17,16 +17,16 @@ impl FileWriter {
         ends.max().unwrap_or(0)
     }
 
-    /// Data is about to be taken.
-    pub(super) fn soils(&self, state: &mut State) {
+    /// Marks the file as dirty, before data is accepted.
+    pub(super) fn mark_dirty(&self, state: &mut State) {
         if !state.dirty {
             state.dirty = true;
             self.context.index.dirty(self.ino, true);
         }
     }
 
-    /// Tells the index once it has everything, and nobody has to be told of a failure.
-    pub(super) fn cleaned(&self, state: &mut State) {
+    /// Marks the file as clean, if all is committed and all failures are reported.
+    pub(super) fn mark_clean(&self, state: &mut State) {
         if state.dirty && state.is_clean() {
             state.dirty = false;
             self.context.index.dirty(self.ino, false);
@@ -36,6 +36,6 @@ impl FileWriter {
 
 impl State {
     pub(super) fn is_clean(&self) -> bool {
-        self.active.is_empty() && self.pending.is_empty() && !self.failures.are_new()
+        self.active.is_empty() && self.pending.is_empty() && !self.failures.any_unreported()
     }
 }

@@ -1,7 +1,7 @@
 //! Unflushed bytes of one chunk: runs that do not overlap, in layers.
 //!
-//! What must stay true: a run's sealed blocks are on their way to the store and never change again.
-//! Whatever overwrites them goes to a layer above.
+//! What must stay true: a run's sealed blocks are being uploaded and never change. Data that
+//! overwrites them goes to a layer above.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,14 +10,14 @@ use bytes::{Bytes, BytesMut};
 use super::upload::Upload;
 use crate::budget::{Budget, Charge};
 
-/// Layers of a chunk at most; who needs one more flushes first.
+/// Most layers of a chunk. A write that needs one more flushes first.
 const MAX_LAYERS: usize = 3;
-/// What a run costs besides its bytes.
+/// Memory of a run besides its bytes.
 const RUN_OVERHEAD: u64 = 160;
-/// Runs that grow to this size get room for a full block at once, since they probably go on.
+/// Runs that grow to this size get a buffer for a full block, because they probably continue.
 const SEQUENTIAL: usize = 128 << 10;
 
-/// Bytes written next to each other: full blocks on their way, and the rest in a buffer.
+/// Consecutive bytes: full blocks that are being uploaded, and the rest in a buffer.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) pos: u32,
@@ -58,7 +58,7 @@ impl Run {
         self.charge.resize(self.tail.capacity() as u64 + RUN_OVERHEAD);
     }
 
-    /// Takes the full block that the tail has become, and its share of the charge.
+    /// Takes the full block at the end of the run, and its share of the charge.
     pub(super) fn take_block(&mut self, budget: &Arc<Budget>) -> (Bytes, Charge) {
         let block = std::mem::take(&mut self.tail).freeze();
         self.recount();
@@ -67,16 +67,16 @@ impl Run {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
-    /// This many bytes were taken.
+    /// This many bytes were accepted.
     Taken(usize),
-    /// This many bytes were taken, and the tail of run `run` in layer `layer` is a full block that
-    /// must be sealed.
+    /// This many bytes were accepted, and the tail of run `run` in layer `layer` is a full block
+    /// that must be sealed.
     Full { taken: usize, layer: usize, run: u32 },
-    /// Nothing was taken: the chunk has to be flushed first.
-    Crowded,
+    /// Nothing was accepted: the chunk must be flushed first.
+    NeedsFlush,
 }
 
 /// The layers, lowest first. A higher one hides what lies below.
@@ -89,7 +89,7 @@ impl Extents {
     /// Takes as much of `data`, written at `pos`, as fits without an upload.
     pub(super) fn write(&mut self, pos: u32, data: &[u8], block_size: u32, budget: &Arc<Budget>) -> Wrote {
         let end = pos + data.len() as u32;
-        // The lowest layer will do that can take it and has nothing above it there.
+        // Choose the lowest layer that can take the data and that no higher layer hides there.
         let mut chosen = None;
         for (number, layer) in self.layers.iter().enumerate().rev() {
             if !touches_sealed(layer, pos, end) {
@@ -101,7 +101,7 @@ impl Extents {
         }
         let number = match chosen {
             Some(number) => number,
-            None if self.layers.len() == MAX_LAYERS => return Wrote::Crowded,
+            None if self.layers.len() == MAX_LAYERS => return Wrote::NeedsFlush,
             None => {
                 self.layers.push(BTreeMap::new());
                 self.layers.len() - 1
@@ -114,13 +114,13 @@ impl Extents {
         self.layers.iter().all(BTreeMap::is_empty)
     }
 
-    /// First offset behind all of it.
+    /// The end of its data.
     pub(super) fn end(&self) -> u32 {
         let ends = self.layers.iter().filter_map(|layer| layer.last_key_value());
         ends.map(|(_, run)| run.end()).max().unwrap_or(0)
     }
 
-    /// Bytes of memory that are not on their way to the store.
+    /// Bytes of memory that are not being uploaded.
     pub(super) fn bytes(&self) -> u64 {
         self.layers
             .iter()
@@ -130,7 +130,7 @@ impl Extents {
     }
 }
 
-/// The runs of a layer that show bytes between `pos` and `end`, from the last to the first.
+/// The runs of a layer with bytes between `pos` and `end`, from the last to the first.
 pub(super) fn overlapping(layer: &BTreeMap<u32, Run>, pos: u32, end: u32) -> impl Iterator<Item = &Run> {
     layer.range(..end).rev().map(|(_, run)| run).take_while(move |run| run.end() > pos)
 }
@@ -166,7 +166,7 @@ fn write_layer(
     if added > 0 {
         make_way(layer, start, pos + taken as u32);
     }
-    let Some(run) = layer.get_mut(&start) else { return Wrote::Crowded };
+    let Some(run) = layer.get_mut(&start) else { return Wrote::NeedsFlush };
     if added > 0 {
         run.append(&data[over..taken]);
     }
@@ -177,8 +177,8 @@ fn write_layer(
     }
 }
 
-/// Cuts the runs behind run `start` so that none of them begins before `end`. None has sealed
-/// blocks there.
+/// Cuts the runs after run `start` so that none of them begins before `end`. None has sealed blocks
+/// there.
 fn make_way(layer: &mut BTreeMap<u32, Run>, start: u32, end: u32) {
     while let Some((&next, _)) = layer.range(start + 1..end).next() {
         let Some(mut run) = layer.remove(&next) else { return };
@@ -217,7 +217,7 @@ mod tests {
                     pos += taken as u32;
                     data = &data[taken..];
                 }
-                Wrote::Crowded => return false,
+                Wrote::NeedsFlush => return false,
             }
         }
         true

@@ -1,8 +1,9 @@
-//! Failures of data that a write had already taken, and who was told of them.
+//! Failures to store data after its write was acknowledged, and to which handles they were
+//! reported.
 //!
-//! What must stay true: every open file that could have written the data is told by its next fsync,
-//! whoever else was told before. A descriptor that a child inherits is flushed as the child closes
-//! it, and nobody looks at what that answers.
+//! What must stay true: every open file that could have written the data gets the error at its next
+//! fsync, even if another one got it before. When a child process closes an inherited descriptor,
+//! that flushes the file, and the child usually ignores the result.
 
 use sluice_types::{FsError, FsResult};
 
@@ -10,7 +11,7 @@ use sluice_types::{FsError, FsResult};
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     pub(super) count: u64,
-    /// How many somebody was told of.
+    /// How many were reported to any handle.
     pub(super) reported: u64,
     last: Option<FsError>,
 }
@@ -21,8 +22,8 @@ impl Failures {
         self.last = Some(error);
     }
 
-    /// The last of those behind the first `since`, of which somebody knows from now on.
-    pub(super) fn tell(&mut self, since: u64) -> FsResult<()> {
+    /// Reports the last failure after the first `since`. All of them count as reported from now on.
+    pub(super) fn report(&mut self, since: u64) -> FsResult<()> {
         let last = self.last_since(since);
         if last.is_err() {
             self.reported = self.count;
@@ -37,18 +38,18 @@ impl Failures {
         }
     }
 
-    /// The last of those of which nobody was told.
-    pub(super) fn tell_new(&mut self) -> FsResult<()> {
-        self.tell(self.reported)
+    /// Reports the last failure that was not reported yet.
+    pub(super) fn report_new(&mut self) -> FsResult<()> {
+        self.report(self.reported)
     }
 
-    /// The last of those of which nobody was told; that stays so.
-    pub(super) fn untold(&self) -> FsResult<()> {
+    /// The last failure that was not reported yet. It stays unreported.
+    pub(super) fn unreported(&self) -> FsResult<()> {
         self.last_since(self.reported)
     }
 
-    /// Whether there are some of which nobody was told.
-    pub(super) fn are_new(&self) -> bool {
+    /// Whether there are failures that were not reported yet.
+    pub(super) fn any_unreported(&self) -> bool {
         self.count > self.reported
     }
 }

@@ -1,6 +1,6 @@
-//! The thread that sends data on its way which nobody flushes.
+//! The thread that uploads data without a flush by a program.
 //!
-//! What must stay true: it never blocks on a file's lock for long, nor on the store or the
+//! What must stay true: it never blocks on a file's lock for long, and never on the store or the
 //! metadata.
 
 use std::{
@@ -17,10 +17,10 @@ use sluice_types::{FsResult, Ino};
 use super::{FileWriter, WriteContext, pressure::Pressure};
 use crate::blocks::BlockStore;
 
-/// How long between two looks at most.
-const TICK: Duration = Duration::from_millis(250);
+/// Longest time between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The writers of a volume, and what wakes the thread that watches them.
+/// The writers of a volume, and the signal that wakes the flusher thread.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     writers: Mutex<FxHashMap<Ino, Arc<FileWriter>>>,
@@ -34,7 +34,7 @@ impl Flusher {
         Arc::new(Self { writers: Mutex::default(), pressure: Arc::default(), age, idle })
     }
 
-    /// What wakes its thread.
+    /// The signal that wakes its thread.
     pub(crate) fn pressure(&self) -> Arc<Pressure> {
         Arc::clone(&self.pressure)
     }
@@ -50,7 +50,7 @@ impl Flusher {
         self.writers.lock().get(&ino).cloned()
     }
 
-    /// Flushes every file; the first error is answered, the rest is flushed all the same.
+    /// Flushes every file, also after an error. Returns the first error.
     pub(crate) fn flush_all(&self) -> FsResult<()> {
         let writers: Vec<_> = self.writers.lock().values().cloned().collect();
         writers.iter().map(FileWriter::flush).fold(Ok(()), FsResult::and)
@@ -64,7 +64,7 @@ impl Flusher {
     /// Starts the thread.
     pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) -> std::io::Result<()> {
         let (flusher, blocks) = (Arc::clone(self), Arc::clone(blocks));
-        let tick = TICK.min(flusher.idle).max(Duration::from_millis(1));
+        let tick = CHECK_INTERVAL.min(flusher.idle).max(Duration::from_millis(1));
         thread::Builder::new().name("sluice-flush".into()).spawn(move || {
             while let Some(pressure) = flusher.pressure.wait(tick) {
                 blocks.shrink_memory();
@@ -85,7 +85,7 @@ impl Flusher {
             writers.values().cloned().collect()
         };
         if pressure {
-            relieve(&writers, limit / 4);
+            reduce_memory(&writers, limit / 4);
         }
         for writer in &writers {
             writer.flush_old(self.age, self.idle);
@@ -93,8 +93,8 @@ impl Flusher {
     }
 }
 
-/// Sends the data of the biggest writers on its way until the rest takes less than `goal`.
-fn relieve(writers: &[Arc<FileWriter>], goal: u64) {
+/// Starts to upload the data of the largest writers, until the rest takes less than `goal`.
+fn reduce_memory(writers: &[Arc<FileWriter>], goal: u64) {
     let mut sizes: Vec<_> = writers.iter().map(|writer| (writer.active_bytes(), writer)).collect();
     sizes.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     let mut total: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();

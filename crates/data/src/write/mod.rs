@@ -1,9 +1,9 @@
-//! The writer of one file: gathers what is written, cuts it into slices, uploads and commits them.
+//! The writer of one file: collects written data, cuts it into slices, uploads and commits them.
 //!
 //! What must stay true: data is readable here from the moment a write returns until the metadata
-//! shows it, commits of a file happen in the order in which its data was frozen, and a failure is
-//! told to somebody, be it a panic. Nobody waits for the store or the metadata with the file's
-//! lock.
+//! contains it. Commits of a file happen in the order in which its data was frozen. Every failure
+//! is reported, even a panic. No thread waits for the store or the metadata while it holds the
+//! file's lock.
 
 mod batch;
 mod commit;
@@ -32,19 +32,19 @@ use self::{
     context::fill_later,
     extents::{Extents, Wrote},
     failures::Failures,
-    ids::Short,
+    ids::MissingIds,
     upload::Upload,
 };
 pub(crate) use self::{context::WriteContext, flusher::Flusher, ids::SliceIds};
-use crate::{cover::Cover, flight::LOOK};
+use crate::{cover::Cover, flight::CALLER_CHECK};
 
 /// Batches of one file under way at most; a writer waits for the oldest beyond that.
 const MAX_PENDING: usize = 800;
-/// Ids that a write may need besides one for each block: every layer of a chunk can need one.
-const FEW_IDS: usize = 4;
-/// For how long an fsync goes on after a signal, which need not be one that kills.
-const GRACE: Duration = Duration::from_secs(3);
-/// How often records are added to a chunk that others fill as fast as it is compacted.
+/// Ids that a write may need besides one for each block: one for each layer of a chunk.
+const EXTRA_IDS: usize = 4;
+/// How long an fsync continues after a signal, because not every signal kills the program.
+const INTERRUPT_DELAY: Duration = Duration::from_secs(3);
+/// How often a commit is tried on a chunk that others fill as fast as it is compacted.
 const ROOM_TRIES: usize = 5;
 
 /// The one writer of a file in this client, shared by all its handles.
@@ -53,7 +53,7 @@ pub struct FileWriter {
     ino: Ino,
     context: Arc<WriteContext>,
     state: Mutex<State>,
-    /// A batch was committed, or the last block of one was stored.
+    /// Signalled when a batch was committed, or its last block was stored.
     changed: Condvar,
 }
 
@@ -61,14 +61,14 @@ pub struct FileWriter {
 struct State {
     active: BTreeMap<u32, Active>,
     pending: VecDeque<Arc<Batch>>,
-    /// Numbers of the last batch frozen, and of the last one that came to an end.
+    /// Numbers of the last batch that was frozen, and of the last one that ended.
     frozen: u64,
     ended: u64,
     committing: bool,
-    /// Threads in [`FileWriter::settle`], which commit themselves.
+    /// Number of threads in [`FileWriter::settle`], which commit themselves.
     waiters: u32,
     failures: Failures,
-    /// Whether the index was told that there is data which it does not have.
+    /// Whether the index knows that the file has uncommitted data.
     dirty: bool,
 }
 
@@ -91,39 +91,41 @@ impl FileWriter {
         self.ino
     }
 
-    /// Takes `data`, written at `offset` at time `mtime`. Readers of this client see it at once; it
-    /// is stored when [`Self::flush`] says so. Waits while memory is short.
+    /// Accepts `data`, written at `offset` at time `mtime`. Readers of this client see it at once.
+    /// It is stored when [`Self::flush`] returns. Waits while memory is short.
     ///
     /// # Errors
-    /// `EFBIG` beyond the largest file. Otherwise what went wrong earlier with data that an earlier
-    /// write took: it is told once, and this data is not taken.
+    /// `EFBIG` beyond the largest file. Otherwise the failure of an earlier write's data. It is
+    /// reported once, and the new data is not accepted.
     pub fn write(self: &Arc<Self>, offset: u64, data: &[u8], mtime: Time) -> FsResult<()> {
-        self.take(offset, data, mtime, &Interrupt::never(), Failures::tell_new)
+        self.take(offset, data, mtime, &Interrupt::never(), Failures::report_new)
     }
 
-    /// Takes `data` unless `tell` tells of failures.
+    /// Accepts `data`, unless `check` returns a failure.
     fn take(
         self: &Arc<Self>,
         offset: u64,
         data: &[u8],
         mtime: Time,
         interrupt: &Interrupt,
-        tell: impl FnOnce(&mut Failures) -> FsResult<()>,
+        check: impl FnOnce(&mut Failures) -> FsResult<()>,
     ) -> FsResult<()> {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_FILE_SIZE) {
             return Err(FsError::FileTooBig);
         }
         let budget = &self.context.blocks.budget;
         if budget.used() >= budget.limit() {
-            self.context.pressure.kick();
+            self.context.pressure.wake();
             budget.wait(interrupt)?;
         }
         let mut state = self.lock_to_write(data.len(), interrupt)?;
-        tell(&mut state.failures)?;
-        self.soils(&mut state);
+        check(&mut state.failures)?;
+        self.mark_dirty(&mut state);
         let (mut starting, mut rest, mut at, mut result) = (Vec::new(), data, offset, Ok(()));
-        while let Err(Short(count)) = self.write_some(&mut state, &mut at, &mut rest, mtime, &mut starting) {
-            // Others took the ids meanwhile.
+        while let Err(MissingIds(count)) =
+            self.write_some(&mut state, &mut at, &mut rest, mtime, &mut starting)
+        {
+            // Other threads took the ids meanwhile.
             drop(state);
             self.start(std::mem::take(&mut starting));
             result = self.context.ids.fill(count, &self.context.index, interrupt);
@@ -138,11 +140,11 @@ impl FileWriter {
         result
     }
 
-    /// The lock, once there is room for more batches, and ids for a write of `len` bytes are in
-    /// stock.
+    /// Takes the lock when there is room for more batches, and there are ids for a write of `len`
+    /// bytes.
     fn lock_to_write(self: &Arc<Self>, len: usize, interrupt: &Interrupt) -> FsResult<MutexGuard<'_, State>> {
         let WriteContext { ids, index, blocks, .. } = &*self.context;
-        let wanted = len / blocks.layout.block_size as usize + FEW_IDS;
+        let wanted = len / blocks.layout.block_size as usize + EXTRA_IDS;
         loop {
             let state = self.state.lock();
             if state.pending.len() >= MAX_PENDING {
@@ -158,7 +160,7 @@ impl FileWriter {
         }
     }
 
-    /// Takes what is left of the data of a write and says by `at` and `rest` how far it came.
+    /// Accepts the rest of the data of a write. `at` and `rest` say how far it came.
     fn write_some(
         &self,
         state: &mut State,
@@ -166,7 +168,7 @@ impl FileWriter {
         rest: &mut &[u8],
         mtime: Time,
         starting: &mut Vec<Arc<Upload>>,
-    ) -> Result<(), Short> {
+    ) -> Result<(), MissingIds> {
         let blocks = &self.context.blocks;
         let block_size = blocks.layout.block_size;
         let now = Instant::now();
@@ -188,28 +190,28 @@ impl FileWriter {
             }
             match wrote {
                 Wrote::Taken(_) => {}
-                // A full run that is not sealed for want of an id is by the next write to it, or
-                // when it is frozen.
+                // If there is no id to seal a full run, the next write to it seals it, or the
+                // freeze does.
                 Wrote::Full { layer, run, .. } => {
                     if self.seal(active, layer, run, starting)? {
                         self.freeze(state, index, starting)?;
                     }
                 }
-                Wrote::Crowded => self.freeze(state, index, starting)?,
+                Wrote::NeedsFlush => self.freeze(state, index, starting)?,
             }
         }
         Ok(())
     }
 
-    /// Sends the full block at the end of a run on its way. Answers whether the run ends where the
-    /// chunk does.
+    /// Starts to upload the full block at the end of a run. Returns whether the run ends at the end
+    /// of the chunk.
     fn seal(
         &self,
         active: &mut Active,
         layer: usize,
         run: u32,
         starting: &mut Vec<Arc<Upload>>,
-    ) -> Result<bool, Short> {
+    ) -> Result<bool, MissingIds> {
         let blocks = &self.context.blocks;
         let Some(run) = active.extents.layers.get_mut(layer).and_then(|layer| layer.get_mut(&run)) else {
             return Ok(false);
@@ -228,8 +230,13 @@ impl FileWriter {
         Ok(u64::from(run.end()) == CHUNK_SIZE)
     }
 
-    /// Makes a batch of what a chunk gathered. Without ids nothing has changed.
-    fn freeze(&self, state: &mut State, index: u32, starting: &mut Vec<Arc<Upload>>) -> Result<(), Short> {
+    /// Makes a batch of the collected data of a chunk. Without ids, nothing changes.
+    fn freeze(
+        &self,
+        state: &mut State,
+        index: u32,
+        starting: &mut Vec<Arc<Upload>>,
+    ) -> Result<(), MissingIds> {
         let Some(active) = state.active.get(&index) else { return Ok(()) };
         let ids = self.context.ids.take(ids_needed(&active.extents))?;
         let Some(active) = state.active.remove(&index) else { return Ok(()) };
@@ -251,18 +258,18 @@ impl FileWriter {
         state: &mut State,
         which: impl Fn(&Active) -> bool,
         starting: &mut Vec<Arc<Upload>>,
-    ) -> Result<(), Short> {
+    ) -> Result<(), MissingIds> {
         let chosen: Vec<u32> =
             state.active.iter().filter(|(_, active)| which(active)).map(|(index, _)| *index).collect();
         chosen.into_iter().try_for_each(|index| self.freeze(state, index, starting))
     }
 
-    /// Freezes all there is. Answers the number of the last batch; that ids could not be had is
-    /// kept for whoever asks next.
+    /// Freezes all data. Returns the number of the last batch. If there are no ids, the failure is
+    /// kept, and reported by the next call that reports failures.
     fn freeze_all(self: &Arc<Self>, starting: &mut Vec<Arc<Upload>>) -> u64 {
         let WriteContext { ids, index, .. } = &*self.context;
         let mut state = self.state.lock();
-        while let Err(Short(count)) = self.freeze_where(&mut state, |_| true, starting) {
+        while let Err(MissingIds(count)) = self.freeze_where(&mut state, |_| true, starting) {
             drop(state);
             self.start(std::mem::take(starting));
             let filled = ids.fill(count, index, &Interrupt::never());
@@ -275,37 +282,40 @@ impl FileWriter {
         state.frozen
     }
 
-    /// Uploads and commits everything written so far, and waits for it.
+    /// Uploads and commits all data written so far, and waits for it.
     ///
     /// # Errors
-    /// What went wrong with any data written since the last time an error was told to anybody. Who
-    /// has the file open asks [`OpenWriter`].
+    /// What failed with any data written since an error was last reported to anybody. For one open
+    /// file, use [`OpenWriter`].
     pub fn flush(self: &Arc<Self>) -> FsResult<()> {
         self.settle_all(&|| true)?;
         let mut state = self.state.lock();
-        let reported = state.failures.tell_new();
-        self.cleaned(&mut state);
+        let reported = state.failures.report_new();
+        self.mark_clean(&mut state);
         reported
     }
 
-    /// As [`Self::flush`]; but whoever wrote is told of what failed all the same.
+    /// As [`Self::flush`], but a failure is still reported to the writer later.
     pub fn flush_untold(self: &Arc<Self>) -> FsResult<()> {
         self.settle_all(&|| true)?;
-        self.state.lock().failures.untold()
+        self.state.lock().failures.unreported()
     }
 
-    /// Uploads and commits everything written so far, and waits until that has ended, well or not.
+    /// Uploads and commits all data written so far, and waits until that has ended, with or without
+    /// an error.
     ///
     /// # Errors
-    /// `EINTR` if it takes long and nobody waits for the answer any more, which `heard` says.
-    fn settle_all(self: &Arc<Self>, heard: &dyn Fn() -> bool) -> FsResult<()> {
+    /// `EINTR` if it takes long and no caller waits for the answer any more, which `caller_waits` returns.
+    fn settle_all(self: &Arc<Self>, caller_waits: &dyn Fn() -> bool) -> FsResult<()> {
         let mut starting = Vec::new();
         let target = self.freeze_all(&mut starting);
-        // The last block goes up on this thread: most files have one, and it would wait anyhow.
+        // This thread uploads the last block itself, because most files have only one, and the
+        // thread would wait anyway.
         let last = starting.pop();
         self.start(starting);
-        let mut unheard = None;
-        let mut gone = || !heard() && unheard.get_or_insert_with(Instant::now).elapsed() >= GRACE;
+        let mut unheard_since = None;
+        let mut gone =
+            || !caller_waits() && unheard_since.get_or_insert_with(Instant::now).elapsed() >= INTERRUPT_DELAY;
         if let Some(last) = last
             && !last.run(&self.context.blocks, &mut gone)
         {
@@ -314,32 +324,31 @@ impl FileWriter {
         self.settle(target, &mut gone)
     }
 
-    /// [`Self::flush`], and makes sure that a power cut cannot take it back. `heard` says whether
-    /// anybody still waits for the answer: if not, somebody else is told what failed.
+    /// [`Self::flush`], and makes the data survive a power cut. `caller_waits` returns whether a caller
+    /// still waits for the answer. If not, a failure is reported by a later call.
     ///
     /// # Errors
-    /// As there; `EINTR` if nobody waits for the answer any more before it is there. What was
-    /// written is stored all the same.
-    pub fn fsync(self: &Arc<Self>, heard: impl Fn() -> bool) -> FsResult<()> {
-        self.settle_all(&heard)?;
+    /// As there; `EINTR` if no caller waits any more before the end. The data is still stored
+    /// later.
+    pub fn fsync(self: &Arc<Self>, caller_waits: impl Fn() -> bool) -> FsResult<()> {
+        self.settle_all(&caller_waits)?;
         let mut state = self.state.lock();
-        let heard = heard();
-        let failed = if heard { state.failures.tell_new() } else { state.failures.untold() };
-        self.cleaned(&mut state);
+        let caller_waits = caller_waits();
+        let failed = if caller_waits { state.failures.report_new() } else { state.failures.unreported() };
+        self.mark_clean(&mut state);
         drop(state);
         failed?;
         self.context.blocks.harden()?;
-        self.context.blocks.tell_lost(self.context.blocks.lost().1, heard)
+        self.context.blocks.tell_lost(self.context.blocks.lost().1, caller_waits)
     }
 
-    /// Waits until all that is on its way came to an end: from then on the metadata shows it, or it
-    /// failed.
+    /// Waits until all frozen data is committed, or has failed.
     pub(crate) fn settle_frozen(self: &Arc<Self>, interrupt: &Interrupt) -> FsResult<()> {
         let target = self.state.lock().frozen;
         self.settle(target, &mut || interrupt.is_set())
     }
 
-    /// Gives what the metadata does not show yet of chunk `index` to `cover`.
+    /// Fills `cover` with the data of chunk `index` that the metadata does not contain yet.
     pub(crate) fn show(&self, index: u32, cover: &mut Cover) {
         let layout = self.context.blocks.layout;
         let state = self.state.lock();
@@ -351,12 +360,12 @@ impl FileWriter {
         }
     }
 
-    /// Whether there is nothing to flush and no error to tell.
+    /// Whether there is nothing to flush and no error to report.
     pub(crate) fn is_clean(&self) -> bool {
         self.state.lock().is_clean()
     }
 
-    /// Sends data on its way that is old or that nobody adds to.
+    /// Starts to upload data that is old, or to which no more was added for a while.
     pub(crate) fn flush_old(self: &Arc<Self>, age: Duration, idle: Duration) {
         let Some(mut state) = self.state.try_lock() else { return };
         let mut starting = Vec::new();
@@ -365,12 +374,12 @@ impl FileWriter {
         drop(state);
         self.start(starting);
         if let Err(short) = frozen {
-            // Those left are frozen by one of the next looks.
+            // The rest is frozen by one of the next checks.
             fill_later(&self.context, short);
         }
     }
 
-    /// Bytes of memory that data takes which is not on its way.
+    /// Bytes of memory of data that is not being uploaded.
     fn active_bytes(&self) -> u64 {
         let state = self.state.lock();
         state.active.values().map(|active| active.extents.bytes()).sum()
@@ -386,7 +395,7 @@ impl FileWriter {
         }
     }
 
-    /// A block came to its end: whoever waits commits, else the pool does.
+    /// The upload of a block ended. A waiting thread commits its batch, else the pool does.
     fn stored(self: &Arc<Self>) {
         let state = self.state.lock();
         if state.waiters > 0 {
@@ -408,10 +417,10 @@ impl FileWriter {
         }
     }
 
-    /// Waits until batch `target` and all before it came to an end; commits what is ready itself.
+    /// Waits until batch `target` and all before it have ended. Commits ready batches itself.
     ///
     /// # Errors
-    /// `EINTR` once `gone` says that nobody waits for it any more.
+    /// `EINTR` if `gone` returns that no caller waits any more.
     fn settle(self: &Arc<Self>, target: u64, gone: &mut dyn FnMut() -> bool) -> FsResult<()> {
         let mut state = self.state.lock();
         let mut result = Ok(());
@@ -422,7 +431,7 @@ impl FileWriter {
             } else if gone() {
                 result = Err(FsError::Interrupted);
             } else {
-                self.changed.wait_for(&mut state, LOOK);
+                self.changed.wait_for(&mut state, CALLER_CHECK);
             }
         }
         state.waiters -= 1;
@@ -433,8 +442,8 @@ impl FileWriter {
     }
 }
 
-/// An upload that a task runs. However the task ends, the upload does, and whoever waits for it
-/// goes on.
+/// An upload that a task runs. If the task ends early, the upload fails, so that waiting threads
+/// continue.
 struct UnderWay(Arc<FileWriter>, Arc<Upload>);
 
 impl Drop for UnderWay {

@@ -1,10 +1,10 @@
-//! What wakes the thread that sends data on its way.
+//! The signal that wakes the flusher thread.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// What that thread is to know.
+/// The state of the signal.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     signal: Mutex<Signal>,
@@ -18,8 +18,8 @@ struct Signal {
 }
 
 impl Pressure {
-    /// Memory is short: something has to go.
-    pub(super) fn kick(&self) {
+    /// Memory is short, so data must be uploaded.
+    pub(super) fn wake(&self) {
         let mut signal = self.signal.lock();
         if !signal.pressure {
             signal.pressure = true;
@@ -32,8 +32,8 @@ impl Pressure {
         self.woken.notify_all();
     }
 
-    /// Waits for one of them, no longer than `tick`. Answers whether memory is short; `None` ends
-    /// the thread.
+    /// Waits for the signal, at most `tick`. Returns whether memory is short; `None` ends the
+    /// thread.
     pub(super) fn wait(&self, tick: Duration) -> Option<bool> {
         let mut signal = self.signal.lock();
         if !signal.pressure && !signal.stop {

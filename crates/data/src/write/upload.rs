@@ -1,7 +1,7 @@
-//! One block on its way to the store.
+//! The upload of one block.
 //!
-//! What must stay true: its bytes stay readable here until the store has them, and it comes to an
-//! end whatever happens: a file's flush waits for it.
+//! What must stay true: its bytes stay readable here until the store has them. It always ends,
+//! because the flush of a file waits for it.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -32,7 +32,7 @@ impl Upload {
         Arc::new(Self { key, state: Mutex::new(State::Waiting { data, _charge: charge }) })
     }
 
-    /// The bytes, unless the store has them or refused them.
+    /// The bytes, unless the store has them or the upload failed.
     pub(super) fn data(&self) -> Option<Bytes> {
         match &*self.state.lock() {
             State::Waiting { data, .. } => Some(data.clone()),
@@ -40,7 +40,7 @@ impl Upload {
         }
     }
 
-    /// Whether it came to an end, and to which.
+    /// Its result, if it has ended.
     pub(super) fn outcome(&self) -> Option<Result<(), ObjectError>> {
         match &*self.state.lock() {
             State::Waiting { .. } => None,
@@ -49,8 +49,8 @@ impl Upload {
         }
     }
 
-    /// Stores the block, on the calling thread. Answers false if `gone` said before that nobody
-    /// waits for it any more: then it has not come to an end.
+    /// Stores the block, on the calling thread. Returns false if `gone` returned before that no
+    /// caller waits any more: then the upload has not ended.
     pub(super) fn run(&self, blocks: &BlockStore, gone: &mut dyn FnMut() -> bool) -> bool {
         let Some(data) = self.data() else { return true };
         match catch_unwind(AssertUnwindSafe(|| blocks.write(self.key, &data, gone))) {
@@ -61,14 +61,14 @@ impl Upload {
         true
     }
 
-    /// Stores the block, on the runtime. Whoever drops this early calls [`Self::abandon`].
+    /// Stores the block, on the runtime. If this is dropped early, call [`Self::abandon`].
     pub(super) async fn run_async(&self, blocks: &BlockStore) {
         if let Some(data) = self.data() {
             self.finish(blocks.write_async(self.key, &data).await);
         }
     }
 
-    /// Fails unless it has come to an end.
+    /// Makes it fail, unless it has ended.
     pub(super) fn abandon(&self) {
         if self.outcome().is_none() {
             self.finish(Err(ObjectError::Unavailable {
@@ -85,7 +85,7 @@ impl Upload {
             Ok(()) => State::Stored,
             Err(error) => State::Failed(error),
         };
-        // The charge is given back outside the lock.
+        // The charge is returned outside of the lock.
         let before = std::mem::replace(&mut *self.state.lock(), state);
         drop(before);
     }

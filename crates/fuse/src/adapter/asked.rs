@@ -1,16 +1,16 @@
-//! Requests that may have been asked before.
+//! Requests that the kernel may have sent before.
 
 use sluice_types::{FsError, FsResult};
 use sluice_vfs::Asked;
 
 use crate::{abi::UNIQUE_RESEND, filesystem::Request};
 
-/// The request by its first number, and whether it was asked of a server that died.
+/// The request by its first number, and whether the kernel sent it before to a server that died.
 pub(super) fn asked(req: &Request<'_>) -> Asked {
     Asked { unique: req.unique & !UNIQUE_RESEND, again: req.resent() }
 }
 
-/// How a close ended; one that is asked again may have been done.
+/// The result of a close. If it is sent again, the first one may have been done.
 pub(super) fn closed_before(req: &Request<'_>, closed: FsResult<()>) -> FsResult<()> {
     match closed {
         Err(FsError::BadFd) if req.resent() => Ok(()),

@@ -1,4 +1,4 @@
-//! Requests and knowledge from before this server took the place of one that died.
+//! Requests and cached data from before this server succeeded a dead one.
 
 use std::{sync::Arc, thread};
 
@@ -8,9 +8,9 @@ use super::{VolumeFs, files::forget_pages};
 use crate::{call::Underway, notify::Notifier, session::Session};
 
 impl VolumeFs {
-    /// Sees to requests that nobody answers if a server dies, where the kernel does not ask its
-    /// successor again (before Linux 6.9): those `underway` at the death of the last server get
-    /// EIO, and from now on it is kept which they are.
+    /// Handles requests that get no answer if a server dies, on kernels that do not send them again
+    /// to the successor (before Linux 6.9). Requests that were `underway` when the last server died
+    /// get EIO. From now on, the requests under way are recorded.
     pub fn keep_underway(&self, session: &Session, underway: &[u64]) {
         if let Some(journal) = &self.vfs.config().journal
             && !session.connection().can_resend()
@@ -20,9 +20,9 @@ impl VolumeFs {
         }
     }
 
-    /// Has the kernel forget what the server knew that was here before, and what was lost with it:
-    /// to be called beside [`Self::notify`]. It takes a thread of its own, since the kernel may
-    /// wait for requests meanwhile.
+    /// Invalidates in the kernel what it cached under the previous server, and what was lost with
+    /// that server. Call it together with [`Self::notify`]. It uses a thread of its own, because
+    /// the kernel may wait for requests meanwhile.
     pub fn forget_before(&self, notifier: Notifier, restored: Restored) {
         let fs = self.clone();
         let tell = move || {
@@ -32,8 +32,7 @@ impl VolumeFs {
             for ino in restored.open {
                 let _ = notifier.inval_inode(fs.number(ino), -1, 0);
             }
-            // Older kernels do not know how; what they were given lasts no longer than they were
-            // told.
+            // Older kernels cannot do this. There, entries expire after their normal time.
             let _ = notifier.inc_epoch();
         };
         if let Err(why) = thread::Builder::new().name("fuse-forget".into()).spawn(tell) {

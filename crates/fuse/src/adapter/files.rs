@@ -18,7 +18,7 @@ use crate::{
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`, for 64-bit and 32-bit callers.
 const GET_FLAGS: [u32; 2] = [0x8008_6601, 0x8004_6601];
 const SET_FLAGS: [u32; 2] = [0x4008_6602, 0x4004_6602];
-/// `FS_IOC_FSGETXATTR`, which the kernel asks before it sets flags, and the bytes of its answer.
+/// `FS_IOC_FSGETXATTR`, which the kernel sends before it sets flags, and the bytes of its answer.
 const GET_FSX: u32 = 0x801C_581F;
 const FSX_BYTES: usize = 28;
 /// Flags in that answer and how volumes store them.
@@ -45,7 +45,7 @@ impl VolumeFs {
             uid: change.uid,
             gid: change.gid,
             atime: change.atime.map(translate::set_time),
-            // A cut sets the time by itself.
+            // A truncation sets the time itself.
             mtime: change.mtime.filter(|_| cut.is_none()).map(translate::set_time),
             flags: None,
             kill_suid: change.kill_suid_gid && cut.is_none(),
@@ -55,15 +55,15 @@ impl VolumeFs {
             && changes.gid.is_none()
             && changes.atime.is_none()
             && changes.mtime.is_none();
-        // Whether setgid stays depends on them.
+        // The groups decide whether setgid is kept.
         let gives = changes.uid.is_some() || changes.gid.is_some();
         let sets = changes.mode.is_some_and(|mode| mode & 0o2000 != 0);
         let caller = translate::with_groups(caller, sets || gives || nothing && cut.is_none());
         match cut {
             Some(attr) if nothing => Ok(attr),
-            // Nothing to change is what remains of the kernel's wish that setuid and setgid go,
-            // before a write for example. It takes the new mode from this answer alone, and
-            // would otherwise believe the one it knows for as long as it may.
+            // This request only clears setuid and setgid, for example before a write. The kernel
+            // takes the new mode from this answer alone. Otherwise it would use its cached mode
+            // until that expires.
             None if nothing && change.ctime.is_none() => {
                 self.vfs.setattr(&caller, interrupt, ino, Changes { kill_suid: true, ..changes })
             }
@@ -86,9 +86,10 @@ impl VolumeFs {
         Ok(to_opened(opened, flags))
     }
 
-    /// Opens what the kernel has found. Another mount may have put another file in its place, and
-    /// with a trash the old one is still there, where it may be read and not be written: unless the
-    /// kernel found it there, it looks up every name of the path again, and opens again.
+    /// Opens a file that the kernel has looked up. Another mount may have replaced the file
+    /// meanwhile. With a trash, the old file is then still in the trash, where it may be read but
+    /// not written. Unless the kernel looked it up in the trash, this makes the kernel look up
+    /// every name of the path and open again.
     fn open_found(
         &self,
         caller: &Caller,
@@ -144,7 +145,7 @@ impl VolumeFs {
         let Read { fh, offset, size, .. } = *read;
         let run = |_: &Caller, interrupt: &Interrupt| self.vfs.read(interrupt, fh, offset, size);
         if self.ino(ino).is_internal() {
-            // Readers of the access log would read of their own reading.
+            // A reader of the access log must not produce log lines itself.
             let pieces = self.vfs.read(&Interrupt::never(), fh, offset, size);
             let pieces = pieces.map_err(|error| translate::errno(&error))?;
             for piece in pieces {
@@ -166,7 +167,7 @@ impl VolumeFs {
 
     pub(super) fn write_file(&self, req: &Request<'_>, ino: u64, write: &Write<'_>) -> Result<u32> {
         let Write { fh, offset, data, kill_suid_gid, flags, cached, .. } = *write;
-        // A page that was changed by a mapping belongs where it is.
+        // A page that was changed through a mapping stays at its offset.
         let appends = flags & libc::O_APPEND != 0 && !cached;
         let at_end = appends && self.kernel_sizes.has_length(ino, offset);
         let run = |caller: &Caller, interrupt: &Interrupt| {
@@ -174,11 +175,11 @@ impl VolumeFs {
             if appends {
                 place.offset = self.vfs.append_by(interrupt, asked(req), place, at_end)?;
             }
-            // From a file that is written past its pages the kernel does not take them.
+            // For direct I/O, the kernel does not clear them.
             if flags & libc::O_DIRECT != 0 && !self.ino(ino).is_internal() {
                 self.vfs.drop_capability(interrupt, self.ino(ino))?;
             }
-            // What is asked of an internal file is done later.
+            // Requests that are written to an internal file run later.
             let caller = translate::with_groups(caller, self.ino(ino).is_internal());
             let written = self.vfs.write(&caller, interrupt, place, data, kill_suid_gid)?;
             Ok((written, place.offset))
@@ -194,8 +195,8 @@ impl VolumeFs {
         Ok(written)
     }
 
-    /// Has the kernel forget the pages of a file: it has put some where they do not belong. It
-    /// holds them until the request is answered, so another thread tells it.
+    /// Drops the kernel's pages of a file, because some are at the wrong offset. The kernel holds
+    /// them until the request is answered, so another thread does it.
     pub(super) fn forget_pages(&self, ino: u64) {
         let Some(notifier) = self.notifier.get().cloned() else { return };
         let tell = move || forget_pages(&notifier, ino);
@@ -297,23 +298,22 @@ impl VolumeFs {
     }
 }
 
-/// Has the kernel forget the pages and attributes of a file, from a thread that no request needs.
+/// Drops the kernel's pages and attributes of a file, from a thread that no request needs.
 pub(super) fn forget_pages(notifier: &Notifier, ino: u64) {
     if let Err(why) = notifier.inval_inode(ino, 0, 0) {
         tracing::warn!(%why, ino, "the kernel keeps pages of a file that are no longer right until it is opened again");
     }
 }
 
-/// Stored flags as a table tells them.
+/// Converts stored flags with a table.
 fn kernel_sizes(flags: AttrFlags, table: &[(u32, u8)]) -> u32 {
     table.iter().filter(|(_, bit)| flags.has(*bit)).map(|(flag, _)| flag).sum()
 }
 
-/// What was opened with `flags`, for the kernel.
+/// The reply to an open with `flags`.
 fn to_opened(opened: sluice_vfs::Opened, flags: i32) -> Opened {
-    // Of one large write that bypasses its pages the kernel has several parts under way at once,
-    // unless it is told that there are no pages. Parts that are appended have to come in their
-    // order.
+    // The kernel sends several parts of one large direct write at once, unless the file has no
+    // pages at all (`DIRECT_IO`). Parts of an append must come in order.
     let appends_past_pages = flags & libc::O_APPEND != 0 && flags & libc::O_DIRECT != 0;
     let mut flags = OpenFlags::NONE;
     for (on, flag) in [

@@ -1,32 +1,33 @@
-//! What the kernel was told of files: the length that it believes each to have, where it appends
-//! without asking; and whether it found the file in the trash.
+//! What the kernel knows of files: the length that it has cached for each, at which it appends; and
+//! whether it looked the file up in the trash.
 //!
-//! What must stay true: a length is here only if the kernel was told it, or made it so by writing.
+//! What must stay true: a length is here only if it was sent to the kernel, or the kernel itself
+//! wrote up to it.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Parts, each with a lock of its own.
+/// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
-/// Most files of a part. One that is not here costs its next open in the trash one more round.
+/// Most files of a shard. If a file is not here, its next open in the trash costs one more round.
 const SHARD_FILES: usize = 4096;
 
-/// How long the kernel may take to open again what it was refused: it does so at once.
+/// How long the kernel may take to repeat a refused open. It does so at once.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// One file.
 #[derive(Clone, Copy, Debug, Default)]
 struct File {
     length: u64,
-    /// The kernel looked it up in the trash last.
+    /// The last lookup by the kernel was in the trash.
     trashed: bool,
-    /// Who was last refused to open it in the trash, and when.
+    /// The thread whose open in the trash was last refused, and when.
     refused: Option<(u32, Instant)>,
 }
 
-/// What the kernel was told.
+/// What the kernel knows of files.
 #[derive(Debug, Default)]
 pub(super) struct Notice {
     shards: [Mutex<FxHashMap<u64, File>>; SHARDS],
@@ -45,12 +46,12 @@ impl Notice {
         tell(shard.entry(ino).or_default());
     }
 
-    /// The kernel is told that a file is so long.
+    /// The length of a file is sent to the kernel.
     pub(super) fn length(&self, ino: u64, length: u64) {
         self.tell(ino, |file| file.length = length);
     }
 
-    /// The kernel is told where a file is: in the trash, or elsewhere.
+    /// The kernel looked up a file: in the trash, or elsewhere.
     pub(super) fn found(&self, ino: u64, trashed: bool) {
         self.tell(ino, |file| file.trashed = trashed);
     }
@@ -62,14 +63,14 @@ impl Notice {
         }
     }
 
-    /// Whether the kernel believes a file to be so long.
+    /// Whether the kernel has this length of a file cached.
     pub(super) fn has_length(&self, ino: u64, length: u64) -> bool {
         self.shard(ino).lock().get(&ino).is_some_and(|file| file.length == length)
     }
 
-    /// Whether the kernel knows that a file is in the trash. If not, it came by a name that may be
-    /// another file's now, and looks again: what it opens once more for the same thread `pid`, such
-    /// as `/proc/self/fd/3`, has no such name.
+    /// Whether the kernel knows that a file is in the trash. If not, it used a name that may belong
+    /// to another file by now, and must look it up again. If it opens the file a second time for
+    /// the same thread `pid`, it uses no such name (for example `/proc/self/fd/3`).
     pub(super) fn knows_trashed(&self, ino: u64, pid: u32) -> bool {
         let mut knows = false;
         self.tell(ino, |file| {

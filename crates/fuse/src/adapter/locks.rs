@@ -1,8 +1,8 @@
 //! The requests about locks.
 //!
-//! What must stay true: a lock that has to be waited for is waited for elsewhere
-//! ([`Waiting`](super::waiting::Waiting)), never on a thread that reads requests; and nobody holds
-//! a lock who was told that he does not.
+//! What must stay true: a request that waits for a lock waits in
+//! [`Waiting`](super::waiting::Waiting), never on a thread that reads requests. No caller holds a
+//! lock whose request returned an error.
 
 use std::{
     sync::{
@@ -23,8 +23,8 @@ use crate::{
     filesystem::Request,
 };
 
-/// Bytes of stack of a thread that has the kernel forget pages before it grants a lock.
-const TELLER_STACK: usize = 256 << 10;
+/// Stack size of a thread that drops the kernel's pages before it grants a lock, in bytes.
+const NOTIFY_STACK: usize = 256 << 10;
 
 impl VolumeFs {
     pub(super) fn find_lock(&self, req: &Request<'_>, ino: u64, lock: &LockArgs) -> Result<Lock> {
@@ -56,8 +56,9 @@ impl VolumeFs {
         self.run(req, kind, run, args(format_args!("{ino},{},{:016X},{:?}", lock.fh, lock.owner, lock.lock)))
     }
 
-    /// Answers who asked for a lock. If the file changed elsewhere the kernel forgets its pages
-    /// before, for which it may have to wait for other requests: another thread tells it.
+    /// Answers a request for a lock. If another client changed the file, the kernel's pages are
+    /// dropped first. The kernel may have to wait for other requests for that, so another thread
+    /// does it.
     fn locked(&self, ino: u64, lock: &LockArgs, locked: Result<bool>, reply: Reply) {
         let changed = match locked {
             Ok(changed) => changed,
@@ -70,8 +71,8 @@ impl VolumeFs {
             forget_pages(&notifier, ino);
             granted.tell();
         };
-        let teller = thread::Builder::new().name("sluice-lock".into()).stack_size(TELLER_STACK);
-        if let Err(why) = teller.spawn(tell) {
+        let builder = thread::Builder::new().name("sluice-lock".into()).stack_size(NOTIFY_STACK);
+        if let Err(why) = builder.spawn(tell) {
             tracing::error!("no thread to grant a lock of a file that changed elsewhere: {why}");
         }
     }
@@ -85,15 +86,15 @@ impl VolumeFs {
         let waiting = Arc::downgrade(&self.waiting);
         let registered = self.vfs.on_lock_release(ino, move || {
             if let Some(waiting) = waiting.upgrade() {
-                waiting.ring(id);
+                waiting.lock_released(id);
             }
         });
         let (this, lock, vfs, interrupted) = (self.clone(), *lock, Arc::clone(&self.vfs), interrupt.clone());
         let gave_up = AtomicBool::new(false);
         let attempt = move || {
             let mut taken = set_lock(&vfs, &interrupt, ino, &lock);
-            // Who waits for another kind of lock lets go of the one he has: of two who share it
-            // each would wait for the other.
+            // A caller that waits for another kind of lock releases the one that it has. Otherwise
+            // two callers that share a lock would wait for each other.
             if lock.flock && taken == Err(FsError::Again) && !gave_up.swap(true, Ordering::Relaxed) {
                 let gave = change_lock(&vfs, &interrupt, ino, &lock, LockKind::Unlock);
                 taken = gave.and(taken);
@@ -112,9 +113,9 @@ impl VolumeFs {
     }
 }
 
-/// A lock that was granted and whose owner does not know yet. If he never will, it is released: who
-/// believes that he failed must not keep others out. What he held before of that range goes with
-/// it.
+/// A lock that was granted, but whose owner has no answer yet. If the answer cannot be delivered,
+/// the lock is released, because its owner believes that it failed. Locks that the owner held in
+/// that range before are released, too.
 struct Granted {
     vfs: Arc<Vfs>,
     ino: Ino,
@@ -141,7 +142,7 @@ impl Drop for Granted {
     }
 }
 
-/// Takes or releases a lock; whether the file is another one under it than was known.
+/// Acquires or releases a lock. Returns whether the file has changed since it was last known.
 fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs) -> FsResult<bool> {
     change_lock(vfs, interrupt, ino, lock, lock.lock.kind)?;
     if lock.lock.kind == LockKind::Unlock {
@@ -150,7 +151,7 @@ fn set_lock(vfs: &Vfs, interrupt: &Interrupt, ino: Ino, lock: &LockArgs) -> FsRe
     vfs.revalidate_under_lock(interrupt, lock.fh).inspect_err(|_| release(vfs, ino, lock))
 }
 
-/// Takes back a lock that nobody knows of.
+/// Releases a lock whose owner does not know of it.
 fn release(vfs: &Vfs, ino: Ino, lock: &LockArgs) {
     if lock.lock.kind != LockKind::Unlock
         && let Err(error) = change_lock(vfs, &Interrupt::never(), ino, lock, LockKind::Unlock)

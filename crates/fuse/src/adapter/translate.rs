@@ -1,4 +1,4 @@
-//! Words of the kernel in words of the volume, and back.
+//! Converts the kernel's types to those of the volume, and back.
 //!
 //! What must stay true: every number that the kernel gets is one it knows.
 
@@ -13,7 +13,7 @@ use crate::{
     reply::{Attr, Entry},
 };
 
-/// Bytes that programs are advised to read and write at once.
+/// Preferred size of reads and writes of programs, in bytes.
 const BLKSIZE: u32 = 4096;
 
 fn time(time: sluice_types::Time) -> Timestamp {
@@ -56,8 +56,8 @@ pub(super) fn errno(error: &FsError) -> Errno {
     Errno(error.errno())
 }
 
-/// Completes a caller by its supplementary groups; false if there is nothing to add. Those of a
-/// process outside this one's PID namespace only the kernel knows: its checks are believed then.
+/// Adds the supplementary groups of a caller. Returns false if there are none. For a process
+/// outside of this PID namespace, only the kernel knows them, and its checks are trusted.
 pub(super) fn add_groups(caller: &mut Caller) -> bool {
     if caller.is_root() || !caller.groups.is_empty() || caller.admitted {
         return false;
@@ -72,8 +72,8 @@ pub(super) fn add_groups(caller: &mut Caller) -> bool {
     !caller.groups.is_empty()
 }
 
-/// The caller for what his groups decide without an error, so that it would not be tried again with
-/// them.
+/// The caller, with groups if `needed`: for operations that the groups decide without an error, so
+/// that they would not be tried again with them.
 pub(super) fn with_groups(caller: &Caller, needed: bool) -> Cow<'_, Caller> {
     let mut caller = Cow::Borrowed(caller);
     if needed {
@@ -82,7 +82,7 @@ pub(super) fn with_groups(caller: &Caller, needed: bool) -> Cow<'_, Caller> {
     caller
 }
 
-/// What `fallocate(2)` is asked for; `None` for what the format cannot do.
+/// The operation of a `fallocate(2)` call; `None` if the format cannot do it.
 pub(super) fn allocation(mode: i32) -> Option<Allocation> {
     const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
     const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;

@@ -1,7 +1,7 @@
-//! Requests that wait for locks: any number of them, and few threads.
+//! Requests that wait for locks: any number of requests on a few threads.
 //!
-//! What must stay true: a request is in the queue, or one thread tries it, or it has been answered.
-//! No callback holds the state while it runs anything of a request.
+//! What must stay true: each request is in the queue, or one thread tries it, or it has been
+//! answered. No callback holds the lock of the state while it runs code of a request.
 
 use std::{
     collections::BTreeMap,
@@ -17,33 +17,34 @@ use sluice_vfs::{LOOK, Registered};
 
 use crate::errno::{Errno, Result};
 
-/// Most threads that try. A try is a trip or two to the engine.
+/// Most threads that try to acquire locks. A try takes one or two trips to the engine.
 const MOST_THREADS: usize = 4;
-/// How long a thread waits for something to do before it ends.
-const REST: Duration = Duration::from_secs(10);
+/// How long a thread waits for work before it ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request that waits.
 pub(super) struct Waiter {
-    /// Tries to take the lock; `EAGAIN` if it is not free yet.
+    /// Tries to acquire the lock; `EAGAIN` if it is not free yet.
     pub(super) attempt: Box<dyn Fn() -> Result<bool> + Send>,
-    /// Takes what came of it.
+    /// Called with the result.
     pub(super) finish: Box<dyn FnOnce(Result<bool>) + Send>,
-    /// Hears of releases, as long as the request waits.
+    /// Receives notices of releases, as long as the request waits.
     pub(super) registered: Option<Registered>,
 }
 
 /// Where a request is.
-enum At {
+enum Progress {
     /// In the queue, to be tried then.
     Queued(Instant),
-    /// A thread tries it; whether it was rung for, and interrupted, since.
-    Tried { rung: bool, interrupted: bool },
+    /// A thread tries it. Whether a release was noticed, and an interrupt came, since the try
+    /// began.
+    Tried { released: bool, interrupted: bool },
 }
 
 #[derive(Default)]
 struct State {
     next: u64,
-    requests: FxHashMap<u64, At>,
+    requests: FxHashMap<u64, Progress>,
     queue: BTreeMap<(Instant, u64), Waiter>,
     threads: usize,
     idle: usize,
@@ -64,7 +65,7 @@ impl Waiting {
         state.next
     }
 
-    /// Tries it now, and again whenever it is rung for, until it is done or interrupted.
+    /// Tries it now, and again at each notice of a release, until it is done or interrupted.
     pub(super) fn add(self: &Arc<Self>, id: u64, waiter: Waiter) {
         let mut state = self.state.lock();
         state.enqueue(id, waiter, Instant::now());
@@ -84,11 +85,11 @@ impl Waiting {
     }
 
     /// The lock that a request waits for may be free.
-    pub(super) fn ring(&self, id: u64) {
+    pub(super) fn lock_released(&self, id: u64) {
         let mut state = self.state.lock();
         match state.requests.get_mut(&id) {
-            Some(At::Tried { rung, .. }) => *rung = true,
-            Some(At::Queued(_)) => {
+            Some(Progress::Tried { released, .. }) => *released = true,
+            Some(Progress::Queued(_)) => {
                 if let Some(waiter) = state.take(id) {
                     state.enqueue(id, waiter, Instant::now());
                     self.changed.notify_one();
@@ -98,10 +99,10 @@ impl Waiting {
         }
     }
 
-    /// Nobody waits for the answer to a request any more.
+    /// No caller waits for the answer to a request any more.
     pub(super) fn interrupt(&self, id: u64) {
         let mut state = self.state.lock();
-        if let Some(At::Tried { interrupted, .. }) = state.requests.get_mut(&id) {
+        if let Some(Progress::Tried { interrupted, .. }) = state.requests.get_mut(&id) {
             *interrupted = true;
             return;
         }
@@ -130,7 +131,7 @@ impl Waiting {
                 }
                 None => {
                     state.idle += 1;
-                    let rested = self.changed.wait_for(&mut state, REST).timed_out();
+                    let rested = self.changed.wait_for(&mut state, IDLE_TIMEOUT).timed_out();
                     state.idle -= 1;
                     if rested && state.queue.is_empty() {
                         state.threads -= 1;
@@ -144,17 +145,17 @@ impl Waiting {
     /// Tries a request that is in the queue.
     fn attempt(state: &mut MutexGuard<'_, State>, id: u64) {
         let Some(waiter) = state.take(id) else { return };
-        state.requests.insert(id, At::Tried { rung: false, interrupted: false });
+        state.requests.insert(id, Progress::Tried { released: false, interrupted: false });
         let tried = MutexGuard::unlocked(state, || {
             catch_unwind(AssertUnwindSafe(|| (waiter.attempt)())).unwrap_or(Err(Errno::EIO))
         });
-        let Some(At::Tried { rung, interrupted }) = state.requests.remove(&id) else { return };
+        let Some(Progress::Tried { released, interrupted }) = state.requests.remove(&id) else { return };
         match tried {
             Err(Errno::EAGAIN) if interrupted => {
                 MutexGuard::unlocked(state, || waiter.end(Err(Errno::EINTR)));
             }
             Err(Errno::EAGAIN) => {
-                let pause = if rung { Duration::ZERO } else { LOOK };
+                let pause = if released { Duration::ZERO } else { LOOK };
                 state.enqueue(id, waiter, Instant::now() + pause);
             }
             done => MutexGuard::unlocked(state, || waiter.end(done)),
@@ -164,13 +165,13 @@ impl Waiting {
 
 impl State {
     fn enqueue(&mut self, id: u64, waiter: Waiter, at: Instant) {
-        self.requests.insert(id, At::Queued(at));
+        self.requests.insert(id, Progress::Queued(at));
         self.queue.insert((at, id), waiter);
     }
 
     /// Takes a request out of the queue.
     fn take(&mut self, id: u64) -> Option<Waiter> {
-        let Some(At::Queued(at)) = self.requests.get(&id) else { return None };
+        let Some(Progress::Queued(at)) = self.requests.get(&id) else { return None };
         self.queue.remove(&(*at, id))
     }
 }
@@ -231,7 +232,7 @@ mod tests {
         for granted in [10, left.len() - 10] {
             free.fetch_add(granted, Ordering::SeqCst);
             for id in left {
-                waiting.ring(*id);
+                waiting.lock_released(*id);
             }
             until(|| free.load(Ordering::SeqCst) == 0);
         }

@@ -1,8 +1,8 @@
 //! Ciphers of the volume format: objects at rest, the volume's private key, and the secrets in its
 //! settings.
 //!
-//! What must stay true: every object and every secret is sealed with a nonce of its own, and
-//! nothing that fails its authentication is handed on.
+//! What must stay true: every object and every secret is sealed with a nonce of its own, and bytes
+//! that fail their authentication are never returned.
 
 mod object;
 mod pem;
@@ -14,7 +14,7 @@ pub use object::ObjectCipher;
 pub use pem::VolumeKey;
 pub use secret::{open_secret, seal_secret};
 
-/// What can go wrong with keys and sealed bytes. Carries no key and no plain text.
+/// Errors of keys and sealed bytes. They contain no key and no plain text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CryptoError {
     /// The PEM text is not a private key that can be used.

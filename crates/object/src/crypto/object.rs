@@ -1,4 +1,4 @@
-//! Sealed objects: a wrapped key, a nonce, and what they seal.
+//! Sealed objects: a wrapped key, a nonce, and the cipher text.
 //!
 //! What must stay true: the layout is that of the volume format, so that other clients read it:
 //! wrapped key length (u16, big endian), nonce length (u8), wrapped key, nonce, cipher text with
@@ -58,7 +58,7 @@ impl ObjectCipher {
         Ok(sealed.into())
     }
 
-    /// What `sealed` holds.
+    /// The content of `sealed`.
     ///
     /// Fails with [`CryptoError::Damaged`] if another key sealed it or any of its bits changed.
     pub fn open(&self, sealed: Bytes) -> Result<Bytes, CryptoError> {
@@ -75,7 +75,7 @@ impl ObjectCipher {
         let data_key = self.data_key(&key).map_err(|_| damaged("its key is of another length"))?;
         let mut plain = buffers::take(sealed.len() - start);
         plain.extend_from_slice(&sealed[start..]);
-        // Its buffer may serve again from here on.
+        // Its buffer may be reused from here on.
         drop(sealed);
         let length = data_key
             .open_in_place(nonce, Aad::empty(), &mut plain)

@@ -1,7 +1,7 @@
-//! The volume's private key, in each of the PEM forms that people have.
+//! The volume's private key, in all common PEM forms.
 //!
-//! What must stay true: a key that needs a passphrase and a passphrase that is wrong are told apart
-//! from a text that is no key, and none of them is shown.
+//! What must stay true: a missing passphrase, a wrong passphrase and a text that is no key are
+//! three different errors, and no error shows the key or the passphrase.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl VolumeKey {
             private_key(plain.as_bytes())
         } else if let Some((algorithm, iv)) = pem.encryption()? {
             let plain = decrypt_legacy(algorithm, &iv, passphrase, &pem.body)?;
-            // The padding of a wrong passphrase's output is right once in 256 times.
+            // With a wrong passphrase, the padding is still valid once in 256 times.
             private_key(&plain).or(Err(CryptoError::WrongPassphrase))
         } else {
             private_key(&pem.body)
@@ -96,7 +96,7 @@ fn bad(why: &str) -> CryptoError {
     CryptoError::BadKey(why.to_owned())
 }
 
-/// From DER, PKCS#1 or PKCS#8 whatever its label said.
+/// From DER, PKCS#1 or PKCS#8, whatever its label says.
 fn private_key(der: &[u8]) -> Result<PrivateDecryptingKey, CryptoError> {
     let algorithm = AlgorithmIdentifierRef { oid: RSA_ENCRYPTION, parameters: Some(AnyRef::NULL) };
     let as_pkcs1 = PrivateKeyInfo::new(algorithm, der).to_der().map_err(|_| bad("its DER is broken"))?;

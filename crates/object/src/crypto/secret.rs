@@ -1,7 +1,7 @@
-//! The secrets in a volume's settings, sealed with a key made of the volume's UUID.
+//! The secrets in a volume's settings, sealed with a key derived from the volume's UUID.
 //!
-//! What must stay true: other clients of the volume can open what is sealed here. It only keeps
-//! secrets from being seen in passing: the UUID lies beside them.
+//! What must stay true: other clients of the volume can open what is sealed here. This only
+//! protects against accidental display, because the UUID is stored next to the secrets.
 
 use aws_lc_rs::{
     aead::{self, Aad, LessSafeKey, Nonce, UnboundKey},
@@ -15,7 +15,7 @@ use super::CryptoError;
 /// What dumps write in place of a secret.
 const REMOVED: &str = "removed";
 
-/// The stored form of `secret` in the volume `uuid` (its 36 characters). Nothing stays nothing.
+/// The stored form of `secret` in the volume `uuid` (its 36 characters). An empty one stays empty.
 pub fn seal_secret(uuid: &str, secret: &str) -> Result<String, CryptoError> {
     if secret.is_empty() {
         return Ok(String::new());
@@ -29,7 +29,7 @@ pub fn seal_secret(uuid: &str, secret: &str) -> Result<String, CryptoError> {
     Ok(STANDARD.encode([&nonce[..], &sealed].concat()))
 }
 
-/// The secret that `stored` hides in the volume `uuid`. Nothing stays nothing.
+/// The secret that `stored` hides in the volume `uuid`. An empty one stays empty.
 ///
 /// Fails with [`CryptoError::Removed`] if a dump took it out, with [`CryptoError::Damaged`] if it
 /// was sealed for another volume or changed.

@@ -1,7 +1,7 @@
 //! Encryption at rest: every object is sealed before it leaves.
 //!
-//! What must stay true: nothing unsealed reaches the store below, and nothing unauthenticated its
-//! callers.
+//! What must stay true: the store below gets only sealed bytes, and callers get only authenticated
+//! bytes.
 
 use std::{ops::Range, sync::Arc};
 
@@ -27,7 +27,7 @@ impl Encrypted {
         Self { inner, cipher: Arc::new(cipher) }
     }
 
-    /// Seals or opens, off the caller's thread if there is much of it.
+    /// Seals or opens; large objects on another thread.
     async fn work(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! What can be put around any store: a store each, that passes on what it does not change.
+//! Layers around any store. Each is a store itself, and passes on what it does not change.
 
 mod encrypted;
 mod observed;

@@ -1,7 +1,7 @@
-//! Counts of what a store is asked and how it answers.
+//! Counts the requests to a store and their results.
 //!
-//! What must stay true: counting never waits and never fails, and each try that reaches the store
-//! is counted once, also one that its caller abandons.
+//! What must stay true: to count never waits and never fails. Each try that reaches the store is
+//! counted once, also one that its caller abandons.
 
 use std::{
     ops::Range,
@@ -20,7 +20,7 @@ use futures::{
 
 use crate::store::{ObjectError, ObjectMeta, ObjectStore};
 
-/// What a store was asked since it was opened. Shared: whoever shows it only reads.
+/// The requests to a store since it was opened.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Reads.
@@ -29,7 +29,7 @@ pub struct Stats {
     pub put: MethodStats,
     /// Removals.
     pub delete: MethodStats,
-    /// Questions for size and time.
+    /// Requests for size and time.
     pub head: MethodStats,
     /// Listings; `bytes` counts objects.
     pub list: MethodStats,
@@ -60,7 +60,7 @@ pub const LATENCY_BOUNDS: [u64; 19] = {
     bounds
 };
 
-/// What became of one kind of request.
+/// The results of one kind of request.
 #[derive(Debug, Default)]
 pub struct MethodStats {
     calls: AtomicU64,
@@ -72,7 +72,7 @@ pub struct MethodStats {
 }
 
 impl MethodStats {
-    /// Requests that ended, well or not.
+    /// Requests that ended, with or without an error.
     pub fn calls(&self) -> u64 {
         self.calls.load(Relaxed)
     }
@@ -153,7 +153,7 @@ impl Observed {
     }
 }
 
-/// Runs `call` and counts it; `bytes` tells what a good answer carried.
+/// Runs `call` and counts it; `bytes` returns the number of bytes of a successful result.
 async fn counted<T>(
     stats: &MethodStats,
     call: BoxFuture<'_, Result<T, ObjectError>>,

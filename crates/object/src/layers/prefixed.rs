@@ -1,4 +1,4 @@
-//! Keys of one volume inside a bucket that others use too.
+//! A key prefix for one volume, in a bucket that holds other data, too.
 //!
 //! What must stay true: nothing outside the prefix is read, written or listed.
 

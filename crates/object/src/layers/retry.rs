@@ -1,4 +1,4 @@
-//! Patience with a store: a limit for each try, pauses between tries, and a time to give up.
+//! Retries: a time limit for each try, pauses between tries, and a total time limit.
 //!
 //! What must stay true: no call outlasts its deadline, and only what may succeed later is tried
 //! again. Dropping the call ends it at once.
@@ -28,13 +28,13 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// `inner`, with the patience that `policy` states.
+    /// `inner`, with the retries that `policy` states.
     pub fn new(inner: Arc<dyn ObjectStore>, policy: RetryPolicy) -> Self {
         Self { inner, policy, jitter: Mutex::new(Rng::from_os()) }
     }
 
-    /// Tries until it works, cannot work, or the time is over.
-    async fn patiently<T, F>(
+    /// Repeats a request until it succeeds, fails for good, or the time is over.
+    async fn with_retries<T, F>(
         &self,
         action: &'static str,
         key: &str,
@@ -65,8 +65,8 @@ impl Retry {
         Err(self.silent(action, key, limit))
     }
 
-    /// Half of `pause` and a random part of the other half, so that many clients do not come back
-    /// together.
+    /// Half of `pause` and a random part of the other half, so that many clients do not retry at
+    /// the same time.
     fn jittered(&self, pause: Duration) -> Duration {
         let half = pause / 2;
         half + Duration::from_nanos(self.jitter.lock().below(half.as_nanos() as u64 + 1))
@@ -107,26 +107,30 @@ impl ObjectStore for Retry {
         range: Option<Range<u64>>,
     ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         Box::pin(
-            self.patiently("read", key, self.policy.get_timeout, move || self.inner.get(key, range.clone())),
+            self.with_retries("read", key, self.policy.get_timeout, move || {
+                self.inner.get(key, range.clone())
+            }),
         )
     }
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(
-            self.patiently("write", key, self.policy.put_timeout, move || self.inner.put(key, data.clone())),
+            self.with_retries("write", key, self.policy.put_timeout, move || {
+                self.inner.put(key, data.clone())
+            }),
         )
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
-        Box::pin(self.patiently("delete", key, self.policy.put_timeout, move || self.inner.delete(key)))
+        Box::pin(self.with_retries("delete", key, self.policy.put_timeout, move || self.inner.delete(key)))
     }
 
     fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {
-        Box::pin(self.patiently("read", key, self.policy.get_timeout, move || self.inner.head(key)))
+        Box::pin(self.with_retries("read", key, self.policy.get_timeout, move || self.inner.head(key)))
     }
 
-    /// Waits for each object no longer than `give_up`. A listing is not begun again: part of it may
-    /// be handed on already, and the drivers themselves ask again for each page.
+    /// Waits for each object no longer than `give_up`. A listing is not restarted, because the
+    /// caller may have received a part of it already. The drivers themselves retry each page.
     fn list<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<ObjectMeta, ObjectError>> {
         async_stream::stream! {
             let mut found = self.inner.list(prefix);
@@ -179,7 +183,7 @@ mod tests {
         let retry = Retry::new(Arc::new(MemStore::new()), policy);
         let tries = AtomicU32::new(0);
         let started = Instant::now();
-        let result = retry.patiently("read", "k", Duration::from_mins(1), || {
+        let result = retry.with_retries("read", "k", Duration::from_mins(1), || {
             let failing = tries.fetch_add(1, Ordering::Relaxed) < failures;
             future::ready(if failing { Err(error.clone()) } else { Ok(()) })
         });

@@ -1,7 +1,7 @@
 //! Bandwidth limits.
 //!
-//! What must stay true: over any longer time no more bytes pass than the limit allows, and a caller
-//! that goes away while it waits gives its share back.
+//! What must stay true: over a longer time, no more bytes pass than the limit allows. A caller that
+//! is dropped while it waits returns its share.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ impl Throttle {
     }
 }
 
-/// A token bucket that holds a second's worth and may be overdrawn: who overdraws it waits.
+/// A token bucket that holds the bytes of one second. A caller may overdraw it, and then waits.
 #[derive(Debug)]
 struct Bucket {
     /// Bytes per second.
@@ -52,7 +52,7 @@ impl Bucket {
         })
     }
 
-    /// Takes `bytes` (negative: gives back) and tells how long to wait for them.
+    /// Takes `bytes` (negative: returns them). Returns how long to wait for them.
     fn draw(&self, bytes: f64) -> Duration {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -71,7 +71,7 @@ impl Bucket {
     }
 }
 
-/// Gives back what was drawn, if dropped while waiting.
+/// Returns the bytes, if it is dropped during the wait.
 struct Claim<'a> {
     bucket: &'a Bucket,
     bytes: f64,
@@ -104,7 +104,7 @@ impl ObjectStore for Throttle {
             let announced = range.as_ref().map_or(0, |range| range.end.saturating_sub(range.start));
             down.take(announced).await;
             let data = self.inner.get(key, range).await?;
-            // The size of a whole object is known only now; the next reader waits for it.
+            // The size of a whole object is known only now. The next reader waits for it.
             down.draw((data.len() as u64).saturating_sub(announced) as f64);
             Ok(data)
         })

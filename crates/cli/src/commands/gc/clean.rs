@@ -22,6 +22,9 @@ const DAY: i64 = 24 * 3600;
 const ABANDONED: i64 = DAY;
 /// Memory for compactions, bytes.
 const BUFFER: u64 = 64 << 20;
+/// How often a chunk is tried that others compact at the same time: the blocks of what they
+/// replaced are gone.
+const TRIES: usize = 3;
 
 /// Deletes blocks through the data path, and counts.
 struct Sink<'a> {
@@ -61,23 +64,24 @@ impl Collector<'_> {
         let index = MetaIndex::new(Arc::clone(self.meta));
         let config = self.data_config()?;
         let data = DataStore::open(&config, Arc::clone(&self.store), index, None)?;
+        let mut slices = 0;
+        if delete {
+            // First, for nobody needs their chunks compacted.
+            slices +=
+                delete_with(&data, |sink| self.meta.clean_deleted_files(i64::MAX, sink, &self.interrupt))
+                    .context("deleted files cannot be cleaned up")?;
+        }
         if self.args.compact {
             self.compact(&data)?;
         }
-        let progress = Progress::new("delete pending slices", None);
-        let sink = Sink { data: &data, progress: &progress };
-        if delete {
-            self.meta
-                .clean_deleted_files(i64::MAX, &sink, &self.interrupt)
-                .context("deleted files cannot be cleaned up")?;
-            self.meta
-                .clean_delayed(edge, &sink, &self.interrupt)
-                .context("replaced slices cannot be cleaned up")?;
-        }
-        self.meta
-            .clean_unreferenced(&sink, &self.interrupt)
-            .context("slices without references cannot be cleaned up")?;
-        Ok(Some(progress.finish().0))
+        slices += delete_with(&data, |sink| {
+            if delete {
+                self.meta.clean_delayed(edge, sink, &self.interrupt)?;
+            }
+            self.meta.clean_unreferenced(sink, &self.interrupt)
+        })
+        .context("slices that nothing shows cannot be cleaned up")?;
+        Ok(Some(slices))
     }
 
     /// Counts deleted files, and slices that were replaced: with `--delete` those that now go,
@@ -163,7 +167,7 @@ impl Collector<'_> {
                 if self.interrupt.is_set() {
                     return;
                 }
-                match data.compact(*ino, *index) {
+                match compact_one(data, *ino, *index) {
                     Ok(true) => drop(replaced.fetch_add(1, Ordering::Relaxed)),
                     // Nothing to gain, or the file is gone.
                     Ok(false) | Err(FsError::NotFound | FsError::Stale) => {}
@@ -183,4 +187,24 @@ impl Collector<'_> {
         });
         (replaced.into_inner(), failed.into_inner())
     }
+}
+
+/// Runs something that deletes slices; how many it deleted.
+fn delete_with(data: &DataStore, work: impl FnOnce(&Sink<'_>) -> FsResult<()>) -> FsResult<u64> {
+    let progress = Progress::new("delete pending slices", None);
+    let done = work(&Sink { data, progress: &progress });
+    let (count, _) = progress.finish();
+    done.map(|()| count)
+}
+
+/// Compacts a chunk, with its records as they are then.
+fn compact_one(data: &DataStore, ino: Ino, index: u32) -> FsResult<bool> {
+    let mut compacted = data.compact(ino, index);
+    for _ in 1..TRIES {
+        if !matches!(compacted, Err(FsError::Io(_))) {
+            break;
+        }
+        compacted = data.compact(ino, index);
+    }
+    compacted
 }

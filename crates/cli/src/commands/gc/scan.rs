@@ -29,7 +29,7 @@ impl Collector<'_> {
                 }
                 progress.add(1);
                 found.scanned += 1;
-                match self.told(object).await? {
+                match self.with_time(object).await? {
                     Some(ObjectMeta { size, modified: Some(time), .. }) if time.sec < oldest => {
                         objects.add(object_record((block, size))).with_context(|| self.no_room())?;
                     }
@@ -50,12 +50,12 @@ impl Collector<'_> {
     }
 
     /// An object with its time, which some listings leave out; `None` if it is gone.
-    async fn told(&self, object: ObjectMeta) -> Result<Option<ObjectMeta>, ObjectError> {
+    async fn with_time(&self, object: ObjectMeta) -> Result<Option<ObjectMeta>, ObjectError> {
         if object.modified.is_some_and(|time| time.sec != 0) {
             return Ok(Some(object));
         }
         match self.store.head(&object.key).await {
-            Ok(told) => Ok(Some(told)),
+            Ok(object) => Ok(Some(object)),
             Err(ObjectError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }

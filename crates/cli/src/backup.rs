@@ -47,12 +47,15 @@ impl Backups {
         let mut arguments: Vec<OsString> = vec!["sluice".into(), "backup".into()];
         let timeout = format!("{}ms", store.retry.put_timeout.as_millis());
         let limit = store.limits.upload_mbps.to_string();
+        // 0 tries are as many as there is time for.
+        let retries = store.retry.attempts.checked_sub(1).map_or_else(String::new, |n| n.to_string());
         for (flag, value) in [
             ("--storage", store.storage.as_str()),
             ("--bucket", &store.bucket),
             ("--storage-class", &store.storage_class),
             ("--upload-limit", &limit),
             ("--put-timeout", &timeout),
+            ("--io-retries", &retries),
             ("--format", format.to_possible_value().as_ref().map_or("", |value| value.get_name())),
         ] {
             if !value.is_empty() {

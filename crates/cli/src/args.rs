@@ -195,7 +195,8 @@ mod tests {
 
     /// Defaults of `mount` of JuiceFS 1.4.1 that are the same here; docs/compatibility.md has the
     /// others.
-    const JUICEFS_DEFAULTS: [(&str, &str); 23] = [
+    const JUICEFS_DEFAULTS: [(&str, &str); 24] = [
+        ("backup-meta", "1h"),
         ("heartbeat", "12s"),
         ("attr-cache", "1s"),
         ("entry-cache", "1s"),

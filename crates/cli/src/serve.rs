@@ -27,6 +27,7 @@ use sluice_object::{ObjectStore, StoreConfig};
 use sluice_vfs::{Journal, MetaIndex, Past, Vfs, VfsConfig};
 
 use crate::{
+    backup::Backups,
     fixed::Fixed,
     flags::FuseFlags,
     guardian::{GuardianSocket, Message},
@@ -68,6 +69,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) fuse: &'a FuseFlags,
     /// Where metrics are shown, if they are.
     pub(crate) metrics: Option<Exporter>,
+    /// How the metadata are backed up, if they are.
+    pub(crate) backups: Option<Backups>,
     pub(crate) read_only: bool,
     /// What a successor cannot change.
     pub(crate) fixed: Fixed,
@@ -130,6 +133,9 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
     thread::Builder::new().name("sluice-guardian".into()).spawn(move || obey(socket, &sender))?;
     if let Some(exporter) = &serving.metrics {
         exporter.start(&vfs);
+    }
+    if let Some(backups) = &serving.backups {
+        backups.start(&meta);
     }
     let served = session.run();
     let closed = vfs.close(None);

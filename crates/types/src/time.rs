@@ -54,6 +54,13 @@ impl Time {
         Some(Self::from_nanos(nanos))
     }
 
+    /// The instant that `text` names as RFC 3339 has it, with any offset from UTC; `None` if it
+    /// names none.
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        let nanos = i64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()?;
+        Some(Self::from_nanos(nanos))
+    }
+
     /// The hour of the day in the machine's time zone, 0 to 23.
     pub fn local_hour(self) -> u8 {
         let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();

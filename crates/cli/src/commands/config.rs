@@ -1,8 +1,9 @@
 //! `sluice config`: shows or changes the settings of a volume.
 
 use std::{
-    env,
+    env, fs,
     io::{self, BufRead, IsTerminal, Write as _},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -16,6 +17,7 @@ use sluice_meta::{
     quota::Counting,
     schema::{Row, Tier, VolumeFormat},
 };
+use sluice_object::ObjectError;
 
 use sluice_types::{Clock as _, SystemClock};
 
@@ -103,6 +105,9 @@ pub(crate) struct Config {
     /// Encrypt the secrets of a volume that holds them in clear
     #[arg(long)]
     pub(super) encrypt_secret: bool,
+    /// File with the RSA key (PEM) of an encrypted volume, which dumps and backups leave out
+    #[arg(long, value_name = "PATH")]
+    pub(super) encrypt_rsa_key: Option<PathBuf>,
     /// Oldest version of JuiceFS that may use the volume; it can only rise
     #[arg(long, value_name = "VERSION")]
     pub(super) min_client_version: Option<String>,
@@ -257,6 +262,14 @@ impl Config {
         let store = |text: &str| if new.key_encrypted { seal(text) } else { Ok(text.to_owned()) };
         let secret_key = self.secret_key.as_deref().map(store).transpose()?;
         let session_token = self.session_token.as_deref().map(store).transpose()?;
+        if let Some(path) = &self.encrypt_rsa_key {
+            ensure!(
+                new.encrypt_key == "removed",
+                "the volume has its key, or is not encrypted; --encrypt-rsa-key puts back what a dump left out"
+            );
+            let pem = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            new.encrypt_key = store(&pem)?;
+        }
         new.secret_key = secret_key.unwrap_or_else(|| std::mem::take(&mut new.secret_key));
         new.session_token = session_token.unwrap_or_else(|| std::mem::take(&mut new.session_token));
         Ok(())
@@ -295,6 +308,9 @@ impl Config {
 
     /// Tries an object storage that is new to the volume.
     fn check_store(&self, old: &VolumeFormat, new: &VolumeFormat) -> Result<()> {
+        if self.encrypt_rsa_key.is_some() && !self.force {
+            check_key(new)?;
+        }
         let place = |format: &VolumeFormat| {
             let VolumeFormat { storage, bucket, access_key, secret_key, session_token, .. } = format.clone();
             (storage, bucket, access_key, secret_key, session_token)
@@ -367,6 +383,25 @@ impl Config {
     }
 }
 
+/// Refuses a key that does not open what the volume has in its store.
+fn check_key(format: &VolumeFormat) -> Result<()> {
+    let store = volume::open_store(format)?;
+    match volume::runtime()?.block_on(store.get("juicefs_uuid", None)) {
+        // Older volumes have none.
+        Err(ObjectError::NotFound { .. }) => Ok(()),
+        found => {
+            let found =
+                found.context("the key does not open what the volume has stored; give its own key")?;
+            ensure!(
+                found == format.uuid.as_bytes(),
+                "{} holds the objects of another volume; correct --bucket",
+                store.describe()
+            );
+            Ok(())
+        }
+    }
+}
+
 /// Counts what users and groups have already.
 fn count_owners(meta: &Meta) -> Result<()> {
     let progress = Progress::new("counted entries", None);
@@ -413,6 +448,7 @@ pub(super) fn changes(old: &VolumeFormat, new: &VolumeFormat) -> Vec<String> {
     }
     for (name, from, to) in [
         ("SecretKey", &old.secret_key, &new.secret_key),
+        ("EncryptKey", &old.encrypt_key, &new.encrypt_key),
         ("SessionToken", &old.session_token, &new.session_token),
     ] {
         if from != to && !seen.iter().any(|seen| *seen == name) {

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod backup;
 mod bench;
 mod bench_meta;
 mod clone;
@@ -58,6 +59,7 @@ pub(crate) enum Command {
     Destroy(destroy::Destroy),
     Dump(dump::Dump),
     Load(load::Load),
+    Backup(backup::Backup),
     Bench(bench::Bench),
     BenchMeta(bench_meta::BenchMeta),
     Mdtest(mdtest::Mdtest),
@@ -89,6 +91,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Destroy(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Load(command) => command.run(),
+        Command::Backup(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::BenchMeta(command) => command.run(),
         Command::Mdtest(command) => command.run(),

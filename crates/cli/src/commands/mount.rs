@@ -18,10 +18,12 @@ use sluice_types::Ino;
 use sluice_vfs::Journal;
 
 use crate::{
-    arguments, background, engines,
+    arguments, background,
+    backup::Backups,
+    engines,
     fixed::Fixed,
     flags::{
-        Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
+        Atime, BackupFlags, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
         TransferFlags,
     },
     fstab::{self, Line},
@@ -66,6 +68,8 @@ pub(crate) struct Mount {
     silent: bool,
     #[command(flatten)]
     meta: MetaFlags,
+    #[command(flatten)]
+    backup: BackupFlags,
     #[command(flatten)]
     cached: MetaCacheFlags,
     #[command(flatten)]
@@ -178,6 +182,7 @@ impl Mount {
         // The log of a mount goes to a file.
         idle.always(&["--no-syslog"]);
         self.meta.idle(&mut idle);
+        self.backup.idle(&mut idle);
         self.cached.idle(&mut idle);
         self.store.idle(&mut idle);
         self.cache.idle(&mut idle);
@@ -331,6 +336,10 @@ impl Mount {
         vfs.journal = Some(Arc::clone(&journal));
         vfs.storage_class.clone_from(&store.storage_class);
         let metrics = self.metrics.exporter(&format.name, mountpoint);
+        let backups = match meta.is_read_only() || self.meta.no_bgjob {
+            true => None,
+            false => Backups::new(&self.backup, &self.meta_url, &store)?,
+        };
         let fixed = self.fixed(&format, &data)?;
         Ok(Serving {
             meta: Arc::clone(meta),
@@ -340,6 +349,7 @@ impl Mount {
             vfs,
             fuse: &self.fuse,
             metrics,
+            backups,
             read_only: meta.is_read_only(),
             fixed,
             socket,

@@ -60,11 +60,6 @@ pub(crate) struct MetaFlags {
     /// else noatime]
     #[arg(long, value_enum)]
     pub(crate) atime_mode: Option<Atime>,
-    /// Backups of the metadata in the object storage
-    #[arg(long, value_name = "TIME", hide = true)]
-    backup_meta: Option<String>,
-    #[arg(long, hide = true)]
-    backup_skip_trash: bool,
     #[arg(long, value_name = "N", hide = true)]
     skip_dir_nlink: Option<u32>,
     #[arg(long, value_name = "TIME", hide = true, value_parser = sizes::duration)]
@@ -84,9 +79,6 @@ pub(crate) struct MetaFlags {
 impl MetaFlags {
     /// Notes what does nothing.
     pub(crate) fn idle(&self, idle: &mut Idle) {
-        let off = |text: &String| !matches!(text.as_str(), "0" | "0s");
-        idle.note("--backup-meta", self.backup_meta.as_ref().is_some_and(off));
-        idle.note("--backup-skip-trash", self.backup_skip_trash);
         idle.refuse(
             "--skip-dir-nlink",
             self.skip_dir_nlink.is_some_and(|retries| retries > 0),

@@ -4,6 +4,7 @@
 //! do here what it says is refused with the reason. A flag without a word of help either asks for
 //! what is so in any case ([`Idle::always`]) or is refused.
 
+mod backup;
 mod cache;
 mod fuse;
 mod meta;
@@ -12,6 +13,7 @@ mod store;
 
 use anyhow::{Result, ensure};
 
+pub(crate) use backup::{BackupFlags, BackupFormat};
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};

@@ -80,6 +80,8 @@ pub struct Volume {
     pub meta: String,
     /// The server, if the volume is on one.
     pub redis: Option<Redis>,
+    /// Variables of the environment of mounts.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl Volume {
@@ -91,7 +93,7 @@ impl Volume {
             .tempdir()
             .expect("a temporary folder");
         let meta = format!("sqlite3://{}", folder.path().join("meta.db").display());
-        Self { mounts: Vec::new(), children: Vec::new(), folder, meta, redis: None }
+        Self { mounts: Vec::new(), children: Vec::new(), folder, meta, redis: None, environment: Vec::new() }
     }
 
     /// A formatted volume on SQLite; `options` are further flags of `format`.
@@ -151,6 +153,7 @@ impl Volume {
             .args(["mount", "-d"])
             .args(self.flags())
             .args(options)
+            .envs(self.environment.clone())
             .arg(&self.meta)
             .arg(&point)
             .output()
@@ -167,6 +170,7 @@ impl Volume {
             .arg("mount")
             .args(self.flags())
             .args(options)
+            .envs(self.environment.clone())
             .arg(&self.meta)
             .arg(&point)
             .stderr(fs::File::create(self.path("log")).expect("a log"))

@@ -45,9 +45,10 @@ impl Turn<'_> {
         if self.side == Side::JuiceFs { &["--no-usage-report", "--backup-meta", "0"] } else { &[] }
     }
 
-    /// Mounts it with the program's defaults, and a block cache of the same size for all.
+    /// Mounts it with the program's defaults, without backups, and with a block cache of the same
+    /// size for all.
     pub(super) fn mount(&self, volume: &mut Volume) -> anyhow::Result<PathBuf> {
-        let options = [&["--cache-size", "10240"], self.quiet()].concat();
+        let options = [&["--cache-size", "10240", "--backup-meta", "0"], self.quiet()].concat();
         volume.mount_plain(&options)
     }
 

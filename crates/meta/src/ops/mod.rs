@@ -6,6 +6,7 @@
 
 pub mod acl;
 pub mod allocate;
+pub mod backup;
 pub mod chunks;
 pub mod clone;
 pub mod compact;

@@ -1,0 +1,111 @@
+//! `sluice backup`: one backup of the metadata, for a mount that asks for it.
+//!
+//! What must stay true: an object has its name only once the backup is whole.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use futures::TryStreamExt;
+use rustix::process::Signal;
+use sluice_dump::{DumpOptions, Packing, dump_binary, dump_json};
+use sluice_object::ObjectStore;
+use sluice_types::{Clock as _, Ino, SystemClock, Time};
+
+use crate::{
+    engines,
+    flags::{BackupFormat, StoreFlags},
+    rotation, volume,
+};
+
+/// Where backups are in the store.
+const FOLDER: &str = "meta/";
+/// Connections that read: the database serves others at the same time.
+const THREADS: usize = 2;
+
+/// Back up the metadata of a volume once, to its object store: mounts do it by themselves
+#[derive(Args)]
+#[command(hide = true, after_help = "Example:\n  sluice backup redis://localhost/1")]
+pub(crate) struct Backup {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// The form
+    #[arg(long, value_enum, default_value_t)]
+    format: BackupFormat,
+    /// Leave out the trash
+    #[arg(long)]
+    skip_trash: bool,
+    /// The time that the name says, as YYYY-MM-DD-HHMMSS; now if none
+    #[arg(long, value_parser = time)]
+    time: Option<Time>,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+impl Backup {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        give_way()?;
+        let begin = SystemClock.now();
+        let engine = engines::open(&self.meta_url)?;
+        let format = volume::format_of(engine.as_ref())?;
+        let mut config = volume::store_config(&format)?;
+        self.store.apply(&mut config)?;
+        let options = DumpOptions {
+            root: Ino::ROOT,
+            keep_secrets: false,
+            skip_trash: self.skip_trash,
+            threads: THREADS,
+        };
+        let mut packer = Packing::Gzip.pack(Vec::new())?;
+        match self.format {
+            BackupFormat::Json => dump_json(&*engine, &mut packer, &options, &|_| {})?,
+            BackupFormat::Binary => dump_binary(&*engine, &mut packer, &options, &|_| {})?,
+        };
+        let data = packer.finish()?;
+        let size = data.len();
+        // A large one may take its time: a MiB a second is enough.
+        config.retry.put_timeout += std::time::Duration::from_secs(size as u64 >> 20);
+        config.retry.give_up += config.retry.put_timeout * 2;
+        let now = self.time.unwrap_or(begin);
+        let name = rotation::name(now, self.format.suffix());
+        let store = sluice_object::open(&config)?;
+        volume::runtime()?.block_on(async {
+            store.put(&format!("{FOLDER}{name}"), data.into()).await.context("the backup was not stored")?;
+            let time = SystemClock.now().since(begin).as_secs_f64();
+            tracing::info!("the metadata are backed up: {FOLDER}{name}, {size} bytes, {time:.1} s");
+            // The backup is there all the same.
+            if let Err(error) = rotate(store.as_ref(), self.format.suffix(), now).await {
+                tracing::warn!("old backups of the metadata are not cleared away: {error:#}");
+            }
+            anyhow::Ok(())
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Deletes backups that are outdated.
+async fn rotate(store: &dyn ObjectStore, suffix: &str, now: Time) -> Result<()> {
+    let found: Vec<String> = store.list(FOLDER).map_ok(|object| object.key).try_collect().await?;
+    let names: Vec<String> =
+        found.iter().filter_map(|key| Some(key.strip_prefix(FOLDER)?.to_owned())).collect();
+    for name in rotation::outdated(&names, suffix, now) {
+        store.delete(&format!("{FOLDER}{name}")).await?;
+    }
+    Ok(())
+}
+
+/// Everything else comes first, and nothing is left of this process when the mount goes that
+/// started it.
+fn give_way() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // What the kernel does for it on disks follows from this, too.
+    let _ = rustix::process::setpriority_process(None, 19);
+    // If memory is short, it goes, and not the mount.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    Ok(())
+}
+
+fn time(text: &str) -> Result<Time, String> {
+    Time::from_utc(rotation::STAMP, text).ok_or_else(|| format!("{text} is no time as 2026-03-01-040506"))
+}

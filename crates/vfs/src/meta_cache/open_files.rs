@@ -170,9 +170,10 @@ impl OpenFile {
     /// An operation here that was begun at `begun` and was done at `now` left these attributes.
     pub(super) fn changed(&self, attr: Attr, begun: u64, now: u64) {
         let mut state = self.state();
-        // What another client did may have come after it.
-        let attr = (state.changed_elsewhere < begun).then_some(attr);
-        state.set(attr, now);
+        // What another client did may have come after it, and an answer that was asked for since
+        // may show that.
+        let last = state.changed_elsewhere < begun && state.since <= begun;
+        state.set(last.then_some(attr), now);
     }
 
     /// Another client changed it, or may have: its attributes are asked for again.
@@ -258,6 +259,22 @@ impl OpenFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_own_change_that_is_processed_late_hides_no_later_answer() {
+        let file = OpenFile::new(Ino(5), 1);
+        let long = |length| Attr {
+            length,
+            ..Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default())
+        };
+        // Begun at 2 and committed; then another client wrote more, and an open asked at 4.
+        assert_eq!(file.learn(long(20), 4).length, 20);
+        file.changed(long(10), 2, 5);
+        assert_eq!(file.attr(), None, "nobody knows which came last");
+        assert_eq!(file.learn(long(20), 6).length, 20);
+        file.changed(long(30), 7, 8);
+        assert_eq!(file.attr().map(|attr| attr.length), Some(30));
+    }
 
     #[test]
     fn the_last_handle_learns_that_the_file_has_no_name() {

@@ -6,6 +6,14 @@
 //! tree, counters are right, open files exist, caches hold what the engine holds, and locks exclude
 //! each other and are held by those who believe it.
 //!
+//! Each answer about names must have been true at some moment between call and return. In one of
+//! eight seeds the clients are whole mounts (`Vfs`) without file data: an open must see all that
+//! was committed before it, nobody is shown anything older than what it was shown before, and a
+//! listing has what was there all the time. There answers are processed in a drawn order.
+//!
+//! The engine is as weak as the contract: a list and a page of a scan show each record at a moment
+//! of its own.
+//!
 //! What must stay true: nothing but the seed and the code decides what happens.
 //!
 //! # What it finds
@@ -29,8 +37,13 @@ mod act;
 mod choose;
 mod client;
 mod engine;
+mod floors;
+mod history;
 mod locks;
 mod mix;
+mod mount;
+mod names;
+mod party;
 mod plan;
 mod sched;
 mod seed;

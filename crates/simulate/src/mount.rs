@@ -37,7 +37,7 @@ use crate::{
     world::{World, WorldClock},
 };
 
-mod quiet;
+mod shows;
 
 /// Bytes of one write.
 const WRITTEN: u32 = 4096;
@@ -424,6 +424,16 @@ impl Mount {
     /// Commits a new slice of a file, as the data path does once it is stored.
     fn write_some(&self) {
         let Some(handle) = self.some_open(|handle| handle.writes) else { return };
+        // A kernel closes no handle by which somebody writes.
+        let mut state = self.state.lock();
+        let Some(at) = state.open.iter().position(|open| open.fh == handle.fh) else { return };
+        state.open.swap_remove(at);
+        drop(state);
+        self.write(handle);
+        self.state.lock().open.push(handle);
+    }
+
+    fn write(&self, handle: OpenHandle) {
         let call = self.begin();
         let Ok(id) = self.index.new_slice_id(&call.interrupt) else { return };
         let slice = Slice::whole(WRITTEN * self.below(4) as u32, id, WRITTEN);
@@ -440,27 +450,6 @@ impl Mount {
                 self.floors.raise(Part::Slices(handle.ino), *moment);
             }
             None => self.fault(&format!("was told that slice {id} was written to {}", handle.ino)),
-        }
-    }
-
-    /// Asks what an open file consists of.
-    fn read_some(&self) {
-        if let Some(handle) = self.some_open(|_| true) {
-            self.read(handle.ino);
-        }
-    }
-
-    fn read(&self, ino: Ino) {
-        let call = self.begin();
-        let found = self.index.slices(ino, 0, false, &call.interrupt);
-        self.world.log(|| format!("mount {} reads {ino}: {found:?}", self.at));
-        let Ok(found) = found else { return };
-        let same = |row: Option<&Row>| match row {
-            Some(Row::Chunk(.., slices)) => slices[..] == found[..],
-            _ => found.is_empty(),
-        };
-        if self.is_single() && !self.shown(&call, Part::Slices(ino), false, same) {
-            self.fault(&format!("was shown old slices of {ino}: {found:?}"));
         }
     }
 

@@ -1,6 +1,7 @@
-//! What a mount shows of many records at once: a listing, and all that it remembers while nobody
-//! changes anything.
+//! What a mount shows of more than one record: the content of a file, a listing, and all that it
+//! remembers while nobody changes anything.
 
+use sluice_data::ChunkIndex as _;
 use sluice_meta::{
     Interrupt,
     op::At,
@@ -13,6 +14,30 @@ use super::{Mount, OpenHandle};
 use crate::{choose::Scene, floors::Part, names::Asked};
 
 impl Mount {
+    /// Asks what an open file consists of.
+    pub(super) fn read_some(&self) {
+        if let Some(handle) = self.some_open(|_| true) {
+            self.read(handle.ino);
+        }
+    }
+
+    fn read(&self, ino: Ino) {
+        let call = self.begin();
+        let found = self.index.slices(ino, 0, false, &call.interrupt);
+        self.world.log(|| format!("mount {} reads {ino}: {found:?}", self.at));
+        let Ok(found) = found else { return };
+        let same = |row: Option<&Row>| match row {
+            Some(Row::Chunk(.., slices)) => slices[..] == found[..],
+            _ => found.is_empty(),
+        };
+        // Two reads may be answered in any order: only an open and a write say what is old.
+        let known = call.known.get(&Part::Slices(ino)).copied().unwrap_or(0);
+        let values = self.world.values(&Key::Chunk(ino, 0), known);
+        if self.is_single() && !values.iter().any(|(_, row)| same(row.as_ref())) {
+            self.fault(&format!("was shown old slices of {ino}: {found:?}"));
+        }
+    }
+
     /// Lists a directory: what is there all the time is listed, and nothing that never was, or
     /// twice.
     pub(super) fn list_some(&self) {
@@ -20,12 +45,21 @@ impl Mount {
         let call = self.begin();
         let Ok(fh) = self.vfs.opendir(dir) else { return };
         let mut listed: Vec<(Name, Ino)> = Vec::new();
-        let mut add = |item: DirItem<'_>| {
-            listed.push((Name::stored(item.name), item.ino));
-            true
-        };
         let plus = self.below(2) == 0;
-        let done = self.vfs.readdir(&call.interrupt, fh, (0, plus), &mut add);
+        let mut offset = 0;
+        // What was given before an error is good; the next call meets the error again.
+        let done = loop {
+            let (before, from) = (listed.len(), offset);
+            let mut add = |item: DirItem<'_>| {
+                listed.push((Name::stored(item.name), item.ino));
+                offset = item.cookie;
+                true
+            };
+            let done = self.vfs.readdir(&call.interrupt, fh, (from, plus), &mut add);
+            if done.is_err() || listed.len() == before {
+                break done;
+            }
+        };
         let lasting = self.world.lasting_names(dir, call.since);
         self.vfs.releasedir(fh);
         self.world.log(|| format!("mount {} lists {dir}: {done:?} {listed:?}", self.at));

@@ -58,6 +58,8 @@ pub(crate) struct OpenFile {
 
 struct State {
     attr: Option<(Attr, Instant)>,
+    /// Without `attr`: what the last change here left, which may not be the newest.
+    own: Option<Attr>,
     /// The number of the last change here, or of when the attributes were asked for if that was
     /// later.
     since: u64,
@@ -70,6 +72,7 @@ struct State {
 impl State {
     fn set(&mut self, attr: Option<Attr>, at: u64) {
         self.attr = attr.map(|attr| (attr, wait::now()));
+        self.own = None;
         self.since = self.since.max(at);
     }
 }
@@ -145,7 +148,7 @@ impl OpenFiles {
 
 impl OpenFile {
     fn new(ino: Ino, since: u64) -> Arc<Self> {
-        let state = State { attr: None, since, changed_elsewhere: 0, written: Time::default() };
+        let state = State { attr: None, own: None, since, changed_elsewhere: 0, written: Time::default() };
         Arc::new(Self {
             ino,
             content_lock: RwLock::default(),
@@ -174,6 +177,9 @@ impl OpenFile {
         // may show that.
         let last = state.changed_elsewhere < begun && state.since <= begun;
         state.set(last.then_some(attr), now);
+        // Who asked before is shown at least this.
+        let unchanged = state.changed_elsewhere < begun;
+        state.own = unchanged.then_some(attr);
     }
 
     /// Another client changed it, or may have: its attributes are asked for again.
@@ -202,7 +208,7 @@ impl OpenFile {
     pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
         let mut state = self.state();
         if state.since > asked {
-            return state.attr.map_or(attr, |(known, _)| known);
+            return state.attr.map(|(known, _)| known).or(state.own).unwrap_or(attr);
         }
         state.set(Some(attr), asked);
         attr
@@ -271,6 +277,7 @@ mod tests {
         assert_eq!(file.learn(long(20), 4).length, 20);
         file.changed(long(10), 2, 5);
         assert_eq!(file.attr(), None, "nobody knows which came last");
+        assert_eq!(file.learn(long(0), 3).length, 10, "asked before the change was over");
         assert_eq!(file.learn(long(20), 6).length, 20);
         file.changed(long(30), 7, 8);
         assert_eq!(file.attr().map(|attr| attr.length), Some(30));

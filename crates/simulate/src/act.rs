@@ -18,7 +18,7 @@ use sluice_meta::{
 };
 use sluice_types::Ino;
 
-use crate::{locks::Wish, world::Mark};
+use crate::{locks::Wish, names::Asked, world::Mark};
 
 /// What a program asks for.
 #[derive(Clone, Debug)]
@@ -39,6 +39,29 @@ pub(crate) enum Act {
     Truncate(Truncate),
     /// A lock more or less.
     Lock(Wish),
+}
+
+impl Act {
+    /// What it asks of names, if it does.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        match self {
+            Self::Create(op) => Some(Asked::Make(op.at.clone(), None)),
+            Self::Link(op) => Some(Asked::Make(op.at.clone(), Some(op.ino))),
+            Self::Unlink(op) => Some(Asked::Remove(op.at.clone())),
+            Self::Rmdir(op) => Some(Asked::Remove(op.at.clone())),
+            Self::Rename(op) => Some(op.into()),
+            Self::SetAttr(_) | Self::Truncate(_) | Self::Lock(_) => None,
+        }
+    }
+
+    /// What the name stands for that it makes.
+    pub(crate) fn made(&self) -> Option<Ino> {
+        match self {
+            Self::Create(op) => Some(op.ino),
+            Self::Link(op) => Some(op.ino),
+            _ => None,
+        }
+    }
 }
 
 /// What has become of a node that lost a name, if one did, and whether anything was changed.

@@ -10,7 +10,7 @@ use sluice_meta::{
     ClientCache, Interrupt, Meta, OpenError, Options,
     op::At,
     ops::{getattr::GetAttr, lookup::Lookup, removal::RemovedNode, sustained::DropSustained},
-    schema::{Key, LockOwner, Row},
+    schema::{LockOwner, Row},
 };
 use sluice_types::{FsError, FsResult, Ino};
 
@@ -18,7 +18,9 @@ use crate::{
     act::{Act, Done, Marked},
     choose::Scene,
     engine::SimEngine,
+    history::Moment,
     locks::{Beliefs, Wish, on_record},
+    names::Asked,
     plan::{Step, Theme},
     world::{Mark, World, WorldClock},
 };
@@ -26,7 +28,7 @@ use crate::{
 /// A client and what it has open.
 pub(crate) struct Client {
     /// Its place in the plan.
-    pub(crate) at: usize,
+    at: usize,
     /// Its volume.
     pub(crate) meta: Arc<Meta>,
     world: Arc<World>,
@@ -95,6 +97,8 @@ impl Client {
                 Step::Look => self.look_at_some(&interrupt),
                 Step::Check => self.check_some(&interrupt),
                 Step::Lock => self.lock_some(thread as u64, &interrupt),
+                // Only mounts do.
+                Step::Write | Step::List => {}
             }
         }
     }
@@ -109,11 +113,16 @@ impl Client {
             let acts = crossing.unwrap_or_else(|| vec![scene.act(ino)]);
             marked.extend(acts.into_iter().map(|act| Marked { act, mark: self.world.mark() }));
         }
+        for Marked { act, mark } in &marked {
+            self.world.is_about(*mark, act.asked().map_or_else(Vec::new, |asked| asked.places()));
+        }
         self.world.log(|| format!("client {} asks {marked:?}", self.at));
+        let since = self.world.moment();
         let answers = self.meta.run_all(marked.clone(), interrupt);
         self.world.log(|| format!("client {} is told {answers:?}", self.at));
         for (marked, answer) in marked.into_iter().zip(answers) {
             self.check_answer(&marked, &answer);
+            self.check_names(&marked, &answer, since);
             if let Ok(Done { removed: Some((ino, RemovedNode::Sustained(_))), .. }) = answer {
                 self.lost_its_name(ino);
             }
@@ -131,6 +140,19 @@ impl Client {
         };
         self.compare(mark, notice, times, &format!("{marked:?}: {answer:?}"));
         self.answers.lock().push((mark, notice));
+    }
+
+    /// Whether an answer was true of names at some moment since it was asked for.
+    fn check_names(&self, marked: &Marked, answer: &FsResult<Done>, since: Moment) {
+        let Some(asked) = marked.act.asked() else { return };
+        let answered = match answer {
+            Ok(Done { marked: false, .. }) => return,
+            Ok(_) => Ok(marked.act.made()),
+            Err(error) => Err(error),
+        };
+        if !asked.may_be(&self.world, since, answered) {
+            self.world.fault(format!("client {} was told {answer:?} of {marked:?}", self.at));
+        }
     }
 
     fn compare(&self, mark: Mark, notice: Answer, times: u64, what: &str) {
@@ -285,7 +307,13 @@ impl Client {
         let scene = Scene::of(&self.world);
         let place = scene.place();
         drop(self.meta.read_cached(&GetAttr(place.dir), interrupt));
-        drop(self.meta.read_cached(&Lookup(place), interrupt));
+        drop(self.meta.read_cached(&Lookup(place.clone()), interrupt));
+        let since = self.world.moment();
+        let found = self.meta.read(&Lookup(place.clone()), interrupt);
+        let answered = found.as_ref().map(|(ino, _)| Some(*ino));
+        if !Asked::Lookup(place.clone()).may_be(&self.world, since, answered) {
+            self.world.fault(format!("client {} found {found:?} as {place:?}", self.at));
+        }
     }
 
     /// Whether what it remembers is true. Nobody changes anything meanwhile, and it has heard of
@@ -314,25 +342,9 @@ impl Client {
         }
     }
 
-    /// Shows that it lives, at some time soon.
-    pub(crate) fn beat_sometimes(&self) {
-        for _ in 0..self.world.plan.clients[self.at].beats {
-            self.world.sched.take_time(Duration::from_millis(1));
-            if !self.world.lives(self.at) {
-                return;
-            }
-            self.beat();
-        }
-    }
-
     /// Shows that it lives, and cleans up after others.
     pub(crate) fn beat(&self) {
         let answer = self.meta.beat();
         self.world.log(|| format!("client {} beats: {answer:?}", self.at));
-    }
-
-    /// Whether its session is on record.
-    pub(crate) fn has_session(&self) -> bool {
-        self.world.record(Key::Session(self.meta.sid())).is_some()
     }
 }

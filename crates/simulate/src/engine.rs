@@ -14,7 +14,7 @@ use sluice_meta::{
 };
 use sluice_types::wait;
 
-use crate::world::World;
+use crate::{plan::ClientPlan, world::World};
 
 /// One way of a message, usually.
 const WAY: Duration = Duration::from_micros(50);
@@ -103,8 +103,8 @@ impl Engine for SimEngine {
     }
 
     fn limits(&self) -> Limits {
-        let lanes = self.world.plan.clients[self.client].lanes;
-        Limits { lanes, batch: 64, ..self.world.mem.limits() }
+        let ClientPlan { lanes, batch, .. } = self.world.plan.clients[self.client];
+        Limits { lanes, batch, ..self.world.mem.limits() }
     }
 
     fn prepare(&self) -> Result<(), EngineError> {

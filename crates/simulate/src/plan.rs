@@ -22,6 +22,8 @@ pub enum Theme {
     Returns,
     /// Locks of clients that others take for dead.
     Locks,
+    /// Whole mounts: what they keep, open files and the order of answers.
+    Mounts,
 }
 
 /// What a program does next.
@@ -41,6 +43,10 @@ pub enum Step {
     Check,
     /// Takes or releases a lock.
     Lock,
+    /// Writes to an open file.
+    Write,
+    /// Lists a directory.
+    List,
 }
 
 /// Which operation.
@@ -92,6 +98,10 @@ pub struct ClientPlan {
     pub pause: u64,
     /// Lanes of its engine.
     pub lanes: usize,
+    /// Operations of one commit at most.
+    pub batch: usize,
+    /// Seconds for which a mount keeps what it shows.
+    pub ttl: u64,
     /// How many times as long as usual its messages take.
     pub distance: u32,
     /// Whether changes start from what it saw last.
@@ -155,6 +165,15 @@ impl Plan {
                 client.threads = client.threads.max(2);
             }
         }
+        if theme == Theme::Mounts {
+            // Mostly one operation in a commit: then all that was ever shown is known.
+            let (batch, ttl) = ([1, 1, 1, 64][rng.below(4) as usize], rng.below(2));
+            for client in &mut clients {
+                (client.batch, client.ttl) = (batch, ttl);
+                // Else work for many batches would go to threads that nobody schedules.
+                client.lanes = if batch == 1 { 1 } else { client.lanes };
+            }
+        }
         if returning {
             // The first is taken for dead and goes on. The others are slow to clean up after it.
             for (at, client) in clients.iter_mut().enumerate() {
@@ -192,7 +211,8 @@ impl Plan {
 impl Theme {
     fn of(seed: u64) -> Self {
         match seed % 8 {
-            0 | 4 => Self::Any,
+            0 => Self::Any,
+            4 => Self::Mounts,
             1 | 5 => Self::Moves,
             2 => Self::Attributes,
             3 => Self::Returns,
@@ -202,10 +222,15 @@ impl Theme {
     }
 
     fn steps(self, rng: &mut Rng) -> Mix<Step> {
-        use Step::{Act, Check, Close, Lock, Look, Open, Several};
+        use Step::{Act, Check, Close, List, Lock, Look, Open, Several, Write};
         match self {
             Self::Any => Mix::drawn(&[Act, Several, Open, Close, Look, Check, Lock], Act, rng),
             Self::Moves => Mix::of(&[(Act, 3), (Several, 6), (Look, 1)]),
+            Self::Mounts => {
+                let mut weight = || 1 + rng.below(4);
+                let steps = [Act, Open, Close, Look, Check, Write].map(|step| (step, weight()));
+                Mix::of(&[&steps[..], &[(List, rng.below(2))]].concat())
+            }
             Self::Attributes => {
                 Mix::of(&[(Act, 5), (Several, 1), (Open, 1), (Close, 1), (Look, 1), (Check, 1)])
             }
@@ -224,6 +249,11 @@ impl Theme {
                 Mix::drawn(&[Mkdir, Create, Rmdir, Unlink, Link, SetAttr, Truncate, Rename], Create, rng)
             }
             Self::Moves => Mix::of(&[(Mkdir, 5), (Rmdir, 2), (Rename, 13)]),
+            Self::Mounts => Mix::drawn(
+                &[Mkdir, Create, Create, Rmdir, Unlink, Unlink, Link, SetAttr, Truncate, Rename],
+                Create,
+                rng,
+            ),
             Self::Attributes => Mix::of(&[
                 (Mkdir, 4),
                 (Create, 3),
@@ -269,6 +299,8 @@ impl ClientPlan {
             steps: 4 + rng.below(10) as usize,
             pause: [0, 0, 100][rng.below(3) as usize],
             lanes: 1 + rng.below(3) as usize,
+            batch: 64,
+            ttl: 0,
             distance: [1, 1, 1, 5, 20][rng.below(5) as usize],
             record_cache: rng.below(3) > 0,
             cache: match theme {

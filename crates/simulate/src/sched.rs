@@ -191,11 +191,6 @@ impl Sched {
         }
     }
 
-    /// Threads that have not ended, the calling one included.
-    pub(crate) fn alive(&self) -> usize {
-        self.state.lock().alive
-    }
-
     /// Lets others run until `wakes`, or until the calling thread is unparked if it is `parked`.
     fn wait_until(&self, mut state: MutexGuard<'_, State>, wakes: u64, parked: bool) {
         if state.atomic {

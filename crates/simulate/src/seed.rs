@@ -15,7 +15,7 @@ use sluice_testkit::operations::{create, state::State};
 use sluice_types::FileType;
 
 use crate::{
-    client::Client,
+    party::{self, Party},
     plan::{Plan, Theme},
     sched::{Sched, Trace},
     world::{World, WorldClock},
@@ -57,11 +57,11 @@ pub fn simulate(seed: u64, verbose: bool) -> Outcome {
 
 fn run(world: &Arc<World>) {
     begin(world);
-    let mut clients: Vec<Arc<Client>> = Vec::new();
+    let mut clients: Vec<Arc<dyn Party>> = Vec::new();
     for at in 0..world.plan.clients.len() {
         let client = loop {
             // A broken answer is no reason not to take part.
-            if let Ok(client) = Client::open(world, at) {
+            if let Ok(client) = party::open(world, at) {
                 break client;
             }
         };
@@ -115,20 +115,27 @@ fn observer(world: &Arc<World>, read_only: bool) -> Arc<Meta> {
 }
 
 /// One round: all threads of all clients, their heartbeats, and what goes wrong meanwhile.
-fn play(world: &Arc<World>, clients: &[Arc<Client>]) {
-    let others = world.sched.alive();
-    for client in clients.iter().filter(|client| world.lives(client.at)) {
-        for thread in 0..world.plan.clients[client.at].threads {
+fn play(world: &Arc<World>, clients: &[Arc<dyn Party>]) {
+    // Whoever takes part in the round holds one. Followers and other work of a client go on.
+    let token = Arc::new(());
+    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        let held = Arc::clone(&token);
+        world.sched.spawn(name, move || {
+            let _held = held;
+            run();
+        });
+    };
+    for (at, client) in clients.iter().enumerate().filter(|(at, _)| world.lives(*at)) {
+        for thread in 0..world.plan.clients[at].threads {
             let client = Arc::clone(client);
-            world.sched.spawn(&format!("client {} thread {thread}", client.at), move || client.work(thread));
+            spawn(&format!("client {at} thread {thread}"), Box::new(move || client.work(thread)));
         }
-        let client = Arc::clone(client);
-        world.sched.spawn(&format!("client {} heart", client.at), move || client.beat_sometimes());
+        let (client, world) = (Arc::clone(client), Arc::clone(world));
+        spawn(&format!("client {at} heart"), Box::new(move || party::beat_sometimes(&world, at, &*client)));
     }
     let chaos = Arc::clone(world);
-    world.sched.spawn("chaos", move || go_wrong(&chaos));
-    // Followers end with their clients.
-    world.sched.wait_for(|| world.sched.alive() <= others);
+    spawn("chaos", Box::new(move || go_wrong(&chaos)));
+    world.sched.wait_for(|| Arc::strong_count(&token) == 1);
 }
 
 /// What happens to everybody.
@@ -153,18 +160,18 @@ fn go_wrong(world: &World) {
 }
 
 /// Whether all is as it should be, while nothing happens.
-fn check(world: &Arc<World>, clients: &[Arc<Client>], when: &str) {
-    let living = || clients.iter().filter(|client| world.lives(client.at));
-    for client in living() {
+fn check(world: &Arc<World>, clients: &[Arc<dyn Party>], when: &str) {
+    let living = || clients.iter().enumerate().filter(|(at, _)| world.lives(*at));
+    for (_, client) in living() {
         client.check_open();
         client.check_locks();
     }
     for client in clients {
         client.check_answers();
     }
-    if living().any(|client| world.plan.clients[client.at].cache) {
+    if world.plan.theme == Theme::Mounts || living().any(|(at, _)| world.plan.clients[at].cache) {
         world.sched.pass(HEARD);
-        for client in living() {
+        for (_, client) in living() {
             client.check_memory();
         }
     }
@@ -178,35 +185,35 @@ fn check(world: &Arc<World>, clients: &[Arc<Client>], when: &str) {
 }
 
 /// The dead are cleaned up after, the living close all and leave: an orderly tree remains.
-fn end(world: &Arc<World>, clients: &[Arc<Client>]) {
-    let living: Vec<Arc<Client>> =
-        clients.iter().filter(|client| world.lives(client.at)).map(Arc::clone).collect();
-    for client in &living {
+fn end(world: &Arc<World>, clients: &[Arc<dyn Party>]) {
+    let living = clients.iter().enumerate().filter(|(at, _)| world.lives(*at));
+    let living: Vec<(usize, Arc<dyn Party>)> = living.map(|(at, client)| (at, Arc::clone(client))).collect();
+    for (_, client) in &living {
         client.close_all();
     }
     // A session whose making was not answered has nobody who ends it, either.
-    let sids: Vec<u64> = living.iter().map(|client| client.meta.sid()).collect();
+    let sids: Vec<u64> = living.iter().map(|(_, client)| client.sid()).collect();
     if !living.is_empty() {
         for _ in 0..STEPS {
             if world.sessions().all(|sid| sids.contains(&sid)) {
                 break;
             }
             world.jump(STEP);
-            for client in &living {
+            for (_, client) in &living {
                 client.beat();
             }
         }
-        for client in clients.iter().filter(|client| !world.lives(client.at)) {
-            if client.has_session() {
-                world.fault(format!("nobody cleaned up after client {}", client.at));
+        for (at, client) in clients.iter().enumerate().filter(|(at, _)| !world.lives(*at)) {
+            if world.record(Key::Session(client.sid())).is_some() {
+                world.fault(format!("nobody cleaned up after client {at}"));
             }
         }
     }
     world.deliver(true);
-    for client in &living {
+    for (at, client) in &living {
         client.beat();
-        if let Err(error) = client.meta.close() {
-            world.fault(format!("client {} cannot leave: {error}", client.at));
+        if let Err(error) = client.leave() {
+            world.fault(format!("client {at} cannot leave: {error}"));
         }
     }
     world.deliver(true);

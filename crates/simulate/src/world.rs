@@ -12,9 +12,14 @@ use sluice_meta::{
     mem::MemEngine,
     schema::{Key, Row},
 };
-use sluice_types::{Clock, Ino, Time};
+use sluice_types::{Clock, Ino, Name, Time};
 
-use crate::{locks, plan::Plan, sched::Sched};
+use crate::{
+    history::{History, Moment},
+    locks,
+    plan::Plan,
+    sched::Sched,
+};
 
 /// When it all begins, Unix seconds.
 const START: i64 = 1_700_000_000;
@@ -48,6 +53,12 @@ struct State {
     running: Vec<(usize, Interrupt)>,
     /// How often each operation happened.
     happened: BTreeMap<u64, u64>,
+    /// What records were.
+    history: History,
+    /// Names that operations are about.
+    places: BTreeMap<u64, Vec<Key>>,
+    /// Names that may have stood for something else within a commit, and when that was.
+    unclear: BTreeMap<Key, Moment>,
     /// Who destroyed a node.
     destroyed: BTreeMap<Ino, usize>,
     /// How often others took each session's right to commit.
@@ -247,16 +258,95 @@ impl World {
             let mut plain = commit.clone();
             plain.writes.retain(|write| Mark::of(write).is_none());
             let robbed = self.robbed(client, &plain);
+            let touched = self.before(&plain);
             let done = self.mem.commit(&plain);
             self.log(|| format!("client {client} lane {lane}: {:?} {marks:?} {done:?}", plain.step));
             self.log(|| format!("  expects {:?}", plain.expects));
             self.log(|| format!("  writes {:?}", plain.writes));
             if done.is_ok() {
+                self.after(touched, &marks);
                 self.look_at(client, &plain, &marks);
                 self.look_at_locks(client, &plain, robbed);
             }
             done
         })
+    }
+
+    /// The records that a commit may change, whose history is known from here on.
+    fn before(&self, commit: &Commit) -> Vec<Key> {
+        let touched = self.state.lock().history.touched(commit);
+        touched.iter().for_each(|key| self.note_if_unknown(key));
+        touched
+    }
+
+    fn note_if_unknown(&self, key: &Key) {
+        if !self.state.lock().history.knows(key) {
+            let row = self.record(key.clone());
+            self.state.lock().history.note(key.clone(), row);
+        }
+    }
+
+    /// Takes note of what a commit changed.
+    fn after(&self, touched: Vec<Key>, marks: &[u64]) {
+        self.state.lock().history.committed();
+        for key in touched {
+            let row = self.record(key.clone());
+            self.state.lock().history.note(key, row);
+        }
+        if marks.len() > 1 {
+            let mut state = self.state.lock();
+            let now = state.history.now();
+            let places = marks.iter().filter_map(|mark| state.places.get(mark)).flatten();
+            let places: Vec<Key> = places.cloned().collect();
+            state.unclear.extend(places.into_iter().map(|place| (place, now)));
+        }
+    }
+
+    /// How many commits there were.
+    pub(crate) fn moment(&self) -> Moment {
+        self.state.lock().history.now()
+    }
+
+    /// What a record was from `since` on, each time with the moment from which.
+    pub(crate) fn values(&self, key: &Key, since: Moment) -> Vec<(Moment, Option<Row>)> {
+        self.note_if_unknown(key);
+        self.state.lock().history.values(key, since)
+    }
+
+    /// Names of a directory that stood for the same since then, and for what.
+    pub(crate) fn lasting_names(&self, dir: Ino, since: Moment) -> Vec<(Name, Ino)> {
+        let keys = self.mem.records().into_keys();
+        let keys: Vec<Key> = keys.filter(|key| matches!(key, Key::Entry(of, _) if *of == dir)).collect();
+        keys.iter().for_each(|key| self.note_if_unknown(key));
+        let state = self.state.lock();
+        let lasting = keys.iter().filter_map(|key| state.history.unchanged(key, since)?);
+        lasting
+            .filter_map(
+                |row| if let Row::Entry(_, name, to) = row { Some((name.clone(), to.ino)) } else { None },
+            )
+            .collect()
+    }
+
+    /// Whether there was a name in a directory since then.
+    pub(crate) fn had_names(&self, dir: Ino, since: Moment) -> bool {
+        let stored = self.mem.records();
+        let state = self.state.lock();
+        let names = stored.keys().chain(state.history.keys());
+        let names: Vec<&Key> = names.filter(|key| matches!(key, Key::Entry(of, _) if *of == dir)).collect();
+        names.into_iter().any(|key| {
+            let values = state.history.values(key, since);
+            values.is_empty() || values.iter().any(|(_, row)| row.is_some())
+        })
+    }
+
+    /// Whether a name may have stood for something else within a commit since then.
+    pub(crate) fn is_unclear(&self, place: &Key, since: Moment) -> bool {
+        self.state.lock().unclear.get(place).is_some_and(|at| *at > since)
+    }
+
+    /// Names that an operation is about.
+    pub(crate) fn is_about(&self, mark: Mark, places: Vec<Key>) {
+        self.state.lock().places.insert(mark.0, places);
     }
 
     /// Whether that commit may have happened.

@@ -14,7 +14,7 @@ fn nothing_is_wrong_after_any_seed() {
             (!faults.is_empty()).then(|| format!("seed {seed}: {}", faults.join("\n  ")))
         })
         .collect();
-    assert!(bad.is_empty(), "{}\nrun one again with sluice-simulate --tell --seed N", bad.join("\n"));
+    assert!(bad.is_empty(), "{}\nrun one again with sluice-simulate --verbose --seed N", bad.join("\n"));
 }
 
 #[test]

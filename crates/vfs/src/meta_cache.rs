@@ -30,7 +30,7 @@
 //! ```
 //!
 //! 1. The attributes are forgotten instead, if a change of another client was announced after this
-//!    change began.
+//!    change began, or an answer is known that was asked for after that.
 //! 2. The last attributes of a node that is no file go to the removed nodes.
 //! 3. The result of a change that is still under way is not kept either, because it is unknown
 //!    which of both came last.

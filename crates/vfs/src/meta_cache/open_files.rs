@@ -57,6 +57,8 @@ pub(crate) struct OpenFile {
 
 struct State {
     attr: Option<(Attr, Instant)>,
+    /// Without `attr`: what the last change here left, which may not be the newest.
+    own: Option<Attr>,
     /// The number of the last change here, or of the last request of the attributes, whichever is
     /// later.
     since: u64,
@@ -69,6 +71,7 @@ struct State {
 impl State {
     fn set(&mut self, attr: Option<Attr>, at: u64) {
         self.attr = attr.map(|attr| (attr, wait::now()));
+        self.own = None;
         self.since = self.since.max(at);
     }
 }
@@ -144,7 +147,7 @@ impl OpenFiles {
 
 impl OpenFile {
     fn new(ino: Ino, since: u64) -> Arc<Self> {
-        let state = State { attr: None, since, changed_elsewhere: 0, written: Time::default() };
+        let state = State { attr: None, own: None, since, changed_elsewhere: 0, written: Time::default() };
         Arc::new(Self {
             ino,
             content_lock: RwLock::default(),
@@ -169,9 +172,13 @@ impl OpenFile {
     /// An operation of this client, from `begun` to `now`, returned these attributes.
     pub(super) fn changed(&self, attr: Attr, begun: u64, now: u64) {
         let mut state = self.state();
-        // A change by another client may have come after it.
-        let attr = (state.changed_elsewhere < begun).then_some(attr);
-        state.set(attr, now);
+        // A change by another client may have come after it, and an answer that was requested since
+        // may show that.
+        let last = state.changed_elsewhere < begun && state.since <= begun;
+        state.set(last.then_some(attr), now);
+        // Whoever requested the attributes before gets at least this.
+        let unchanged = state.changed_elsewhere < begun;
+        state.own = unchanged.then_some(attr);
     }
 
     /// Another client changed it, or may have. Its attributes must be requested again.
@@ -200,7 +207,7 @@ impl OpenFile {
     pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
         let mut state = self.state();
         if state.since > asked {
-            return state.attr.map_or(attr, |(known, _)| known);
+            return state.attr.map(|(known, _)| known).or(state.own).unwrap_or(attr);
         }
         state.set(Some(attr), asked);
         attr
@@ -257,6 +264,23 @@ impl OpenFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_own_change_that_is_processed_late_hides_no_later_answer() {
+        let file = OpenFile::new(Ino(5), 1);
+        let long = |length| Attr {
+            length,
+            ..Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default())
+        };
+        // Begun at 2 and committed; then another client wrote more, and an open asked at 4.
+        assert_eq!(file.learn(long(20), 4).length, 20);
+        file.changed(long(10), 2, 5);
+        assert_eq!(file.attr(), None, "nobody knows which came last");
+        assert_eq!(file.learn(long(0), 3).length, 10, "asked before the change was over");
+        assert_eq!(file.learn(long(20), 6).length, 20);
+        file.changed(long(30), 7, 8);
+        assert_eq!(file.attr().map(|attr| attr.length), Some(30));
+    }
 
     #[test]
     fn the_last_handle_learns_that_the_file_has_no_name() {

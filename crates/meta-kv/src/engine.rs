@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
-const FOLD: Duration = Duration::from_secs(10);
+const FOLD_INTERVAL: Duration = Duration::from_secs(10);
 /// Records that are loaded by one transaction: few enough for a slow cluster to end it in time.
 const LOADED: usize = 500;
 
@@ -47,7 +47,7 @@ impl<K: Kv> KvEngine<K> {
     /// Whether it is time to fold, and nobody else does it at this moment.
     fn is_fold_due(&self) -> bool {
         let mut folded = self.folded.lock();
-        let is_due = folded.elapsed() >= FOLD;
+        let is_due = folded.elapsed() >= FOLD_INTERVAL;
         if is_due {
             *folded = Instant::now();
         }
@@ -92,7 +92,7 @@ impl<K: Kv> Engine for KvEngine<K> {
         run(commit(&**kv, taken(&mut moment), what, fold))?;
         if what.writes.iter().any(|write| matches!(write, Write::Notify(_))) {
             // The message may be lost: who waits for it asks again by itself, only later.
-            kv.ring();
+            kv.notify();
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! What the URL of a PostgreSQL engine says.
+//! The options in the URL of a PostgreSQL engine.
 //!
 //! `postgres://user:password@host:port/database?option=value`; several hosts are separated by
-//! commas, and a host that begins with a slash is the directory of a unix socket. The password
-//! leaves this module only towards the server: neither the debug form nor any error shows it.
+//! commas, and a host that begins with a slash is the directory of a unix socket. The password is
+//! sent only to the server: neither the debug form nor any error shows it.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -47,9 +47,9 @@ pub(super) struct Options {
 pub(super) enum TlsMode {
     /// Not encrypted.
     Disable,
-    /// Encrypted if the server can.
+    /// Encrypted if the server supports it.
     Prefer,
-    /// Encrypted, whoever the server is.
+    /// Encrypted, without a check of the certificate.
     Require,
     /// The certificate comes from a known authority.
     VerifyCa,
@@ -74,7 +74,7 @@ impl Tls {
         let verify = match self.mode {
             TlsMode::VerifyFull => Verify::Host,
             TlsMode::VerifyCa => Verify::Authority,
-            // As libpq does: who names authorities wants them.
+            // As libpq does: if the URL names authorities, they are checked.
             _ if self.root.is_some() => Verify::Authority,
             _ => Verify::Nothing,
         };
@@ -83,9 +83,9 @@ impl Tls {
 }
 
 const PORT: u16 = 5432;
-/// Connections of one client. A thousand clients want a pooler in between, whatever this is.
+/// Default for the connections of one client. A thousand clients need a pooler, whatever this is.
 const MAX_OPEN: usize = 10;
-/// What 0 means, without a limit as JuiceFS takes it: as many as there can be use for.
+/// The limit for 0, which means no limit in JuiceFS: as many as can be useful.
 const UNLIMITED: usize = 64;
 /// Most connections, whatever the URL says.
 const MOST: usize = 256;

@@ -1,9 +1,13 @@
 //! What may stand on the command line, apart from the arguments of each command, which stand with
 //! the command.
 
-use std::{ffi::OsString, io::IsTerminal, path::Path};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
 
-use clap::{Args, CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::commands::Command;
@@ -18,7 +22,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// How much is said.
+/// How lines of the log are written.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// How much is said, and how.
 #[derive(Args)]
 pub(crate) struct Log {
     /// Say more
@@ -33,12 +47,20 @@ pub(crate) struct Log {
     /// Level by name: trace, debug, info, warn or error
     #[arg(long = "log-level", global = true, hide = true, value_name = "LEVEL")]
     level: Option<String>,
+    /// How lines of the log are written
+    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
+    log_format: LogFormat,
     /// No colours
     #[arg(long, global = true)]
     no_color: bool,
+    /// Begin each line of the log with this id; `random` makes one
+    #[arg(long, global = true, value_name = "ID")]
+    log_id: Option<String>,
     // There is no profiling agent.
     #[arg(long, global = true, hide = true)]
     no_agent: bool,
+    #[arg(long, global = true, hide = true, value_name = "ADDRESS", value_parser = no_profiles)]
+    pyroscope: Option<String>,
 }
 
 impl Log {
@@ -53,16 +75,40 @@ impl Log {
         };
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
         let colours = std::io::stderr().is_terminal() && !self.no_color;
-        let _ = self.no_agent;
-        tracing_subscriber::fmt()
+        let _ = (self.no_agent, &self.pyroscope);
+        let id = self.log_id.as_ref().map(|id| match id.as_str() {
+            "random" => crate::volume::new_uuid(),
+            id => id.to_owned(),
+        });
+        let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(colours)
-            .with_target(false)
+            .with_writer(move || Lines(id.clone()))
             // Whoever closed standard error does not want to hear of that.
-            .log_internal_errors(false)
-            .init();
+            .log_internal_errors(false);
+        match self.log_format {
+            LogFormat::Text => subscriber.with_ansi(colours).with_target(false).init(),
+            LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        }
     }
+}
+
+/// Writes lines of the log to standard error, behind their id if they have one.
+struct Lines(Option<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let Some(id) = &self.0 else { return io::stderr().write(line) };
+        io::stderr().write_all(&[b"[", id.as_bytes(), b"] ", line].concat())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn no_profiles(_: &str) -> Result<String, String> {
+    Err("profiles are sent nowhere; look at the process with perf".into())
 }
 
 /// The arguments as they are, or, for a program called `mount.sluice` or `mount.juicefs` as
@@ -111,6 +157,70 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
 mod tests {
     use super::*;
 
+    /// Flags of JuiceFS 1.4.1.
+    const JUICEFS_FLAGS: [(&str, &str); 9] = [
+        (
+            "mount",
+            "background no-syslog log force hide-internal update-fstab disable-transparent-hugepage enable-xattr \
+             enable-cap enable-selinux enable-ioctl root-squash all-squash prefix-internal max-fuse-io umask subdir \
+             backup-meta backup-skip-trash heartbeat read-only no-bgjob atime-mode skip-dir-nlink skip-dir-mtime \
+             sort-dir fast-statfs network-interfaces attr-cache entry-cache dir-entry-cache negative-entry-cache \
+             readdir-cache open-cache open-cache-limit storage bucket storage-class tag get-timeout put-timeout \
+             io-retries max-uploads max-downloads max-stage-write max-deletes upload-limit download-limit \
+             check-storage buffer-size max-readahead prefetch writeback writeback-threshold-size upload-delay \
+             upload-hours cache-dir cache-mode cache-size cache-items free-space-ratio cache-partial-only \
+             cache-large-write verify-cache-checksum cache-eviction cache-scan-interval cache-expire metrics \
+             custom-labels consul no-usage-report",
+        ),
+        (
+            "format",
+            "force no-update storage bucket access-key secret-key session-token storage-class tag block-size \
+             compress encrypt-rsa-key encrypt-algo hash-prefix shards capacity inodes trash-days enable-acl \
+             ranger-rest-url ranger-service kerberos-config-file",
+        ),
+        (
+            "config",
+            "yes force storage bucket access-key secret-key session-token storage-class tag upload-limit \
+             download-limit capacity inodes trash-days enable-acl ranger-rest-url ranger-service \
+             kerberos-config-file encrypt-secret min-client-version max-client-version dir-stats user-group-quota \
+             changelog changelog-max-age changelog-max-lines tier",
+        ),
+        ("umount", "force flush"),
+        ("info", "inode recursive strict raw"),
+        ("summary", "depth entries strict csv"),
+        ("rmr", "skip-trash threads"),
+        ("clone", "preserve threads"),
+        ("fsck", "path repair recursive sync-dir-stat repair-dir-mode"),
+    ];
+
+    /// Defaults of `mount` of JuiceFS 1.4.1 that are the same here; docs/compatibility.md has the
+    /// others.
+    const JUICEFS_DEFAULTS: [(&str, &str); 23] = [
+        ("heartbeat", "12s"),
+        ("attr-cache", "1s"),
+        ("entry-cache", "1s"),
+        ("dir-entry-cache", "1s"),
+        ("negative-entry-cache", "0s"),
+        ("open-cache", "0s"),
+        ("get-timeout", "60s"),
+        ("put-timeout", "60s"),
+        ("max-uploads", "20"),
+        ("max-downloads", "200"),
+        ("max-deletes", "10"),
+        ("max-stage-write", "1000"),
+        ("buffer-size", "300M"),
+        ("prefetch", "1"),
+        ("writeback-threshold-size", "0"),
+        ("upload-delay", "0s"),
+        ("cache-mode", "0600"),
+        ("cache-size", "100G"),
+        ("free-space-ratio", "0.1"),
+        ("verify-cache-checksum", "extend"),
+        ("cache-eviction", "2-random"),
+        ("cache-scan-interval", "1h"),
+        ("cache-expire", "0s"),
+    ];
+
     fn all(texts: &[&str]) -> Vec<OsString> {
         texts.iter().map(OsString::from).collect()
     }
@@ -118,6 +228,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        let mut found = 0;
+        let mut rest = vec![Cli::command()];
+        while let Some(command) = rest.pop() {
+            let name = command.get_name().to_owned();
+            rest.extend(command.get_subcommands().cloned());
+            if command.has_subcommands() {
+                continue;
+            }
+            found += 1;
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{name} has no example: {help}");
+            assert!(help.contains("sluice "), "{name}: the example calls the program");
+        }
+        assert!(found > 15, "{found} commands");
     }
 
     #[test]
@@ -139,5 +267,28 @@ mod tests {
         assert_eq!(as_mount_helper(all(&line)), all(&expected));
         let plain = all(&["sluice", "mount", "-o", "ro"]);
         assert_eq!(as_mount_helper(plain.clone()), plain);
+    }
+
+    #[test]
+    fn every_flag_of_juicefs_is_known() {
+        let command = Cli::command();
+        for (name, flags) in JUICEFS_FLAGS {
+            let known = command.find_subcommand(name).expect("there");
+            for flag in flags.split(' ') {
+                let found = known.get_arguments().any(|argument| argument.get_long() == Some(flag));
+                assert!(found, "{name} --{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_juicefs() {
+        let command = Cli::command();
+        let mount = command.find_subcommand("mount").expect("there");
+        for (flag, value) in JUICEFS_DEFAULTS {
+            let argument = mount.get_arguments().find(|argument| argument.get_long() == Some(flag));
+            let defaults = argument.expect(flag).get_default_values();
+            assert_eq!(defaults, [value], "--{flag}");
+        }
     }
 }

@@ -137,6 +137,9 @@ pub(crate) fn default_log() -> PathBuf {
 
 fn open_log(path: &Path) -> Result<File> {
     if let Some(dir) = path.parent() {
+        if !dir.exists() {
+            tracing::info!(dir = %dir.display(), "the directory of the log did not exist and is made");
+        }
         fs::create_dir_all(dir).with_context(|| format!("cannot make {} for the log", dir.display()))?;
     }
     let open = File::options().append(true).create(true).open(path);

@@ -24,6 +24,8 @@ pub(crate) const INFO: u32 = 1005;
 pub(crate) const CLONE: u32 = 1006;
 /// Sum a tree up.
 pub(crate) const SUMMARY: u32 = 1007;
+/// Compact a tree.
+pub(crate) const COMPACT: u32 = 1008;
 
 /// Head of a message: number and length.
 const HEAD: usize = 8;

@@ -14,6 +14,11 @@ use crate::sizes;
 
 /// Opens the engine that `url` names. A password may come from the environment instead of the URL.
 pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
+    if url.trim().is_empty() {
+        bail!(
+            "META-URL is empty; name the database of the volume, such as redis://HOST:PORT/DB or sqlite3://FILE"
+        );
+    }
     if !url.contains("://") && (url.starts_with(['/', '.', '~']) || Path::new(url).exists()) {
         bail!(
             "{url} is a path, not the URL of a metadata engine; for an SQLite database write sqlite3://{url}"
@@ -78,7 +83,7 @@ fn split_client_cache(url: &str) -> Result<(String, Option<ClientCache>)> {
 }
 
 /// The URL with an absolute path, so that it means the same wherever the process goes.
-fn absolute(url: &str) -> Result<String> {
+pub(crate) fn absolute(url: &str) -> Result<String> {
     let Some((scheme, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
     let (path, query) = rest.find('?').map_or((rest, ""), |at| rest.split_at(at));
     if path.is_empty() || path.starts_with('/') || path.starts_with("file:") || path.contains(":memory:") {

@@ -13,16 +13,20 @@ mod args;
 mod arguments;
 mod background;
 mod commands;
+mod consul;
 mod control;
 mod engines;
 mod fixed;
 mod flags;
+mod fstab;
 mod guardian;
 mod internal_file;
 mod metrics;
+mod program;
 mod progress;
 mod serve;
 mod server_process;
+mod signals;
 mod sizes;
 mod table;
 mod tree;
@@ -31,7 +35,7 @@ mod volume;
 
 use std::{io::Write, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
 use sluice_meta::{OpenError, engine::EngineError};
 
 /// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
     let arguments = arguments::real();
     let cli = args::Cli::parse_from(args::as_mount_helper(arguments));
     cli.log.init();
-    match commands::run(cli.command) {
+    match commands::run(cli.command, args::Cli::command) {
         Ok(code) => code,
         Err(error) => {
             let (advice, unreachable) = advice(&error);

@@ -6,7 +6,7 @@
 use std::{
     convert::Infallible,
     io::ErrorKind,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     sync::{Arc, Weak},
     thread,
     time::Duration,
@@ -21,13 +21,15 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sluice_vfs::Vfs;
+use sluice_object::layers::{MethodStats, Stats};
+use sluice_vfs::{Families, MoreMetrics, Vfs};
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::volume;
+use crate::{consul, volume};
 
 /// Where metrics are shown if nobody says where.
-const DEFAULT: (&str, u16) = ("127.0.0.1", 9567);
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PORT: u16 = 9567;
 /// Ports tried from there on, before any port will do.
 const TRIES: u16 = 100;
 /// Most connections at once.
@@ -51,48 +53,91 @@ pub(crate) enum Address {
 }
 
 /// What shows the metrics of a mount.
+#[derive(Clone)]
 pub(crate) struct Exporter {
     pub(crate) address: Address,
     /// Labels that every metric gets.
     pub(crate) labels: Vec<(String, String)>,
+    /// The Consul that is told, as `HOST:PORT`.
+    pub(crate) consul: Option<String>,
+    pub(crate) mountpoint: String,
 }
 
 impl Exporter {
-    /// Shows the metrics of `vfs` as long as that lives. What goes wrong is logged.
+    /// Shows the metrics of `vfs` as long as that lives, on a thread of its own. What goes wrong is
+    /// logged.
     pub(crate) fn start(&self, vfs: &Arc<Vfs>) {
-        if let Err(error) = self.listen(vfs) {
-            tracing::error!("the mount works, but its metrics are not shown: {error:#}");
+        let (this, vfs) = (self.clone(), Arc::downgrade(vfs));
+        let show = move || {
+            if let Err(error) = this.run(vfs) {
+                tracing::error!("the mount works, but its metrics are not shown: {error:#}");
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("sluice-metrics".into()).spawn(show) {
+            tracing::error!(%error, "no thread to show metrics");
         }
     }
 
-    fn listen(&self, vfs: &Arc<Vfs>) -> Result<()> {
-        let listener = match &self.address {
-            Address::Nowhere => return Ok(()),
-            Address::This(address) => TcpListener::bind(address)
-                .with_context(|| format!("cannot listen on {address}; give another --metrics HOST:PORT"))?,
-            Address::Default => any_port()?,
-        };
+    fn run(self, vfs: Weak<Vfs>) -> Result<()> {
+        let Some(listener) = self.listen()? else { return Ok(()) };
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let (runtime, labels, vfs) = (volume::runtime()?, self.labels.clone(), Arc::downgrade(vfs));
-        let serve = move || match runtime.block_on(accept(listener, vfs, labels.into())) {
-            Ok(()) => {}
-            Err(error) => tracing::error!(%error, "metrics are not shown any more"),
+        tracing::info!("metrics are shown at http://{address}/metrics");
+        if let Some(consul) = self.consul {
+            let notify = move || match tell(&consul, address, &self.mountpoint) {
+                Ok(()) => tracing::info!("Consul at {consul} knows of the metrics"),
+                Err(error) => tracing::error!("{error:#}"),
+            };
+            thread::Builder::new().name("sluice-consul".into()).spawn(notify)?;
+        }
+        volume::runtime()?.block_on(accept(listener, vfs, self.labels.into()))
+    }
+
+    /// Where they are shown, if they are.
+    fn listen(&self) -> Result<Option<TcpListener>> {
+        let listener = match &self.address {
+            Address::Nowhere => return Ok(None),
+            Address::This(address) => TcpListener::bind(address)
+                .with_context(|| format!("cannot listen on {address}; give another --metrics HOST:PORT"))?,
+            // Consul is of use to others, so they must reach it.
+            Address::Default => match &self.consul {
+                Some(consul) => any_port(consul::connect(consul)?.local_addr()?.ip())?,
+                None => any_port(HOST)?,
+            },
         };
-        thread::Builder::new().name("sluice-metrics".into()).spawn(serve)?;
-        announce(address);
-        Ok(())
+        Ok(Some(listener))
     }
 }
 
-fn announce(address: SocketAddr) {
-    tracing::info!("metrics are shown at http://{address}/metrics");
+fn tell(consul: &str, shown: SocketAddr, mountpoint: &str) -> Result<()> {
+    consul::register(consul::connect(consul)?, shown, mountpoint)
+}
+
+/// Metrics of the tries that reach the object store. A request may take several.
+pub(crate) fn of_tries(stats: Arc<Stats>) -> MoreMetrics {
+    Arc::new(move |families: &mut Families| {
+        let titles: [(_, fn(&MethodStats) -> u64); 3] = [
+            (("sluice_object_tries_total", "Tries of requests to the object store."), MethodStats::calls),
+            (
+                ("sluice_object_failures_total", "Tries that failed, missing objects included."),
+                MethodStats::failures,
+            ),
+            (
+                ("sluice_object_abandoned_total", "Tries that were given up, timed out included."),
+                MethodStats::abandoned,
+            ),
+        ];
+        for (title, number) in titles {
+            let by_method =
+                stats.methods().map(|(method, stats)| (method.to_uppercase(), number(stats) as f64));
+            families.counters(title, "method", by_method);
+        }
+    })
 }
 
 /// The usual port, one of those after it, or any.
-fn any_port() -> Result<TcpListener> {
-    let (host, first) = DEFAULT;
-    for port in (first..first + TRIES).chain([0]) {
+fn any_port(host: IpAddr) -> Result<TcpListener> {
+    for port in (PORT..PORT + TRIES).chain([0]) {
         match TcpListener::bind((host, port)) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
             bound => return bound.with_context(|| format!("cannot listen on {host}:{port}")),

@@ -76,6 +76,18 @@ impl Progress {
         }
     }
 
+    /// How many are done.
+    pub(crate) fn count(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Ends it without a word, where nothing was done.
+    pub(crate) fn clear(self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Ends it; how many were done, and in what time.
     pub(crate) fn finish(self) -> (u64, Duration) {
         let done = self.done.load(Ordering::Relaxed);

@@ -30,7 +30,7 @@ use crate::{
     fixed::Fixed,
     flags::FuseFlags,
     guardian::{GuardianSocket, Message},
-    metrics::Exporter,
+    metrics::{self, Exporter},
     server_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     volume,
 };
@@ -169,8 +169,10 @@ fn obey(socket: &GuardianSocket, sender: &mpsc::Sender<End>) {
     tracing::warn!("the guardian has ended: if this process dies, so does the mount");
 }
 
-fn open_vfs(serving: &Serving<'_>, config: VfsConfig, check: bool) -> Result<Arc<Vfs>> {
-    let store = sluice_object::open(&serving.store)?;
+fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result<Arc<Vfs>> {
+    let tries = Arc::<sluice_object::layers::Stats>::default();
+    let store = sluice_object::open_observed(&serving.store, Arc::clone(&tries))?;
+    config.metrics = Some(metrics::of_tries(tries));
     // A mount that is taken up waits for it instead.
     if check {
         let uuid = serving.meta.env().format().uuid.clone();

@@ -56,7 +56,7 @@ pub(crate) fn found_or_made(meta: &Meta, dir: Ino, name: &str) -> FsResult<Ino> 
         Err(FsError::NotFound) => match make_dir(meta, dir, name) {
             // Somebody was faster.
             Err(FsError::Exists) => found(),
-            made => made,
+            made => made.inspect(|ino| tracing::info!(name, %ino, "a directory did not exist and was made")),
         },
         found => found,
     }

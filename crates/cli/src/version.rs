@@ -47,6 +47,14 @@ impl PartialOrd for ClientVersion {
     }
 }
 
+/// Raises the oldest version that may use a volume to `wanted`, unless it is newer already.
+pub(crate) fn raise(oldest: &mut String, wanted: &str) -> Result<()> {
+    if oldest.is_empty() || oldest.parse::<ClientVersion>()? < wanted.parse()? {
+        wanted.clone_into(oldest);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

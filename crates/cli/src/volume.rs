@@ -1,6 +1,12 @@
 //! Opening a volume from the command line: engine, settings, session, object store.
 
-use std::{env, fs, process, sync::Arc, time::Duration};
+use std::{
+    env, fs,
+    net::{Ipv4Addr, Ipv6Addr},
+    process,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use sluice_meta::{
@@ -45,12 +51,47 @@ pub(crate) fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
+/// The addresses of this machine, but for those that mean itself or its link.
+fn addresses() -> Vec<String> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let mut found = v4_addresses(&read("/proc/net/fib_trie"));
+    found.extend(v6_addresses(&read("/proc/net/if_inet6")));
+    found
+}
+
+/// Addresses in the routes of the kernel: a line with the address, and one that it is of this host.
+fn v4_addresses(routes: &str) -> Vec<String> {
+    let mut found = Vec::<String>::new();
+    let mut last = None;
+    for line in routes.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse::<Ipv4Addr>().ok();
+        } else if line == "/32 host LOCAL"
+            && let Some(address) = last.filter(|address| !address.is_loopback())
+            && !found.contains(&address.to_string())
+        {
+            found.push(address.to_string());
+        }
+    }
+    found
+}
+
+/// Addresses as the kernel lists them: 32 digits, then numbers, the third of which is the scope.
+fn v6_addresses(list: &str) -> Vec<String> {
+    let global = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = u128::from_str_radix(words.next()?, 16).ok()?;
+        (words.nth(2)? == "00").then(|| Ipv6Addr::from_bits(address).to_string())
+    };
+    list.lines().filter_map(global).collect()
+}
+
 /// What other clients see of this process.
 pub(crate) fn session_info(mount_point: &str) -> SessionInfo {
     SessionInfo {
         version: VERSION.into(),
         host_name: host_name(),
-        ip_addrs: Vec::new(),
+        ip_addrs: addresses(),
         mount_point: mount_point.into(),
         mount_time: sluice_types::Clock::now(&sluice_types::SystemClock).utc("%Y-%m-%dT%H:%M:%SZ"),
         process_id: process::id(),
@@ -133,4 +174,20 @@ pub(crate) fn new_uuid() -> String {
     let mut bytes = [0; 16];
     Rng::from_os().fill(&mut bytes);
     uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_from_what_the_kernel_lists() {
+        let routes = "Main:\n  |-- 127.0.0.1\n     /32 host LOCAL\n  |-- 192.0.2.0\n     /24 link UNICAST\n  \
+                      |-- 192.0.2.2\n     /32 host LOCAL\nLocal:\n  |-- 192.0.2.2\n     /32 host LOCAL\n";
+        assert_eq!(v4_addresses(routes), ["192.0.2.2"]);
+        let list = "00000000000000000000000000000001 01 80 10 80 lo\nfe80000000000000fc00fffe00000001 04 40 20 80 \
+                    eth0\nfd000000000000000000000000000002 04 40 00 82 eth0\n";
+        assert_eq!(v6_addresses(list), ["fd00::2"]);
+        assert!(v4_addresses("").is_empty() && v6_addresses("x\n").is_empty());
+    }
 }

@@ -2,8 +2,9 @@
 
 mod support;
 
-use std::fs;
+use std::{fs, process::Command};
 
+use sluice_testkit::fuse::no_fuse;
 use support::{Volume, fails, ok, sluice};
 
 fn says(said: &str, words: &[&str]) {
@@ -226,12 +227,133 @@ fn arguments_that_make_no_sense() {
 }
 
 #[test]
+fn what_is_mistyped_is_said() {
+    let mut volume = Volume::folder();
+    let bucket = volume.path("objects").display().to_string();
+    let sized = |size: &'static str| {
+        let meta = volume.meta.clone();
+        ["format", "--bucket", &bucket, "--block-size", size, &meta, "testvol"].map(str::to_owned)
+    };
+    for size in ["3M", "32M", "48K", "32K", "0"] {
+        let said = fails(&sized(size).each_ref().map(String::as_str));
+        says(&said, &[size, "64K to 16M", "power of two"]);
+    }
+    ok(&sized("1024").each_ref().map(String::as_str));
+    assert_eq!(volume.status()["Setting"]["BlockSize"], 1024);
+    // Without a bucket, too: the name comes first.
+    says(&fails(&["format", "--storage", "nope", &volume.meta, "testvol"]), &["unknown storage", "webdav"]);
+    says(
+        &fails(&["format", "--storage", "hdfs", &volume.meta, "testvol"]),
+        &["hdfs", "cannot be used here", "Java"],
+    );
+    says(&fails(&["format", "--tag", "a=b", &volume.meta, "testvol"]), &["--tag is refused", "bucket"]);
+    for url in ["", " "] {
+        says(&fails(&["format", url, "testvol"]), &["META-URL is empty", "redis://"]);
+    }
+    says(&fails(&["status", &format!("{}?_timeuot=5", volume.meta)]), &["_timeuot", "_timeout"]);
+    says(&fails(&["status", "redis://localhost/1?read-timeuot=5"]), &["read-timeuot", "read_timeout"]);
+
+    let file = volume.path("file");
+    fs::write(&file, "x").expect("written");
+    let said = fails(&["mount", &volume.meta, &file.display().to_string()]);
+    says(&said, &[&file.display().to_string(), "is not a directory"]);
+    let said = fails(&["rmr", &file.display().to_string()]);
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    if no_fuse() {
+        return;
+    }
+    let point = volume.mount("new", &["--subdir", "mistyped"]);
+    says(&volume.log(), &["mistyped", "did not exist and was made"]);
+    volume.umount(&point);
+}
+
+#[test]
+fn lines_of_the_log_have_their_id() {
+    let volume = Volume::folder();
+    let bucket = volume.path("objects").display().to_string();
+    let said = ok(&["format", "--log-id", "job7", "--bucket", &bucket, &volume.meta, "testvol"]);
+    let line = said.lines().find(|line| line.contains("volume testvol is ready")).expect("it says so");
+    assert!(line.starts_with("[job7] "), "{line}");
+    let said = ok(&["--log-id", "random", "format", "--bucket", &bucket, &volume.meta, "testvol"]);
+    let line = said.lines().find(|line| line.contains("is ready")).expect("it says so");
+    assert_eq!(line.find("] "), Some(37), "a UUID: {line}");
+    says(&fails(&["--pyroscope", "http://h", "status", &volume.meta]), &["--pyroscope", "perf"]);
+}
+
+#[test]
+fn settings_of_other_clients_are_kept() {
+    let volume = Volume::new(&["--ranger-rest-url", "http://ranger", "--ranger-service", "jfs"]);
+    let setting = || volume.status()["Setting"].clone();
+    assert_eq!(setting()["RangerRestUrl"], "http://ranger");
+    assert_eq!(setting()["RangerService"], "jfs");
+    assert_eq!(setting()["MinClientVersion"], "1.3.0-A");
+    let config = |arguments: &[&str]| ok(&[&["config", volume.meta.as_str(), "-y"], arguments].concat());
+    let refused = |arguments: &[&str]| fails(&[&["config", volume.meta.as_str(), "-y"], arguments].concat());
+    config(&["--ranger-service", ""]);
+    assert_eq!(setting()["RangerService"], serde_json::Value::Null);
+    let kerberos = volume.path("krb5.conf");
+    fs::write(&kerberos, "[libdefaults]\n").expect("written");
+    config(&["--kerberos-config-file", &kerberos.display().to_string()]);
+    assert_eq!(setting()["KerbConf"], "[libdefaults]\n");
+    assert_eq!(setting()["MinClientVersion"], "1.4.0-A");
+
+    config(&["--tier", "2", "--storage-class", "GLACIER", "--tag", "a=b"]);
+    let tier = serde_json::json!({"ID": 2, "StorageClass": "GLACIER", "Tag": "a=b"});
+    assert_eq!(setting()["Tiers"]["2"], tier);
+    assert_eq!(setting()["Tiers"]["0"]["StorageClass"], "");
+    config(&["--tier", "2", "--storage-class", "DEEP_ARCHIVE"]);
+    assert_eq!(setting()["Tiers"]["2"]["Tag"], "a=b");
+    says(&refused(&["--tier", "1"]), &["--storage-class or --tag"]);
+    says(&refused(&["--tier", "4", "--tag", "a=b"]), &["--tier", "4"]);
+    says(&refused(&["--tier", "1", "--tag", "ab"]), &["KEY=VALUE"]);
+    says(&refused(&["--tag", "a=b"]), &["--tier"]);
+
+    assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
+    says(&config(&["--user-group-quota"]), &["UserGroupQuota: none -> true"]);
+    assert_eq!(setting()["UserGroupQuota"], true);
+    config(&["--user-group-quota=false"]);
+    assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
+
+    says(&refused(&["--changelog"]), &["cannot be switched on"]);
+    config(&["--changelog-max-age", "30m", "--changelog-max-lines", "7"]);
+    assert_eq!(setting()["ChangeLogMaxAge"], 1800);
+    assert_eq!(setting()["ChangeLogMaxLines"], 7);
+    // Whom these settings are for reads them.
+    if let Ok(juicefs) = std::env::var("JUICEFS") {
+        let output = Command::new(juicefs).args(["config", &volume.meta]).output().expect("it starts");
+        let read: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for member in ["Tiers", "KerbConf", "ChangeLogMaxAge", "ChangeLogMaxLines", "MinClientVersion"] {
+            assert_eq!(read[member], setting()[member], "{member}");
+        }
+    }
+}
+
+#[test]
+fn a_volume_with_a_change_log_is_writable_once_that_is_off() {
+    for volume in Volume::each(&[]) {
+        let mut setting = volume.status()["Setting"].clone();
+        setting["ChangeLog"] = true.into();
+        let json = setting.to_string();
+        volume.forge(
+            &format!("UPDATE jfs_setting SET value = '{json}' WHERE name = 'format'"),
+            &["SET", "setting", &json],
+        );
+        let meta = volume.meta.as_str();
+        says(&fails(&["config", meta, "--inodes", "7"]), &["change log", "--changelog=false"]);
+        ok(&["config", meta, "--changelog=false", "--inodes", "7"]);
+        assert_eq!(volume.status()["Setting"]["ChangeLog"], serde_json::Value::Null);
+        assert_eq!(volume.status()["Setting"]["Inodes"], 7);
+    }
+}
+
+#[test]
 fn flags_without_effect_say_so() {
     let volume = Volume::new(&[]);
     let point = volume.path("mnt").display().to_string();
-    let said =
-        fails(&["mount", "--backup-meta", "1h", "--sort-dir", "-o", "no_such_option", &volume.meta, &point]);
-    says(&said, &["--backup-meta has no effect", "--sort-dir has no effect"]);
+    let said = fails(&["mount", "--consul", "h:1", "-o", "no_such_option", &volume.meta, &point]);
+    says(&said, &["--consul has no effect"]);
+    let said = fails(&["mount", "--upload-hours", "1-2", "-o", "no_such_option", &volume.meta, &point]);
+    says(&said, &["--upload-hours has no effect without --writeback"]);
 }
 
 #[test]

@@ -63,6 +63,7 @@ pub(crate) struct BlockStore {
     compression: Compression,
     prefetch: bool,
     large_writes: bool,
+    full_reads: bool,
     give_up: Duration,
 }
 
@@ -96,6 +97,7 @@ impl BlockStore {
             compression: config.compression,
             prefetch: config.prefetch > 0,
             large_writes: config.cache.large_writes,
+            full_reads: config.cache.full_reads,
             give_up: config.give_up,
         }
     }
@@ -188,7 +190,7 @@ impl BlockStore {
         }
         let fetched = match self.flights.join(key) {
             Seat::Leader(leader) => {
-                let mut flight = Box::pin(Arc::clone(self).lead(leader, BEGUN));
+                let mut flight = Box::pin(Arc::clone(self).lead(leader, BEGUN, false));
                 let fetched = self.runtime.block_on(until(flight.as_mut(), &mut || interrupt.is_set()));
                 if fetched.is_none() {
                     // Others may wait for it.
@@ -251,7 +253,7 @@ impl BlockStore {
         }
         if let Seat::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
-            self.runtime.spawn(Arc::clone(self).lead(leader, AWAITED));
+            self.runtime.spawn(Arc::clone(self).lead(leader, AWAITED, false));
         }
     }
 
@@ -261,7 +263,7 @@ impl BlockStore {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
         if let Seat::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
-            let fetch = Arc::clone(self).lead(leader, BEGUN);
+            let fetch = Arc::clone(self).lead(leader, BEGUN, true);
             self.runtime.spawn(async move {
                 let fetched = fetch.await;
                 drop((fetched, permit));
@@ -269,8 +271,9 @@ impl BlockStore {
         }
     }
 
-    /// Fetches a block for all who wait for it; in memory it gets so many chances.
-    async fn lead(self: Arc<Self>, leader: Leader, chances: u8) -> Result<Bytes, ObjectError> {
+    /// Fetches a block for all who wait for it, because a `part` of it was read or all; in memory
+    /// it gets so many chances.
+    async fn lead(self: Arc<Self>, leader: Leader, chances: u8, part: bool) -> Result<Bytes, ObjectError> {
         let key = leader.key();
         // Between the caller's look and its seat another flight may have landed.
         let fetched = if let Some(whole) = self.memory.get(&key) {
@@ -279,7 +282,9 @@ impl BlockStore {
             let fetched = self.fetch(key, None).await;
             if let Ok(whole) = &fetched {
                 self.remember(key, whole, chances);
-                self.offer(key, whole);
+                if self.full_reads || key.size < self.layout.block_size || part {
+                    self.offer(key, whole);
+                }
             }
             fetched
         };

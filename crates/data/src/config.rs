@@ -2,7 +2,7 @@
 //!
 //! What must stay true: `Default` is what `JuiceFS` users get without flags.
 
-use std::{path::PathBuf, time::Duration};
+use std::{cmp::Ordering, path::PathBuf, time::Duration};
 
 use sluice_object::Compression;
 
@@ -124,6 +124,14 @@ pub struct CacheConfig {
     pub verify: Verify,
     /// Whether full blocks written by this client are cached too (small ones always are).
     pub large_writes: bool,
+    /// Whether full blocks are cached that were read from end to end. Small blocks, and those that
+    /// were read here and there, always are.
+    pub full_reads: bool,
+    /// Blocks that nobody used for so long go; zero for never.
+    pub expire: Duration,
+    /// How often the directories are searched for files that others added or removed; zero for
+    /// once, at the beginning.
+    pub scan_interval: Duration,
 }
 
 impl Default for CacheConfig {
@@ -137,6 +145,9 @@ impl Default for CacheConfig {
             eviction: Eviction::TwoRandom,
             verify: Verify::Extend,
             large_writes: false,
+            full_reads: true,
+            expire: Duration::ZERO,
+            scan_interval: Duration::from_hours(1),
         }
     }
 }
@@ -172,7 +183,45 @@ pub struct WritebackConfig {
     pub upload_delay: Duration,
     /// Blocks of at least this many bytes are uploaded at once instead; 0 for none.
     pub threshold: u32,
-    /// Blocks staged at once that wait for upload; 0 for no limit. Above, blocks are uploaded
-    /// directly.
-    pub max_staged: u64,
+    /// Blocks written to the local disk at the same moment; 0 for no limit. Above, blocks are
+    /// uploaded directly.
+    pub max_writes: usize,
+    /// Hours of the day in which blocks are uploaded; `None` for all.
+    pub hours: Option<UploadHours>,
+}
+
+/// Hours of the day, in the machine's time zone: from the beginning of one to that of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadHours {
+    /// The first hour, 0 to 23.
+    pub from: u8,
+    /// The hour that is the first outside; before `from` it is one of the next day.
+    pub until: u8,
+}
+
+impl UploadHours {
+    /// Whether `hour` is one of them; all are if both ends are the same.
+    pub(crate) fn contain(self, hour: u8) -> bool {
+        match self.from.cmp(&self.until) {
+            Ordering::Equal => true,
+            Ordering::Less => (self.from..self.until).contains(&hour),
+            Ordering::Greater => hour >= self.from || hour < self.until,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_may_go_over_midnight() {
+        let of = |from, until| {
+            let hours = UploadHours { from, until };
+            (0..24).filter(|hour| hours.contain(*hour)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1, 4), [1, 2, 3]);
+        assert_eq!(of(22, 2), [0, 1, 22, 23]);
+        assert_eq!(of(5, 5).len(), 24);
+    }
 }

@@ -23,12 +23,13 @@ mod staging;
 mod stats;
 mod store;
 mod streams;
+mod turns;
 mod write;
 
 use std::{fmt, ops::Deref, sync::Arc};
 
 pub use compact::{Plan, plan};
-pub use config::{CacheConfig, DataConfig, Eviction, Verify, WritebackConfig};
+pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 pub use error::DataError;
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     sync::{Arc, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Semaphore;
@@ -14,6 +14,9 @@ use crate::{
     layout::BlockKey,
     staging::{DAMAGED, REST, Staging},
 };
+
+/// How often it is looked whether the hours of uploads have begun.
+const CLOCK: Duration = Duration::from_secs(30);
 
 impl Staging {
     /// Starts to upload in the background.
@@ -32,6 +35,8 @@ impl Staging {
                     return;
                 }
                 match state.queue.front() {
+                    // Whoever wants it all uploaded does not ask for the hour.
+                    Some(_) if !state.hurry && !self.may_upload() => Err(Instant::now() + CLOCK),
                     Some((due, _)) if state.hurry || *due <= Instant::now() => Ok(state.queue.pop_front()),
                     Some((due, _)) => Err(*due),
                     None => Err(Instant::now() + REST),

@@ -21,6 +21,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sluice_types::{Clock as _, SystemClock};
 use tokio::sync::Notify;
 
 use crate::{
@@ -32,6 +33,7 @@ use crate::{
     error::DataError,
     layout::{BlockKey, Layout},
     stats::Stats,
+    turns::Turns,
 };
 
 /// How long a block that could not be uploaded rests before the next try.
@@ -47,6 +49,7 @@ pub(crate) struct Staging {
     /// Whether the mount writes back; if not, what an earlier one left is still read and uploaded.
     accepts: bool,
     config: WritebackConfig,
+    writing: Turns,
     free_ratio: f64,
     mode: u32,
     pub(crate) parallel: usize,
@@ -110,6 +113,7 @@ impl Staging {
             layout,
             accepts,
             config: config.writeback.clone().unwrap_or_default(),
+            writing: Turns::default(),
             free_ratio: config.cache.free_space_ratio / 2.0,
             mode: config.cache.mode,
             parallel: config.max_uploads.max(1),
@@ -130,13 +134,14 @@ impl Staging {
         Ok(needed.then(|| Arc::new(staging)))
     }
 
-    /// Stages a block. Answers false if it has to be uploaded directly: it is large, there are too
-    /// many, or the disk is full or broken.
+    /// Stages a block. Answers false if it has to be uploaded directly: it is large, too many are
+    /// being staged, or the disk is full or broken.
     pub(crate) fn stage(&self, key: BlockKey, data: &Bytes) -> bool {
         let large = self.config.threshold > 0 && key.size >= self.config.threshold;
         if !self.accepts || large || !self.has_room() {
             return false;
         }
+        let Some(_turn) = self.writing.enter(self.config.max_writes) else { return false };
         let _staging = self.stats.staging.one();
         let number = key.id as usize % self.roots.len();
         if let Err(error) = file::write(&self.path(number, key), data, true, self.mode) {
@@ -244,6 +249,11 @@ impl Staging {
             ))),
             None => Ok(missing),
         }
+    }
+
+    /// Whether blocks are uploaded at this hour of the day.
+    pub(crate) fn may_upload(&self) -> bool {
+        self.config.hours.is_none_or(|hours| hours.contain(SystemClock.now().local_hour()))
     }
 
     /// How many blocks that this process staged were lost, and of how many somebody was told.
@@ -372,8 +382,7 @@ impl Staging {
                 return false;
             }
             state.full = None;
-            let few = self.config.max_staged == 0 || (state.staged.len() as u64) < self.config.max_staged;
-            few && !state.stopped
+            !state.stopped
         };
         // Without the lock: a disk that hangs holds up only those who want to write to it.
         room && self.roots.iter().all(|root| self.has_space(root))

@@ -4,6 +4,8 @@
 mod both;
 mod dumps;
 mod owners;
+mod quotas;
+mod space;
 
 use crate::{
     compare::{Side, difference},
@@ -61,10 +63,14 @@ pub fn run(
     }
     owners::run(programs, juicefs, engine, within).context("usage of users and groups")?;
     println!("ok usage of users and groups");
+    quotas::run(programs, engine, within).context("quotas of directories")?;
+    println!("ok quotas of directories");
     let [one, other] = programs;
     let sluice = if one == juicefs { other } else { one };
     dumps::run([sluice, juicefs], engine, within, make).context("dumps")?;
     println!("ok dumps");
+    space::run([sluice, juicefs], engine, within, make).context("space that is given back")?;
+    println!("ok space that is given back");
     if matches!(engine, Engine::Redis | Engine::RedisSentinel) {
         notices::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
         println!("ok client cache beside JuiceFS");

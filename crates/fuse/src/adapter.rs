@@ -39,7 +39,7 @@ use crate::{
     filesystem::{FileSystem, ROOT, Request},
     init::Features,
     notify::Notifier,
-    reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, Opened, ReadBuffer, Statfs},
+    reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs},
 };
 
 /// Bytes of the blocks in which sizes are told.
@@ -390,7 +390,9 @@ impl FileSystem for VolumeFs {
                 let _ = write!(text, " [fh:{fh}]");
             }
         })?;
-        Ok(Opened { fh, ..Opened::default() })
+        let kept = self.vfs.config().readdir_cache && !self.ino(ino).is_internal();
+        let flags = if kept { OpenFlags::CACHE_DIR | OpenFlags::KEEP_CACHE } else { OpenFlags::NONE };
+        Ok(Opened { fh, flags })
     }
 
     fn readdir(&self, req: &Request<'_>, ino: u64, fh: u64, offset: u64, out: &mut DirBuffer) -> Result<()> {

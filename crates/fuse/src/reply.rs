@@ -79,6 +79,9 @@ impl Entry {
 pub struct OpenFlags(pub u32);
 
 impl OpenFlags {
+    /// The kernel may keep a listing of the directory, and fills it as it reads. It does so only
+    /// together with [`Self::KEEP_CACHE`].
+    pub const CACHE_DIR: Self = Self(1 << 3);
     /// Nothing special: what the page cache holds of it is dropped now.
     pub const NONE: Self = Self(0);
     /// Reads and writes pass by the page cache.

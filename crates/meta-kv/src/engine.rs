@@ -16,11 +16,12 @@ use sluice_meta::{
 
 use crate::{
     commit::commit,
-    kv::{Kv, look, run},
+    keys::after,
+    kv::{Change, Changes, Kv, look, run, within},
     read::answer,
     scan,
     snapshot::snapshot,
-    stored::Result,
+    stored::{Raw, Result, Span},
     values::Begun,
 };
 
@@ -28,6 +29,8 @@ use crate::{
 const FOLD_INTERVAL: Duration = Duration::from_secs(10);
 /// Records that are loaded by one transaction: few enough for a slow cluster to end it in time.
 const LOADED: usize = 500;
+/// Keys removed at once.
+const REMOVED: usize = 100;
 
 /// A volume's metadata in a key-value store.
 ///
@@ -123,9 +126,45 @@ impl<K: Kv> Engine for KvEngine<K> {
         Ok(())
     }
 
+    fn remove_volume(&self) -> Result<()> {
+        let kv = &*self.kv;
+        let keys = &kv.volume().keys;
+        let (all, setting) = (keys.word(b""), keys.raw(&Key::Setting));
+        let before = Span { from: all.from, to: setting.clone() };
+        let behind = Span { from: after(&setting), to: all.to };
+        for mut span in [before, behind] {
+            while let Some(last) = run(remove_some(kv, &span))? {
+                span.from = after(&last);
+            }
+        }
+        run(async {
+            let at = kv.begin().await?;
+            kv.get(&at, std::slice::from_ref(&setting)).await?;
+            let changes = Changes { keys: vec![(setting, Change::Delete)], ..Changes::default() };
+            removed(kv, kv.commit(at, changes).await?)
+        })
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>> {
         self.kv.watch()
     }
+}
+
+/// Removes the first keys of a range; the last of them, `None` if there was none.
+async fn remove_some<K: Kv>(kv: &K, span: &Span) -> Result<Option<Raw>> {
+    let at = kv.begin().await?;
+    let found = within(kv.volume(), kv.range(&at, span, REMOVED, false)).await?;
+    let Some((last, _)) = found.last() else { return Ok(None) };
+    let last = last.clone();
+    let keys = found.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
+    removed(kv, kv.commit(at, Changes { keys, ..Changes::default() }).await?)?;
+    Ok(Some(last))
+}
+
+/// Whether something went, or somebody changes it all the time.
+fn removed<K: Kv>(kv: &K, done: bool) -> Result<()> {
+    let used = || kv.volume().refused("somebody uses the volume; unmount it everywhere and begin again");
+    if done { Ok(()) } else { Err(used()) }
 }
 
 /// What was noted of a moment, if anything.

@@ -129,6 +129,12 @@ impl RedisEngine {
         self.pool.errors().sound(answer).map(drop)
     }
 
+    /// Asks, and fails with the first error that comes back.
+    fn all_sound(&self, pipeline: &Pipeline) -> Result<(), EngineError> {
+        let answers = self.pool.ask(pipeline)?;
+        answers.into_iter().try_for_each(|answer| self.pool.errors().sound(answer).map(drop))
+    }
+
     fn forbid_eviction(&self) {
         let mut pipeline = Pipeline::default();
         pipeline.command("CONFIG").extend([&b"SET"[..], b"maxmemory-policy", b"noeviction"]);
@@ -172,7 +178,7 @@ impl Engine for RedisEngine {
             command.push(b"LOAD");
             command.push(script.source.as_bytes());
         }
-        self.pool.ask(&scripts)?.into_iter().try_for_each(|answer| self.pool.errors().sound(answer).map(drop))
+        self.all_sound(&scripts)
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
@@ -218,6 +224,17 @@ impl Engine for RedisEngine {
     /// A commit is seen before it is with the replicas.
     fn harden(&self) -> Result<(), EngineError> {
         self.pool.harden(&self.keys()?.cells(&Key::Counter(Counter::DirMoves))[0].key)
+    }
+
+    /// A database without a prefix holds nothing but the volume, as the format has it.
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        let keys = self.keys()?;
+        if keys.prefix.is_empty() {
+            let mut flush = Pipeline::default();
+            flush.command("FLUSHDB").push(b"ASYNC");
+            return self.all_sound(&flush);
+        }
+        scan::remove_all(&self.pool, keys)
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

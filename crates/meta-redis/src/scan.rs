@@ -31,6 +31,44 @@ const NODES: usize = 3000;
 /// The kinds of quotas, one behind the other, each by one of its keys.
 const QUOTAS: [QuotaKey; 3] = [QuotaKey::Dir(Ino(0)), QuotaKey::User(0), QuotaKey::Group(0)];
 
+/// Keys removed at once.
+const REMOVED: u64 = 1000;
+
+/// Removes every key of a volume that has a prefix, the settings last.
+pub(crate) fn remove_all(pool: &Pool, keys: &Keys) -> Result<(), EngineError> {
+    let (setting, glob) = (keys.word("setting"), [&keys.prefix[..], b"*"].concat());
+    let run = |pipeline: &Pipeline| {
+        let answer = pool.ask(pipeline)?.pop().unwrap_or(Value::Nil);
+        pool.errors().sound(answer)
+    };
+    let mut cursor = b"0".to_vec();
+    loop {
+        let mut page = Pipeline::default();
+        page.command("SCAN").extend([&cursor[..], b"MATCH", &glob, b"COUNT", &number(REMOVED)]);
+        let Value::Array(answer) = run(&page)? else { return Err(pool.errors().unexpected("a scan")) };
+        let [Value::BulkString(next), Value::Array(found)] = &answer[..] else {
+            return Err(pool.errors().unexpected("a scan"));
+        };
+        let found = found.iter().filter_map(|key| match key {
+            Value::BulkString(key) if key[..] != setting[..] => Some(&key[..]),
+            _ => None,
+        });
+        let found: Vec<&[u8]> = found.collect();
+        if !found.is_empty() {
+            let mut removal = Pipeline::default();
+            removal.command("UNLINK").extend(found);
+            run(&removal)?;
+        }
+        cursor.clone_from(next);
+        if cursor == b"0" {
+            break;
+        }
+    }
+    let mut removal = Pipeline::default();
+    removal.command("UNLINK").extend([&setting[..]]);
+    run(&removal).map(drop)
+}
+
 /// One page asked for.
 pub(crate) struct Request {
     scan: Scan,

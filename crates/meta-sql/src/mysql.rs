@@ -119,6 +119,10 @@ impl Engine for MysqlEngine {
         pool.ask(&text).map(drop).map_err(|failed| pool.options.unanswered(failed))
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        prepare::remove(&self.0.pool)
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         watch::watch(self.0.clone())
     }

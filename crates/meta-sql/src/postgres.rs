@@ -112,6 +112,10 @@ impl Engine for PostgresEngine {
         self.0.harden()
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.0.remove()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(watch::Listener::new(self.0.pool.clone(), self.0.channel.clone())?))
     }

@@ -280,6 +280,22 @@ pub(crate) fn lacking(
     statements
 }
 
+/// What a volume is opened by; without it nothing could be begun again.
+const LAST: [&str; 5] = ["dir_quota", "user_group_quota", "session2", "counter", "setting"];
+
+/// The statements that remove all tables of a volume, the settings last.
+pub(crate) fn removals(dialect: Dialect, naming: &Naming) -> Vec<String> {
+    let rank = |table: &&Table| LAST.iter().position(|last| *last == table.name).map_or(0, |at| at + 1);
+    let mut theirs: Vec<&Table> = TABLES.iter().collect();
+    theirs.sort_by_key(rank);
+    // Of versions of the format that no program makes any more.
+    let older = [(naming.prefix(), "session")];
+    let ours = OWN.iter().map(|table| (naming.own_prefix(), table.name));
+    let theirs = theirs.into_iter().map(|table| (naming.prefix(), table.name));
+    let names = ours.chain(older).chain(theirs).map(|(prefix, name)| format!("{prefix}{name}"));
+    names.map(|name| format!("DROP TABLE IF EXISTS {}", dialect.quoted(&name))).collect()
+}
+
 impl Dialect {
     /// A name in quotes, for some are reserved words.
     fn quoted(self, name: &str) -> String {
@@ -325,6 +341,14 @@ impl Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_tables_are_removed_the_settings_last() {
+        let removals = removals(Dialect::Postgres, &Naming::default());
+        assert_eq!(removals.len(), TABLES.len() + OWN.len() + 1);
+        assert_eq!(removals.last().map(String::as_str), Some("DROP TABLE IF EXISTS \"jfs_setting\""));
+        assert!(removals.iter().any(|text| text.ends_with("\"sluice_writer\"")));
+    }
 
     #[test]
     fn the_statements_are_those_of_juicefs() {

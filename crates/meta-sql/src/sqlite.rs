@@ -123,6 +123,10 @@ impl Engine for SqliteEngine {
         Ok(())
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        prepare::remove(&mut *self.0.writer()?, &self.0.options)
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         watch::watch(self.0.clone())
     }

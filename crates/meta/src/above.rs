@@ -1,9 +1,11 @@
 //! In which directory each directory lies, as last seen: who charges the quotas above a file asks
 //! for nothing else.
 //!
-//! What must stay true: it is never older than a moment, and this client's own moves show at once.
-//! Only what counts usage relies on it, which may be off by what others move in that moment; a move
-//! that must not build a circle asks.
+//! What must stay true: all of it is true at one count of [`Counter::DirMoves`], which whoever
+//! relies on it compares at the commit. Other programs of the format move directories without
+//! counting them, so nothing here is older than a moment.
+//!
+//! [`Counter::DirMoves`]: crate::schema::Counter::DirMoves
 
 use std::time::{Duration, Instant};
 
@@ -18,25 +20,66 @@ const MOST: usize = 1 << 16;
 
 /// Parents of directories.
 #[derive(Default)]
-pub(crate) struct Above(RwLock<FxHashMap<Ino, (Ino, Instant)>>);
+pub(crate) struct Above(RwLock<Parents>);
+
+#[derive(Default)]
+struct Parents {
+    /// How many directories had moved when this was so; none if nothing is known.
+    moves: Option<i64>,
+    of: FxHashMap<Ino, (Ino, Instant)>,
+}
 
 impl Above {
-    /// The parent of a directory.
-    pub(crate) fn get(&self, dir: Ino) -> Option<Ino> {
-        self.0
-            .read()
-            .get(&dir)
-            .filter(|(_, seen)| wait::now().saturating_duration_since(*seen) < MOMENT)
-            .map(|(parent, _)| *parent)
+    /// The count at which [`Self::get`] is right.
+    pub(crate) fn moves(&self) -> Option<i64> {
+        self.0.read().moves
     }
 
-    /// A directory was just seen in `parent`.
-    pub(crate) fn learn(&self, dir: Ino, parent: Ino) {
+    /// The parent of a directory.
+    pub(crate) fn get(&self, dir: Ino) -> Option<Ino> {
+        let parents = self.0.read();
+        let known = parents.of.get(&dir);
+        known.filter(|(_, seen)| wait::now().saturating_duration_since(*seen) < MOMENT).map(|(at, _)| *at)
+    }
+
+    /// Directories, and where they lay at that count.
+    pub(crate) fn learn(&self, moves: i64, dirs: impl Iterator<Item = (Ino, Ino)>) {
         let mut parents = self.0.write();
-        if parents.len() >= MOST {
-            parents.clear();
+        match parents.moves {
+            Some(known) if known > moves => return,
+            Some(known) if known == moves => {}
+            _ => {
+                parents.of.clear();
+                parents.moves = Some(moves);
+            }
         }
-        parents.insert(dir, (parent, wait::now()));
+        parents.add(dirs);
+    }
+
+    /// This client moved directories to where they are now: the count rose from `from` to `to`.
+    pub(crate) fn moved(&self, (from, to): (i64, i64), dirs: impl Iterator<Item = (Ino, Ino)>) {
+        let mut parents = self.0.write();
+        if parents.moves == Some(from) {
+            parents.moves = Some(to);
+            parents.add(dirs);
+        }
+    }
+
+    /// Directories moved, nobody knows which.
+    pub(crate) fn forget(&self) {
+        *self.0.write() = Parents::default();
+    }
+}
+
+impl Parents {
+    fn add(&mut self, dirs: impl Iterator<Item = (Ino, Ino)>) {
+        let now = wait::now();
+        for (dir, parent) in dirs {
+            if self.of.len() >= MOST {
+                self.of.clear();
+            }
+            self.of.insert(dir, (parent, now));
+        }
     }
 }
 
@@ -44,16 +87,37 @@ impl Above {
 mod tests {
     use super::*;
 
+    fn pairs(pairs: &[(u64, u64)]) -> impl Iterator<Item = (Ino, Ino)> {
+        pairs.iter().map(|(dir, parent)| (Ino(*dir), Ino(*parent)))
+    }
+
     #[test]
     fn what_was_seen_long_ago_is_not_believed() {
         let above = Above::default();
-        above.learn(Ino(5), Ino(4));
+        above.learn(7, pairs(&[(5, 4)]));
         assert_eq!((above.get(Ino(5)), above.get(Ino(4))), (Some(Ino(4)), None));
-        above.learn(Ino(5), Ino(3));
-        assert_eq!(above.get(Ino(5)), Some(Ino(3)));
         if let Some(before) = wait::now().checked_sub(MOMENT) {
-            above.0.write().insert(Ino(5), (Ino(3), before));
+            above.0.write().of.insert(Ino(5), (Ino(4), before));
             assert_eq!(above.get(Ino(5)), None);
         }
+    }
+
+    #[test]
+    fn all_of_it_is_true_at_one_count() {
+        let above = Above::default();
+        above.learn(7, pairs(&[(5, 4), (6, 5)]));
+        above.learn(6, pairs(&[(6, 4)]));
+        assert_eq!((above.moves(), above.get(Ino(6))), (Some(7), Some(Ino(5))));
+        above.moved((7, 8), pairs(&[(5, 3)]));
+        assert_eq!(
+            (above.moves(), above.get(Ino(5)), above.get(Ino(6))),
+            (Some(8), Some(Ino(3)), Some(Ino(5)))
+        );
+        above.moved((9, 10), pairs(&[(5, 2)]));
+        assert_eq!((above.moves(), above.get(Ino(5))), (Some(8), Some(Ino(3))));
+        above.learn(9, pairs(&[(6, 4)]));
+        assert_eq!((above.moves(), above.get(Ino(5)), above.get(Ino(6))), (Some(9), None, Some(Ino(4))));
+        above.forget();
+        assert_eq!((above.moves(), above.get(Ino(6))), (None, None));
     }
 }

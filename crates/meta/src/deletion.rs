@@ -164,7 +164,10 @@ impl Meta {
     }
 
     /// Deletes slices without references.
-    pub(crate) fn clean_unreferenced(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
+    ///
+    /// # Errors
+    /// The engine's. Blocks that could not be deleted are none: their slices stay on record.
+    pub fn clean_unreferenced(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         self.each_page(Scan::SliceRefs, interrupt, |rows| {
             let unused = rows.into_iter().filter_map(|row| match row {
                 Row::SliceRef(id, size, refs) if refs <= 0 => Some((id, size)),
@@ -175,12 +178,10 @@ impl Meta {
     }
 
     /// Lets go of slices that compactions replaced before `before`, Unix seconds.
-    pub(crate) fn clean_delayed(
-        &self,
-        before: i64,
-        sink: &dyn BlockSink,
-        interrupt: &Interrupt,
-    ) -> FsResult<()> {
+    ///
+    /// # Errors
+    /// The engine's. Blocks that could not be deleted are none: their slices stay on record.
+    pub fn clean_delayed(&self, before: i64, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         self.each_page(Scan::DelSlices, interrupt, |rows| {
             let due = rows.into_iter().filter_map(|row| match row {
                 Row::DelSlices(id, time, slices) if time < before => Some(DropDelayed { id, time, slices }),

@@ -398,6 +398,19 @@ pub trait Engine: Send + Sync + 'static {
     /// lost may be seen before it is. For engines where that cannot be there is nothing to do.
     fn harden(&self) -> Result<(), EngineError>;
 
+    /// Removes all records of the volume, those of other programs of the format included, and the
+    /// tables that hold them. The settings go last, so that it can be begun again after a failure.
+    /// Not one trip, but as many as it takes; nobody may use the volume meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Self::commit`]. Some records may be gone.
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        Err(EngineError::Refused {
+            engine: self.name().into(),
+            reason: "what it holds cannot be removed as a whole".into(),
+        })
+    }
+
     /// A listener for what other clients tell.
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;
 }

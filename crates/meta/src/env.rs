@@ -116,13 +116,19 @@ impl Env {
         self.trash_hour.lock().as_ref().filter(|(known, _)| known == name).map(|(_, ino)| *ino)
     }
 
-    /// Takes in what operations found out.
+    /// Whether a quota was looked at a moment ago.
+    pub(crate) fn knows_quota(&self, key: QuotaKey) -> bool {
+        self.used.read().is_fresh(key)
+    }
+
+    /// Takes in what operations found out, but for where directories lie.
     pub(crate) fn learn(&self, facts: Vec<Fact>) {
         for fact in facts {
             match fact {
                 Fact::Acl(id, rule) => self.learn_acl(id, rule),
                 Fact::TrashHour(name, ino) => *self.trash_hour.lock() = Some((name, ino)),
-                Fact::Above(dir, parent) => self.above.learn(dir, parent),
+                Fact::Quota(key, quota) => self.counting().seen(key, quota),
+                Fact::Above(..) => {}
             }
         }
     }

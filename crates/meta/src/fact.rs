@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sluice_types::Ino;
 
-use crate::schema::AclRule;
+use crate::schema::{AclRule, Quota, QuotaKey};
 
-/// What an operation found out. It stays true whatever becomes of the commit.
+/// What an operation found out. It stays true whatever becomes of the commit, but for where
+/// directories lie: that is so only if the commit says so.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     /// The rule of an ACL id.
@@ -15,4 +16,16 @@ pub(crate) enum Fact {
     TrashHour(String, Ino),
     /// A directory, and the one that it lay in.
     Above(Ino, Ino),
+    /// A quota as it is stored.
+    Quota(QuotaKey, Quota),
+}
+
+impl Fact {
+    /// A directory, and where it lies.
+    pub(crate) fn place(&self) -> Option<(Ino, Ino)> {
+        match self {
+            Self::Above(dir, parent) => Some((*dir, *parent)),
+            _ => None,
+        }
+    }
 }

@@ -14,7 +14,6 @@ use crate::{
     meta::Meta,
     ops::{
         allocate::TakeTurn,
-        removal::hour_name,
         session::{DropLocks, DropSession, ListSustained, PutSession},
         sustained::DropSustained,
     },
@@ -224,35 +223,10 @@ impl Meta {
             self.clean_unreferenced(sink, interrupt)?;
         }
         if turn(Counter::LastCleanupTrash)? {
-            let emptied = self.clean_trash(now, interrupt);
+            let emptied = self.clean_trash(now, interrupt, &|_| {});
             self.clean_delayed(now - 86_400 * self.env.format().trash_days, sink, interrupt)?;
             emptied?;
         }
         Ok(())
-    }
-
-    /// Empties and removes the hour directories of the trash that are older than the volume keeps
-    /// them. One that cannot be does not keep the others.
-    fn clean_trash(&self, now: i64, interrupt: &Interrupt) -> FsResult<()> {
-        let days = self.env.format().trash_days;
-        let limit = hour_name(sluice_types::Time { sec: now - (24 * days + 2) * 3600, nsec: 0 });
-        let mut emptied = Ok(());
-        self.each_page(Scan::Entries { dir: Ino::TRASH, nodes: false }, interrupt, |rows| {
-            for row in rows {
-                if let Row::Entry(_, name, _) = row
-                    && name.as_ref() < limit.as_bytes()
-                {
-                    let at = crate::op::At::new(Ino::TRASH, name);
-                    let removed =
-                        self.remove_tree(&at, true, &sluice_types::Caller::client(), interrupt, &|_| {});
-                    if removed == Err(FsError::Interrupted) {
-                        return removed;
-                    }
-                    emptied = emptied.clone().and(removed);
-                }
-            }
-            Ok(())
-        })?;
-        emptied
     }
 }

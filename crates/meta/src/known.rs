@@ -25,6 +25,7 @@ pub(crate) struct Known<'e> {
     /// Bytes and inodes in use.
     used: (i64, i64),
     limits_dirs: bool,
+    moves: Option<i64>,
     /// What was asked for so far.
     quotas: RefCell<FxHashMap<QuotaKey, Option<Quota>>>,
     open: RefCell<FxHashMap<Ino, bool>>,
@@ -37,6 +38,7 @@ impl<'e> Known<'e> {
             format: env.format(),
             used: env.used(),
             limits_dirs: env.limits_dirs(),
+            moves: env.above.moves(),
             quotas: RefCell::default(),
             open: RefCell::default(),
         }
@@ -82,9 +84,20 @@ impl<'e> Known<'e> {
         self.env.trash_hour(name)
     }
 
-    /// The directory that a directory lay in a moment ago.
+    /// Whether a quota was looked at a moment ago.
+    pub(crate) fn knows_quota(&self, key: QuotaKey) -> bool {
+        self.env.knows_quota(key)
+    }
+
+    /// How many directories had moved when [`Self::above`] was so.
+    pub(crate) fn moves(&self) -> Option<i64> {
+        self.moves
+    }
+
+    /// The directory that a directory lay in a moment ago. Whoever relies on it says at which count
+    /// of moves.
     pub(crate) fn above(&self, dir: Ino) -> Option<Ino> {
-        self.env.above.get(dir)
+        self.moves.and_then(|_| self.env.above.get(dir))
     }
 
     /// Whether the volume's limits admit `space` more bytes and `inodes` more inodes, beside those

@@ -297,6 +297,11 @@ impl Engine for MemEngine {
         Ok(())
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.0.rows.lock().clear();
+        Ok(())
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let seen = self.0.notice.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))

@@ -14,6 +14,7 @@ use crate::{
     beater::Beater,
     engine::{Engine, EngineError, Found, Read},
     env::Env,
+    expiry::Expiry,
     grace::Grace,
     id_pool::IdPool,
     op::Op,
@@ -38,6 +39,7 @@ pub struct Meta {
     pub(crate) waiters: Waiters,
     pub(crate) grace: Mutex<Grace>,
     pub(crate) beater: Mutex<Option<Beater>>,
+    pub(crate) expiry: Expiry,
     read_only: bool,
     taken_up: Option<TakenUp>,
 }
@@ -92,6 +94,7 @@ impl Meta {
             waiters,
             grace,
             beater: Mutex::new(None),
+            expiry: Expiry::default(),
             read_only,
             taken_up: start.taken_up,
         };

@@ -7,7 +7,7 @@ use sluice_types::Ino;
 use crate::{
     engine::{Hold, List, Write},
     fact::Fact,
-    schema::Key,
+    schema::{Key, Row},
 };
 
 /// What one operation decided.
@@ -15,6 +15,9 @@ use crate::{
 pub(crate) struct Outcome {
     pub(crate) writes: Vec<Write>,
     pub(crate) held: Vec<(Key, Hold)>,
+    /// Records that this client remembers and the operation relies on: held as if they were read
+    /// with [`Hold::Lock`].
+    pub(crate) remembered: Vec<Row>,
     pub(crate) vacant: Vec<Ino>,
     pub(crate) same: Vec<List>,
     /// What it found out.

@@ -205,6 +205,11 @@ impl<'e> Batch<'e> {
             let strongest = self.held.entry(key).or_insert(hold);
             *strongest = (*strongest).max(hold);
         }
+        for row in outcome.remembered {
+            let key = row.key();
+            self.rows.entry(key.clone()).or_insert((Hold::Lock, Some(row)));
+            self.held.insert(key, Hold::Lock);
+        }
         self.vacant.extend(outcome.vacant);
         self.same.extend(outcome.same);
         self.learned.extend(outcome.learned);
@@ -371,17 +376,41 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The directory in which a directory lies, or lay a moment ago.
+    /// Relies on a record as this client remembers it, without asking for it: the commit compares
+    /// it. If the batch has read the record, that counts.
+    pub(crate) fn remember(&mut self, row: Row) {
+        self.outcome.remembered.push(row);
+    }
+
+    /// Whether the batch has read a record, or decided what becomes of it.
+    pub(crate) fn has_read(&self, key: &Key) -> bool {
+        self.batch.rows.contains_key(key) || self.is_pending(key)
+    }
+
+    /// Whether what is remembered of where directories lie is from the count of moves that the batch
+    /// relies on.
+    fn trusts_places(&self) -> bool {
+        let remembered = self.batch.known.moves();
+        match self.batch.rows.get(&Key::Counter(Counter::DirMoves)) {
+            Some((_, Some(Row::Counter(_, moves)))) => remembered == Some(*moves),
+            Some(_) => false,
+            None => remembered.is_some(),
+        }
+    }
+
+    /// The directory in which a directory lies at the commit, if [`Counter::DirMoves`] is held.
     pub(crate) fn above(&mut self, dir: Ino) -> Result<Option<Ino>, Stop> {
         let (key, batch) = (Key::Node(dir), self.batch);
         let moved = batch.overlay.get(&key).is_some();
+        let guarded = batch.rows.get(&key).is_some_and(|(known, _)| *known >= Hold::Guard);
         if !moved
-            && !batch.rows.contains_key(&key)
+            && !guarded
+            && self.trusts_places()
             && let Some(parent) = batch.known.above(dir)
         {
             return Ok(Some(parent));
         }
-        let Some(attr) = self.node(dir, Hold::None)? else { return Ok(None) };
+        let Some(attr) = self.node(dir, Hold::Guard)? else { return Ok(None) };
         if !moved {
             self.learns(Fact::Above(dir, attr.parent));
         }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use crate::{
     config::{Encryption, Limits, StoreConfig},
     crypto::{ObjectCipher, VolumeKey},
-    drivers::{self, Driver},
+    drivers::Driver,
     file::FileStore,
     layers::{Encrypted, Observed, Prefixed, Retry, Sharded, Stats, Throttle},
     mem::MemStore,
+    missing,
     remote::Remote,
     store::{ObjectError, ObjectStore},
 };
@@ -73,10 +74,7 @@ fn bucket(config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, ObjectError> {
         "mem" => Ok(Arc::new(MemStore::new())),
         _ => match Driver::named(&name) {
             Some(driver) => Ok(Arc::new(Remote::new(driver, config)?)),
-            None => Err(ObjectError::Config {
-                store: config.storage.clone(),
-                reason: format!("unknown storage: use one of {}", drivers::names().join(", ")),
-            }),
+            None => Err(missing::unknown(&config.storage)),
         },
     }
 }

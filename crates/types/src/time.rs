@@ -54,6 +54,12 @@ impl Time {
         Some(Self::from_nanos(nanos))
     }
 
+    /// The hour of the day in the machine's time zone, 0 to 23.
+    pub fn local_hour(self) -> u8 {
+        let instant = Timestamp::new(self.sec, self.nsec as i32).unwrap_or_default();
+        instant.to_zoned(TimeZone::system()).hour().unsigned_abs()
+    }
+
     /// Time passed since `earlier`, zero if that lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos().saturating_sub(earlier.nanos()).max(0) as u64)
@@ -122,6 +128,7 @@ mod tests {
         assert_eq!(Time { sec: -1, nsec: 0 }.utc("%Y-%m-%d-%H"), "1969-12-31-23");
         assert_eq!(Time { sec: i64::MAX, nsec: 0 }.utc("%Y"), "9999");
         assert_eq!(Time::from_utc("%Y.%m.%d %H:%M:%S%.f", "2024.02.29 12:34:56.000007"), Some(time));
+        assert_eq!(Time::from_utc("%Y-%m-%d-%H", "1970-01-02-03"), Some(Time { sec: 97_200, nsec: 0 }));
         assert_eq!(Time::from_utc("%Y.%m.%d %H:%M:%S%.f", "2024.02.30 12:34:56.000007"), None);
     }
 

@@ -57,6 +57,11 @@ pub struct VfsConfig {
     /// Whether file capabilities are stored. Extended attributes are then served for them, and the
     /// kernel reads them before each write.
     pub capabilities: bool,
+    /// Whether labels of `SELinux` are kept, for which extended attributes are served.
+    pub selinux: bool,
+    /// Whether the kernel may keep listings of directories, as long as it believes that their
+    /// mtime is right.
+    pub readdir_cache: bool,
     /// Replaces the umask of callers.
     pub umask: Option<u16>,
     /// Changes the identity of callers.
@@ -103,6 +108,8 @@ impl Default for VfsConfig {
             open_ttl: Duration::ZERO,
             xattr: false,
             capabilities: false,
+            selinux: false,
+            readdir_cache: false,
             umask: None,
             squash: None,
             atime: AtimeMode::Never,

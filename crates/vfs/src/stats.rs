@@ -1,11 +1,14 @@
 //! Gathers what all parts of a mount count.
 
-use sluice_meta::MetaStats;
+use std::sync::Arc;
+
+use sluice_meta::{Interrupt, MetaStats};
 use sluice_types::metrics::{Distribution, Histogram};
 
 use crate::{
     metrics::{Families, Kind, Labels, Value, add_process, prometheus, stats},
     observe::errno_name,
+    timed_query::PATIENCE,
     vfs::Vfs,
 };
 
@@ -18,9 +21,13 @@ impl Vfs {
         stats(self.metrics())
     }
 
-    /// All numbers in the text format of Prometheus. Each sample gets the labels `common`.
+    /// All numbers in the text format of Prometheus. Each sample gets the labels `common`. Besides
+    /// those of `.stats` there are some for which the engine is asked; if that does not answer
+    /// soon, they are left out.
     pub fn prometheus_text(&self, common: &[(String, String)]) -> String {
-        prometheus(self.metrics(), common)
+        let mut families = self.metrics();
+        self.trash_metrics(&mut families);
+        prometheus(families, common)
     }
 
     fn metrics(&self) -> Families {
@@ -187,10 +194,32 @@ impl Vfs {
         );
     }
 
+    fn trash_metrics(&self, families: &mut Families) {
+        let meta = Arc::downgrade(&self.meta);
+        let ask = move || meta.upgrade()?.trash_backlog(&Interrupt::never()).ok();
+        let Some(trash) = self.trash.ask(PATIENCE, ask) else { return };
+        for (title, number) in [
+            (("sluice_trash_hours", "Hours of which something is in the trash."), trash.hours),
+            (("sluice_trash_overdue_hours", "Hours in the trash that should be gone."), trash.overdue),
+            (("sluice_trash_oldest_seconds", "Age of the oldest hour in the trash."), trash.oldest),
+        ] {
+            families.gauge(title, number as f64);
+        }
+    }
+
     fn background_metrics(&self, families: &mut Families) {
         families.gauge(
             ("sluice_deletions_waiting", "Removed files and slices that wait to be deleted."),
             self.jobs.queue().len() as f64,
+        );
+        let trash = self.meta.trash_expiry();
+        families.gauge(
+            ("sluice_trash_hours_waiting", "Hours of the trash that are due and wait to be deleted."),
+            trash.hours as f64,
+        );
+        families.counter(
+            ("sluice_trash_entries_removed_total", "Entries of the trash that this client deleted."),
+            trash.removed as f64,
         );
     }
 }

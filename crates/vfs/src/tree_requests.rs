@@ -4,6 +4,8 @@
 //! the mount, and is invalidated in the kernel. No user sees the content of directories that it may
 //! not list.
 
+use std::{panic::resume_unwind, thread};
+
 use serde_json::{Value, json};
 use sluice_data::visible;
 use sluice_meta::{
@@ -21,6 +23,8 @@ use crate::vfs::Vfs;
 
 /// Most levels and entries of each directory that a summary shows.
 const MAX_SHOWN: (u8, u8) = (10, 100);
+/// Most files that one request compacts at once.
+const MAX_COMPACTING: usize = 64;
 
 /// The caller of a request, how it is interrupted, and where its progress goes.
 #[derive(Clone, Copy)]
@@ -82,8 +86,9 @@ impl Vfs {
                 progress.set(node.total.files + node.total.dirs, node.total.size);
                 Ok(Answer::Json(json!({ "Errno": 0, "Tree": tree(&node, ""), "Denied": denied })))
             }
-            Request::Compact { ino } => {
-                self.compact_tree(asker, self.reached(ino, caller, interrupt)?)?;
+            Request::Compact { ino, threads } => {
+                let ino = self.reached(ino, caller, interrupt)?;
+                self.compact_tree(asker, ino, usize::from(threads).clamp(1, MAX_COMPACTING))?;
                 Ok(Answer::Done)
             }
         }
@@ -202,34 +207,57 @@ impl Vfs {
         layout.parts(slice).map(object).collect()
     }
 
-    /// Compacts every chunk of a file, or of all files below a directory that the caller may write.
+    /// Compacts every chunk of a file, or of all files below a directory: those that the caller may
+    /// write, so many `at_once`.
     ///
     /// # Errors
     /// [`FsError::Access`] if there are others, too, after the rest was done.
-    fn compact_tree(&self, asker: Asker<'_>, ino: Ino) -> FsResult<()> {
+    fn compact_tree(&self, asker: Asker<'_>, ino: Ino, at_once: usize) -> FsResult<()> {
         self.writable()?;
         let _walking = self.internals.control.walks.begin(asker.caller, asker.interrupt)?;
         // Directories to visit are in a list, not on the stack, which a deep tree would overflow.
         let (mut left, mut all) = (vec![ino], Ok(()));
-        while let Some(at) = left.pop() {
-            match self.compact_node(asker, at, &mut left) {
-                // It was removed meanwhile.
-                Err(FsError::NotFound) if at != ino => {}
-                Err(FsError::Access) => all = Err(FsError::Access),
-                done => done?,
+        while !left.is_empty() {
+            let some = left.split_off(left.len().saturating_sub(at_once));
+            for (at, done) in some.iter().zip(self.compact_nodes(asker, &some)) {
+                match done {
+                    Ok(below) => left.extend(below),
+                    // It was removed meanwhile.
+                    Err(FsError::NotFound) if *at != ino => {}
+                    Err(FsError::Access) => all = Err(FsError::Access),
+                    Err(error) => return Err(error),
+                }
             }
         }
         all
     }
 
-    /// Compacts the chunks of a file, or adds the entries of a directory to `left`.
-    fn compact_node(&self, asker: Asker<'_>, ino: Ino, left: &mut Vec<Ino>) -> FsResult<()> {
+    /// [`Self::compact_node`] of several nodes side by side. Answers in their order.
+    fn compact_nodes(&self, asker: Asker<'_>, nodes: &[Ino]) -> Vec<FsResult<Vec<Ino>>> {
+        if let [node] = nodes {
+            return vec![self.compact_node(asker, *node)];
+        }
+        thread::scope(|scope| {
+            let compact = |node: &Ino| {
+                let node = *node;
+                scope.spawn(move || self.compact_node(asker, node))
+            };
+            let running: Vec<_> = nodes.iter().map(compact).collect();
+            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    /// Compacts the chunks of a file, or answers what lies in a directory.
+    fn compact_node(&self, asker: Asker<'_>, ino: Ino) -> FsResult<Vec<Ino>> {
         let Asker { caller, interrupt, progress } = asker;
         let attr = self.meta.read(&GetAttr(ino), interrupt)?;
         let access = if attr.is_file() { Access::WRITE } else { Access(Access::READ.0 | Access::EXEC.0) };
         self.meta.check_access(ino, &attr, caller, access, interrupt)?;
         if attr.is_file() {
             let to = attr.length.div_ceil(CHUNK_SIZE) as u32;
+            if interrupt.is_set() {
+                return Err(FsError::Interrupted);
+            }
             for (index, records) in self.meta.read(&ReadChunks { ino, from: 0, to }, interrupt)? {
                 progress.add(1, 0);
                 if records.len() > 1 {
@@ -237,17 +265,19 @@ impl Vfs {
                 }
                 progress.add(0, 1);
             }
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let mut below = Vec::new();
         self.meta.each_page(Scan::Entries { dir: ino, nodes: false }, interrupt, |rows| {
-            left.extend(rows.into_iter().filter_map(|row| match row {
+            below.extend(rows.into_iter().filter_map(|row| match row {
                 Row::Entry(_, _, entry) if matches!(entry.kind, FileType::File | FileType::Dir) => {
                     Some(entry.ino)
                 }
                 _ => None,
             }));
             Ok(())
-        })
+        })?;
+        Ok(below)
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use sluice_data::DataStore;
-use sluice_meta::{Interrupt, Meta};
+use sluice_meta::{Interrupt, Meta, TrashBacklog};
 use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Time};
 
 use crate::{
@@ -45,6 +45,8 @@ pub struct Vfs {
     pub(crate) used: TimedQuery<(i64, i64)>,
     /// Attributes of the root, if it is there.
     pub(crate) root_attr: TimedQuery<Option<Attr>>,
+    /// What lies in the trash.
+    pub(crate) trash: TimedQuery<TrashBacklog>,
     /// What the dead process did that this one succeeds.
     pub(crate) past: OnceLock<Past>,
 }
@@ -77,6 +79,7 @@ impl Vfs {
             past: OnceLock::new(),
             used: TimedQuery::default(),
             root_attr: TimedQuery::default(),
+            trash: TimedQuery::default(),
         })
     }
 

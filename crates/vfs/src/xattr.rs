@@ -14,7 +14,7 @@ use sluice_meta::{
 };
 use sluice_types::{Caller, FsError, FsResult, Ino, MAX_NAME, Name};
 
-use crate::vfs::Vfs;
+use crate::{config::VfsConfig, vfs::Vfs};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -130,7 +130,7 @@ impl Vfs {
 
     /// Attributes that the kernel requests often and that are not stored.
     fn is_not_kept(&self, name: &[u8]) -> bool {
-        name == SELINUX || name == CAPABILITY && !self.config.capabilities
+        name == SELINUX && !self.config.selinux || name == CAPABILITY && !self.config.capabilities
     }
 
     /// Removes the capabilities of a file whose content changes by a call for which the kernel does
@@ -156,7 +156,8 @@ impl Vfs {
 
     /// Checks a name. It may hold any bytes.
     fn xattr_name(&self, ino: Ino, name: &[u8]) -> FsResult<Name> {
-        if !self.config.xattr && !self.has_acl() && !self.config.capabilities {
+        let VfsConfig { xattr, capabilities, selinux, .. } = self.config;
+        if !(xattr || capabilities || selinux || self.has_acl()) {
             return Err(FsError::NotImplemented);
         }
         match name.len() {

@@ -18,6 +18,7 @@ use crate::{progress::Progress, sizes, table};
 
 /// Measure reading and writing in a directory
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice bench /mnt/vol")]
 pub(crate) struct Bench {
     /// A directory, of a mounted volume or any other
     path: PathBuf,

@@ -20,6 +20,7 @@ const PRESERVE: u8 = 2;
 
 /// Copy a file or directory without copying its data
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice clone /mnt/vol/data /mnt/vol/copy")]
 pub(crate) struct Clone {
     /// What to copy
     source: PathBuf,

@@ -4,24 +4,40 @@ use std::{
     env,
     io::{self, BufRead, IsTerminal, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, Args};
 use sluice_meta::{
     Interrupt, Meta,
-    engine::Scan,
+    engine::{Engine, Scan},
     ops::setting::{ChangeSetting, DropDirStats},
-    schema::{Row, VolumeFormat},
+    quota::Counting,
+    schema::{Row, Tier, VolumeFormat},
 };
 
-use crate::{engines, sizes, version::ClientVersion, volume};
+use sluice_types::{Clock as _, SystemClock};
 
+use super::hadoop::Hadoop;
+use crate::{
+    engines,
+    progress::Progress,
+    sizes,
+    version::{ClientVersion, raise},
+    volume,
+};
+
+/// Oldest clients that know storage tiers.
+const TIER_VERSION: &str = "1.4.0-A";
 /// Oldest clients that know ACLs.
 const ACL_VERSION: &str = "1.2.0-A";
 
 /// Show the settings of a volume, or change those that are given
 #[derive(Args, Default)]
+#[command(after_help = "Examples:
+  sluice config redis://localhost/1
+  sluice config redis://localhost/1 --capacity 100 --trash-days 7")]
 pub(crate) struct Config {
     /// Metadata engine
     #[arg(value_name = "META-URL")]
@@ -41,9 +57,16 @@ pub(crate) struct Config {
     /// Session token of the object storage
     #[arg(long, value_name = "TOKEN")]
     pub(super) session_token: Option<String>,
-    /// Storage class of new objects
+    /// Storage class of new objects, or of a --tier
     #[arg(long, value_name = "CLASS")]
     pub(super) storage_class: Option<String>,
+    /// With --tier: tag of its objects, which only clients of JuiceFS give them
+    #[arg(long, value_name = "KEY=VALUE", requires = "tier")]
+    pub(super) tag: Option<String>,
+    /// Set --storage-class and --tag of this storage tier, 0 to 3; 0 is that of new files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=3),
+          conflicts_with_all = ["bucket", "access_key", "secret_key", "session_token"])]
+    pub(super) tier: Option<u8>,
     /// Limit of each client's uploads in Mbps, 0 for none
     #[arg(long, value_name = "MBPS")]
     pub(super) upload_limit: Option<u32>,
@@ -65,6 +88,18 @@ pub(crate) struct Config {
     /// Count what each directory holds
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(super) dir_stats: Option<bool>,
+    /// Count what each user and each group uses, for limits of them
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(super) user_group_quota: Option<bool>,
+    /// The change log, which only clients of JuiceFS write: it can be switched off
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub(super) changelog: Option<bool>,
+    /// How long clients of JuiceFS keep what is in the change log, 0 for ever
+    #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
+    pub(super) changelog_max_age: Option<Duration>,
+    /// How many lines of the change log clients of JuiceFS keep, 0 for all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub(super) changelog_max_lines: Option<i64>,
     /// Encrypt the secrets of a volume that holds them in clear
     #[arg(long)]
     pub(super) encrypt_secret: bool,
@@ -81,6 +116,8 @@ pub(crate) struct Config {
     /// without questions
     #[arg(long)]
     pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) hadoop: Hadoop,
 }
 
 impl Config {
@@ -93,19 +130,23 @@ impl Config {
             outln!("{}", old.masked().to_json());
             return Ok(ExitCode::SUCCESS);
         }
-        let unmaintained = old.unmaintained();
+        // Who switches off what this version does not maintain makes the volume writable.
+        let unmaintained = new.unmaintained();
         ensure!(
             unmaintained.is_empty(),
-            "the volume uses {}, which this version does not maintain; change its settings with a client that does",
+            "the volume uses {}, which this version does not maintain; change its settings with a client that does, \
+             or switch it off (--changelog=false)",
             unmaintained.join(", ")
         );
         self.check_store(&old, &new)?;
         self.confirm(&old, &new)?;
+        let before = old.clone();
+        let old = without_change_log(engine.as_ref(), old)?;
         let meta = volume::open_meta(&self.meta_url, "config", false)?;
         let changed = self.change(&meta, &old, &new);
         meta.close()?;
         changed?;
-        for change in changes(&old, &new) {
+        for change in changes(&before, &new) {
             outln!("{change}");
         }
         Ok(ExitCode::SUCCESS)
@@ -124,7 +165,9 @@ impl Config {
             new.bucket = volume::bucket_of(&new.storage, bucket)?;
         }
         set(&mut new.access_key, &self.access_key);
-        if let Some(class) = &self.storage_class {
+        if let Some(tier) = self.tier {
+            self.set_tier(&mut new, tier)?;
+        } else if let Some(class) = &self.storage_class {
             match new.tiers.get_mut("0") {
                 Some(tier) => tier.storage_class.clone_from(class),
                 None => new.storage_class.clone_from(class),
@@ -137,13 +180,59 @@ impl Config {
         new.inodes = self.inodes.unwrap_or(new.inodes);
         new.trash_days = self.trash_days.unwrap_or(new.trash_days);
         new.dir_stats = self.dir_stats.unwrap_or(new.dir_stats);
+        new.user_group_quota = self.user_group_quota.unwrap_or(new.user_group_quota);
         match self.enable_acl {
             Some(false) if old.enable_acl => bail!("ACLs cannot be switched off: files have them already"),
             Some(wanted) => new.enable_acl = wanted,
             None => {}
         }
+        self.set_change_log(&mut new)?;
+        self.hadoop.apply(&mut new)?;
         self.set_versions(&mut new)?;
         Ok(new)
+    }
+
+    /// Changes a storage tier, or makes it.
+    fn set_tier(&self, new: &mut VolumeFormat, id: u8) -> Result<()> {
+        ensure!(
+            self.storage_class.is_some() || self.tag.is_some(),
+            "--tier {id} sets nothing without --storage-class or --tag"
+        );
+        ensure!(new.shards <= 1, "a volume with {} buckets has no storage tiers", new.shards);
+        if new.tiers.is_empty() {
+            let first = Tier { storage_class: new.storage_class.clone(), ..Tier::default() };
+            new.tiers.insert("0".into(), first);
+        }
+        let tier = new.tiers.entry(id.to_string()).or_insert_with(|| Tier { id, ..Tier::default() });
+        if let Some(class) = &self.storage_class {
+            tier.storage_class.clone_from(class);
+        }
+        if let Some(tag) = &self.tag {
+            let parts: Vec<_> = tag.split('=').collect();
+            let sound =
+                tag.is_empty() || matches!(parts[..], [key, value] if !key.is_empty() && !value.is_empty());
+            ensure!(sound, "the tag {tag} is not KEY=VALUE");
+            tier.tag.clone_from(tag);
+        }
+        raise(&mut new.min_client_version, TIER_VERSION)
+    }
+
+    /// Members of the settings that only clients of JuiceFS follow.
+    fn set_change_log(&self, new: &mut VolumeFormat) -> Result<()> {
+        ensure!(
+            self.changelog != Some(true) || new.change_log,
+            "the change log cannot be switched on: this version does not write it, and could then only read the volume"
+        );
+        new.change_log = self.changelog.unwrap_or(new.change_log);
+        let age = self.changelog_max_age.map(|age| age.as_secs() as i64);
+        for (member, value) in [("ChangeLogMaxAge", age), ("ChangeLogMaxLines", self.changelog_max_lines)] {
+            match value {
+                Some(0) => drop(new.unknown.remove(member)),
+                Some(value) => drop(new.unknown.insert(member.into(), value.into())),
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     /// Secrets go in sealed, unless the volume holds others in clear.
@@ -188,10 +277,8 @@ impl Config {
             }
             new.max_client_version.clone_from(text);
         }
-        let raised = new.min_client_version.is_empty()
-            || new.min_client_version.parse::<ClientVersion>()? < ACL_VERSION.parse()?;
-        if new.enable_acl && raised {
-            new.min_client_version = ACL_VERSION.into();
+        if new.enable_acl {
+            raise(&mut new.min_client_version, ACL_VERSION)?;
         }
         if !new.max_client_version.is_empty() && !new.min_client_version.is_empty() {
             let (oldest, newest): (ClientVersion, ClientVersion) =
@@ -272,8 +359,40 @@ impl Config {
         }
         let change = ChangeSetting { old: old.clone(), new: new.clone() };
         meta.run(change, &never)
-            .context("somebody else has just changed the settings; look at them and try again")
+            .context("somebody else has just changed the settings; look at them and try again")?;
+        if new.user_group_quota && !old.user_group_quota {
+            count_owners(meta)?;
+        }
+        Ok(())
     }
+}
+
+/// Counts what users and groups have already.
+fn count_owners(meta: &Meta) -> Result<()> {
+    let progress = Progress::new("counted entries", None);
+    let (interrupt, add) = (Interrupt::never(), |done| progress.add(done));
+    let counting = Counting { strict: true, interrupt: &interrupt, progress: &add };
+    let waiting = |others| {
+        progress.say(format_args!("{others} other clients have to learn of it; that takes up to a minute"));
+    };
+    let settled = meta.count_owners(&counting, &waiting);
+    progress.finish();
+    if !settled? {
+        errln!(
+            "others changed too much to count it exactly; run `sluice quota check --repair` at a quieter time"
+        );
+    }
+    Ok(())
+}
+
+/// The settings once the change log is off, which keeps this version from writing to the volume.
+fn without_change_log(engine: &dyn Engine, old: VolumeFormat) -> Result<VolumeFormat> {
+    if !old.change_log {
+        return Ok(old);
+    }
+    let new = VolumeFormat { change_log: false, ..old.clone() };
+    Meta::reformat(engine, &old, &new, SystemClock.now())?;
+    Ok(new)
 }
 
 /// Each member that is different now, as `name: old -> new`.

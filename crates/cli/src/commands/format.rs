@@ -4,7 +4,7 @@
 
 use std::{env, fs, path::PathBuf, process::ExitCode, sync::Arc};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use sluice_meta::{
     Meta,
@@ -13,11 +13,17 @@ use sluice_meta::{
 use sluice_object::ObjectStore;
 use sluice_types::{Clock, SystemClock};
 
-use super::config::{Config, changes};
+use super::{
+    config::{Config, changes},
+    hadoop::Hadoop,
+};
 use crate::{engines, sizes, volume};
 
 /// Make a volume
 #[derive(Args)]
+#[command(after_help = "Examples:
+  sluice format sqlite3:///var/lib/vol.db myvol
+  sluice format redis://localhost/1 myvol --storage s3 --bucket https://data.s3.us-east-2.amazonaws.com")]
 pub(crate) struct Format {
     /// Metadata engine: sqlite3://FILE, redis://HOST:PORT/DB, rediss://, unix://SOCKET?db=N,
     /// postgres://USER@HOST:PORT/DB, mysql://USER:PASSWORD@(HOST:PORT)/DB, tikv://PD:2379/PREFIX,
@@ -45,9 +51,11 @@ pub(crate) struct Format {
     /// Default storage class
     #[arg(long)]
     storage_class: Option<String>,
-    /// Size of a block: 64K to 16M, a power of two [default: 4M]
-    #[arg(long, value_name = "SIZE", value_parser = sizes::kib)]
-    block_size: Option<u64>,
+    #[arg(long, value_name = "KEY=VALUE", hide = true)]
+    tag: Option<String>,
+    /// Size of a block: 64K to 16M, a power of two; a bare number is KiB [default: 4M]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    block_size: Option<u32>,
     /// Compression of blocks [default: none]
     #[arg(long, value_parser = ["none", "lz4", "zstd"])]
     compress: Option<String>,
@@ -82,6 +90,8 @@ pub(crate) struct Format {
     /// Leave an existing volume as it is
     #[arg(long)]
     no_update: bool,
+    #[command(flatten)]
+    hadoop: Hadoop,
 }
 
 /// Whoever formats a volume that exists may not know that it does.
@@ -105,6 +115,14 @@ fn tell_changes(existing: &VolumeFormat, format: &VolumeFormat) {
 impl Format {
     pub(crate) fn run(self) -> Result<ExitCode> {
         check_name(&self.name)?;
+        ensure!(
+            self.tag.as_ref().is_none_or(String::is_empty),
+            "--tag is refused: objects cannot be tagged as they are written; have a rule of the bucket tag them by \
+             their prefix"
+        );
+        if let Some(storage) = &self.storage {
+            sluice_object::check_driver(storage)?;
+        }
         let engine = engines::open(&self.meta_url)?;
         let existing = Meta::load_format(engine.as_ref())?;
         if existing.is_some() && self.no_update {
@@ -154,12 +172,13 @@ impl Format {
             inodes: self.inodes.unwrap_or(0),
             trash_days: self.trash_days.unwrap_or(1),
             enable_acl: self.enable_acl,
-            block_size: block_size(4 << 20),
+            block_size: 4096,
             compression: "none".into(),
             encrypt_algo: "aes256gcm-rsa".into(),
             ..VolumeFormat::default()
         };
         self.set_fixed(&mut format);
+        self.hadoop.apply(&mut format)?;
         if let Some(path) = &self.encrypt_rsa_key {
             format.encrypt_key =
                 fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -187,6 +206,7 @@ impl Format {
             inodes: self.inodes,
             trash_days: self.trash_days,
             enable_acl: self.enable_acl.then_some(true),
+            hadoop: self.hadoop.clone(),
             ..Config::default()
         };
         let mut format = change.changed(existing)?;
@@ -210,7 +230,7 @@ impl Format {
 
     /// The settings by which data is stored, as far as they are given.
     fn set_fixed(&self, format: &mut VolumeFormat) {
-        format.block_size = self.block_size.map_or(format.block_size, block_size);
+        format.block_size = self.block_size.unwrap_or(format.block_size);
         format.shards = self.shards.unwrap_or(format.shards);
         format.hash_prefix |= self.hash_prefix;
         if let Some(compress) = &self.compress {
@@ -281,8 +301,9 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Block size in KiB: rounded down to a power of two, between 64 and 16384.
-fn block_size(bytes: u64) -> u32 {
-    let kib = (bytes >> 10).clamp(64, 16384) as u32;
-    1 << kib.ilog2()
+/// Block size in KiB.
+fn block_size(text: &str) -> Result<u32, String> {
+    let bytes = sizes::kib(text)?;
+    let fits = bytes.is_power_of_two() && (64 << 10..=16 << 20).contains(&bytes);
+    if fits { Ok((bytes >> 10) as u32) } else { Err("a block has 64K to 16M, and a power of two".into()) }
 }

@@ -19,6 +19,7 @@ use crate::{
 
 /// Show what stands behind a path
 #[derive(Args)]
+#[command(after_help = "Examples:\n  sluice info /mnt/vol/file\n  sluice info -r /mnt/vol/dir")]
 pub(crate) struct Info {
     /// Paths, or inodes with -i
     #[arg(required = true)]

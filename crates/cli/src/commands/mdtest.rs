@@ -18,6 +18,8 @@ use crate::{
 
 /// Measure how fast files are created
 #[derive(Args)]
+#[command(after_help = "Example:
+  sluice mdtest redis://localhost/1 /bench --threads 4 --files 1000")]
 pub(crate) struct Mdtest {
     /// Metadata engine
     #[arg(value_name = "META-URL")]

@@ -3,16 +3,24 @@
 mod bench;
 mod bench_meta;
 mod clone;
+mod compact;
+mod completion;
 mod config;
+mod debug;
+mod destroy;
 mod dump;
 mod format;
 mod fsck;
+mod gc;
+mod hadoop;
 mod info;
 mod load;
+mod man;
 mod mdtest;
 mod mount;
 mod profile;
 mod quota;
+mod restore;
 mod rmr;
 mod stats;
 mod status;
@@ -25,6 +33,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
+use crate::program::Program;
+
 /// What to do.
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -35,41 +45,55 @@ pub(crate) enum Command {
     Umount(umount::Umount),
     Stats(stats::Stats),
     Profile(profile::Profile),
+    Debug(debug::Debug),
     Info(info::Info),
     Summary(summary::Summary),
     Quota(quota::QuotaCommand),
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
+    Compact(compact::Compact),
     Fsck(fsck::Fsck),
+    Gc(gc::Gc),
+    Restore(restore::Restore),
+    Destroy(destroy::Destroy),
     Dump(dump::Dump),
     Load(load::Load),
     Bench(bench::Bench),
     BenchMeta(bench_meta::BenchMeta),
     Mdtest(mdtest::Mdtest),
+    Completion(completion::Completion),
+    Man(man::Man),
     Version(version::Version),
 }
 
 /// Does it.
-pub(crate) fn run(command: Command) -> Result<ExitCode> {
+pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
     match command {
         Command::Format(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Status(command) => command.run(),
-        Command::Mount(command) => command.run(),
+        Command::Mount(command) => command.run(program),
         Command::Umount(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Profile(command) => command.run(),
+        Command::Debug(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Quota(command) => command.run(),
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
+        Command::Compact(command) => command.run(),
         Command::Fsck(command) => command.run(),
+        Command::Gc(command) => command.run(),
+        Command::Restore(command) => command.run(),
+        Command::Destroy(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::BenchMeta(command) => command.run(),
         Command::Mdtest(command) => command.run(),
+        Command::Completion(command) => command.run(program),
+        Command::Man(command) => command.run(program),
         Command::Version(command) => command.run(),
     }
 }

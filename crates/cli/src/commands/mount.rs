@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use sluice_data::{DataConfig, DataStore};
@@ -18,19 +18,25 @@ use sluice_types::Ino;
 use sluice_vfs::Journal;
 
 use crate::{
-    background, engines,
+    arguments, background, engines,
     fixed::Fixed,
     flags::{
         Atime, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
         TransferFlags,
     },
+    fstab::{self, Line},
     guardian::{self, GuardianSocket, Message},
+    program::Program,
     serve::{self, Serving, Taken},
     tree, volume,
 };
 
 /// Mount a volume
 #[derive(Args)]
+#[command(after_help = "Examples:
+  sluice mount -d redis://localhost/1 /mnt/vol
+  sluice mount -d redis://localhost/1 /mnt/vol --subdir /team --read-only
+  META_PASSWORD=secret sluice mount -d redis://:@localhost/1 /mnt/vol --writeback")]
 pub(crate) struct Mount {
     /// Metadata engine
     #[arg(value_name = "META-URL")]
@@ -52,7 +58,8 @@ pub(crate) struct Mount {
     /// Mount although a volume is mounted there already, on top of it
     #[arg(long)]
     force: bool,
-    #[arg(long, hide = true)]
+    /// Have it mounted when the machine starts, with these flags: write it to /etc/fstab (for root)
+    #[arg(long)]
     update_fstab: bool,
     // As helpers of mount(8) have it: nothing is printed on success.
     #[arg(long, hide = true)]
@@ -74,19 +81,30 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    pub(crate) fn run(self) -> Result<ExitCode> {
+    pub(crate) fn run(self, program: Program) -> Result<ExitCode> {
         if let Some(socket) = guardian::socket() {
             return self.serve(socket);
         }
         let child = background::is_child();
         if !child {
-            self.idle().warn();
+            self.idle().check()?;
         }
         let mountpoint = std::path::absolute(&self.mountpoint)?;
         refuse_pseudo(&mountpoint)?;
         // A dead mount stays in sight until the new one is there.
         let dead = sluice_fuse::is_dead(&mountpoint);
         if !dead {
+            match std::fs::metadata(&mountpoint) {
+                Ok(found) => ensure!(
+                    found.is_dir(),
+                    "the mount point {} is not a directory; mount on one",
+                    mountpoint.display()
+                ),
+                Err(_) if child => {}
+                Err(_) => {
+                    tracing::info!("the mount point {} did not exist and is made", mountpoint.display())
+                }
+            }
             std::fs::create_dir_all(&mountpoint)
                 .with_context(|| format!("cannot make the mount point {}", mountpoint.display()))?;
         }
@@ -99,10 +117,32 @@ impl Mount {
             return self.upgrade(&mountpoint);
         }
         if self.background && !child {
-            return self.start(&mountpoint);
+            return self.start(&mountpoint, program);
+        }
+        if !child {
+            self.update_fstab(&mountpoint, program)?;
         }
         background::detach();
         guardian::run(&mountpoint)
+    }
+
+    /// Has the machine mount it when it starts, if that was asked for.
+    fn update_fstab(&self, mountpoint: &Path, program: Program) -> Result<()> {
+        if !self.update_fstab {
+            return Ok(());
+        }
+        ensure!(
+            rustix::process::geteuid().is_root(),
+            "--update-fstab is for root, who owns {}",
+            fstab::FSTAB
+        );
+        let url = engines::absolute(&self.meta_url)?;
+        let line = Line::new(program(), arguments::real(), url, mountpoint.to_owned())?;
+        fstab::install_helper(Path::new(fstab::HELPER))?;
+        if line.write(Path::new(fstab::FSTAB))? && !self.silent {
+            outln!("{} mounts it when the machine starts", fstab::FSTAB);
+        }
+        Ok(())
     }
 
     /// Changes the kernel's part of a mount, such as whether it is read-only.
@@ -135,20 +175,22 @@ impl Mount {
 
     fn idle(&self) -> Idle {
         let mut idle = Idle::default();
-        idle.note("--update-fstab", self.update_fstab);
+        // The log of a mount goes to a file.
+        idle.always(&["--no-syslog"]);
         self.meta.idle(&mut idle);
         self.cached.idle(&mut idle);
         self.store.idle(&mut idle);
-        self.transfers.idle(&mut idle);
         self.cache.idle(&mut idle);
         self.fuse.idle(&mut idle);
-        self.metrics.idle(&mut idle);
         idle
     }
 
-    fn start(&self, mountpoint: &Path) -> Result<ExitCode> {
+    fn start(&self, mountpoint: &Path, program: Program) -> Result<ExitCode> {
         let log = self.log.clone().unwrap_or_else(background::default_log);
         let code = background::start(&log)?;
+        if code == ExitCode::SUCCESS {
+            self.update_fstab(mountpoint, program)?;
+        }
         if code == ExitCode::SUCCESS && !self.silent {
             outln!("mounted on {}; the log is {}", mountpoint.display(), log.display());
         }
@@ -253,7 +295,7 @@ impl Mount {
             ..DataConfig::default()
         };
         self.transfers.apply(&mut data);
-        self.cache.apply(&mut data)?;
+        self.cache.apply(&mut data, self.transfers.max_stage_write)?;
         Ok(data)
     }
 
@@ -393,7 +435,7 @@ fn refuse_pseudo(mountpoint: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
     use crate::{args::Cli, commands::Command};
@@ -403,6 +445,19 @@ mod tests {
         match Cli::try_parse_from(line).map(|cli| cli.command) {
             Ok(Command::Mount(mount)) => mount,
             _ => panic!("{flags:?} is no mount"),
+        }
+    }
+
+    #[test]
+    fn every_flag_without_help_is_judged() {
+        let idle = mount(&[]).idle();
+        let command = Cli::command();
+        let known = command.find_subcommand("mount").expect("there");
+        for argument in known.get_arguments().filter(|argument| argument.is_hide_set()) {
+            let flag = format!("--{}", argument.get_long().expect("a flag"));
+            // These do what they say and are only for other programs.
+            let works = matches!(flag.as_str(), "--foreground" | "--silent");
+            assert!(works || idle.has_judged(&flag), "{flag} is accepted and nothing becomes of it");
         }
     }
 

@@ -15,6 +15,7 @@ use crate::{
 
 /// Remove trees
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice rmr /mnt/vol/dir")]
 pub(crate) struct Rmr {
     /// What to remove
     #[arg(required = true)]
@@ -41,6 +42,11 @@ impl Rmr {
                 progress.say(format_args!("sluice: {error:#}"));
                 code = ExitCode::FAILURE;
             }
+        }
+        if progress.count() == 0 && code == ExitCode::FAILURE {
+            // The errors have said what happened.
+            progress.clear();
+            return Ok(code);
         }
         let (count, time) = progress.finish();
         outln!("removed {count} entries in {:.2} s", time.as_secs_f64());

@@ -23,6 +23,7 @@ const UNLIMITED_INODES: u64 = 10 << 20;
 
 /// Show settings, sessions and usage of a volume
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice status redis://localhost/1")]
 pub(crate) struct Status {
     /// Metadata engine
     #[arg(value_name = "META-URL")]

@@ -14,6 +14,7 @@ use crate::{
 
 /// Show the biggest entries of a tree
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice summary --depth 3 /mnt/vol")]
 pub(crate) struct Summary {
     /// A directory
     path: PathBuf,

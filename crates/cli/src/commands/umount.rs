@@ -21,6 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Unmount a volume
 #[derive(Args)]
+#[command(after_help = "Examples:\n  sluice umount /mnt/vol\n  sluice umount --flush /mnt/vol")]
 pub(crate) struct Umount {
     /// Where it is mounted
     mountpoint: PathBuf,

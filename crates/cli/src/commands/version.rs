@@ -7,6 +7,7 @@ use clap::Args;
 
 /// Print the version
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice version")]
 pub(crate) struct Version {}
 
 impl Version {

@@ -11,13 +11,15 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use sluice_data::{CacheConfig, DataConfig, Eviction, Verify, WritebackConfig};
+use sluice_data::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 
 use super::Idle;
 use crate::sizes;
 
 /// Smallest buffer: below it writers wait for each other.
 const LEAST_BUFFER: u64 = 32 << 20;
+/// Shortest time after which unused blocks are dropped.
+const LEAST_EXPIRY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, ValueEnum)]
 enum VerifyArg {
@@ -59,8 +61,10 @@ pub(crate) struct CacheFlags {
     /// With --writeback: how long a block waits for its upload
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
     upload_delay: Duration,
-    #[arg(long, value_name = "HOURS", hide = true)]
-    upload_hours: Option<String>,
+    /// With --writeback: upload only from one hour of the day to another, such as 22-6, by the
+    /// machine's clock
+    #[arg(long, value_name = "FROM-UNTIL", value_parser = hours)]
+    upload_hours: Option<UploadHours>,
     /// Cache directories, colons between them, or `memory` [default: /var/jfsCache, or
     /// ~/.juicefs/cache for users]
     #[arg(long, value_name = "DIRS")]
@@ -77,7 +81,8 @@ pub(crate) struct CacheFlags {
     /// Share of the disk that stays free
     #[arg(long, value_name = "RATIO", default_value_t = 0.1)]
     free_space_ratio: f64,
-    #[arg(long, hide = true)]
+    /// Do not cache full blocks that were read from end to end, only what was read here and there
+    #[arg(long)]
     cache_partial_only: bool,
     /// Cache full blocks that were written, too
     #[arg(long)]
@@ -88,23 +93,28 @@ pub(crate) struct CacheFlags {
     /// What goes when the cache is full
     #[arg(long, value_enum, value_name = "POLICY", default_value = "2-random")]
     cache_eviction: EvictionArg,
-    #[arg(long, value_name = "TIME", hide = true)]
-    cache_scan_interval: Option<String>,
-    #[arg(long, value_name = "TIME", hide = true)]
-    cache_expire: Option<String>,
+    /// How often the cache directories are searched for files that others added or removed, 0 for
+    /// once at the beginning
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = sizes::duration)]
+    cache_scan_interval: Duration,
+    /// Drop blocks that nobody used for so long, 1s or longer; 0 for never
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
+    cache_expire: Duration,
 }
 
 impl CacheFlags {
-    /// Notes what does nothing.
+    /// Tells of what was given in vain.
     pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.note("--upload-hours", self.upload_hours.is_some());
-        idle.note("--cache-partial-only", self.cache_partial_only);
-        idle.note("--cache-scan-interval", self.cache_scan_interval.is_some());
-        idle.note("--cache-expire", self.cache_expire.as_ref().is_some_and(|time| !time.starts_with('0')));
+        let without = |given: bool| given && !self.writeback;
+        idle.in_vain("--upload-delay", without(!self.upload_delay.is_zero()), "--writeback");
+        idle.in_vain("--upload-hours", without(self.upload_hours.is_some()), "--writeback");
+        let threshold = self.writeback_threshold_size > 0;
+        idle.in_vain("--writeback-threshold-size", without(threshold), "--writeback");
     }
 
-    /// Changes the data path's settings into what the flags say.
-    pub(crate) fn apply(&self, data: &mut DataConfig) -> Result<()> {
+    /// Changes the data path's settings into what the flags say; `max_writes` is
+    /// `--max-stage-write`.
+    pub(crate) fn apply(&self, data: &mut DataConfig, max_writes: usize) -> Result<()> {
         data.buffer_size = self.buffer_size.max(LEAST_BUFFER);
         data.max_readahead = self.max_readahead.unwrap_or(0);
         data.prefetch = self.prefetch;
@@ -126,11 +136,19 @@ impl CacheFlags {
                 VerifyArg::Extend => Verify::Extend,
             },
             large_writes: self.cache_large_write,
+            full_reads: !self.cache_partial_only,
+            expire: if self.cache_expire.is_zero() {
+                Duration::ZERO
+            } else {
+                self.cache_expire.max(LEAST_EXPIRY)
+            },
+            scan_interval: self.cache_scan_interval,
         };
         data.writeback = self.writeback.then(|| WritebackConfig {
             upload_delay: self.upload_delay,
             threshold: self.writeback_threshold_size.try_into().unwrap_or(u32::MAX),
-            max_staged: 0,
+            hours: self.upload_hours,
+            max_writes,
         });
         Ok(())
     }
@@ -156,6 +174,14 @@ impl CacheFlags {
         anyhow::ensure!(!dirs.is_empty(), "--cache-dir {text} names no directory");
         Ok(dirs)
     }
+}
+
+/// `FROM-UNTIL`, or with a comma, as JuiceFS takes it.
+fn hours(text: &str) -> Result<UploadHours, String> {
+    let wrong = || format!("{text} is not two hours of the day, 0 to 23, such as 22-6");
+    let (from, until) = text.split_once(['-', ',']).ok_or_else(wrong)?;
+    let hour = |text: &str| text.trim().parse().ok().filter(|hour| *hour < 24);
+    Ok(UploadHours { from: hour(from).ok_or_else(wrong)?, until: hour(until).ok_or_else(wrong)? })
 }
 
 fn default_dir() -> String {

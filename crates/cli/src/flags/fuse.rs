@@ -24,7 +24,8 @@ pub(crate) struct FuseFlags {
     /// one more look
     #[arg(long)]
     enable_cap: bool,
-    #[arg(long, hide = true)]
+    /// Labels of SELinux (security.selinux), and with them extended attributes
+    #[arg(long)]
     enable_selinux: bool,
     // Flags of files can always be read and changed.
     #[arg(long, hide = true)]
@@ -47,8 +48,11 @@ pub(crate) struct FuseFlags {
     /// Largest request [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     max_fuse_io: Option<u64>,
+    // The program does so for itself when it starts.
     #[arg(long, hide = true)]
     disable_transparent_hugepage: bool,
+    #[arg(long, hide = true)]
+    non_default_permission: bool,
 }
 
 fn ids(text: &str) -> Result<(u32, u32), String> {
@@ -63,10 +67,19 @@ impl FuseFlags {
         // With it the kernel believes no size and no time of a file but its own: what other clients
         // append would not be seen, and closing a file fails for writers who do not own it.
         let mut options = self.options.iter().flat_map(|options| options.split(','));
-        idle.note("-o writeback_cache", options.any(|option| option == "writeback_cache"));
-        idle.note("--enable-selinux", self.enable_selinux);
-        idle.note("--disable-transparent-hugepage", self.disable_transparent_hugepage);
-        let _ = self.enable_ioctl;
+        idle.refuse(
+            "-o writeback_cache",
+            options.any(|option| option == "writeback_cache"),
+            "the kernel would not see what other clients append, and closing a file would fail for writers who do \
+             not own it; leave it out: writes are gathered here without it",
+        );
+        idle.refuse(
+            "--non-default-permission",
+            self.non_default_permission,
+            "the kernel's check of permissions cannot be switched off",
+        );
+        idle.always(&["--enable-ioctl", "--disable-transparent-hugepage"]);
+        let _ = (self.enable_ioctl, self.disable_transparent_hugepage);
     }
 
     /// Whether the options ask for a mount that changes nothing.
@@ -96,6 +109,7 @@ impl FuseFlags {
     pub(crate) fn apply(&self, vfs: &mut VfsConfig) {
         vfs.xattr = self.enable_xattr;
         vfs.capabilities = self.enable_cap;
+        vfs.selinux = self.enable_selinux;
         vfs.umask = self.umask;
         vfs.hide_internal = self.hide_internal;
         vfs.prefix_internal = self.prefix_internal;
@@ -111,8 +125,8 @@ impl FuseFlags {
         let mut config = Config { features, ..Config::default() };
         for option in self.options.iter().flat_map(|options| options.split(',')) {
             match option {
-                // Always so, or of no meaning here. Of writeback_cache see `idle`.
-                "writeback_cache" | "async_dio" | "debug" | "big_writes" | "async_read" => {}
+                // Always so, or of no meaning here.
+                "async_dio" | "debug" | "big_writes" | "async_read" => {}
                 option => options.apply(option).context("option -o")?,
             }
         }

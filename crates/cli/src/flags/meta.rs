@@ -67,8 +67,8 @@ pub(crate) struct MetaFlags {
     backup_skip_trash: bool,
     #[arg(long, value_name = "N", hide = true)]
     skip_dir_nlink: Option<u32>,
-    #[arg(long, value_name = "TIME", hide = true)]
-    skip_dir_mtime: Option<String>,
+    #[arg(long, value_name = "TIME", hide = true, value_parser = sizes::duration)]
+    skip_dir_mtime: Option<Duration>,
     #[arg(long, hide = true)]
     sort_dir: bool,
     // Local counters are always used.
@@ -87,10 +87,28 @@ impl MetaFlags {
         let off = |text: &String| !matches!(text.as_str(), "0" | "0s");
         idle.note("--backup-meta", self.backup_meta.as_ref().is_some_and(off));
         idle.note("--backup-skip-trash", self.backup_skip_trash);
-        idle.note("--skip-dir-nlink", self.skip_dir_nlink.is_some());
-        idle.note("--skip-dir-mtime", self.skip_dir_mtime.is_some());
-        idle.note("--sort-dir", self.sort_dir);
-        idle.note("--network-interfaces", self.network_interfaces.is_some());
+        idle.refuse(
+            "--skip-dir-nlink",
+            self.skip_dir_nlink.is_some_and(|retries| retries > 0),
+            "the number of links of a directory is always right here; leave it out, or say 0",
+        );
+        idle.refuse(
+            "--skip-dir-mtime",
+            self.skip_dir_mtime.is_some_and(|time| !time.is_zero()),
+            "every change of a directory is seen in its times here, at no further cost; leave it out, or say 0",
+        );
+        idle.refuse(
+            "--sort-dir",
+            self.sort_dir,
+            "a listing keeps an order of its own, in which each name has a fixed place; programs such as ls sort by \
+             themselves",
+        );
+        idle.refuse(
+            "--network-interfaces",
+            self.network_interfaces.as_ref().is_some_and(|names| !names.is_empty()),
+            "what a session tells of its machine is for people, and not chosen by interface; leave it out",
+        );
+        idle.always(&["--fast-statfs", "--no-usage-report"]);
         let _ = (self.fast_statfs, self.no_usage_report);
     }
 }
@@ -114,17 +132,20 @@ pub(crate) struct MetaCacheFlags {
     /// How long an open may go without asking the engine; gives up close-to-open
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = sizes::duration)]
     pub(crate) open_cache: Duration,
+    // Files are remembered no longer than they are open.
     #[arg(long, value_name = "N", hide = true)]
     open_cache_limit: Option<u64>,
-    #[arg(long, hide = true)]
+    /// The kernel keeps listings of directories, and believes them as long as their attributes
+    /// (--attr-cache)
+    #[arg(long)]
     readdir_cache: bool,
 }
 
 impl MetaCacheFlags {
     /// Notes what does nothing.
     pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.note("--open-cache-limit", self.open_cache_limit.is_some());
-        idle.note("--readdir-cache", self.readdir_cache);
+        idle.always(&["--open-cache-limit"]);
+        let _ = self.open_cache_limit;
     }
 
     /// Both groups as the file system takes them.
@@ -135,6 +156,7 @@ impl MetaCacheFlags {
             dir_entry_ttl: self.dir_entry_cache,
             negative_ttl: self.negative_entry_cache,
             open_ttl: self.open_cache,
+            readdir_cache: self.readdir_cache,
             heartbeat: meta.heartbeat,
             cleaning: !meta.no_bgjob,
             clock: Arc::new(sluice_types::SystemClock),

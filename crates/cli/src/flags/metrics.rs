@@ -5,7 +5,6 @@ use std::path::Path;
 use clap::Args;
 use sluice_vfs::OWN_LABELS;
 
-use super::Idle;
 use crate::{
     metrics::{Address, Exporter},
     volume,
@@ -22,7 +21,9 @@ pub(crate) struct MetricsFlags {
     /// Labels that every metric gets, as NAME:VALUE;NAME:VALUE
     #[arg(long, value_name = "LABELS", value_parser = labels)]
     custom_labels: Option<Labels>,
-    #[arg(long, value_name = "ADDRESS", hide = true)]
+    /// Tell the Consul at this address where the metrics are, as HOST:PORT; without --metrics they
+    /// are then shown at the address of this machine that Consul sees
+    #[arg(long, value_name = "ADDRESS", value_parser = consul)]
     consul: Option<String>,
 }
 
@@ -31,11 +32,6 @@ pub(crate) struct MetricsFlags {
 struct Labels(Vec<(String, String)>);
 
 impl MetricsFlags {
-    /// Notes what does nothing.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.note("--consul", self.consul.is_some());
-    }
-
     /// What shows the metrics of a mount; `None` if nobody shall see them.
     pub(crate) fn exporter(&self, volume: &str, mountpoint: &Path) -> Option<Exporter> {
         let address = self.metrics.clone().unwrap_or(Address::Default);
@@ -52,7 +48,8 @@ impl MetricsFlags {
             labels.retain(|(known, _)| known != name);
             labels.push((name.clone(), value.clone()));
         }
-        Some(Exporter { address, labels })
+        let (consul, mountpoint) = (self.consul.clone(), mountpoint.display().to_string());
+        Some(Exporter { address, labels, consul, mountpoint })
     }
 }
 
@@ -65,6 +62,13 @@ fn address(text: &str) -> Result<Address, String> {
         Some(("", port)) if port.parse::<u16>().is_ok() => Ok(Address::This(format!("0.0.0.0:{port}"))),
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Address::This(text.to_owned())),
         _ => Err("it must be HOST:PORT, such as 127.0.0.1:9567, or empty for no metrics".into()),
+    }
+}
+
+fn consul(text: &str) -> Result<String, String> {
+    match address(text) {
+        Ok(Address::This(address)) => Ok(address),
+        _ => Err("it must be HOST:PORT, such as 127.0.0.1:8500".into()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Flags that several commands share, and what they mean to the layers below.
 //!
-//! What must stay true: names and defaults are those that `JuiceFS` users know; a flag that has no
-//! effect here says so when it is given.
+//! What must stay true: names and defaults are those that `JuiceFS` users know; a flag that cannot
+//! do here what it says is refused with the reason. A flag without a word of help either asks for
+//! what is so in any case ([`Idle::always`]) or is refused.
 
 mod cache;
 mod fuse;
@@ -9,28 +10,67 @@ mod meta;
 mod metrics;
 mod store;
 
+use anyhow::{Result, ensure};
+
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
 pub(crate) use metrics::MetricsFlags;
 pub(crate) use store::{StoreFlags, TransferFlags};
 
-/// Flags that were given and do nothing.
+/// What becomes of flags of JuiceFS that change nothing here.
 #[derive(Default)]
-pub(crate) struct Idle(Vec<&'static str>);
+pub(crate) struct Idle {
+    /// Every flag that was judged.
+    judged: Vec<&'static str>,
+    warned: Vec<String>,
+    refused: Vec<String>,
+}
 
 impl Idle {
-    /// Notes a flag if it was given.
+    /// Warns of a flag if it was given.
     pub(crate) fn note(&mut self, flag: &'static str, given: bool) {
+        self.judged.push(flag);
         if given {
-            self.0.push(flag);
+            self.warned.push(format!("{flag} has no effect in this version"));
         }
     }
 
-    /// Tells the user.
-    pub(crate) fn warn(&self) {
-        for flag in &self.0 {
-            tracing::warn!("{flag} has no effect in this version");
+    /// Warns of a flag if it was given and does nothing without another one.
+    pub(crate) fn in_vain(&mut self, flag: &str, given: bool, without: &str) {
+        if given {
+            self.warned.push(format!("{flag} has no effect without {without}"));
         }
+    }
+
+    /// Refuses a flag if it was given: what it says cannot be done, and why.
+    pub(crate) fn refuse(&mut self, flag: &'static str, given: bool, why: &str) {
+        self.judged.push(flag);
+        if given {
+            self.refused.push(format!("{flag} is refused: {why}"));
+        }
+    }
+
+    /// What these flags ask for is so in any case.
+    pub(crate) fn always(&mut self, flags: &[&'static str]) {
+        self.judged.extend(flags);
+    }
+
+    /// Whether a flag was judged at all.
+    #[cfg(test)]
+    pub(crate) fn has_judged(&self, flag: &str) -> bool {
+        self.judged.contains(&flag)
+    }
+
+    /// Tells the user.
+    ///
+    /// # Errors
+    /// A flag was refused.
+    pub(crate) fn check(&self) -> Result<()> {
+        for warning in &self.warned {
+            tracing::warn!("{warning}");
+        }
+        ensure!(self.refused.is_empty(), "{}", self.refused.join("\n"));
+        Ok(())
     }
 }

@@ -46,7 +46,11 @@ pub(crate) struct StoreFlags {
 impl StoreFlags {
     /// Notes what does nothing.
     pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.note("--tag", self.tag.is_some());
+        idle.refuse(
+            "--tag",
+            self.tag.as_ref().is_some_and(|tag| !tag.is_empty()),
+            "objects cannot be tagged as they are written; have a rule of the bucket tag them by their prefix",
+        );
     }
 
     /// Changes what the volume's settings say into what the flags say.
@@ -88,19 +92,16 @@ pub(crate) struct TransferFlags {
     /// Objects deleted at once
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_deletes: usize,
-    #[arg(long, value_name = "N", hide = true)]
-    max_stage_write: Option<u32>,
+    /// With --writeback: blocks written to the local disk at once; others are uploaded directly; 0
+    /// for no limit
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) max_stage_write: usize,
     /// Try the object storage before anything else
     #[arg(long)]
     pub(crate) check_storage: bool,
 }
 
 impl TransferFlags {
-    /// Notes what does nothing.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
-        idle.note("--max-stage-write", self.max_stage_write.is_some());
-    }
-
     /// The part that the data path has to know.
     pub(crate) fn apply(&self, data: &mut DataConfig) {
         data.max_uploads = self.max_uploads.max(1);

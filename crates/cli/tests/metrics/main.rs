@@ -38,11 +38,11 @@ fn try_http(address: &str, method: &str, path: &str) -> std::io::Result<(u16, St
     Ok((status, body.to_owned()))
 }
 
-/// Where the last mount shows its metrics.
-fn address(volume: &Volume) -> String {
+/// Where a mount shows its metrics, the first or another one that does.
+fn address(volume: &Volume, number: usize) -> String {
     let shown = || {
         let log = volume.log();
-        let (_, rest) = log.rsplit_once("metrics are shown at http://")?;
+        let rest = log.split("metrics are shown at http://").nth(number)?;
         Some(rest.split('/').next()?.to_owned())
     };
     until("an address", || shown().is_some());
@@ -85,7 +85,7 @@ fn names_types_labels_and_classes_are_those_of_juicefs() {
     let mut volume = Volume::new(&["--trash-days", "0"]);
     let point = volume.mount("mnt", &["--metrics", "127.0.0.1:0", "--custom-labels", "team:a;x:y z"]);
     use_it(&point);
-    let address = address(&volume);
+    let address = address(&volume, 1);
     let (status, text) = http(&address, "GET", "/metrics");
     assert_eq!(status, 200, "{text}");
     let samples = samples(&text);
@@ -166,10 +166,10 @@ fn a_port_that_is_in_use_is_no_reason_not_to_mount() {
     let taken = taken.local_addr().expect("an address").to_string();
     let mut volume = Volume::new(&[]);
     let first = volume.mount("first", &[]);
-    let usual = address(&volume);
+    let usual = address(&volume, 1);
     assert_eq!(http(&usual, "GET", "/metrics").0, 200);
     let second = volume.mount("second", &[]);
-    assert_ne!(address(&volume), usual, "both have a port of their own");
+    assert_ne!(address(&volume, 2), usual, "both have a port of their own");
     assert!(mounted(&first) && mounted(&second));
     let third = volume.mount("third", &["--metrics", &taken]);
     until("a message", || volume.log().contains(&format!("cannot listen on {taken}")));
@@ -181,10 +181,51 @@ fn a_port_that_is_in_use_is_no_reason_not_to_mount() {
 }
 
 #[test]
+fn consul_is_told_where_they_are() {
+    if no_fuse() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let consul = listener.local_addr().expect("an address").to_string();
+    let heard = std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().expect("somebody");
+            let mut request = Vec::new();
+            let mut buffer = [0; 4096];
+            // The first connection only asks by which address Consul is reached.
+            loop {
+                let n = stream.read(&mut buffer).expect("read");
+                request.extend_from_slice(&buffer[..n]);
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let body = text.split_once("\r\n\r\n").map(|(_, body)| body);
+                if let Some(Ok(service)) = body.map(serde_json::from_str::<Value>) {
+                    stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").expect("answered");
+                    return (text.lines().next().unwrap_or_default().to_owned(), service);
+                }
+                if n == 0 {
+                    break;
+                }
+            }
+        }
+    });
+    let mut volume = Volume::new(&[]);
+    let point = volume.mount("mnt", &["--consul", &consul]);
+    let address = address(&volume, 1);
+    let (line, service) = heard.join().expect("told");
+    assert_eq!(line, "PUT /v1/agent/service/register HTTP/1.0");
+    assert_eq!(service["Name"], "juicefs");
+    assert_eq!(service["Check"]["HTTP"], format!("http://{address}/metrics"));
+    assert_eq!(service["Meta"]["mountPoint"], point.display().to_string());
+    assert_eq!(format!("127.0.0.1:{}", service["Port"]), address);
+    until("a word of it", || volume.log().contains("knows of the metrics"));
+}
+
+#[test]
 fn wrong_flags_are_refused_with_a_reason() {
     for (flags, expected) in [
         (["--metrics", "nonsense"], "HOST:PORT"),
         (["--custom-labels", "team"], "NAME:VALUE"),
+        (["--consul", "nonsense"], "HOST:PORT"),
         (["--custom-labels", "method:x"], "label method of their own"),
     ] {
         let said = fails(&["mount", flags[0], flags[1], "sqlite3:///nowhere/meta.db", "/nowhere"]);
@@ -200,7 +241,7 @@ fn promtool_finds_fault_with_inherited_names_only() {
     let mut volume = Volume::new(&[]);
     let point = volume.mount("mnt", &["--metrics", "127.0.0.1:0"]);
     use_it(&point);
-    let (_, text) = http(&address(&volume), "GET", "/metrics");
+    let (_, text) = http(&address(&volume, 1), "GET", "/metrics");
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -271,6 +312,20 @@ impl Drop for Prometheus {
     }
 }
 
+/// What our own dashboard asks.
+fn dashboard() -> Vec<String> {
+    let text = include_str!("../../../../docs/dashboards/sluice.json");
+    let dashboard: Value = serde_json::from_str(text).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries: Vec<String> = targets
+        .filter_map(|target| target["expr"].as_str())
+        .map(|query| query.replace("$volume", "testvol").replace("$__rate_interval", "10s"))
+        .collect();
+    assert!(queries.len() > 30, "{queries:?}");
+    queries
+}
+
 #[test]
 fn prometheus_answers_what_dashboards_ask() {
     if no_fuse() {
@@ -279,9 +334,11 @@ fn prometheus_answers_what_dashboards_ask() {
     let mut volume = Volume::new(&[]);
     let point = volume.mount("mnt", &["--metrics", "127.0.0.1:0"]);
     use_it(&point);
-    let prometheus = Prometheus::start(&volume, &address(&volume));
+    let prometheus = Prometheus::start(&volume, &address(&volume, 1));
     let mut names = BTreeSet::new();
-    for query in include_str!("queries.txt").lines().filter(|line| !line.starts_with('#')) {
+    let queries = include_str!("queries.txt").lines().filter(|line| !line.starts_with('#'));
+    let ours = dashboard();
+    for query in queries.chain(ours.iter().map(String::as_str)) {
         // Rates need two samples.
         until(query, || !prometheus.query(query).is_empty());
         names.extend(

@@ -20,6 +20,7 @@ use sluice_types::Rng;
 use super::{
     dir_index::DirIndex,
     file::{self, OpenFiles},
+    upkeep::{Expiry, Stop},
 };
 use crate::{
     config::{CacheConfig, Verify},
@@ -54,6 +55,7 @@ pub(super) struct Dir {
     waiting: Mutex<FxHashMap<BlockKey, Bytes>>,
     /// The order in which they are written.
     queue: Mutex<Option<SyncSender<BlockKey>>>,
+    stopped: Stop,
     /// Bytes of all that wait, all directories together.
     queued: Arc<AtomicU64>,
     stats: Arc<Stats>,
@@ -86,6 +88,7 @@ impl Dir {
             health: Mutex::default(),
             waiting: Mutex::default(),
             queue: Mutex::new(None),
+            stopped: Stop::default(),
             queued,
             stats,
         }
@@ -120,23 +123,24 @@ impl Dir {
         }
     }
 
-    /// Ends the writing thread once it has written what it was given.
+    /// Ends the writing thread once it has written what it was given, and the upkeep.
     pub(super) fn stop(&self) {
         self.queue.lock().take();
+        self.stopped.set();
     }
 
     pub(super) fn path(&self, key: BlockKey) -> PathBuf {
         self.root.join(self.layout.name(key))
     }
 
-    /// Starts the thread that first looks what is here and then writes what it is given.
+    /// Starts the threads: one looks what is here, the other writes what it is given.
     pub(super) fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let (sender, receiver) = mpsc::sync_channel(QUEUE);
         *self.queue.lock() = Some(sender);
         let dir = Arc::clone(self);
         thread::Builder::new().name("sluice-scan".into()).spawn({
             let dir = Arc::clone(self);
-            move || dir.scan()
+            move || dir.keep_up()
         })?;
         thread::Builder::new().name("sluice-cache".into()).spawn(move || {
             for key in receiver {
@@ -168,14 +172,60 @@ impl Dir {
         held.is_some()
     }
 
-    /// Indexes the files that an earlier process left.
+    /// Looks what is here, from time to time anew, and drops what nobody used for long.
+    fn keep_up(&self) {
+        self.scan();
+        let CacheConfig { expire, scan_interval, .. } = self.config;
+        let begun = Instant::now();
+        let next = |interval: Duration, from: Instant| (!interval.is_zero()).then(|| from + interval);
+        let mut expiry = Expiry::new(expire);
+        let (mut scan, mut look) = (next(scan_interval, begun), next(expire, begun));
+        while let Some(due) = scan.into_iter().chain(look).min() {
+            if !self.stopped.wait_until(due) {
+                return;
+            }
+            let now = Instant::now();
+            if look.is_some_and(|due| due <= now) {
+                self.expire(&mut expiry, now);
+                look = next(expiry.interval(), now);
+            }
+            if scan.is_some_and(|due| due <= now) {
+                self.scan();
+                // A search that takes long is not begun again at once.
+                scan = next(scan_interval, Instant::now());
+            }
+        }
+    }
+
+    /// Indexes the files that an earlier process or another one left, and drops those that are
+    /// gone.
     fn scan(&self) {
+        let known = self.index.lock().keys();
+        for key in known {
+            if self.stopped.is_set() {
+                return;
+            }
+            if !self.path(key).exists() {
+                self.remove(key);
+            }
+        }
         file::each_block(&self.root, |path, key| self.found(path, key));
+    }
+
+    /// Drops blocks that nobody has used for as long as `expiry` says.
+    fn expire(&self, expiry: &mut Expiry, now: Instant) {
+        let Some(tick) = expiry.look(now, self.index.lock().tick()) else { return };
+        let unused = self.index.lock().unused_since(tick);
+        for key in unused {
+            self.stats.cache_evictions.add(1);
+            self.remove(key);
+        }
     }
 
     /// Notes a file that was seen, unless it went meanwhile.
     fn found(&self, path: &Path, key: BlockKey) {
-        if path != self.path(key) {
+        // One that is known was not used by being seen.
+        if path != self.path(key) || self.contains(key) {
             return;
         }
         self.note(key);
@@ -301,6 +351,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_nobody_used_for_long_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let config = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
+        let layout = Layout { block_size: 4096, hash_prefix: false };
+        let shared = (Arc::new(OpenFiles::new()), Arc::default(), Arc::default());
+        let dir = Dir::new(place.path().join("raw"), layout, &config, shared);
+        let [old, used] = [1, 2].map(|id| BlockKey { id, index: 0, size: 3 });
+        for key in [old, used] {
+            dir.store(key, &Bytes::from_static(b"abc"));
+        }
+        let begun = Instant::now();
+        let mut expiry = Expiry::new(Duration::from_secs(60));
+        dir.expire(&mut expiry, begun);
+        assert!(dir.touch(used));
+        dir.expire(&mut expiry, begun + Duration::from_secs(59));
+        dir.scan();
+        assert!(dir.contains(old) && dir.contains(used));
+        dir.expire(&mut expiry, begun + Duration::from_secs(60));
+        assert!(!dir.contains(old) && dir.contains(used));
+        assert!(!dir.path(old).exists() && dir.path(used).exists());
+    }
+
+    #[test]
     fn what_was_removed_before_or_while_it_was_found_is_not_here() {
         let place = tempfile::tempdir().unwrap();
         let config = CacheConfig { dirs: vec![place.path().into()], ..CacheConfig::default() };
@@ -316,7 +389,15 @@ mod tests {
         dir.scan();
         assert!(!dir.contains(before) && dir.contains(meanwhile));
 
+        let (added, gone) = (BlockKey { id: 3, index: 0, size: 3 }, dir.path(meanwhile));
+        file::write(&dir.path(added), &Bytes::from_static(b"abc"), false, 0o600).unwrap();
+        fs::remove_file(&gone).unwrap();
+        dir.scan();
+        assert!(dir.contains(added) && !dir.contains(meanwhile), "another process changed the directory");
+        dir.remove(added);
+
         let path = dir.path(meanwhile);
+        dir.note(meanwhile);
         dir.remove(meanwhile);
         dir.found(&path, meanwhile);
         assert!(!dir.contains(meanwhile));

@@ -62,6 +62,21 @@ impl DirIndex {
         true
     }
 
+    /// A number that grows with each use.
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick
+    }
+
+    /// All that were not used since the index had this tick.
+    pub(crate) fn unused_since(&self, tick: u64) -> Vec<BlockKey> {
+        self.books.iter().filter(|book| book.used <= tick).map(|book| book.key).collect()
+    }
+
+    /// All that are here.
+    pub(crate) fn keys(&self) -> Vec<BlockKey> {
+        self.books.iter().map(|book| book.key).collect()
+    }
+
     pub(crate) fn remove(&mut self, key: BlockKey) -> bool {
         let Some(place) = self.places.remove(&key) else { return false };
         let book = self.books.swap_remove(place);

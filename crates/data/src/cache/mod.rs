@@ -8,6 +8,7 @@ mod dir_index;
 mod disk;
 pub(crate) mod file;
 mod second_chance;
+mod upkeep;
 
 pub(crate) use disk::DiskCache;
 pub(crate) use second_chance::{AWAITED, BEGUN, SecondChance};

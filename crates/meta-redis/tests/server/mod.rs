@@ -145,6 +145,9 @@ impl Engine for Owned {
     fn harden(&self) -> Result<(), EngineError> {
         self.engine.harden()
     }
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.engine.remove_volume()
+    }
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.engine.watch()
     }

@@ -6,7 +6,7 @@ use sluice_meta::engine::EngineError;
 use super::pool::Pool;
 use crate::{
     codec::Columns,
-    schema::{Dialect, lacking},
+    schema::{Dialect, lacking, removals},
 };
 
 /// Whatever the server's defaults: transactions, and names of attributes that differ if any byte
@@ -35,6 +35,13 @@ pub(super) fn prepare(pool: &Pool) -> Result<(), EngineError> {
         }
     }
     Ok(())
+}
+
+/// Removes the tables of the volume, the settings last.
+pub(super) fn remove(pool: &Pool) -> Result<(), EngineError> {
+    let drop_table =
+        |statement: String| pool.ask(&statement).map(drop).map_err(|failed| pool.options.unanswered(failed));
+    removals(Dialect::Mysql, &pool.options.naming).into_iter().try_for_each(drop_table)
 }
 
 fn run(pool: &Pool, statement: &str) -> Result<(), EngineError> {

@@ -6,7 +6,7 @@ use sluice_meta::engine::EngineError;
 use sluice_net::{Kind, describe};
 
 use super::{Store, wire::Wire};
-use crate::schema::{Dialect, lacking};
+use crate::schema::{Dialect, lacking, removals};
 
 /// Two clients that make tables at once do so one after the other. The lock goes with the
 /// connection.
@@ -34,6 +34,15 @@ impl Store {
         // Each on its own: one that locked several tables could wait for a client that has one of
         // them, and it for this.
         self.missing(&mut wire)?.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
+    }
+
+    /// Removes the tables of the volume, the settings last.
+    pub(super) fn remove(&self) -> Result<(), EngineError> {
+        let mut wire = self.pool.connect()?;
+        let setting = self.pool.options.naming.table("jfs_setting");
+        self.simple(&mut wire, &BESIDE.replace("{}", &setting))?;
+        let statements = removals(Dialect::Postgres, &self.pool.options.naming);
+        statements.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
     }
 
     /// The statements that make what is missing.

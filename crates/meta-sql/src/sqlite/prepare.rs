@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use sluice_meta::engine::EngineError;
 
 use super::options::Options;
-use crate::schema::{Dialect, lacking};
+use crate::schema::{Dialect, lacking, removals};
 
 /// Tables, indexes and `table.column`s.
 const EXISTING: &str = "SELECT name FROM sqlite_master WHERE type IN ('table','index') \
@@ -24,6 +24,16 @@ pub(super) fn prepare(connection: &mut Connection, options: &Options) -> Result<
         txn.execute_batch(&statement).map_err(|error| {
             options.refused(format!("cannot bring the tables up to date: {error}: {statement}"))
         })?;
+    }
+    txn.commit().map_err(|error| options.commit_failed(&error))
+}
+
+/// Removes the tables of the volume, all or none.
+pub(super) fn remove(connection: &mut Connection, options: &Options) -> Result<(), EngineError> {
+    let failed = |error| options.failed(&error);
+    let txn = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    for statement in removals(Dialect::Sqlite, &options.naming) {
+        txn.execute_batch(&statement).map_err(failed)?;
     }
     txn.commit().map_err(|error| options.commit_failed(&error))
 }

@@ -21,10 +21,11 @@ use super::{
 use crate::{
     announce::announce,
     engine::{EngineError, Hold, Moment, Read, Write},
+    fact::Fact,
     op::Lane,
     outcome::Outcome,
     record_cache::RecordCache,
-    schema::{Change, Key},
+    schema::{Change, Counter, Key},
     view::{Batch, View},
     want::Want,
 };
@@ -94,7 +95,9 @@ impl Batcher {
             }
             self.fetch(&mut moment, &mut batch, round.wants).map_err(|error| touched.blame(error))?;
         }
-        self.env.learn(std::mem::take(&mut batch.learned));
+        let learned = std::mem::take(&mut batch.learned);
+        let above: Vec<_> = learned.iter().filter_map(Fact::place).collect();
+        self.env.learn(learned);
         let step = self.next_step(lane);
         // Whoever opens one of these files waits until this commit is over.
         let _doomed = batch.doomed.take();
@@ -109,6 +112,7 @@ impl Batcher {
         match self.engine.commit_at(&commit, moment) {
             Ok(()) => {
                 self.committed(&commit, step, sent);
+                self.learn_places(&commit, above);
                 if lost {
                     self.numbers[usize::from(lane)].lost.store(false, Ordering::Relaxed);
                 }
@@ -130,8 +134,13 @@ impl Batcher {
             }
             Err(error) => {
                 self.withdraw_effects(logged);
-                if let (Some(record_cache), EngineError::Conflict(keys)) = (&self.env.record_cache, &error) {
-                    record_cache.forget(keys);
+                if let EngineError::Conflict(keys) = &error {
+                    if let Some(record_cache) = &self.env.record_cache {
+                        record_cache.forget(keys);
+                    }
+                    if keys.contains(&Key::Counter(Counter::DirMoves)) {
+                        self.env.above.forget();
+                    }
                 }
                 return Err(touched.blame(error));
             }
@@ -258,7 +267,9 @@ impl Touched {
     /// Finds whose fault a failure is.
     fn blame(&self, error: EngineError) -> Failed {
         let EngineError::Conflict(keys) = error else { return error.into() };
-        let broken: FxHashSet<u64> = keys.iter().map(hash).collect();
+        // What all operations under a quota rely on: it is nobody's fault.
+        let common = |key: &&Key| matches!(key, Key::Counter(Counter::DirMoves) | Key::Quota(_));
+        let broken: FxHashSet<u64> = keys.iter().filter(|key| !common(key)).map(hash).collect();
         let guilty = self.0.iter().filter(|(_, key)| broken.contains(key));
         Failed::Again { culprits: guilty.map(|(at, _)| *at).collect() }
     }

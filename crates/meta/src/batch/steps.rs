@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sluice_types::FsError;
+use sluice_types::{FsError, Ino};
 
 use super::{Batcher, queued_op::AnyQueuedOp};
 use crate::{
-    engine::{Commit, Step, Write},
+    engine::{Commit, Expect, Hold, Step, Write},
     record_cache::{RecordCache, Sent},
     schema::{Counter, Key, Row},
 };
@@ -30,19 +30,47 @@ impl Batcher {
             (Some(record_cache), None) => forget(record_cache, commit),
             (None, _) => {}
         }
+        for expect in &commit.expects {
+            if let Expect::Row(Row::Quota(key, quota), Hold::Lock) = expect {
+                self.env.counting().compared(*key, *quota);
+            }
+        }
         for write in &commit.writes {
             match write {
                 Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
                 Write::Count(Counter::TotalInodes, by) => self.env.counting().add(0, *by),
                 Write::Charge(key, space, inodes) => self.env.counting().charge(*key, *space, *inodes),
                 Write::Insert(Row::Acl(id, rule)) => self.env.learn_acl(*id, Arc::new(rule.clone())),
-                Write::Put(Row::Node(dir, attr)) if attr.is_dir() => self.env.above.learn(*dir, attr.parent),
                 Write::Put(Row::Sustained(sid, ino)) if *sid == self.env.sid => self.env.sustains(*ino, true),
                 Write::Delete(Key::Sustained(sid, ino)) if *sid == self.env.sid => {
                     self.env.sustains(*ino, false);
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Takes note of where directories lie: as operations saw it, which the commit compared, or as
+    /// the commit left it.
+    pub(super) fn learn_places(&self, commit: &Commit, seen: Vec<(Ino, Ino)>) {
+        let found = commit.expects.iter().find_map(|expect| match expect {
+            Expect::Row(Row::Counter(Counter::DirMoves, moves), Hold::Lock) => Some(*moves),
+            _ => None,
+        });
+        let left = commit.writes.iter().find_map(|write| match write {
+            Write::Put(Row::Counter(Counter::DirMoves, moves)) => Some(*moves),
+            _ => None,
+        });
+        match (found, left) {
+            (Some(from), Some(to)) => {
+                let moved = commit.writes.iter().filter_map(|write| match write {
+                    Write::Put(Row::Node(dir, attr)) if attr.is_dir() => Some((*dir, attr.parent)),
+                    _ => None,
+                });
+                self.env.above.moved((from, to), moved);
+            }
+            (Some(moves), None) => self.env.above.learn(moves, seen.into_iter()),
+            (None, _) => {}
         }
     }
 

@@ -11,6 +11,7 @@ use crate::{
     fact::Fact,
     schema::{AclRule, Counter, DirStat, Key, QuotaKey, Row},
     view::{Stop, View},
+    want::Want,
 };
 
 /// Most entries or sub-directories of one inode.
@@ -246,11 +247,35 @@ pub(crate) fn counted_apart(view: &mut View<'_>, from: Ino, to: Ino) -> Result<b
 }
 
 /// Whether one quota, if there is one, admits that much more.
-fn admit_under(view: &View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), FsError> {
-    let Some(mut quota) = view.known().quota(key) else { return Ok(()) };
+fn admit_under(view: &mut View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), Stop> {
+    let Some(known) = view.known().quota(key) else { return Ok(()) };
+    let record = Key::Quota(key);
+    let mut quota = known;
     let (earlier_space, earlier_inodes) = view.charged(key);
     quota.charge(earlier_space, earlier_inodes);
-    require(quota.admits(space, inodes), FsError::Quota)
+    let mut near = quota.is_near(space, inodes);
+    let remembered = view.known().knows_quota(key) && !view.again() && !view.has_read(&record);
+    if near && remembered && quota.admits(space, inodes) {
+        view.remember(Row::Quota(key, known));
+        return Ok(());
+    }
+    // Far from the limit what was seen a moment ago will do. Near it the usage that is compared must
+    // be that at the commit: others may be about to use the rest.
+    while near || !view.known().knows_quota(key) {
+        let hold = if near { Hold::Lock } else { Hold::None };
+        let Some(Row::Quota(_, stored)) = view.get(&record, hold)? else { return Ok(()) };
+        quota = stored;
+        if !view.is_pending(&record) {
+            let mut stored = stored;
+            stored.charge(-earlier_space, -earlier_inodes);
+            view.learns(Fact::Quota(key, stored));
+        }
+        if near || !quota.is_near(space, inodes) {
+            break;
+        }
+        near = true;
+    }
+    Ok(require(quota.admits(space, inodes), FsError::Quota)?)
 }
 
 /// `dir` and the directories above it, up to the root of the volume or of the trash. Unheld they
@@ -259,9 +284,22 @@ pub(crate) fn ancestors(view: &mut View<'_>, dir: Ino, hold: Hold) -> Result<Vec
     climb(dir, |dir| Ok(view.node(dir, hold)?.map(|attr| attr.parent)))
 }
 
-/// The directories whose quotas count what is in `dir`: itself and those above it, as they are or
-/// were a moment ago.
+/// The directories whose quotas count what is in `dir`: itself and those above it, as they are at
+/// the commit. No directory moves meanwhile: whoever moves one counts that, and the count is held.
 fn counted_above(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
+    let moves = Key::Counter(Counter::DirMoves);
+    match view.known().moves() {
+        Some(known) if !view.again() && !view.has_read(&moves) => {
+            view.remember(Row::Counter(Counter::DirMoves, known))
+        }
+        _ => {
+            view.want(&[Want::get(moves, Hold::Lock), Want::node(dir, Hold::Guard)])?;
+            // Engines hold a record that is there.
+            if counter(view, Counter::DirMoves)? == 0 {
+                view.put(Row::Counter(Counter::DirMoves, 1));
+            }
+        }
+    }
     climb(dir, |dir| view.above(dir))
 }
 

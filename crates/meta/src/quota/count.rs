@@ -18,8 +18,6 @@ use crate::{
     tree::Progress,
 };
 
-/// Most directories of a tree that one commit compares.
-const MOST_DIRS: usize = 1000;
 /// Counts before the last one is taken although others changed something meanwhile.
 const TRIES: usize = 10;
 /// Looks that must find the same difference.
@@ -69,7 +67,7 @@ impl Meta {
         for left in (0..TRIES).rev() {
             if !walks {
                 let dirs = self.dirs_of(dir, counting.interrupt, counting.progress)?.dirs;
-                walks = dirs.len() > MOST_DIRS;
+                walks = dirs.len() > self.most_dirs();
                 let settle = SettleTree { dir, dirs: dirs.into() };
                 match if walks { Ok(TreeUsage::Unknown) } else { self.run(settle, counting.interrupt) } {
                     Ok(TreeUsage::Exact(..)) => return Ok(true),

@@ -7,6 +7,7 @@
 
 mod count;
 mod others;
+mod owners;
 
 use sluice_types::{FsError, FsResult};
 

@@ -104,6 +104,40 @@ impl Meta {
     }
 }
 
+impl Meta {
+    /// Removes the trees that clones left without a name before `before`, Unix seconds: of clients
+    /// that died meanwhile. How many there were.
+    ///
+    /// # Errors
+    /// The first one; the other trees are removed all the same.
+    pub fn clean_detached(&self, before: i64, interrupt: &Interrupt) -> FsResult<u64> {
+        let mut old = Vec::new();
+        self.each_page(Scan::Detached, interrupt, |rows| {
+            old.extend(rows.into_iter().filter_map(|row| match row {
+                Row::Detached(ino, time) if time < before => Some(ino),
+                _ => None,
+            }));
+            Ok(())
+        })?;
+        let (mut count, mut failed) = (0, Ok(()));
+        for ino in old {
+            let removed =
+                self.summarize(ino, (0, 0), &Caller::client(), interrupt, &|_| {}).and_then(|(tree, _)| {
+                    let total = tree.total;
+                    let usage = (total.size as i64, (total.files + total.dirs) as i64);
+                    self.remove_detached(ino, usage, interrupt)
+                });
+            match removed {
+                Ok(()) => count += 1,
+                // Another client was faster.
+                Err(FsError::NotFound) => {}
+                Err(error) => failed = failed.and(Err(error)),
+            }
+        }
+        failed.map(|()| count)
+    }
+}
+
 /// Makes a file ready to be cloned: what is known of it here only is stored.
 pub type Ready<'r> = &'r (dyn Fn(Ino) -> FsResult<()> + Sync);
 

@@ -13,15 +13,13 @@ use crate::{
     },
 };
 
-/// Most directories below one whose statistics a rename holds: some 200 KB of questions.
-const MOST_DIRS: usize = 1000;
 /// Tries before what was counted is taken although others change something below.
 const TRIES: usize = 10;
 
 impl Meta {
     /// Moves a name. A directory that moves between quotas takes one pass over the directories
-    /// below it; what they hold is charged in the same commit, exactly, if they are a thousand at
-    /// most. What others change below a larger tree while it is counted is not.
+    /// below it; what they hold is charged in the same commit, exactly, if they are
+    /// not too many ([`Self::most_dirs`]). What others change below a larger tree while it is counted is not.
     pub fn rename(&self, rename: Rename, interrupt: &Interrupt) -> FsResult<Renamed> {
         let mut done = self.run(rename.clone(), interrupt);
         let mut fits = true;
@@ -54,7 +52,7 @@ impl Meta {
             Err(error) => return Err(error),
         };
         if let Some((space, inodes)) = found.usage {
-            let counted = count || found.dirs.len() > MOST_DIRS;
+            let counted = count || found.dirs.len() > self.most_dirs();
             let below = if counted { Below::Counted(space, inodes) } else { Below::Dirs(found.dirs.into()) };
             return Ok(Some((ino, below)));
         }

@@ -24,6 +24,12 @@ pub(crate) struct Dirs {
 }
 
 impl Meta {
+    /// Most directories of a tree that one commit compares: twice as many as it takes operations,
+    /// 48 on etcd and some hundreds elsewhere.
+    pub(crate) fn most_dirs(&self) -> usize {
+        2 * self.engine.limits().batch
+    }
+
     /// The directories of a tree. Reads the entries of those only that have directories in them.
     /// Memory: 16 bytes a directory.
     ///

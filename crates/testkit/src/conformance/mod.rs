@@ -51,6 +51,7 @@ macro_rules! for_each_conformance_case {
             rows::collections_are_read_and_cleared,
             rows::a_range_of_chunks_is_cleared,
             rows::parents_follow_the_entries,
+            rows::a_removed_volume_leaves_nothing,
             preconditions::insert_of_an_existing_record_conflicts,
             preconditions::delete_of_a_missing_record_conflicts,
             preconditions::discard_removes_what_is_there,

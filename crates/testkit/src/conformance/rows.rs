@@ -52,6 +52,23 @@ pub fn every_kind_is_inserted_read_replaced_and_deleted(factory: &Factory<'_>) {
     }
 }
 
+/// A volume of every kind of record is removed, and another one may take its place.
+pub fn a_removed_volume_leaves_nothing(factory: &Factory<'_>) {
+    let store = Store::new(factory);
+    for _ in 0..2 {
+        let mut all: Vec<Row> = samples().into_iter().map(|sample| sample.first).collect();
+        all.extend((0..700).map(|number| file_row(50_000 + number)));
+        store.insert(all.clone());
+        store.engine.remove_volume().expect("removed");
+        store.assert_row(&Key::Setting, None);
+        store.engine.remove_volume().expect("there is nothing left to remove");
+        store.engine.prepare().expect("prepare");
+        for row in all {
+            store.assert_row(&row.key(), None);
+        }
+    }
+}
+
 /// A Put makes what does not exist.
 pub fn every_kind_is_made_by_put(factory: &Factory<'_>) {
     let store = Store::new(factory);

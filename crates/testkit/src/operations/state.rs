@@ -118,6 +118,30 @@ impl State {
         assert_eq!(owned, BTreeMap::new(), "not on record: {context}");
     }
 
+    /// Directories with quotas are on record with what lies below them.
+    pub fn assert_quotas(&self, context: &str) {
+        let mut children = BTreeMap::<Ino, Vec<Ino>>::new();
+        for row in self.rows.values() {
+            if let Row::Entry(dir, _, entry) = row {
+                children.entry(*dir).or_default().push(entry.ino);
+            }
+        }
+        for row in self.rows.values() {
+            let Row::Quota(QuotaKey::Dir(root), quota) = row else { continue };
+            assert!(self.node(*root).is_some(), "a quota of {root}, which is gone: {context}");
+            let (mut space, mut inodes, mut dirs) = (0, 0, vec![*root]);
+            while let Some(dir) = dirs.pop() {
+                for ino in children.get(&dir).into_iter().flatten() {
+                    let attr = self.node(*ino).expect("a node");
+                    space += attr.space();
+                    inodes += 1;
+                    dirs.extend(attr.is_dir().then_some(*ino));
+                }
+            }
+            assert_eq!((quota.used_space, quota.used_inodes), (space, inodes), "quota of {root}: {context}");
+        }
+    }
+
     /// Every node is reached from the root exactly as often as its links say; parents, counters,
     /// directory statistics and the usage of users and groups agree.
     pub fn assert_tree(&self, context: &str) {

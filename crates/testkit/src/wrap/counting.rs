@@ -184,6 +184,10 @@ impl Engine for Counting {
         self.inner.harden()
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.inner.remove_volume()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
     }

@@ -246,7 +246,7 @@ fn the_directories_above_are_not_asked_for_each_time() {
         mode: RenameMode::Replace,
         caller: Caller::client(),
     };
-    meta.run(rename, &never).unwrap();
+    meta.rename(rename, &never).unwrap();
     let charged = || match counting.read(&[Read::Get(Key::Quota(QuotaKey::Dir(Ino(100))))]) {
         Ok(found) => found,
         Err(error) => panic!("{error}"),
@@ -254,4 +254,32 @@ fn the_directories_above_are_not_asked_for_each_time() {
     let before = charged();
     meta.run(create(bottom, "outside", 5000, FileType::File), &never).unwrap();
     assert_eq!(charged(), before);
+}
+
+/// Neither the directories above nor the quota, near its limit as it is, are asked for by a client
+/// that saw them last.
+#[test]
+fn a_quota_above_a_deep_tree_takes_no_trip() {
+    let counting = Counting::new(Arc::new(MemEngine::new()));
+    let never = Interrupt::never();
+    drop(volume(&counting));
+    let meta = Meta::open(Arc::new(counting.clone()), Options::default()).unwrap();
+    for level in 0..20 {
+        let above = if level == 0 { 1 } else { 99 + level };
+        meta.run(create(above, "d", 100 + level, FileType::Dir), &never).unwrap();
+    }
+    let quota = Quota { max_inodes: 1000, used_inodes: 19, used_space: 19 * 4096, ..Quota::default() };
+    let writes = vec![engine::Write::Insert(Row::Quota(QuotaKey::Dir(Ino(100)), quota))];
+    counting.commit(&Commit { writes, ..Commit::default() }).unwrap();
+    meta.beat().unwrap().unwrap();
+    let until = Instant::now() + Duration::from_mins(1);
+    for file in 0.. {
+        let file = create(119, &format!("f{file}"), 1000 + file, FileType::File);
+        let (made, trips) = counting.during(|| meta.run(file, &never));
+        made.unwrap();
+        if (trips.reads, trips.commits) == (0, 1) {
+            break;
+        }
+        assert!(Instant::now() < until, "{trips:?} for each file");
+    }
 }

@@ -18,7 +18,7 @@ pub(crate) enum Request {
     /// Count a tree.
     Summary { ino: Ino, depth: u8, top: u8 },
     /// Compact the chunks of a tree.
-    Compact { ino: Ino },
+    Compact { ino: Ino, threads: u16 },
 }
 
 /// The bytes that are left.
@@ -81,7 +81,10 @@ impl Request {
                 let ino = Ino(fields.u64()?);
                 Self::Summary { ino, depth: fields.u8_or(3), top: fields.u8_or(10) }
             }
-            1008 => Self::Compact { ino: Ino(fields.u64()?) },
+            1008 => {
+                let ino = Ino(fields.u64()?);
+                Self::Compact { ino, threads: fields.u16().unwrap_or(1) }
+            }
             _ => return Err(FsError::Invalid),
         })
     }
@@ -116,6 +119,10 @@ mod tests {
         assert_eq!(
             Request::parse(1007, &bytes("0000000000000002")),
             Ok(Request::Summary { ino: Ino(2), depth: 3, top: 10 })
+        );
+        assert_eq!(
+            Request::parse(1008, &bytes("0000000000000002000a")),
+            Ok(Request::Compact { ino: Ino(2), threads: 10 })
         );
         assert_eq!(Request::parse(1002, &remove[..12]), Err(FsError::Invalid), "cut off");
         assert_eq!(Request::parse(9999, &[]), Err(FsError::Invalid));

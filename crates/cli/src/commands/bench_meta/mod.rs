@@ -35,6 +35,7 @@ use crate::{engines, progress::Progress, sizes, table, volume};
 
 /// Measure the operations on a volume's metadata
 #[derive(Args)]
+#[command(after_help = "Example:\n  sluice bench-meta mem:// --threads 8")]
 pub(crate) struct BenchMeta {
     /// Metadata engine of a volume; mem:// measures Sluice alone, on a volume in memory
     #[arg(value_name = "META-URL")]

@@ -30,6 +30,9 @@ const MOST_PATHS: usize = 100;
 
 /// Check that everything a volume shows exists, and that its metadata agrees with itself
 #[derive(Args)]
+#[command(after_help = "Examples:
+  sluice fsck redis://localhost/1
+  sluice fsck redis://localhost/1 --path /dir --recursive --repair")]
 pub(crate) struct Fsck {
     /// Metadata engine
     #[arg(value_name = "META-URL")]

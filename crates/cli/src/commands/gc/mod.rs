@@ -1,0 +1,280 @@
+//! `sluice gc`: which objects does no record name, and away with them.
+//!
+//! What must stay true: nothing that is or may still come into use is deleted, whatever clients do
+//! meanwhile. An object is deleted only if
+//!
+//! * it is older than an hour: whoever uploads a block names it in a record long before, or gives
+//!   up. A block that is staged on a local disk is uploaded after its record was written, and the
+//!   record is seen.
+//! * it was listed before two surveys of the records, and neither found a record of its slice. A
+//!   survey reads chunks, then replaced slices, then references: a compaction moves a slice only
+//!   from the first to the second, and where a clone and a removal move it behind the survey's back
+//!   the clone has left a reference. Databases that keep a reference for every slice (SQL) show a
+//!   living one in any case. On the others a slice could be missed only by moving twice, once in
+//!   each survey, each time from what was not read yet to what was.
+//!
+//! Numbers of slices are never given out twice, so that what was leaked cannot come into use again.
+
+mod clean;
+mod compare;
+mod runs;
+mod scan;
+
+use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use futures::{StreamExt, stream};
+use sluice_data::{BlockKey, Layout};
+use sluice_meta::Meta;
+use sluice_object::ObjectStore;
+use sluice_types::{Clock, FsError, Interrupt, SystemClock};
+use tokio::runtime::Runtime;
+
+use self::compare::{Object, Objects, SliceState, compare, object_record};
+use crate::{flags::StoreFlags, progress::Progress, signals, volume};
+
+/// Age below which objects are left alone, seconds, unless [`AGE_NAME`] says another.
+const AGE: i64 = 3600;
+/// The environment variable of JuiceFS for it.
+const AGE_NAME: &str = "JFS_GC_SKIPPEDTIME";
+/// Bytes of records that are sorted in memory; there are up to three sorts at once.
+const SORTED: usize = 32 << 20;
+/// The same for tests, to have it done on disk.
+const SORTED_NAME: &str = "SLUICE_GC_SORT_BYTES";
+
+/// Find objects that no file needs, and delete them
+///
+/// Compares the objects of the volume with the slices in its metadata. Objects younger than an hour
+/// are left alone. It may run while the volume is in use. Without --delete and --compact nothing is
+/// changed.
+///
+/// Example: `sluice gc redis://localhost/1 --delete`
+#[derive(Args)]
+pub(crate) struct Gc {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// Delete leaked objects, expired trash, deleted files, abandoned clones and slices that are
+    /// not needed any more
+    #[arg(long)]
+    delete: bool,
+    /// Compact all chunks that are made of more than one slice
+    #[arg(long)]
+    compact: bool,
+    /// Objects deleted, and chunks compacted, at once
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 10)]
+    threads: usize,
+    /// Where to sort what does not fit into memory: some 40 bytes an object
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    external_sort_dir: PathBuf,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+/// How many, and their bytes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    count: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    scanned: u64,
+    valid: Tally,
+    pending: Tally,
+    compacted: Tally,
+    leaked: Tally,
+    skipped: Tally,
+    delayed_slices: Tally,
+    deleted_files: Tally,
+}
+
+/// What every step needs.
+pub(super) struct Collector<'a> {
+    args: &'a Gc,
+    meta: &'a Arc<Meta>,
+    store: Arc<dyn ObjectStore>,
+    layout: Layout,
+    runtime: Runtime,
+    interrupt: Interrupt,
+    sort_bytes: usize,
+}
+
+impl Gc {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        ensure!(self.threads > 0, "--threads has to be at least 1");
+        let oldest = SystemClock.now().sec - spared_age()?;
+        let changes = self.delete || self.compact;
+        let interrupt = signals::interrupt()?;
+        let meta = volume::open_meta(&self.meta_url, "gc", !changes)?;
+        if changes && meta.is_read_only() {
+            bail!("this version cannot change the volume; run gc without --delete and --compact");
+        }
+        let collected = self.collect(&meta, oldest, interrupt);
+        let closed = meta.close();
+        collected?;
+        closed?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn collect(&self, meta: &Arc<Meta>, oldest: i64, interrupt: Interrupt) -> Result<()> {
+        let format = meta.env().format();
+        let mut config = volume::store_config(&format)?;
+        self.store.apply(&mut config)?;
+        let store = sluice_object::open(&config)?;
+        let layout = Layout { block_size: format.block_size << 10, hash_prefix: format.hash_prefix };
+        ensure!(layout.block_size > 0, "the volume's block size is 0");
+        let sort_bytes = env::var(SORTED_NAME).ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(SORTED);
+        let runtime = volume::runtime()?;
+        Collector { args: self, meta, store, layout, runtime, interrupt, sort_bytes }.collect(oldest)
+    }
+}
+
+/// Age below which objects are left alone, seconds.
+fn spared_age() -> Result<i64> {
+    match env::var(AGE_NAME) {
+        Ok(text) => text.parse().ok().filter(|age| *age >= 0).with_context(|| {
+            format!("{AGE_NAME}={text} is no number of seconds; correct or unset the variable")
+        }),
+        Err(_) => Ok(AGE),
+    }
+}
+
+impl Collector<'_> {
+    fn collect(&self, oldest: i64) -> Result<()> {
+        let mut found = Found::default();
+        let cleaned = self.clean(&mut found)?;
+        let objects = self.list(oldest, &mut found)?;
+        let leaked = self.find_leaked(objects, Some(&mut found))?;
+        if self.args.delete && found.leaked.count > 0 {
+            let leaked = self.find_leaked(leaked, None)?;
+            self.delete_leaked(leaked)?;
+        }
+        if let Some(slices) = cleaned {
+            errln!("deleted {slices} pending slices");
+        }
+        let Found { scanned, valid, pending, compacted, leaked, skipped, delayed_slices, deleted_files } =
+            found;
+        outln!(
+            "scanned {scanned} objects, {} valid, {} pending delete ({} bytes), {} compacted ({} bytes), {} leaked \
+             ({} bytes), {} delslices ({} bytes), {} delfiles ({} bytes), {} skipped ({} bytes)",
+            valid.count,
+            pending.count,
+            pending.bytes,
+            compacted.count,
+            compacted.bytes,
+            leaked.count,
+            leaked.bytes,
+            delayed_slices.count,
+            delayed_slices.bytes,
+            deleted_files.count,
+            deleted_files.bytes,
+            skipped.count,
+            skipped.bytes,
+        );
+        if leaked.count > 0 && !self.args.delete {
+            outln!("`sluice gc --delete` deletes leaked objects");
+        }
+        Ok(())
+    }
+
+    fn sorter<const N: usize>(&self) -> runs::Sorter<N> {
+        runs::Sorter::new(&self.args.external_sort_dir, self.sort_bytes)
+    }
+
+    /// What to say of records that cannot be sorted.
+    fn no_room(&self) -> String {
+        format!(
+            "cannot sort in {}; make room there, or name another folder with --external-sort-dir",
+            self.args.external_sort_dir.display()
+        )
+    }
+
+    /// Fails once a signal came.
+    fn go_on(&self) -> Result<()> {
+        if self.interrupt.is_set() {
+            return Err(FsError::Interrupted).context("gc was interrupted; begin it again");
+        }
+        Ok(())
+    }
+
+    /// Those of `objects` that no record names.
+    fn find_leaked(&self, objects: Objects, mut found: Option<&mut Found>) -> Result<Objects> {
+        let slices = self.survey()?;
+        let progress = Progress::new("compare objects", None);
+        let mut leaked = self.sorter();
+        let sort = || self.no_room();
+        let (objects, slices) = (objects.sorted().with_context(sort)?, slices.sorted().with_context(sort)?);
+        compare(objects, slices, self.layout, |object, state| {
+            progress.add(1);
+            if let Some(found) = &mut found {
+                found.tally(state).add(object.1);
+            }
+            if state.is_none() {
+                leaked.add(object_record(object)).with_context(sort)?;
+            }
+            self.go_on()
+        })?;
+        progress.finish();
+        Ok(leaked)
+    }
+
+    fn delete_leaked(&self, leaked: Objects) -> Result<()> {
+        let progress = Progress::new("delete leaked objects", None);
+        let mut leaked = leaked.sorted().with_context(|| self.no_room())?;
+        let mut failed = 0;
+        loop {
+            let mut some: Vec<Object> = Vec::new();
+            while some.len() < 1000
+                && let Some(record) = leaked.next().with_context(|| self.no_room())?
+            {
+                some.push(compare::object_of(&record));
+            }
+            if some.is_empty() {
+                break;
+            }
+            self.go_on()?;
+            let deleted = stream::iter(some).map(|(block, _)| self.delete(block));
+            failed += self.runtime.block_on(deleted.buffer_unordered(self.args.threads).fold(
+                0,
+                async |failed, deleted| {
+                    progress.add(1);
+                    failed + u64::from(!deleted)
+                },
+            ));
+        }
+        progress.finish();
+        ensure!(failed == 0, "{failed} leaked objects could not be deleted; begin gc again");
+        Ok(())
+    }
+
+    /// Deletes a leaked object; whether it is gone.
+    async fn delete(&self, block: BlockKey) -> bool {
+        let deleted = self.store.delete(&self.layout.name(block)).await;
+        if let Err(error) = &deleted {
+            tracing::warn!(%error, "a leaked object could not be deleted");
+        }
+        deleted.is_ok()
+    }
+}
+
+impl Found {
+    fn tally(&mut self, state: Option<SliceState>) -> &mut Tally {
+        match state {
+            Some(SliceState::Valid | SliceState::Referred) => &mut self.valid,
+            Some(SliceState::Pending) => &mut self.pending,
+            Some(SliceState::Compacted) => &mut self.compacted,
+            None => &mut self.leaked,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `sluice restore`: what an hour directory of the trash holds becomes trees again.
+//!
+//! What must stay true: nothing that exists is replaced. Names in the trash say where a file was
+//! and what it was called, but are cut at 255 bytes: the end of a longer one is lost.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use sluice_meta::{
+    Meta,
+    engine::Scan,
+    op::At,
+    ops::{
+        lookup::Lookup,
+        rename::{Rename, RenameMode},
+    },
+    schema::Row,
+};
+use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Interrupt, MAX_NAME, Name};
+
+use crate::{progress::Progress, signals, volume};
+
+/// Names that one of the threads moves together.
+const TOGETHER: usize = 100;
+
+/// Rebuild trees in the trash, or put them back
+///
+/// Without --put-back, what was in a directory that is in the same hour of the trash is moved into
+/// that directory again. With it, everything goes back to where it was. Nothing that exists is
+/// replaced. For root.
+///
+/// Example: `sluice restore redis://localhost/1 2026-11-25-12 --put-back`
+#[derive(Args)]
+pub(crate) struct Restore {
+    /// Metadata engine
+    #[arg(value_name = "META-URL")]
+    meta_url: String,
+    /// Directories in .trash, such as 2026-11-25-12
+    #[arg(value_name = "HOUR", required = true)]
+    hours: Vec<String>,
+    /// Move everything to its original directory
+    #[arg(long)]
+    put_back: bool,
+    /// Batches of names that are moved at once
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    threads: usize,
+}
+
+/// What became of the names of an hour.
+#[derive(Default)]
+struct Tally {
+    moved: u64,
+    waiting: u64,
+    conflicts: u64,
+    failed: u64,
+}
+
+/// An hour of the trash that is being restored.
+struct Hour<'a> {
+    meta: &'a Meta,
+    ino: Ino,
+    /// Directories in it, sorted.
+    dirs: Vec<Ino>,
+    put_back: bool,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress,
+}
+
+impl Restore {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("only root may restore files from the trash");
+        }
+        ensure!(self.threads > 0, "--threads has to be at least 1");
+        let interrupt = signals::interrupt()?;
+        let meta = volume::open_meta(&self.meta_url, "restore", false)?;
+        let mut code = ExitCode::SUCCESS;
+        for hour in &self.hours {
+            match self.restore(&meta, hour, &interrupt) {
+                Ok(Tally { conflicts: 0, failed: 0, .. }) => {}
+                Ok(_) => code = ExitCode::FAILURE,
+                Err(error) => {
+                    errln!("sluice: {error:#}");
+                    code = ExitCode::FAILURE;
+                }
+            }
+        }
+        meta.close()?;
+        Ok(code)
+    }
+
+    fn restore(&self, meta: &Meta, hour: &str, interrupt: &Interrupt) -> Result<Tally> {
+        let failed = || format!("cannot restore {hour}");
+        let at = At::new(Ino::TRASH, Name::new(hour.as_bytes()).with_context(failed)?);
+        let ino = match meta.read(&Lookup(at), interrupt) {
+            Ok((ino, _)) => ino,
+            Err(FsError::NotFound) => {
+                bail!("there is no hour {hour} in the trash; list .trash in a mount to see which there are")
+            }
+            Err(error) => return Err(error).with_context(failed),
+        };
+        let progress = Progress::new("restore", None);
+        let dirs =
+            if self.put_back { Vec::new() } else { dirs_in(meta, ino, interrupt).with_context(failed)? };
+        let hour = Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress: &progress };
+        let restored = hour.restore(self.threads.saturating_mul(TOGETHER)).with_context(failed);
+        progress.finish();
+        let tally = restored?;
+        let done = if self.put_back { "restored" } else { "rebuilt" };
+        let waiting =
+            if self.put_back { String::new() } else { format!(", {} need --put-back", tally.waiting) };
+        let Tally { moved, conflicts, failed, .. } = tally;
+        outln!("{done} {moved} entries{waiting}, {conflicts} conflicts, {failed} failed");
+        Ok(tally)
+    }
+}
+
+/// The directories in a directory, sorted.
+fn dirs_in(meta: &Meta, dir: Ino, interrupt: &Interrupt) -> FsResult<Vec<Ino>> {
+    let mut dirs = Vec::new();
+    meta.each_page(Scan::Entries { dir, nodes: false }, interrupt, |rows| {
+        dirs.extend(rows.into_iter().filter_map(|row| match row {
+            Row::Entry(_, _, entry) if entry.kind == FileType::Dir => Some(entry.ino),
+            _ => None,
+        }));
+        Ok(())
+    })?;
+    dirs.sort_unstable();
+    Ok(dirs)
+}
+
+/// Where an entry of the trash was, if its name says it.
+fn origin(name: &Name) -> Option<At> {
+    let mut parts = name.splitn(3, |byte| *byte == b'-');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
+    let (parent, _) = (number()?, number()?);
+    Some(At::new(Ino(parent), Name::new(parts.next()?).ok()?))
+}
+
+impl Hour<'_> {
+    /// Moves all names, so many at once. While names go, a listing still shows each of the others.
+    fn restore(&self, at_once: usize) -> FsResult<Tally> {
+        let mut tally = Tally::default();
+        self.meta.each_page(Scan::Entries { dir: self.ino, nodes: false }, self.interrupt, |rows| {
+            let names: Vec<Name> = rows
+                .into_iter()
+                .filter_map(|row| if let Row::Entry(_, name, _) = row { Some(name) } else { None })
+                .collect();
+            for names in names.chunks(at_once) {
+                self.restore_some(names, &mut tally);
+                if self.interrupt.is_set() {
+                    return Err(FsError::Interrupted);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(tally)
+    }
+
+    fn restore_some(&self, names: &[Name], tally: &mut Tally) {
+        let mut renames = Vec::new();
+        for name in names {
+            match origin(name) {
+                Some(to) if self.put_back || self.dirs.binary_search(&to.dir).is_ok() => {
+                    let from = At::new(self.ino, name.clone());
+                    renames.push(Rename { from, to, mode: RenameMode::NoReplace, caller: Caller::client() });
+                }
+                Some(_) => tally.waiting += 1,
+                None => {
+                    self.tell(name, "its name does not say where it was");
+                    tally.failed += 1;
+                }
+            }
+        }
+        let moves = self.meta.run_all(renames.clone(), self.interrupt);
+        for (rename, moved) in renames.iter().zip(moves) {
+            self.progress.add(1);
+            let name = &rename.from.name;
+            match moved {
+                Ok(_) => {
+                    tally.moved += 1;
+                    if name.len() == MAX_NAME {
+                        self.tell(name, "restored, but the end of its name may be lost: the trash cuts it");
+                    }
+                }
+                Err(FsError::Exists) => {
+                    self.tell(name, "something of that name exists; rename that and try again");
+                    tally.conflicts += 1;
+                }
+                Err(FsError::NotFound) => {
+                    if self.is_there(name) {
+                        self.tell(name, "its directory does not exist any more; restore that first");
+                        tally.failed += 1;
+                    }
+                }
+                Err(error) => {
+                    self.tell(name, &error.to_string());
+                    tally.failed += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether the hour still has the name: a listing may show one twice.
+    fn is_there(&self, name: &Name) -> bool {
+        let look = Lookup(At::new(self.ino, name.clone()));
+        !matches!(self.meta.read(&look, self.interrupt), Err(FsError::NotFound))
+    }
+
+    fn tell(&self, name: &Name, what: &str) {
+        self.progress.say(format_args!("sluice: {}: {what}", name.escape_ascii()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_the_trash_say_where_a_file_was() {
+        let origin = |name: &[u8]| origin(&Name::stored(name)).map(|at| (at.dir.0, at.name.to_vec()));
+        assert_eq!(origin(b"1-2-a-b-c"), Some((1, b"a-b-c".to_vec())));
+        assert_eq!(origin(b"12-345-\xff"), Some((12, b"\xff".to_vec())));
+        for wrong in [&b"1-2"[..], b"1-2-", b"x-2-a", b"1-y-a", b"a", b"1--a", b"-1-2-a"] {
+            assert_eq!(origin(wrong), None, "{}", wrong.escape_ascii());
+        }
+    }
+}

@@ -8,7 +8,7 @@ use sluice_types::metrics::{Distribution, Histogram};
 use crate::{
     metrics::{Families, Kind, Labels, Value, add_process, prometheus, stats},
     observe::errno_name,
-    timed_query::PATIENCE,
+    timed_query::TIMEOUT,
     vfs::Vfs,
 };
 
@@ -196,8 +196,8 @@ impl Vfs {
 
     fn trash_metrics(&self, families: &mut Families) {
         let meta = Arc::downgrade(&self.meta);
-        let ask = move || meta.upgrade()?.trash_backlog(&Interrupt::never()).ok();
-        let Some(trash) = self.trash.ask(PATIENCE, ask) else { return };
+        let query = move || meta.upgrade()?.trash_backlog(&Interrupt::never()).ok();
+        let Some(trash) = self.trash.get(TIMEOUT, query) else { return };
         for (title, number) in [
             (("sluice_trash_hours", "Hours of which something is in the trash."), trash.hours),
             (("sluice_trash_overdue_hours", "Hours in the trash that should be gone."), trash.overdue),

@@ -199,8 +199,17 @@ impl Vfs {
         let query = move || meta.upgrade()?.trash_backlog(&Interrupt::never()).ok();
         let Some(trash) = self.trash.get(TIMEOUT, query) else { return };
         for (title, number) in [
-            (("sluice_trash_hours", "Hours of which something is in the trash."), trash.hours),
-            (("sluice_trash_overdue_hours", "Hours in the trash that should be gone."), trash.overdue),
+            (
+                (
+                    "sluice_trash_directories",
+                    "Directories of the trash, one for each hour of which something is there.",
+                ),
+                trash.hours,
+            ),
+            (
+                ("sluice_trash_overdue_directories", "Those directories of the trash that should be gone."),
+                trash.overdue,
+            ),
             (("sluice_trash_oldest_seconds", "Age of the oldest hour in the trash."), trash.oldest),
         ] {
             families.gauge(title, number as f64);

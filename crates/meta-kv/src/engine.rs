@@ -47,7 +47,7 @@ impl<K: Kv> KvEngine<K> {
         Self { kv, folded: Mutex::new(Instant::now()) }
     }
 
-    /// Whether it is time to fold, and nobody else does it at this moment.
+    /// Whether it is time to fold, and no other thread does it at this moment.
     fn is_fold_due(&self) -> bool {
         let mut folded = self.folded.lock();
         let is_due = folded.elapsed() >= FOLD_INTERVAL;

@@ -29,8 +29,8 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Keys(Raw);
 
-/// How many keys there are that change whenever somebody tells something, so that few tell the same
-/// one at once.
+/// The number of notification keys, of which a commit with a notice changes one. There are several,
+/// so that few commits write the same one at once.
 pub(crate) const NOTIFY_KEYS: u8 = 8;
 
 /// A part of a key: fixed letters, or a named value.
@@ -204,7 +204,7 @@ impl Keys {
         self.word(b"XSN")
     }
 
-    /// The key that somebody changes who tells something.
+    /// A notification key, which a commit with a notice changes.
     pub(crate) fn notify_key(&self, at: u8) -> Raw {
         let at = at % NOTIFY_KEYS;
         spell!(self, b"XSC" at)

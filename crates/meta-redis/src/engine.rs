@@ -1,8 +1,8 @@
 //! The engine itself: lanes, transactions, preparation.
 //!
 //! A transaction holds nothing on the server, not even a connection. Its reads are plain reads; its
-//! commit compares what it was told to expect. The thread that leads a batch writes and reads the
-//! socket itself.
+//! commit compares the expected records. The thread that leads a batch writes and reads the socket
+//! itself.
 
 use std::sync::{Arc, OnceLock};
 
@@ -111,8 +111,8 @@ impl RedisEngine {
         Ok(())
     }
 
-    /// Whether the user may use the channel: a commit could tell nobody of itself, and would not
-    /// say so.
+    /// Checks that the user may publish on the channel. Otherwise commits would not be announced,
+    /// without an error.
     fn check_channel(&self) -> Result<(), EngineError> {
         let channel = watch::channel(self.keys()?);
         let mut notify = Pipeline::default();

@@ -172,7 +172,7 @@ impl Dir {
         held.is_some()
     }
 
-    /// Looks what is here, from time to time anew, and drops what nobody used for long.
+    /// Scans the directory, again from time to time, and drops blocks that were not used for long.
     fn keep_up(&self) {
         self.scan();
         let CacheConfig { expire, scan_interval, .. } = self.config;
@@ -212,7 +212,7 @@ impl Dir {
         file::each_block(&self.root, |path, key| self.found(path, key));
     }
 
-    /// Drops blocks that nobody has used for as long as `expiry` says.
+    /// Drops blocks that were not used for as long as `expiry` says.
     fn expire(&self, expiry: &mut Expiry, now: Instant) {
         let Some(tick) = expiry.look(now, self.index.lock().tick()) else { return };
         let unused = self.index.lock().unused_since(tick);

@@ -57,7 +57,7 @@ impl Pooled for Connection {
         self.conn.is_some()
     }
 
-    /// The driver does not tell.
+    /// The driver does not provide this.
     fn is_stale(&self) -> bool {
         false
     }
@@ -162,7 +162,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take() {
-            // A server that is not told counts an aborted connection.
+            // Without this message, the server counts an aborted connection.
             let _ = self.runtime.block_on(async { timeout(CLOSING, conn.disconnect()).await });
         }
     }

@@ -62,8 +62,8 @@ const SOCKET: &str = "/tmp/mysql.sock";
 
 const NO_DATABASE: &str = "the URL names no database; write mysql://user:password@(host:3306)/database";
 
-/// Connections of one client. Servers take about 150 unless told otherwise, and an idle client
-/// keeps one.
+/// Default for the connections of one client. By default, servers accept about 150, and an idle
+/// client keeps one.
 const MAX_OPEN: usize = 12;
 const MAX_IDLE: usize = 6;
 

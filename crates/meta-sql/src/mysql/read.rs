@@ -221,8 +221,8 @@ fn select_alone(tables: &Tables, what: Look, record: Record, values: &[Value<'_>
     }
 }
 
-/// Adds the statements that read collections, given the number and the name of the column that
-/// tells whose a row is, and how they end.
+/// Adds the statements that read collections, given the number and the name of the column with the
+/// owner of a row, and how the statements end.
 fn collections(
     statements: &mut Vec<(String, Ask<'_>)>,
     tables: &Tables,

@@ -51,8 +51,8 @@ pub(crate) type Placeholder = fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>;
 pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
     pub(crate) keys: bool,
-    /// Whether inserts stand before the other rows of their table, which saves statements: nobody
-    /// holds a row that can be inserted, so it needs no place among those that are held. No
+    /// Whether inserts stand before the other rows of their table, which saves statements: no
+    /// client holds a row that can be inserted, so it needs no place among the locked rows. No
     /// operation replaces, without an expectation, what others insert.
     pub(crate) inserts_first: bool,
     /// What makes of a unique key a row, where a look does not wait for rows that others have not
@@ -125,7 +125,7 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
     Ok(plan.work)
 }
 
-/// Takes the directories out of the nodes, but for new ones, which nobody else wants, and those
+/// Removes the directories from the nodes, except new ones, which no other client locks, and those
 /// whose locks on files are compared.
 fn directories<'c>(commit: &Commit, nodes: &mut Rows<'c>) -> TablePlan<'c> {
     let listed = commit.expects.iter().filter_map(|expect| match expect {

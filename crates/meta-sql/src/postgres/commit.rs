@@ -1,8 +1,8 @@
 //! A commit as one flight: each piece of work of `plan` is one or two statements.
 //!
 //! What must stay true: what takes many rows takes them as they are given, or as a sub-select sorts
-//! and locks them, so that rows are locked in the order of the plan; and a listener is told after
-//! the commit, in a transaction that holds nothing else.
+//! and locks them, so that rows are locked in the order of the plan; and listeners are notified
+//! after the commit, in a transaction of its own.
 
 mod work;
 

@@ -146,7 +146,7 @@ impl Conn {
         let mut prepares = prepares.iter();
         let mut failed = None;
         self.owed = flight.marks();
-        // What is committed must be safe as well; whom it is told nobody waits for.
+        // The flush must also be acknowledged. The answers to the notification are not waited for.
         while self.owed > flight.notices_marks() {
             let first = self.owed == flight.marks();
             let message = self.wire.receive(until).map_err(|error| match &failed {

@@ -9,8 +9,8 @@
 //! While a commit waits for the disk it holds its locks, and all that add to the same rows would
 //! wait for one disk after the other. So the transaction of a change that adds to such rows commits
 //! without that wait, and a second one behind it, which locks nothing, waits: the log is written in
-//! order, and until it is there nobody is told that the change is done. What others saw of it by
-//! then a crash may take back, like any commit whose answer did not come.
+//! order, and the change is acknowledged only after that. What others saw of it by then a crash may
+//! take back, like any commit whose answer did not come.
 
 use std::sync::Arc;
 
@@ -135,8 +135,8 @@ impl<'v> Flight<'v> {
         }
         frontend::sync(out);
         let whole = out.len();
-        // The message need not reach the disk: what it tells of has. While it waited, all others
-        // that tell would too.
+        // The message need not reach the disk, because the change that it announces already has.
+        // While it waited, all other notifications would wait, too.
         let notify = self.notify.as_ref().map(|notify| format!("SET LOCAL synchronous_commit=off;{notify}"));
         for text in self.flushes.then_some(FLUSH).into_iter().chain(notify.as_deref()) {
             frontend::query(text, out).map_err(|error| error.to_string())?;

@@ -36,7 +36,7 @@ pub(super) struct Options {
     pub(super) prepared: bool,
     /// What the tables are called.
     pub(super) naming: Naming,
-    /// Settings that the server is told when a connection is made.
+    /// Settings that are sent to the server when a connection is made.
     pub(super) settings: Vec<(String, String)>,
     /// Name of the engine in messages.
     pub(super) label: String,
@@ -90,7 +90,7 @@ const UNLIMITED: usize = 64;
 /// Most connections, whatever the URL says.
 const MOST: usize = 256;
 
-/// Options that are ours. Any other is a setting that the server is told.
+/// Options that are ours. Any other is a setting that is sent to the server.
 pub(super) const KNOWN: &str = "host, port, user, dbname, database, sslmode, sslrootcert, sslcert, sslkey, search_path, \
      table_prefix, max_open_conns, max_idle_conns, max_idle_time, max_life_time, \
      connect_timeout, read_timeout, target_session_attrs, default_query_exec_mode";

@@ -29,8 +29,8 @@ pub(super) fn channel(options: &Options) -> String {
     format!("{}changes:{schema}", options.naming.own_prefix())
 }
 
-/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks
-/// first. The lane's next commit, on another connection, may have been faster than it. Messages are
+/// The statement that announces a commit. It runs whether the commit succeeded or not, so it checks
+/// that first. The lane's next commit, on another connection, may have been faster. Messages are
 /// texts of less than 8,000 bytes: twice the bytes of ours.
 pub(super) fn notify(channel: &str, notice: &Notice, naming: &Naming) -> String {
     let message = hex::encode(notice.encode());

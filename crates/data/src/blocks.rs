@@ -1,7 +1,7 @@
-//! Blocks by key: out of memory, local files or the object store, and into it.
+//! Reads and writes blocks by key: in memory, in local files and in the object store.
 //!
-//! What must stay true: a block that is cached is answered on the calling thread, without a lock
-//! held over I/O and without a hop to another thread; and a block is never fetched twice at once.
+//! What must stay true: a read of a cached block runs on the calling thread, holds no lock over
+//! I/O, and switches to no other thread. A block is never fetched twice at once.
 
 mod put;
 
@@ -31,7 +31,7 @@ use crate::{
     stats::Stats,
 };
 
-/// How often a block whose bytes cannot be right is fetched before that is believed.
+/// How often a block with wrong bytes is fetched before it counts as damaged.
 const TRIES_DAMAGED: u32 = 3;
 /// Pauses between tries of an upload: the first one, doubling up to the last.
 const PAUSES: Range<Duration> = Duration::from_millis(50)..Duration::from_secs(5);
@@ -56,7 +56,7 @@ pub(crate) struct BlockStore {
     flights: Arc<Flights>,
     uploads: Gate,
     downloads: Gate,
-    /// Those of whole blocks, which take memory.
+    /// Downloads of whole blocks, which take memory.
     wholes: Gate,
     deletes: Gate,
     prefetches: Arc<Semaphore>,
@@ -110,8 +110,8 @@ impl BlockStore {
         self.store.describe()
     }
 
-    /// Makes sure that a power cut cannot take back what was stored: also what waits for its
-    /// upload. Blocks; must not be called from the runtime's own threads.
+    /// Makes stored data survive a power cut, also data that waits for its upload. Blocks; must not
+    /// be called from the runtime's own threads.
     pub(crate) fn harden(&self) -> FsResult<()> {
         let Some(staging) = &self.staging else { return Ok(()) };
         for key in staging.sync().map_err(FsError::io)? {
@@ -122,8 +122,8 @@ impl BlockStore {
         Ok(())
     }
 
-    /// Finds out what became of a staged block whose file is gone: another mount of this machine
-    /// may have uploaded it, or this one is about to.
+    /// Finds out what happened to a staged block whose file is gone. Another mount on this machine
+    /// may have uploaded it, or this one may be uploading it.
     pub(crate) async fn account_for(
         &self,
         staging: &Staging,
@@ -142,13 +142,13 @@ impl BlockStore {
         Ok(())
     }
 
-    /// How many staged blocks were lost, of whatever file, and of how many somebody was told.
+    /// How many staged blocks were lost, of all files, and how many of them were reported.
     pub(crate) fn lost(&self) -> (u64, u64) {
         self.staging.as_ref().map_or((0, 0), |staging| staging.lost())
     }
 
-    /// Fails if staged blocks were lost beyond the first `since`. Somebody knows of them from now
-    /// on if it is `heard`.
+    /// Fails if more staged blocks were lost than the first `since`. If the caller still waits
+    /// (`heard`), they count as reported.
     pub(crate) fn tell_lost(&self, since: u64, heard: bool) -> FsResult<()> {
         let (lost, _) = self.lost();
         if let Some(staging) = self.staging.as_ref().filter(|_| heard) {
@@ -219,7 +219,7 @@ impl BlockStore {
         Some(found)
     }
 
-    /// Whether a read of `key` needs no object store, or somebody fetches it already.
+    /// Whether a read of `key` needs no object store, or it is being fetched already.
     pub(crate) fn is_near(&self, key: BlockKey) -> bool {
         self.memory.contains(&key)
             || self.staging.as_ref().is_some_and(|staging| staging.contains(key))
@@ -257,8 +257,8 @@ impl BlockStore {
         }
     }
 
-    /// As [`Self::prefetch`], but no more than a few at a time: for reads that may never come back
-    /// to the block.
+    /// As [`Self::prefetch`], but only a few at a time: for reads that may not need the block
+    /// again.
     fn prefetch_quietly(self: &Arc<Self>, key: BlockKey) {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
         if let Seat::Leader(leader) = self.flights.join(key) {
@@ -275,7 +275,7 @@ impl BlockStore {
     /// it gets so many chances.
     async fn lead(self: Arc<Self>, leader: Leader, chances: u8, part: bool) -> Result<Bytes, ObjectError> {
         let key = leader.key();
-        // Between the caller's look and its seat another flight may have landed.
+        // After the caller's check, another fetch may have ended.
         let fetched = if let Some(whole) = self.memory.get(&key) {
             Ok(whole)
         } else {
@@ -292,7 +292,7 @@ impl BlockStore {
         fetched
     }
 
-    /// Gets all of `key` or `range` of it from the store; the answer has the right length.
+    /// Gets `key`, or `range` of it, from the store. The result has the right length.
     async fn fetch(&self, key: BlockKey, range: Option<&Range<u32>>) -> Result<Bytes, ObjectError> {
         let _whole = match range {
             None => Some(self.permit(&self.wholes, "read", key).await?),
@@ -382,7 +382,7 @@ impl BlockStore {
         }
     }
 
-    /// Gives memory back that writers need.
+    /// Shrinks the memory cache to what writers leave.
     pub(crate) fn shrink_memory(&self) {
         let cached = self.memory.shrink(self.memory_capacity());
         self.stats.memory_bytes.set(cached);
@@ -394,7 +394,7 @@ impl BlockStore {
     pub(crate) fn memory_capacity(&self) -> u64 {
         let limit = self.budget.limit();
         if self.disk.is_some() {
-            // What is in a local file is in the kernel's page cache too.
+            // Blocks in local files are in the kernel's page cache, too.
             return limit / MEMORY_FLOOR;
         }
         limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
@@ -406,7 +406,7 @@ impl BlockStore {
         }
     }
 
-    /// A place among those that may ask the store at once.
+    /// Waits for a permit to send a request to the store.
     async fn permit<'a>(
         &self,
         gate: &'a Gate,

@@ -127,7 +127,7 @@ pub struct CacheConfig {
     /// Whether full blocks are cached that were read from end to end. Small blocks, and those that
     /// were read here and there, always are.
     pub full_reads: bool,
-    /// Blocks that nobody used for so long go; zero for never.
+    /// Blocks that were not used for this long are dropped; zero for never.
     pub expire: Duration,
     /// How often the directories are searched for files that others added or removed; zero for
     /// once, at the beginning.

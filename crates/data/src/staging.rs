@@ -1,9 +1,9 @@
 //! Write-back: blocks wait in local files, `<dir>/<volume>/rawstaging/<object name>`, for their
 //! upload.
 //!
-//! What must stay true: a staged block is readable until the store has it, its file goes only then,
-//! and after [`Staging::sync`] a power cut takes none of them. One that is lost all the same is
-//! told of.
+//! What must stay true: a staged block is readable until the store has it, and its file is removed
+//! only then. After [`Staging::sync`], all staged blocks survive a power cut. If a block is lost
+//! nevertheless, that is reported.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -36,9 +36,9 @@ use crate::{
     turns::Turns,
 };
 
-/// How long a block that could not be uploaded rests before the next try.
+/// Pause before the next try to upload a block.
 pub(crate) const REST: Duration = Duration::from_secs(5);
-/// Ending of a staged file that cannot be right.
+/// Ending of a damaged staged file.
 pub(crate) const DAMAGED: &str = ".damaged";
 
 /// The staged blocks of one volume.
@@ -57,11 +57,11 @@ pub(crate) struct Staging {
     pub(crate) state: Mutex<State>,
     emptied: Condvar,
     pub(crate) queued: Notify,
-    /// Held while files are being synced, so that whoever comes second waits for the first.
+    /// Held while files are synced, so that a second caller waits for the first.
     syncing: Mutex<()>,
-    /// Blocks that this process staged and that are nowhere any more.
+    /// Blocks that this process staged and that are lost.
     lost: AtomicU64,
-    /// How many of them somebody was told of.
+    /// How many of them were reported.
     reported: AtomicU64,
     pub(crate) stats: Arc<Stats>,
 }
@@ -72,8 +72,8 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<(Instant, BlockKey)>,
     /// Those of them that no sync has covered.
     unsynced: FxHashSet<BlockKey>,
-    /// Those of which a sync failed. The kernel tells of that once, and takes the pages for clean
-    /// from then on.
+    /// Blocks whose sync failed. The kernel reports such a failure once, and then treats the pages
+    /// as clean.
     doubtful: FxHashSet<BlockKey>,
     /// Those on their way to the store, and whether it has them.
     pub(crate) uploading: FxHashMap<BlockKey, bool>,
@@ -87,7 +87,8 @@ pub(crate) struct State {
 pub(crate) struct Staged {
     /// Where it is, as an index into the roots.
     pub(crate) number: usize,
-    /// Whether this process staged it: what an earlier one left nobody was promised here.
+    /// Whether this process staged it. Blocks of an earlier process were not acknowledged by this
+    /// one.
     own: bool,
     /// When, or when this process found it.
     pub(crate) since: Instant,
@@ -170,7 +171,7 @@ impl Staging {
         let files: Vec<(BlockKey, usize)> = {
             let mut state = self.state.lock();
             let unsynced = std::mem::take(&mut state.unsynced);
-            // Those that are gone are in the object store.
+            // Blocks that are gone are in the object store.
             unsynced.into_iter().filter_map(|key| Some((key, state.staged.get(&key)?.number))).collect()
         };
         let (mut again, mut doubtful, mut failed) = (vec![], vec![], None);
@@ -198,7 +199,7 @@ impl Staging {
         for dir in &dirs {
             match file::sync(dir, File::sync_all) {
                 Ok(()) => {}
-                // It went with the files in it.
+                // The directory was removed with its files.
                 Err(Unsynced::Missing) => {
                     let gone = |(key, number): &&(BlockKey, usize)| !self.path(*number, *key).exists();
                     missing = files.iter().filter(gone).map(|(key, _)| *key).collect();
@@ -207,7 +208,7 @@ impl Staging {
                     again = all();
                     failed = Some(error);
                 }
-                // Which names it did not keep nobody knows.
+                // It is unknown which names were not synced.
                 Err(Unsynced::Failed(error)) => {
                     doubtful = all();
                     failed = Some(error);
@@ -217,7 +218,7 @@ impl Staging {
         self.synced(again, doubtful, missing, failed)
     }
 
-    /// Takes note of what was not synced, and answers what is missing.
+    /// Records which blocks were not synced. Returns which are missing.
     fn synced(
         &self,
         again: Vec<BlockKey>,
@@ -231,11 +232,11 @@ impl Staging {
         }
         for key in doubtful.into_iter().filter(|key| Self::holds(&state, *key)).collect::<Vec<_>>() {
             state.doubtful.insert(key);
-            // In the store it is safe.
+            // Once it is in the store, it is safe.
             state.queue.push_front((Instant::now(), key));
         }
         missing.retain(|key| Self::holds(&state, *key));
-        // Until somebody knows what became of them.
+        // Until it is known what happened to them.
         let unsynced = again.into_iter().chain(missing.iter().copied());
         let unsynced: Vec<_> = unsynced.filter(|key| state.staged.contains_key(key)).collect();
         state.unsynced.extend(unsynced);
@@ -256,27 +257,27 @@ impl Staging {
         self.config.hours.is_none_or(|hours| hours.contain(SystemClock.now().local_hour()))
     }
 
-    /// How many blocks that this process staged were lost, and of how many somebody was told.
+    /// How many blocks that this process staged were lost, and how many of them were reported.
     pub(crate) fn lost(&self) -> (u64, u64) {
         (self.lost.load(Ordering::Relaxed), self.reported.load(Ordering::Relaxed))
     }
 
-    /// Somebody was told of the first `lost`.
+    /// The first `lost` lost blocks were reported.
     pub(crate) fn reported(&self, lost: u64) {
         self.reported.fetch_max(lost, Ordering::Relaxed);
     }
 
-    /// Whether a block whose file is gone is on its way to the store out of memory.
+    /// Whether a block whose file is gone is being uploaded from memory.
     pub(crate) fn is_uploading(&self, key: BlockKey) -> bool {
         self.state.lock().uploading.contains_key(&key)
     }
 
-    /// The store has a staged block although nobody here uploaded it.
+    /// The store has a staged block that this process did not upload.
     pub(crate) fn uploaded(&self, key: BlockKey) {
         self.leave(&mut self.state.lock(), key);
     }
 
-    /// A staged block is gone for good.
+    /// A staged block is lost.
     pub(crate) fn lose(&self, key: BlockKey, why: &str) {
         let Some(staged) = self.leave(&mut self.state.lock(), key) else { return };
         self.stats.staged_errors.add(1);
@@ -302,7 +303,7 @@ impl Staging {
         self.state.lock().staged.contains_key(&key)
     }
 
-    /// Drops a staged block that nobody needs any more.
+    /// Drops a staged block that is not needed any more.
     pub(crate) fn remove(&self, key: BlockKey) {
         let mut state = self.state.lock();
         if let Some(staged) = self.leave(&mut state, key) {
@@ -311,8 +312,7 @@ impl Staging {
         }
     }
 
-    /// Uploads what is staged without further delay and waits for it. Answers how many blocks are
-    /// left.
+    /// Uploads all staged blocks at once and waits for that. Returns how many blocks are left.
     pub(crate) fn drain(&self, patience: Duration) -> u64 {
         let until = Instant::now() + patience;
         let mut state = self.state.lock();
@@ -333,12 +333,12 @@ impl Staging {
         self.emptied.notify_all();
     }
 
-    /// Takes up what an earlier process left.
+    /// Loads the staged blocks of an earlier process.
     fn replay(&self, number: usize) {
         let mut state = self.state.lock();
         file::each_block(&self.roots[number], |path, key| {
             if path == self.path(number, key) {
-                // It may have been killed before it synced it.
+                // That process may have been killed before it synced the block.
                 state.unsynced.insert(key);
                 let since = Instant::now();
                 self.enter(&mut state, key, Staged { number, own: false, since }, since);
@@ -384,7 +384,7 @@ impl Staging {
             state.full = None;
             !state.stopped
         };
-        // Without the lock: a disk that hangs holds up only those who want to write to it.
+        // Without the lock, so that a disk that hangs delays only those who write to it.
         room && self.roots.iter().all(|root| self.has_space(root))
     }
 

@@ -1,6 +1,5 @@
-//! What one mount changes, another one with a client cache is told, its kernel too: seen at once
-//! although both were allowed to believe what they know for half a minute, and looked at as often
-//! as one likes without a word to the server.
+//! A mount with a client cache, and its kernel, see the changes of another mount at once, although
+//! both may cache everything for half a minute. Repeated lookups send no request to the server.
 
 use crate::rig::{Engine, Volume, until};
 use anyhow::{Context, ensure};

@@ -1,6 +1,6 @@
-//! A mounted volume as the kernel asks for it: thin, a translation of words.
+//! The adapter from the kernel's requests to a mounted volume: a thin translation of types.
 //!
-//! What must stay true: nothing is decided here that another front end would have to decide again.
+//! What must stay true: no decision is made here that another front end would have to repeat.
 
 mod asked;
 mod before;
@@ -42,7 +42,7 @@ use crate::{
     reply::{Attr, AttrReply, DirBuffer, DirPlusBuffer, Entry, OpenFlags, Opened, ReadBuffer, Statfs},
 };
 
-/// Bytes of the blocks in which sizes are told.
+/// Block size of statfs, in bytes.
 const BLOCK: u64 = 4096;
 
 /// [`FileSystem`] over a volume.
@@ -73,7 +73,8 @@ impl VolumeFs {
         })
     }
 
-    /// Has the kernel told of what changes without it: to be called once the volume is mounted.
+    /// Starts to invalidate changes in the kernel that it did not request. Call it when the volume
+    /// is mounted.
     pub fn notify(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier.clone());
         let root = self.vfs.root();
@@ -85,7 +86,7 @@ impl VolumeFs {
                     let tell = if sure { Notifier::inval_entry } else { Notifier::expire_entry };
                     tell(&notifier, number(*dir), OsStr::from_bytes(name))
                 }
-                // Pages stay: whoever opens the file next drops them if its content changed.
+                // Pages stay. The next open of the file drops them if its content changed.
                 Change::Node(ino) => notifier.inval_inode(number(*ino), -1, 0),
                 // What the kernel believes of these comes spelt out beside them.
                 Change::Names(_) | Change::Any | Change::Lock(_) => Ok(true),
@@ -101,8 +102,8 @@ impl VolumeFs {
     }
 
     /// Has the kernel forget the attributes of a file that is being opened and has changed since:
-    /// it reads no further than the length it knows. Only attributes are dropped, for which the
-    /// kernel waits for nobody, so the thread of the request itself may tell it.
+    /// it reads no further than the length it knows. Only attributes are dropped. For that the
+    /// kernel waits for no request, so the thread of the request itself may do it.
     fn forget_attributes(&self, ino: u64) {
         if let Some(notifier) = self.notifier.get()
             && let Err(why) = notifier.inval_inode(ino, -1, 0)
@@ -127,9 +128,9 @@ impl VolumeFs {
         if ino == self.vfs.root() { ROOT } else { ino.0 }
     }
 
-    /// Runs an operation for the caller of a request, until it is done or interrupted. Denied, it
-    /// is tried again with the caller's supplementary groups, which the kernel does not tell and
-    /// which cost a look into `/proc`.
+    /// Runs an operation for the caller of a request, until it is done or interrupted. If it is
+    /// denied, it is tried again with the caller's supplementary groups. The kernel does not send
+    /// these, and to find them costs a read in `/proc`.
     fn run<T>(
         &self,
         req: &Request<'_>,

@@ -309,9 +309,9 @@ impl SessionHandle {
         if self.is_gone() { Ok(()) } else { unmount(&self.mountpoint, false) }
     }
 
-    /// Ends it in any case: unmounts, lazily if it is in use. If it is still in use after `timeout`,
-    /// it aborts the connection, so that waiting calls get an error. Unmounting writes back changes
-    /// of shared mappings, and waits for that.
+    /// Ends it in any case: unmounts, lazily if it is in use. If it is still in use after
+    /// `timeout`, it aborts the connection, so that waiting calls get an error. Unmounting writes
+    /// back changes of shared mappings, and waits for that.
     pub fn shutdown(&self, timeout: Duration) -> Result<(), MountError> {
         match self.unmount() {
             Err(MountError::Busy(_)) => unmount(&self.mountpoint, true)?,

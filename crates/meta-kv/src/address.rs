@@ -1,4 +1,4 @@
-//! What the URLs of all stores have in common:
+//! The common parts of the URLs of all stores:
 //! `scheme://user:password@host1:port,host2/path?option=value`.
 
 use sluice_meta::engine::EngineError;
@@ -6,7 +6,7 @@ use sluice_net::{Address as Host, url};
 
 use crate::{keys::Keys, kv::Volume, stored::Result};
 
-/// The port of a host that names none, for all stores.
+/// The default port, for all stores.
 const PORT: u16 = 2379;
 
 /// A URL in its parts, without escapes.
@@ -16,14 +16,14 @@ pub(crate) struct Address {
     pub(crate) user: Option<(String, String)>,
     /// `host:port`, at least one.
     pub(crate) hosts: Vec<String>,
-    /// With the slash that it begins with.
+    /// The path, with its first slash.
     pub(crate) path: String,
-    /// Those that nobody took yet. Names have hyphens.
+    /// Options that were not read yet. Names have hyphens.
     options: Vec<(String, String)>,
 }
 
 impl Address {
-    /// Takes a URL apart.
+    /// Parses a URL.
     pub(crate) fn parse(url: &str, scheme: &'static str) -> Result<Self> {
         let wrong = |what: &str| {
             let form = format!("write {scheme}://host1:{PORT},host2:{PORT}/prefix");
@@ -37,7 +37,7 @@ impl Address {
         let (user, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
         let plain = |text| url::decoded(text).map_err(unread);
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
-        // A password alone shows nobody.
+        // A password without a user name is ignored.
         let user = if name.is_empty() { None } else { Some((plain(name)?, plain(password)?)) };
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
         let hosts = hosts.map(|host| Ok(Host::parse(host, PORT).map_err(unread)?.to_string()));
@@ -50,27 +50,28 @@ impl Address {
         Ok(Self { scheme, user, hosts, path: plain(path)?, options })
     }
 
-    /// Takes an option.
+    /// Removes an option and returns it.
     pub(crate) fn option(&mut self, name: &str) -> Option<String> {
         let at = self.options.iter().position(|(named, _)| named == name)?;
         Some(self.options.remove(at).1)
     }
 
-    /// Takes an option that is a number, `usual` if it is not given.
+    /// Removes a numeric option and returns it; `usual` if it is not given.
     pub(crate) fn number(&mut self, name: &str, usual: usize) -> Result<usize> {
         let given = self.option(name).map(|value| url::number(name, &value)).transpose();
         given.map(|given| given.unwrap_or(usual)).map_err(|reason| self.refused(reason))
     }
 
-    /// Takes the option that says how many commits may be under way at once. One gathers what waits
-    /// meanwhile. Several meet at the directories that they change, and tear the batches apart
-    /// (TiKV, files in one directory: 5,300/s with 1, 2,750 with 2, 1,580 with 4).
+    /// Removes the option for how many commits may be under way at once. With one, all waiting
+    /// changes go into the next batch. Several conflict in the directories that they change, and
+    /// make batches smaller (TiKV, files in one directory: 5,300/s with 1, 2,750 with 2, 1,580 with
+    /// 4).
     pub(crate) fn lanes(&mut self) -> Result<usize> {
-        // 0 means no limit to other drivers.
+        // For other drivers, 0 means no limit.
         Ok(self.number("max-open-conns", 1)?.clamp(1, 64))
     }
 
-    /// Warns of the options that nobody took.
+    /// Warns of options that were not read.
     pub(crate) fn warn(&self) {
         for (option, _) in &self.options {
             tracing::warn!(option, "this option of the {} URL has no effect", self.scheme);
@@ -83,7 +84,7 @@ impl Address {
         Volume { keys: Keys::new(prefix), label: label.into() }
     }
 
-    /// Something is wrong with the URL.
+    /// The error for a wrong URL.
     pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
         refused(self.scheme, reason.into())
     }

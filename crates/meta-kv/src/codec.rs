@@ -1,7 +1,7 @@
-//! What the bytes of each record are.
+//! Encodes and decodes records.
 //!
-//! What is written is byte for byte what JuiceFS writes; what others wrote is understood completely
-//! or reported as damaged. TiKV keeps no empty values, so none is ever made.
+//! Written bytes are exactly those that JuiceFS writes. Bytes that other clients wrote are either
+//! decoded completely or reported as damaged. TiKV stores no empty values, so none is ever made.
 
 use bytes::Bytes;
 use sluice_meta::schema::{
@@ -16,7 +16,7 @@ use crate::{
     totals::Lane,
 };
 
-/// The value of the key that stands for an empty one.
+/// The value that represents an empty one.
 const MARK: &[u8] = &[1];
 
 /// The values of a record's cells; `None` means that the cell must not exist. Locks are not here:
@@ -66,7 +66,7 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
             Row::Entry(*dir, name.clone(), Entry::decode(first).ok_or("no 9-byte directory entry")?)
         }
         Key::Parents(ino, parent) => match little(first)? {
-            // Counts that fell to nothing may linger.
+            // Counts that fell to 0 may remain stored.
             ..=0 => return Ok(None),
             count => Row::Parents(*ino, *parent, count),
         },

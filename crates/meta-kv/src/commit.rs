@@ -1,9 +1,10 @@
-//! Commits: what must be known, what becomes of it, and one commit of the store.
+//! Commits: reads the records that are needed, drafts the changes, and commits them to the store.
 //!
-//! A commit that others outran looks at everything again at a later moment and fails only if
-//! something expected does not hold. What must only hold is named too, so that of two commits that
-//! exclude each other one fails: a store that compares what was read compares it, one that notices
-//! written keys alone writes it again with the value it has.
+//! After a conflict, a commit reads everything again at a later moment. It fails only if an
+//! expectation does not hold. Keys that must only stay the same are part of the commit, too, so
+//! that of two commits that exclude each other one fails. A store that compares what was read
+//! compares them. A store that detects conflicts only on written keys writes them again with the
+//! same value.
 
 mod draft;
 mod writes;
@@ -20,14 +21,14 @@ use crate::{
     values::Begun,
 };
 
-/// Times that a commit is tried before whoever asked is told that others keep changing what it
-/// works on.
+/// Tries of a commit, before the caller gets the error that other clients keep changing its
+/// records.
 const TRIES: u32 = 40;
-/// No try begins later than this, so that the last one has time to end.
+/// No try begins later than this, so that the last one can end before the deadline.
 const LAST_TRY: Duration = Duration::from_secs(8);
 
-/// Brings a commit through, or says why not. `begun` is what the reads before it saw; `fold` says
-/// whether it adds what its process has not yet added to the volume's totals.
+/// Runs a commit. `begun` holds what was read before. `fold` says whether the commit adds the
+/// lane's pending parts to the volume's totals.
 pub(crate) async fn commit<K: Kv>(
     kv: &K,
     mut begun: Option<Begun<K::Moment>>,
@@ -37,7 +38,7 @@ pub(crate) async fn commit<K: Kv>(
     let start = Instant::now();
     let mut tries = 0;
     loop {
-        // At first it is left to the server to refuse what is not new.
+        // In the first try, the server checks that new keys do not exist.
         let draft = Draft::new(kv, commit, fold, tries > 0);
         let read = async {
             let mut begun = Begun::or_begin(begun.take(), kv).await?;
@@ -52,13 +53,14 @@ pub(crate) async fn commit<K: Kv>(
         if tries >= TRIES || start.elapsed() > LAST_TRY {
             return Err(EngineError::Conflict(Vec::new()));
         }
-        // Whoever folds meets all others; that can wait.
+        // A commit that folds conflicts with all others, so the next try does not fold.
         fold = false;
         pause(start.elapsed(), tries).await;
     }
 }
 
-/// Waits a little, for different clients differently: how long they took tells them apart.
+/// Waits for a short time, which differs between clients, because it depends on how long the try
+/// took.
 async fn pause(took: Duration, tries: u32) {
     if tries > 1 {
         let most = 250 << tries.min(8);

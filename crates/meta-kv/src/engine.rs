@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
-const FOLD: Duration = Duration::from_secs(10);
+const FOLD_INTERVAL: Duration = Duration::from_secs(10);
 /// Records that are loaded by one transaction: few enough for a slow cluster to end it in time.
 const LOADED: usize = 500;
 /// Keys removed at once.
@@ -47,10 +47,10 @@ impl<K: Kv> KvEngine<K> {
         Self { kv, folded: Mutex::new(Instant::now()) }
     }
 
-    /// Whether it is time to fold, and nobody else does it at this moment.
+    /// Whether it is time to fold, and no other thread does it at this moment.
     fn is_fold_due(&self) -> bool {
         let mut folded = self.folded.lock();
-        let is_due = folded.elapsed() >= FOLD;
+        let is_due = folded.elapsed() >= FOLD_INTERVAL;
         if is_due {
             *folded = Instant::now();
         }
@@ -95,7 +95,7 @@ impl<K: Kv> Engine for KvEngine<K> {
         run(commit(&**kv, taken(&mut moment), what, fold))?;
         if what.writes.iter().any(|write| matches!(write, Write::Notify(_))) {
             // The message may be lost: who waits for it asks again by itself, only later.
-            kv.ring();
+            kv.notify();
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 //! The same URL names the same keys for JuiceFS: they begin with the path, its slash included, and
 //! the byte 0xFD.
 //!
-//! What must stay true: a commit is one transaction of the server or nothing. What does not fit
-//! into one is refused before it is sent.
+//! What must stay true: a commit is exactly one transaction of the server. A commit that does not
+//! fit into one is refused before it is sent.
 
 mod status;
 mod store;

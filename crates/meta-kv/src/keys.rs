@@ -1,8 +1,7 @@
-//! Names of everything a volume keeps in a key-value store.
+//! The names of all keys of a volume in a key-value store.
 //!
-//! The one place that spells and reads a key: each begins with the volume's prefix and goes on as
-//! the JuiceFS volume format has it, byte for byte. Inodes are little endian, all other numbers big
-//! endian.
+//! Only this file builds and parses keys. Each begins with the volume's prefix, and continues
+//! exactly as in the JuiceFS volume format. Inodes are little endian, all other numbers big endian.
 
 use sluice_meta::{
     engine::List,
@@ -15,26 +14,26 @@ use crate::{
     stored::{Raw, Span},
 };
 
-/// What a key that was found belongs to.
+/// The record or collection of a stored key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The first key of a record.
     Record(Key),
-    /// An extended attribute that is empty: no store is asked to keep an empty value.
+    /// An empty extended attribute, because stores need not support empty values.
     EmptyXattr(Ino, Name),
     /// All locks of one kind on a file.
     Locks(List),
 }
 
-/// Spells keys under a prefix.
+/// Builds keys with a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys(Raw);
 
-/// How many keys there are that change whenever somebody tells something, so that few tell the same
-/// one at once.
-pub(crate) const BELLS: u8 = 8;
+/// The number of notification keys, of which a commit with a notice changes one. There are several,
+/// so that few commits write the same one at once.
+pub(crate) const NOTIFY_KEYS: u8 = 8;
 
-/// A part of a key: letters as they are, or something with a name.
+/// A part of a key: fixed letters, or a named value.
 macro_rules! part {
     (write $raw:ident $letters:literal) => {
         $raw.extend_from_slice($letters)
@@ -50,7 +49,7 @@ macro_rules! part {
     };
 }
 
-/// The key of these parts.
+/// Builds a key of these parts.
 macro_rules! spell {
     ($keys:expr, $($part:tt)+) => {{
         let mut raw = Vec::with_capacity($keys.0.len() + 32);
@@ -60,7 +59,7 @@ macro_rules! spell {
     }};
 }
 
-/// What these parts make, if a key has them and no others.
+/// Parses a key that has exactly these parts.
 macro_rules! read {
     ($key:expr, [$($part:tt)+] $($made:tt)+) => {{
         let read = |mut raw: &[u8]| {
@@ -71,11 +70,11 @@ macro_rules! read {
     }};
 }
 
-/// A function that spells the keys of records, and one that reads them.
+/// Generates a function that builds the keys of records, and one that parses them.
 macro_rules! keys {
     ($([$($record:tt)+] [$($part:tt)+];)+) => {
-        /// The key of a record: of several the one without which it does not exist (an extended
-        /// attribute also exists if the other does).
+        /// The key of a record. If it has two, the one that decides whether it exists (an extended
+        /// attribute also exists if the other key does).
         pub(crate) fn raw(&self, key: &Key) -> Raw {
             match key {
                 $($($record)+ => spell!(self, $($part)+),)+
@@ -106,18 +105,18 @@ impl Keys {
         [Key::Acl(id)] [b"R" id];
         [Key::DirStat(ino)] [b"U" ino];
         [Key::Quota(QuotaKey::Dir(ino))] [b"QD" ino];
-        // Of eight bytes, too, as the format has it.
+        // Eight bytes, too, as in the format.
         [Key::Quota(QuotaKey::User(id))] [b"QU\0\0\0\0" id];
         [Key::Quota(QuotaKey::Group(id))] [b"QG\0\0\0\0" id];
         [Key::Session(sid)] [b"SE" sid];
         [Key::Sustained(sid, ino)] [b"SS" sid ino];
         [Key::Detached(ino)] [b"N" ino];
-        // Sluice's own: under the letter that the format leaves to extensions.
+        // Sluice's own keys: under the letter that the format reserves for extensions.
         [Key::Writer(writer, lane)] [b"XSW" writer lane];
         [Key::Changes(writer, lane, slot)] [b"XSN" writer lane slot];
     }
 
-    /// Keys of the volume under `prefix`, as the URL spells it.
+    /// Keys of the volume with this prefix of the URL.
     pub(crate) fn new(prefix: &str) -> Self {
         let mut all = prefix.as_bytes().to_vec();
         all.push(0xFD);
@@ -139,7 +138,7 @@ impl Keys {
         std::iter::once(self.raw(key)).chain(self.second(key))
     }
 
-    /// What a stored key belongs to; `None` if it is none of ours or of the format.
+    /// The record or collection of a stored key; `None` if the key is not known.
     pub(crate) fn place(&self, raw: &[u8]) -> Option<Place> {
         let raw = raw.strip_prefix(&self.0[..])?;
         Self::record(raw)
@@ -149,7 +148,7 @@ impl Keys {
             .or_else(|| read!(raw, [b"A" ino b"Y" name] Place::EmptyXattr(ino, name)))
     }
 
-    /// All keys that begin with these letters of the format.
+    /// The range of keys that begin with these letters of the format.
     pub(crate) fn word(&self, letters: &[u8]) -> Span {
         under([&self.0[..], letters].concat())
     }
@@ -175,10 +174,10 @@ impl Keys {
         }
     }
 
-    /// Where a collection lies that is no single value.
+    /// The ranges of a collection that is not one value.
     pub(crate) fn spans(&self, list: List) -> Vec<Span> {
         vec![match list {
-            // Those and the empty ones: the letters are neighbours.
+            // These and the empty ones, because their letters are neighbours.
             List::Xattrs(ino) => Span { from: spell!(self, b"A" ino b"X"), to: spell!(self, b"A" ino b"Z") },
             List::Parents(ino) => under(spell!(self, b"A" ino b"P")),
             List::Chunks(ino, from, to) => {
@@ -188,43 +187,43 @@ impl Keys {
             List::Sustained(sid) => under(spell!(self, b"SS" sid)),
             List::Lanes(writer) => self.lanes(writer),
             List::Changes(writer) => under(spell!(self, b"XSN" writer)),
-            // Nothing lists the locks of a session: those of all files are looked through, as
-            // JuiceFS does.
+            // No key lists the locks of a session. The locks of all files are scanned, as in
+            // JuiceFS.
             List::LocksOf(_) => return vec![self.word(b"F"), self.word(b"P")],
             List::Flocks(_) | List::Plocks(_) => return Vec::new(),
         }]
     }
 
-    /// The key in which a lane tells what it committed, where the store has messages.
+    /// The key with the last notice of a lane, if the store has messages.
     pub(crate) fn message(&self, writer: WriterId, lane: u16) -> Raw {
         spell!(self, b"XSN" writer lane)
     }
 
-    /// All of these.
+    /// The range of all these keys.
     pub(crate) fn messages(&self) -> Span {
         self.word(b"XSN")
     }
 
-    /// The key that somebody changes who tells something.
-    pub(crate) fn bell(&self, at: u8) -> Raw {
-        let at = at % BELLS;
+    /// A notification key, which a commit with a notice changes.
+    pub(crate) fn notify_key(&self, at: u8) -> Raw {
+        let at = at % NOTIFY_KEYS;
         spell!(self, b"XSC" at)
     }
 
-    /// The last byte of the number of the inode that a key is about.
+    /// The last byte of the inode in a key.
     pub(crate) fn inode_group(&self, key: &[u8]) -> Option<u8> {
         key.strip_prefix(&self.0[..])?.strip_prefix(b"A")?.first().copied()
     }
 
-    /// What keys of one kind begin with: a letter of the format, and of those about an inode that
-    /// inode and another letter.
+    /// The prefix of keys of one kind: a letter of the format. For keys of an inode, also the inode
+    /// and another letter.
     pub(crate) fn kind<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let letter = self.0.len();
         let end = if key.get(letter) == Some(&b'A') { letter + 10 } else { letter + 1 };
         &key[..end.min(key.len())]
     }
 
-    /// A key for messages: the letters as they are, the rest as hex.
+    /// A key as text for messages: letters as they are, the rest as hex.
     pub(crate) fn shown(&self, raw: &[u8]) -> String {
         let key = raw.strip_prefix(&self.0[..]).unwrap_or(raw);
         let shown = |byte: &u8| match byte {
@@ -235,10 +234,10 @@ impl Keys {
     }
 }
 
-/// All keys that begin like this.
+/// The range of all keys with this prefix.
 fn under(from: Raw) -> Span {
     let mut to = from.clone();
-    // No prefix ends in 0xFF bytes only: it holds the volume's 0xFD.
+    // No prefix has only 0xFF bytes, because it contains the volume's 0xFD.
     while let Some(last) = to.pop() {
         if last < u8::MAX {
             to.push(last + 1);

@@ -1,9 +1,9 @@
-//! What a store of keys and values must do for a volume to live in it.
+//! The trait of a key-value store that can hold a volume.
 //!
-//! Everything the format says (keys, values, drafts of commits, scans) is written once above this
-//! trait; below it is how a store reads at one moment and commits what was decided by what was read
-//! then. What must stay true: a commit happens only if no key that it names was changed since its
-//! moment.
+//! The code for the format (keys, values, drafts of commits, scans) is above this trait, once for
+//! all stores. Below it is how a store reads at one moment, and commits changes that depend on
+//! those reads. What must stay true: a commit happens only if none of its keys was changed since
+//! its moment.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,39 +27,40 @@ use crate::{
 /// Longest time that one call of the engine takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// What becomes of a key. Whatever it is, the key has been looked at, unless it is to be new.
+/// The change of a key. The key was read before, unless it must be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It has this value.
     Put(Vec<u8>),
     /// As [`Self::Put`], and the commit is refused if the key exists.
     Insert(Vec<u8>),
-    /// It is gone.
+    /// It is deleted.
     Delete,
     /// It stays as it was read: with this value, or absent.
     Hold(Option<Vec<u8>>),
 }
 
-/// What one commit changes.
+/// The changes of one commit.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Each key once; the first is the one by which others find out whether the commit happened.
+    /// The changed keys, each once. The first is the primary key: other clients use it to find out
+    /// whether the commit happened.
     pub keys: Vec<(Raw, Change)>,
-    /// Ranges that are emptied, but for what `keys` says; only for a store that has [`Kv::CLEARS`].
+    /// Ranges that are deleted, except the keys in `keys`; only for a store with [`Kv::CLEARS`].
     pub cleared: Vec<Span>,
-    /// Ranges in which no key must have come up since they were read. Some key of `keys` says the
-    /// same of what Sluice itself does; a store that can should look at these too.
+    /// Ranges in which no key may be new since they were read. Between Sluice clients, a key in
+    /// `keys` guarantees this already. A store that can compare ranges should also check these.
     pub spans: Vec<Span>,
-    /// What the others are told once it is committed, for a store that has messages.
+    /// The notice for other clients after the commit, for a store that has messages.
     pub notice: Option<Notice>,
 }
 
 /// An ordered store of keys and values.
 ///
-/// Each call ends by itself or is ended by the caller's deadline, but for [`Self::commit`], which
-/// sees to its end.
+/// Each call ends by itself or at the caller's deadline, except [`Self::commit`], which limits its
+/// own time.
 pub trait Kv: Sized + Send + Sync + 'static {
-    /// A moment that is read at, with what a commit must know of what was read.
+    /// A moment to read at, with the state of reads that a commit needs.
     type Moment: Send + Sync;
 
     /// Scheme of its URLs.
@@ -68,25 +69,25 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Most rows of one request.
     const PAGE: usize;
 
-    /// Whether a commit empties ranges without a look at what is in them.
+    /// Whether a commit can delete ranges without a read of their keys.
     const CLEARS: bool = false;
 
-    /// What makes it give up a moment, and what to do about it.
+    /// Why the store drops old versions, and what to do about it.
     const KEEPS: &'static str;
 
-    /// Whether an error says that it has given up a moment.
+    /// Whether an error says that the store has dropped the versions of a moment.
     fn is_given_up(reason: &str) -> bool;
 
-    /// Where the volume lies.
+    /// The place of the volume.
     fn volume(&self) -> &Volume;
 
-    /// What it can take.
+    /// The limits of the store.
     fn limits(&self) -> Limits;
 
-    /// The present.
+    /// A moment: now.
     fn begin(&self) -> impl Future<Output = Result<Self::Moment>>;
 
-    /// The present, for any number of reads and no commit.
+    /// A moment: now, for any number of reads without a commit.
     fn begin_reading(&self) -> impl Future<Output = Result<Self::Moment>> {
         self.begin()
     }
@@ -94,8 +95,8 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Values of the keys that have one.
     fn get(&self, at: &Self::Moment, keys: &[Raw]) -> impl Future<Output = Result<Vec<Pair>>>;
 
-    /// The first rows of a range that is not empty, in order: `limit` of them, which is from 1 to
-    /// [`Self::PAGE`], or all. Without values, these are empty.
+    /// The first `limit` rows of a range, in order. The range must not be empty, and `limit` is
+    /// from 1 to [`Self::PAGE`]. Without `values`, the values are empty.
     fn page(
         &self,
         at: &Self::Moment,
@@ -104,7 +105,7 @@ pub trait Kv: Sized + Send + Sync + 'static {
         values: bool,
     ) -> impl Future<Output = Result<Vec<Pair>>>;
 
-    /// As [`Self::page`], of any range and without a limit of its own.
+    /// As [`Self::page`], for any range and any `limit`.
     fn range(
         &self,
         at: &Self::Moment,
@@ -128,18 +129,18 @@ pub trait Kv: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Commits all of it or nothing: whether it happened, or others were faster, or a key that was
-    /// to be new exists. [`EngineError::Indeterminate`] if that cannot be told.
+    /// Commits all or nothing. Returns false if another client changed a key, or a key that must be
+    /// new exists. [`EngineError::Indeterminate`] if the result is unknown.
     fn commit(&self, at: Self::Moment, changes: Changes) -> impl Future<Output = Result<bool>>;
 
-    /// Something was committed that tells something; for a store without messages.
-    fn ring(self: &Arc<Self>) {}
+    /// Called after a commit with a notice; for a store without messages.
+    fn notify(self: &Arc<Self>) {}
 
-    /// A listener for what others tell.
+    /// A listener for the notices of other clients.
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>>;
 }
 
-/// Where a volume lies: how its keys are spelled, and what it is called.
+/// The place of a volume: its keys, and its name for messages.
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub(crate) keys: Keys,
@@ -169,8 +170,8 @@ impl Volume {
     }
 }
 
-/// The runtime of all stores of this process: their clients work on tasks of their own between
-/// calls. Two threads: one keeps the other from waiting while it decodes.
+/// The runtime of all stores of this process, because their clients run tasks between calls. It has
+/// two threads, so that one can work while the other decodes.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {
@@ -183,12 +184,12 @@ fn runtime() -> Result<&'static Runtime> {
     })
 }
 
-/// Runs a call that sees to its end itself.
+/// Runs a call that limits its own time.
 pub(crate) fn run<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     runtime()?.block_on(call)
 }
 
-/// A call that commits nothing, to its end or to the deadline.
+/// A call that commits nothing, until its end or the deadline.
 pub(crate) async fn within<T>(volume: &Volume, call: impl Future<Output = Result<T>>) -> Result<T> {
     match timeout(DEADLINE, call).await {
         Ok(ended) => ended,

@@ -1,8 +1,8 @@
 //! Engines over key-value stores: the keys and values of the JuiceFS volume format, and stores that
 //! keep them.
 //!
-//! The format, the drafts of commits and the scans are the same for all of them; what a store must
-//! do for that is the trait [`Kv`]. Nothing here knows what an operation of a file system is.
+//! The format, the drafts of commits and the scans are the same for all of them. A store implements
+//! the trait [`Kv`]. Nothing here knows what an operation of a file system is.
 
 mod address;
 mod codec;

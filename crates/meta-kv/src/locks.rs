@@ -1,7 +1,6 @@
 //! The locks of a file: one value holds those of all owners.
 //!
-//! Records of one owner are read and written through it; the owners keep their order, new ones come
-//! last.
+//! Each record of an owner is a part of it. The owners keep their order, and new ones come last.
 
 use sluice_meta::{
     engine::List,

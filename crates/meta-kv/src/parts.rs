@@ -1,16 +1,16 @@
-//! Parts of keys and values, as the bytes that stand for them.
+//! Encodes and decodes parts of keys and values.
 
 use sluice_meta::schema::Counter;
 use sluice_types::{Ino, Name};
 
 use crate::stored::{Damage, Raw};
 
-/// What bytes can stand for. Numbers have their fixed length, a name goes on to the end.
+/// A value with an encoding. Numbers have a fixed length, and a name continues to the end.
 pub(crate) trait Part: Sized {
-    /// Appends it.
+    /// Appends its bytes.
     fn write(&self, raw: &mut Raw);
 
-    /// Takes it from the front.
+    /// Removes it from the front of `raw`.
     fn read(raw: &mut &[u8]) -> Option<Self>;
 }
 

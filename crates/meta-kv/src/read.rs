@@ -1,6 +1,6 @@
-//! Reads: many questions, one flight of point reads and ranges at one moment.
+//! Reads: many requests as one round of parallel reads of keys and ranges, at one moment.
 //!
-//! Only what an answer names is fetched after it: the node that a followed entry stands for.
+//! Only a node that a followed entry names needs a second round.
 
 use sluice_meta::{
     engine::{Found, Read},
@@ -14,8 +14,8 @@ use crate::{
     values::{Values, Wants},
 };
 
-/// Reads everything that is asked for and not in `values`, and answers in the order of the
-/// questions.
+/// Reads all requested records that are not in `values`. Returns the results in the order of the
+/// requests.
 pub(crate) async fn answer<K: Kv>(
     kv: &K,
     at: &K::Moment,

@@ -20,7 +20,7 @@ use crate::{
 /// Groups of inodes that are looked at together at first.
 const GROUPS: u8 = 16;
 /// Most rows that one page looks at.
-const MOST: usize = 4096;
+const MAX_ROWS: usize = 4096;
 
 /// One page of about `limit` records.
 pub(crate) async fn page<K: Kv>(
@@ -30,7 +30,7 @@ pub(crate) async fn page<K: Kv>(
     from: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page> {
-    let limit = limit.clamp(1, MOST);
+    let limit = limit.clamp(1, MAX_ROWS);
     let volume = kv.volume();
     let from = from.map(|cursor| cursor.0.clone());
     let (pairs, next) = match span(&volume.keys, scan) {

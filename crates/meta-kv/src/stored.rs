@@ -2,7 +2,7 @@
 
 use sluice_meta::engine::EngineError;
 
-/// What a call of a store answers.
+/// The result of a call of a store.
 pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// A key as stored.
@@ -16,7 +16,7 @@ pub type Pair = (Raw, Vec<u8>);
 pub struct Span {
     /// The first key.
     pub from: Raw,
-    /// The first key behind it.
+    /// The first key after it.
     pub to: Raw,
 }
 
@@ -26,5 +26,5 @@ impl Span {
     }
 }
 
-/// Why a stored record cannot be understood.
+/// Why a stored record cannot be decoded.
 pub(crate) type Damage = &'static str;

@@ -1,4 +1,4 @@
-//! TiKV: one client, patience with what passes by itself, and two-phase commits.
+//! TiKV: one client, retries of temporary errors, and two-phase commits.
 
 mod commit;
 mod config;
@@ -87,8 +87,8 @@ impl Kv for Tikv {
         commit::commit(self, at, changes.keys).await
     }
 
-    fn ring(self: &Arc<Self>) {
-        spawn(watch::ring(self.clone()));
+    fn notify(self: &Arc<Self>) {
+        spawn(watch::notify(self.clone()));
     }
 
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {

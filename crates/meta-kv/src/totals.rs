@@ -1,10 +1,11 @@
-//! What a lane of a process keeps: the number of its last commit, and what it has not yet added to
-//! the volume's totals.
+//! The writer record of a lane: the number of its last commit, and the parts that it has not yet
+//! added to the volume's totals.
 //!
-//! Every change of a file system changes the two totals; as keys of their own every commit of every
-//! client would meet there. So they ride in the record that the commit writes anyway, and are
-//! folded into the totals from time to time, at the latest when the record is removed. What must
-//! stay true: the total is the stored number plus what is in all of these records.
+//! Every change of a file system changes the two totals. If they were keys of their own, the
+//! commits of all clients would conflict there. So each lane keeps its additions in the writer
+//! record, which its commit writes anyway. From time to time, and at the latest when the record is
+//! removed, they are folded into the totals. What must stay true: the total is the stored number
+//! plus the parts in all these records.
 
 use sluice_meta::schema::Counter;
 
@@ -13,10 +14,10 @@ use crate::{
     stored::Damage,
 };
 
-/// The counters of which parts ride in the writer records.
+/// The counters with parts in the writer records.
 pub(crate) const TOTALS: [Counter; 2] = [Counter::UsedSpace, Counter::TotalInodes];
 
-/// Whether parts of that counter ride in the writer records.
+/// Whether a counter has parts in the writer records.
 pub(crate) fn is_spread(counter: Counter) -> bool {
     TOTALS.contains(&counter)
 }
@@ -26,7 +27,7 @@ pub(crate) fn is_spread(counter: Counter) -> bool {
 pub(crate) struct Lane {
     /// Number of the last commit.
     pub(crate) n: u64,
-    /// What is not yet folded, in the order of [`TOTALS`].
+    /// The parts that are not folded yet, in the order of [`TOTALS`].
     pub(crate) parts: [i64; 2],
 }
 
@@ -41,12 +42,12 @@ impl Lane {
         Ok(Self { n: n as u64, parts: [space, inodes] })
     }
 
-    /// What it adds to a counter.
+    /// Its part of a counter.
     pub(crate) fn part_of(&self, counter: Counter) -> i64 {
         TOTALS.iter().position(|total| *total == counter).map_or(0, |at| self.parts[at])
     }
 
-    /// Adds to what is not yet folded.
+    /// Adds to a part.
     pub(crate) fn add(&mut self, counter: Counter, by: i64) {
         if let Some(at) = TOTALS.iter().position(|total| *total == counter) {
             self.parts[at] += by;

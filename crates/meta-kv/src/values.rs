@@ -1,7 +1,7 @@
-//! What was read at one moment: the bytes under keys and in ranges, and the records they make.
+//! The values that were read at one moment: of keys and ranges, and their records.
 //!
-//! What must stay true: an answer that is here is never asked for again, so that one transaction
-//! sees one moment.
+//! What must stay true: a value that is here is never read again, so that one transaction sees one
+//! moment.
 
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +19,7 @@ use crate::{
     totals::{Lane, is_spread},
 };
 
-/// What is to be read.
+/// The keys and ranges to read.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
     keys: FxHashSet<Raw>,
@@ -34,7 +34,7 @@ impl Wants {
         *any |= values;
     }
 
-    /// All that makes a record.
+    /// Adds all keys of a record.
     pub(crate) fn record(&mut self, keys: &Keys, key: &Key) {
         if let Key::Counter(counter) = key
             && is_spread(*counter)
@@ -44,26 +44,26 @@ impl Wants {
         self.keys.extend(keys.of(key));
     }
 
-    /// What is stored of counters, without what rides in writer records.
+    /// Adds the stored keys of counters, without the parts in writer records.
     pub(crate) fn counters(&mut self, keys: &Keys, counters: &[Counter]) {
         self.keys.extend(counters.iter().map(|counter| keys.raw(&Key::Counter(*counter))));
     }
 
-    /// All that makes a collection.
+    /// Adds all keys of a collection.
     pub(crate) fn list(&mut self, keys: &Keys, list: List) {
         self.keys.extend(keys.locks(list));
         keys.spans(list).into_iter().for_each(|span| self.span(span, usize::MAX, true));
     }
 }
 
-/// A transaction begun, and what it has read.
+/// A transaction that has begun, and its reads.
 pub(crate) struct Begun<M> {
     pub(crate) at: M,
     pub(crate) values: Values,
 }
 
 impl<M> Begun<M> {
-    /// Begins, unless that was done.
+    /// Begins a transaction, unless one has begun.
     pub(crate) async fn or_begin<K: Kv<Moment = M>>(begun: Option<Self>, kv: &K) -> Result<Self> {
         match begun {
             Some(begun) => Ok(begun),
@@ -72,7 +72,7 @@ impl<M> Begun<M> {
     }
 }
 
-/// What was read.
+/// The values that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     keys: FxHashMap<Raw, Option<Vec<u8>>>,
@@ -80,7 +80,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Reads what is wanted and not here: one flight.
+    /// Reads the wanted keys and ranges that are not here, in one round.
     pub(crate) async fn fetch<K: Kv>(&mut self, kv: &K, at: &K::Moment, wants: Wants) -> Result<()> {
         let keys: Vec<Raw> = wants.keys.into_iter().filter(|key| !self.keys.contains_key(key)).collect();
         let spans: Vec<(Span, (usize, bool))> = wants
@@ -101,7 +101,7 @@ impl Values {
         Ok(())
     }
 
-    /// Whether the value of a key was looked for.
+    /// Whether a key was read.
     pub(crate) fn knows(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }
@@ -115,7 +115,7 @@ impl Values {
         self.spans.get(span).map_or(&[], |(.., pairs)| pairs)
     }
 
-    /// What the writer records of a range add to the totals, each with its key.
+    /// The writer records of a range, each with its key.
     pub(crate) fn lanes(&self, volume: &Volume, span: &Span) -> Result<Vec<(Raw, Lane)>> {
         let one = |(key, value): &Pair| {
             let lane = Lane::decode(value).map_err(|damage| volume.corrupt(key, damage))?;
@@ -124,7 +124,7 @@ impl Values {
         self.rows(span).iter().map(one).collect()
     }
 
-    /// What all writer records add to a counter.
+    /// The sum of the parts of a counter in all writer records.
     pub(crate) fn spread(&self, volume: &Volume, counter: Counter) -> Result<i64> {
         let lanes = self.lanes(volume, &volume.keys.writers())?;
         Ok(lanes.iter().map(|(_, lane)| lane.part_of(counter)).sum())
@@ -163,7 +163,7 @@ impl Values {
     }
 }
 
-/// The records that a key with a value stands for, as far as one key tells.
+/// The records of a key with its value, if one key is enough to decode them.
 pub(crate) fn rows_at(volume: &Volume, key: &[u8], value: &[u8]) -> Result<Vec<Row>> {
     let rows = match volume.keys.place(key) {
         Some(Place::Record(key)) => decode(&key, Some(value), None).map(|row| row.into_iter().collect()),

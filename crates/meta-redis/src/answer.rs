@@ -1,7 +1,7 @@
-//! What the server answered, as records.
+//! Converts the server's answers to records.
 //!
-//! What must stay true: an answer of another form than was asked for is an error, and so is a
-//! record that cannot be understood; neither is taken for an absent one.
+//! What must stay true: an answer of an unexpected form is an error, and so is a record that cannot
+//! be decoded. Neither counts as an absent record.
 
 use redis::{FromRedisValue, Value};
 use sluice_meta::{
@@ -16,12 +16,12 @@ use crate::{
     keys::{Keys, Text},
 };
 
-/// A text of an answer, if it is not missing.
+/// A string of an answer; `None` if it is missing.
 pub(crate) type Cell = Option<Vec<u8>>;
 
-/// How the records of a collection come, one behind the other.
+/// The form of the records of a collection in an answer.
 pub(crate) struct Form {
-    /// The Redis key that all lie at; without it each begins with its own.
+    /// The Redis key of all records; without it each begins with its own.
     pub(crate) key: Option<Text>,
     /// Whether the field or member follows.
     pub(crate) fields: bool,
@@ -37,12 +37,12 @@ pub(crate) struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// An answer as what it should be.
+    /// Converts an answer to the expected type.
     pub(crate) fn parse<T: FromRedisValue>(self, answer: Value) -> Result<T, EngineError> {
         redis::from_redis_value(self.errors.sound(answer)?).map_err(|_| self.errors.unexpected("a read"))
     }
 
-    /// The record whose cells hold that.
+    /// The record with these cells.
     pub(crate) fn row(self, key: &Key, cells: &mut [Cell]) -> Result<Option<Row>, EngineError> {
         decode(key, cells).map_err(|damage| {
             let cell = &self.keys.cells(key)[0];
@@ -50,7 +50,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The records of a collection, and what of it cannot be understood.
+    /// The records of a collection, and the errors of those that cannot be decoded.
     pub(crate) fn rows(self, form: &Form, mut answer: Vec<Cell>) -> (Vec<Row>, Vec<EngineError>) {
         let places = usize::from(form.key.is_none()) + usize::from(form.fields);
         let width = places + form.values;
@@ -61,7 +61,7 @@ impl Reader<'_> {
             let key = form.key.as_deref().or_else(|| place.next()).unwrap_or_default();
             let field = place.next().unwrap_or_default();
             let row = match self.keys.record(key, field) {
-                // A member is there, and has no value.
+                // A member exists, and has no value.
                 Some(key) if form.values == 0 => self.row(&key, &mut [Some(Vec::new())]),
                 Some(key) => self.row(&key, values),
                 None => {

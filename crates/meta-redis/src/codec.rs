@@ -1,7 +1,7 @@
-//! Where each record lies in Redis and what its bytes are.
+//! The place of each record in Redis, and its bytes.
 //!
-//! A record is one to three cells. The first cell decides whether the record exists; what is
-//! written is byte for byte what JuiceFS writes, and what others wrote is either understood
+//! A record is one to three cells. The first cell decides whether the record exists. Written bytes
+//! are exactly those that JuiceFS writes. Bytes that other clients wrote are either decoded
 //! completely or reported as damaged.
 
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use sluice_types::{Ino, Name};
 use smallvec::{SmallVec, smallvec};
 
 use crate::keys::{
-    Keys, NEWS, Text, WRITERS, number, owner_field, pair, parse, parse_owner, parse_pair, slice_field,
+    CHANGES_PREFIX, Keys, Text, WRITERS, number, owner_field, pair, parse, parse_owner, parse_pair,
+    slice_field,
 };
 
 /// How a value is stored. The letter is that of the script's operations on it.
@@ -23,15 +24,15 @@ use crate::keys::{
 pub(crate) enum Shape {
     /// A string.
     Text = b's',
-    /// A string that is a number; one that is missing is 0.
+    /// A string that is a number; a missing one is 0.
     Counter = b'c',
     /// A whole list.
     List = b'l',
     /// A field of a hash.
     Field = b'h',
-    /// A field that is a number; one that is missing is 0.
+    /// A field that is a number; a missing one is 0.
     Number = b'k',
-    /// A field that is a number; one that is missing is 0, and all below 0 is as good.
+    /// A field that is a number; a missing one is 0, and a negative one counts as 0.
     Links = b'p',
     /// The score of a member of a sorted set.
     Score = b'z',
@@ -62,18 +63,18 @@ pub(crate) struct Cell {
 }
 
 const SESSION: [(Shape, &str); 2] = [(Shape::Score, "allSessions"), (Shape::Field, "sessionInfos")];
-/// Used space, used inodes, data length. JuiceFS takes the first for the sign that there is a
-/// record, and counts the directory again without the second.
+/// Used space, used inodes, data length. For JuiceFS, the first says that the record exists.
+/// Without the second, it counts the directory again.
 const DIR_STAT: [(Shape, &str); 3] =
     [(Shape::Field, "dirUsedSpace"), (Shape::Field, "dirUsedInodes"), (Shape::Number, "dirDataLength")];
 /// The cells of a record.
 pub(crate) type Cells = SmallVec<[Cell; 3]>;
 
-/// Why a stored record cannot be understood.
+/// Why a stored record cannot be decoded.
 pub(crate) type Damage = &'static str;
 
 impl Keys {
-    /// Where the record of `key` lies.
+    /// The cells of the record of `key`.
     pub(crate) fn cells(&self, key: &Key) -> Cells {
         let name = |name: &Name| Text::from_slice(name);
         // One field or member in several places.
@@ -110,7 +111,7 @@ impl Keys {
             Key::Plock(ino, owner) => (Shape::Field, self.of("lockp", ino.0), owner_field(*owner)),
             Key::Writer(writer, lane) => (Shape::Field, self.word(WRITERS), pair(*writer, b':', *lane)),
             Key::Changes(writer, lane, slot) => {
-                (Shape::Field, self.of(NEWS, *writer), pair(u64::from(*lane), b':', *slot))
+                (Shape::Field, self.of(CHANGES_PREFIX, *writer), pair(u64::from(*lane), b':', *slot))
             }
             Key::DelFile(ino, length) => (Shape::Score, self.word("delfiles"), pair(ino.0, b':', *length)),
             Key::Detached(ino) => (Shape::Score, self.word("detachedNodes"), number(ino.0)),
@@ -160,7 +161,7 @@ impl Keys {
             _ if word == WRITERS.as_bytes() => {
                 parse_pair(field, b':').map(|(writer, lane)| Key::Writer(writer, lane))?
             }
-            _ if word == NEWS.as_bytes() => {
+            _ if word == CHANGES_PREFIX.as_bytes() => {
                 let (lane, slot) = parse_pair(field, b':')?;
                 Key::Changes(parse(digits)?, lane, slot)
             }
@@ -179,7 +180,8 @@ fn counter_word(counter: Counter) -> &'static str {
     }
 }
 
-/// What to add to the stored number to get the next free one: Redis holds the last one given out.
+/// What to add to the stored number to get the next free one: Redis holds the last one that was
+/// allocated.
 pub(crate) fn counter_shift(counter: Counter) -> i64 {
     i64::from(matches!(counter, Counter::NextInode | Counter::NextChunk))
 }
@@ -225,7 +227,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
         Some((first, rest)) => (first.take(), rest),
         None => (None, &mut [][..]),
     }) else {
-        // A counter that was never written has handed out nothing.
+        // A counter that was never written has allocated nothing.
         return Ok(match key {
             Key::Counter(counter) if counter_shift(*counter) != 0 => Some(Row::Counter(*counter, 1)),
             _ => None,
@@ -237,7 +239,7 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
         Key::Node(ino) => Row::Node(*ino, decode_attr(&first).ok_or("no attributes of a node")?),
         Key::Entry(dir, name) => Row::Entry(*dir, name.clone(), entry(&first)?),
         Key::Parents(ino, parent) => match integer(&first)? {
-            // Counts that fell to nothing may linger.
+            // Counts that fell to 0 may remain stored.
             ..=0 => return Ok(None),
             count => Row::Parents(*ino, *parent, count),
         },

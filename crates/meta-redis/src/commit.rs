@@ -1,9 +1,9 @@
-//! A commit turned into the arguments of one script, and its answer into keys.
+//! Encodes a commit as the arguments of one script, and decodes its answer to keys.
 //!
-//! Whatever may fail stands among the checks, so that the script's writes cannot: expectations, the
+//! The script's writes cannot fail, because all conditions are checked first: expectations, the
 //! preconditions of inserts, deletes and bumps, and the Redis type of every key that is written to.
-//! Items of one kind that lie in one Redis key go out as one operation, so that the server does
-//! little per record.
+//! Items of one kind in one Redis key are sent as one operation, so that the server does little for
+//! each record.
 
 mod arguments;
 mod checks;
@@ -24,15 +24,16 @@ use crate::{
     watch,
 };
 
-/// What positions in the script's arguments stand for.
+/// The meaning of positions in the script's arguments.
 pub(crate) struct Plan<'c> {
     commit: &'c Commit,
-    /// Per operation: position of its first item, arguments of an item, what the items stand for.
+    /// For each operation: position of its first item, number of arguments of an item, meaning of
+    /// the items.
     spans: Vec<(usize, usize, Vec<Mark>)>,
 }
 
 impl<'c> Plan<'c> {
-    /// A commit, and what to send for it.
+    /// Plans a commit. Returns what to send for it.
     pub(crate) fn new(keys: &Keys, commit: &'c Commit) -> (Self, Pipeline) {
         let mut builder = Builder::new(keys);
         builder.commit(commit);
@@ -40,7 +41,7 @@ impl<'c> Plan<'c> {
         (Self { commit, spans }, Pipeline::of_script(&COMMIT, args))
     }
 
-    /// What did not hold, so that nothing is written; nothing if all is. `None` if it is no answer
+    /// The keys that failed their checks; empty if the commit happened. `None` if it is no answer
     /// of the script.
     pub(crate) fn failed(&self, answer: Value) -> Option<Vec<Key>> {
         let failed: Vec<usize> = redis::from_redis_value(answer).ok()?;
@@ -87,7 +88,7 @@ impl Builder<'_> {
                     held.insert(row.key());
                     self.expect_row(row, *hold, Mark::Expect(at));
                 }
-                // An insert finds that out itself.
+                // An insert checks this itself.
                 Expect::Absent(key) if inserted.contains(key) => {}
                 Expect::Absent(key) => {
                     self.cell(Action::Absent, &self.keys.cells(key)[0], None, Mark::Expect(at));

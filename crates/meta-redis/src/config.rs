@@ -1,8 +1,8 @@
-//! What a Redis URL says.
+//! The options of a Redis URL.
 //!
-//! Options have the names that JuiceFS gives them, those of go-redis that it passes on, and those
-//! that the SQL engines have. Passwords leave this module only towards the servers: neither
-//! [`Config`]'s debug form nor any error shows them.
+//! Options have the names of JuiceFS, those of go-redis that it passes on, and those of the SQL
+//! engines. Passwords are sent only to the servers: neither [`Config`]'s debug form nor any error
+//! shows them.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -13,7 +13,7 @@ use sluice_net::{
     url::{Url, deadline, decoded, number, options, unknown},
 };
 
-/// Where the database is, who we are there, how long to wait, and how many connections to have.
+/// The servers, the user, the deadlines, and the limits of connections.
 #[derive(Clone)]
 pub struct Config {
     /// The servers.
@@ -25,7 +25,7 @@ pub struct Config {
     pub user: Option<String>,
     /// Password.
     pub password: Option<String>,
-    /// Password of the sentinels, which no URL has.
+    /// Password of the sentinels, which is never in the URL.
     pub sentinel_password: Option<String>,
     /// Encryption, if any.
     pub tls: Option<Tls>,
@@ -36,23 +36,24 @@ pub struct Config {
     pub read_timeout: Duration,
     /// Deadline for a request to be sent.
     pub write_timeout: Duration,
-    /// How many connections there are, besides the one that listens.
+    /// The limits of connections, without those that listen.
     pub limits: Limits,
     /// How many replicas must have a commit before it is acknowledged.
     pub wait_replicas: u32,
 }
 
-/// Most connections unless the URL says otherwise: with one that listens, a thousand clients stay
-/// below the 10,000 that a server takes by itself.
+/// Most connections by default. With one more that listens, a thousand clients stay below the
+/// server's default limit of 10,000.
 const MAX_OPEN: usize = 8;
 
-/// The options that have an effect, hyphens or underscores, without what go-redis calls them else.
+/// The options that have an effect, with hyphens or underscores, without the other names of
+/// go-redis.
 const OPTIONS: &str = "db, max_open_conns, max_idle_conns, max_idle_time, max_life_time, dial_timeout, read_timeout, \
                        write_timeout, wait-replicas, tls-ca-cert-file, tls-cert-file, tls-key-file, \
                        tls-server-name, insecure-skip-verify";
 
-/// Options of JuiceFS and of go-redis that have no meaning here: whoever asks tries again by
-/// itself, with a patience of its own, and `meta` has the client cache.
+/// Options of JuiceFS and of go-redis that have no effect here: callers retry with their own time
+/// limits, and `meta` has the client cache.
 const IDLE: &str = "max-retries, min-retry-backoff, max-retry-backoff, max-redirects, pool-timeout, pool-fifo, \
                     min-idle-conns, idle-check-frequency, protocol, client-name, read-only, route-by-latency, \
                     route-by-random, client-cache, client-cache-size, client-cache-expire, client-cache-preload";
@@ -62,7 +63,7 @@ const IDLE: &str = "max-retries, min-retry-backoff, max-retry-backoff, max-redir
 pub enum Servers {
     /// One server. If it belongs to a cluster, the cluster.
     One(Address),
-    /// Whichever server these sentinels call the master of the group.
+    /// The server that these sentinels report as the master of the group.
     Sentinel {
         /// Name of the group.
         group: String,
@@ -118,7 +119,7 @@ impl Config {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        // Names of go-redis for options that all engines have.
+        // Names of go-redis for common options.
         let shared = match name {
             "max-active-conns" | "pool-size" => "max-open-conns",
             "conn-max-idle-time" | "idle-timeout" => "max-idle-time",
@@ -176,8 +177,8 @@ fn servers(hosts: &str) -> Result<Servers, String> {
     };
     let list =
         |hosts: &str, port| hosts.split(',').map(|host| address(host, port)).collect::<Result<Vec<_>, _>>();
-    // A name without a port before the first comma is that of a group; its sentinels may share the
-    // last one's port.
+    // A first name without a port is the name of a group. Its sentinels may share the port of the
+    // last one.
     if first.contains(':') {
         return Ok(Servers::Cluster(list(hosts, 6379)?));
     }

@@ -1,8 +1,8 @@
-//! A blocking connection: a pipeline out, all its answers in.
+//! A blocking connection: sends a pipeline, receives all its answers.
 //!
-//! A failed exchange says whether the server can have seen any of the request: only then its effect
-//! is in doubt, since a server runs the commands that it has whole, be it that others were to
-//! follow. A connection on which an exchange failed is never used again.
+//! A failed exchange says whether the server can have received any of the request. Only then its
+//! effect is unknown, because a server runs each complete command, even if the rest of the request
+//! is missing. A connection on which an exchange failed is never used again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{pipeline::Pipeline, wire::Wire};
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Whether the server may have seen some of the request.
+    /// Whether the server may have received some of the request.
     pub(crate) sent: bool,
     pub(crate) reason: String,
 }
@@ -22,13 +22,13 @@ pub(crate) struct Failure {
 /// A connection.
 pub(crate) struct Conn {
     pub(crate) wire: Wire,
-    /// Where it leads.
+    /// The address of the server.
     pub(crate) address: Address,
-    /// Which process it leads to; 0 if that is not known.
+    /// The server process; 0 if it is unknown.
     pub(crate) process: u64,
     /// The key that scripts declare in a cluster.
     pub(crate) slot_key: Option<Arc<[u8]>>,
-    /// Whether an exchange succeeded on it before.
+    /// Whether an earlier exchange succeeded.
     pub(crate) used: bool,
     /// Whether it may be used again.
     pub(crate) sound: bool,
@@ -45,8 +45,8 @@ impl Connection for Conn {
 }
 
 impl Conn {
-    /// Sends all commands in one piece and takes all answers. Scripts that the server does not know
-    /// are sent again with their sources: an unknown script has done nothing.
+    /// Sends all commands at once and receives all answers. Scripts that the server does not know
+    /// are sent again with their sources, because an unknown script has done nothing.
     pub(crate) fn exchange(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
         self.sound = false;
         let answers = self.once(pipeline, false)?;

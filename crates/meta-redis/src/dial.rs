@@ -1,4 +1,4 @@
-//! How to reach a server and say who we are: what every connection needs, whatever it is for.
+//! Connects to a server and authenticates: the part that all connections share.
 
 use std::{
     io,
@@ -12,12 +12,12 @@ use sluice_net::{Address, Deadline, Stream, Tls, describe, tls::Files};
 
 use crate::{config::Config, error::Errors, keys::Keys, pipeline::Pipeline, wire::Wire};
 
-/// Makes connections on which nothing was said yet.
+/// Makes new connections.
 pub(crate) struct Dialer {
     pub(crate) config: Config,
     pub(crate) errors: Errors,
     tls: Option<Tls>,
-    /// Whether the servers are a cluster, once that is known.
+    /// Whether the servers are a cluster, if that is known.
     pub(crate) clustered: OnceLock<bool>,
 }
 
@@ -30,28 +30,28 @@ impl Dialer {
         Ok(Self { config, errors, tls, clustered })
     }
 
-    /// A connection on which every answer has to come within `patience`.
-    pub(crate) fn dial(&self, address: &Address, patience: Duration) -> io::Result<Wire> {
-        let until = Instant::now() + patience;
+    /// A connection on which every answer has to come within `timeout`.
+    pub(crate) fn dial(&self, address: &Address, timeout: Duration) -> io::Result<Wire> {
+        let until = Instant::now() + timeout;
         let mut stream = Stream::connect(address, until)?;
         if let (Some(tls), Address::Tcp(host, _), Some(options)) = (&self.tls, address, &self.config.tls) {
             stream.encrypt(tls, options.server_name.as_deref().unwrap_or(host), until)?;
         }
-        Ok(Wire::new(stream, Deadline::Idle(patience)))
+        Ok(Wire::new(stream, Deadline::Idle(timeout)))
     }
 
-    /// Asks somebody something on a connection of its own.
+    /// Sends commands to a server on a connection of their own.
     pub(crate) fn talk(
         &self,
         whom: &Address,
         pipeline: &Pipeline,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Value>, String> {
         let talk = |mut wire: Wire| wire.talk(&pipeline.render(false, None), pipeline.len());
-        self.dial(whom, patience).and_then(talk).map_err(|error| describe(&error))
+        self.dial(whom, timeout).and_then(talk).map_err(|error| describe(&error))
     }
 
-    /// Says who we are.
+    /// Adds the commands that authenticate.
     pub(crate) fn authenticate(&self, pipeline: &mut Pipeline) {
         if let Some(password) = &self.config.password {
             let auth = pipeline.command("AUTH");
@@ -60,21 +60,21 @@ impl Dialer {
         }
     }
 
-    /// Chooses the database.
+    /// Adds the command that selects the database.
     pub(crate) fn select(&self, pipeline: &mut Pipeline) {
         if self.config.db != 0 {
             pipeline.command("SELECT").push_number(u64::from(self.config.db));
         }
     }
 
-    /// What all keys of a volume in a cluster begin with: what is in braces decides alone where a
-    /// key is.
+    /// The prefix of all keys of a volume in a cluster. The part in braces alone decides the slot.
     pub(crate) fn prefix(&self) -> String {
         format!("{{{}}}", self.config.db)
     }
 
     /// A key that never exists, in the slot of the volume. While the slot moves, a script that
-    /// declares it is refused whole, instead of failing half-way at a key that has moved.
+    /// declares this key is rejected before it runs, instead of failing half-way at a key that has
+    /// moved.
     pub(crate) fn slot_key(&self) -> Vec<u8> {
         Keys::new(self.prefix().as_bytes(), self.config.db).word("sluice:nothing").to_vec()
     }

@@ -1,8 +1,8 @@
 //! The engine itself: lanes, transactions, preparation.
 //!
 //! A transaction holds nothing on the server, not even a connection. Its reads are plain reads; its
-//! commit compares what it was told to expect. The thread that leads a batch writes and reads the
-//! socket itself.
+//! commit compares the expected records. The thread that leads a batch writes and reads the socket
+//! itself.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,12 +18,12 @@ use crate::{
     answer::Reader,
     commit::Plan as CommitPlan,
     config::Config,
-    handshake::About,
+    handshake::ServerInfo,
     keys::Keys,
     load, mixed,
     pipeline::Pipeline,
     pool::Pool,
-    read::{MOST_CHUNKS, Plan},
+    read::{MAX_CHUNKS, Plan},
     scan, script,
     tracking::OwnChanges,
     watch::{self, Listener},
@@ -80,7 +80,7 @@ impl RedisEngine {
         Ok(Reader { keys: self.keys()?, errors: self.pool.errors() })
     }
 
-    fn check_server(&self, about: &About) -> Result<(), EngineError> {
+    fn check_server(&self, about: &ServerInfo) -> Result<(), EngineError> {
         let version = about.field("redis_version").unwrap_or("0");
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
         if major < 4 {
@@ -111,8 +111,8 @@ impl RedisEngine {
         Ok(())
     }
 
-    /// Whether the user may use the channel: a commit could tell nobody of itself, and would not
-    /// say so.
+    /// Checks that the user may publish on the channel. Otherwise commits would not be announced,
+    /// without an error.
     fn check_channel(&self) -> Result<(), EngineError> {
         let channel = watch::channel(self.keys()?);
         let mut notify = Pipeline::default();
@@ -165,7 +165,7 @@ impl Engine for RedisEngine {
         let mut info = Pipeline::default();
         info.command("INFO");
         let answer = self.pool.ask(&info)?.pop().map(|info| self.pool.errors().sound(info)).transpose()?;
-        self.check_server(&About::read(answer))?;
+        self.check_server(&ServerInfo::read(answer))?;
         self.check_channel()?;
         if self.pool.config().wait_replicas > 0 {
             let mut wait = Pipeline::default();
@@ -187,7 +187,7 @@ impl Engine for RedisEngine {
 
     fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
         let pool = &self.pool;
-        let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MOST_CHUNKS);
+        let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MAX_CHUNKS);
         if commit.writes.iter().any(vast) {
             return Err(pool
                 .errors()

@@ -1,4 +1,4 @@
-//! What errors mean: to the caller, and to the connection on which they came.
+//! Classifies errors: for the caller, and for the connection on which they came.
 //!
 //! What must stay true: every error of a server means that the command did nothing.
 
@@ -8,21 +8,21 @@ use redis::{ServerError, Value};
 use sluice_meta::engine::EngineError;
 use sluice_net::Address;
 
-/// Errors of a server that is not, or no longer, the one to ask: the same command elsewhere, or
-/// later, will do.
-const UNFIT: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED"];
+/// Errors of a server that is not the right one, or not any more. The same command on another
+/// server, or later, can succeed.
+const WRONG_SERVER: [&str; 5] = ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED"];
 
-/// Where a node of a cluster sends us.
+/// A redirection by a node of a cluster.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// The slot is that node's now.
+    /// The slot now belongs to that node.
     Moved(Address),
-    /// This key is that node's already.
+    /// This key was already moved to that node.
     Ask(Address),
 }
 
 impl Redirect {
-    /// Reads an answer of `by`.
+    /// Decodes an answer of `by`.
     pub(crate) fn of(answer: &Value, by: &Address) -> Option<Self> {
         let Value::ServerError(error) = answer else { return None };
         let redirect = match error.code() {
@@ -35,7 +35,7 @@ impl Redirect {
     }
 }
 
-/// The address that a server names, which may leave out its own host.
+/// The address in an answer. A server may leave out its own host.
 pub(crate) fn named(host: Option<String>, port: u16, by: &Address) -> Address {
     match (host.filter(|host| !host.is_empty()), by) {
         (Some(host), _) => Address::Tcp(host, port),
@@ -44,7 +44,7 @@ pub(crate) fn named(host: Option<String>, port: u16, by: &Address) -> Address {
     }
 }
 
-/// The code of an error; in scripts, servers before Redis 7 hide it behind one of their own.
+/// The code of an error. In scripts, servers before Redis 7 put another code before it.
 fn code(error: &ServerError) -> &str {
     let details = error.details().unwrap_or_default();
     let inner = ["READONLY", "OOM", "MISCONF", "NOREPLICAS"].into_iter();
@@ -56,9 +56,9 @@ fn code(error: &ServerError) -> &str {
     }
 }
 
-/// Whether a server says that it is not the one to ask.
-pub(crate) fn is_unfit(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if UNFIT.contains(&code(error)))
+/// Whether a server reports that it is not the right one.
+pub(crate) fn is_wrong_server(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if WRONG_SERVER.contains(&code(error)))
 }
 
 /// Makes the errors of one engine, which name its servers.
@@ -92,7 +92,7 @@ impl Errors {
         EngineError::Corrupt { engine, record: record.into(), reason: reason.into() }
     }
 
-    /// What an error of the server means: nothing was done.
+    /// Classifies an error of the server. Nothing was done.
     pub(crate) fn classify(&self, error: &ServerError) -> EngineError {
         let details = error.details().unwrap_or_default();
         let advice = match code(error) {
@@ -132,7 +132,7 @@ impl Errors {
         if let Value::ServerError(error) = &answer { Err(self.classify(error)) } else { Ok(answer) }
     }
 
-    /// An answer that is not of the shape it should have.
+    /// The error for an answer of an unexpected form.
     pub(crate) fn unexpected(&self, what: &str) -> EngineError {
         self.refused(format!("its answer to {what} is of an unknown form; is it Redis 4 or newer?"))
     }
@@ -172,10 +172,10 @@ mod tests {
             "LOADING Redis is loading the dataset in memory",
             "MOVED 1 h:2",
         ] {
-            assert!(is_unfit(&error(line)), "{line}");
+            assert!(is_wrong_server(&error(line)), "{line}");
         }
         for line in ["ASK 1 h:2", "ERR no such thing", "OOM command not allowed", "DAMAGED i1 READONLY"] {
-            assert!(!is_unfit(&error(line)), "{line}");
+            assert!(!is_wrong_server(&error(line)), "{line}");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! How a connection begins: who we are, which database, and whether the server is the one we want.
+//! The handshake of a connection: authenticates, selects the database, and checks that the server
+//! is the right one.
 //!
-//! What must stay true: a server that the sentinels call master is asked whether it agrees, and
-//! nothing is written before it is known whether the servers are a cluster, since that decides what
-//! keys are called.
+//! What must stay true: a server that the sentinels report as master must itself report this role.
+//! Nothing is written before it is known whether the servers are a cluster, because that decides
+//! the names of keys.
 
 use std::{
     hash::{Hash, Hasher},
@@ -16,10 +17,10 @@ use sluice_net::{Address, describe};
 
 use crate::{config::Servers, conn::Conn, dial::Dialer, locate::Finder, pipeline::Pipeline};
 
-/// What a server says of itself. All of it is missing if the user may not ask.
-pub(crate) struct About(String);
+/// The INFO of a server. It is empty if the user may not request it.
+pub(crate) struct ServerInfo(String);
 
-impl About {
+impl ServerInfo {
     /// Reads the answer to INFO.
     pub(crate) fn read(answer: Option<Value>) -> Self {
         Self(match answer {
@@ -38,7 +39,7 @@ impl About {
         self.field("role") == Some("slave")
     }
 
-    /// Differs between two processes, be it that one took the other's place.
+    /// An id of the server process. It changes when a server is restarted or replaced.
     fn process(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.field("run_id").map_or(0, |id| {
@@ -61,7 +62,7 @@ impl Connector {
             let address = self.finder.locate(&self.dialer)?;
             let known = self.dialer.clustered.get().is_some();
             let conn = self.connect_to(&address).inspect_err(|_| self.finder.forget())?;
-            // The node that the URL names need not be the one that has the volume.
+            // The node in the URL may not be the one that has the volume.
             if known || self.dialer.clustered.get() != Some(&true) {
                 return Ok(conn);
             }
@@ -75,7 +76,7 @@ impl Connector {
         let mut wire = self.dialer.dial(address, config.dial_timeout).map_err(failed)?;
         let mut first = Pipeline::default();
         self.dialer.authenticate(&mut first);
-        // Somebody else may learn it meanwhile.
+        // Another thread may set it meanwhile.
         let known = clustered.get().copied();
         if known == Some(false) {
             self.dialer.select(&mut first);
@@ -87,9 +88,9 @@ impl Connector {
             errors.sound(wire.receive().map_err(failed)?)?;
         }
         let about = match wire.receive().map_err(failed)? {
-            // Who may not ask for information may be allowed everything else.
-            Value::ServerError(error) if error.code() == "NOPERM" => About::read(None),
-            answer => About::read(Some(errors.sound(answer)?)),
+            // A user without the right to INFO may have all other rights.
+            Value::ServerError(error) if error.code() == "NOPERM" => ServerInfo::read(None),
+            answer => ServerInfo::read(Some(errors.sound(answer)?)),
         };
         let is_cluster = about.field("cluster_enabled") == Some("1");
         if known.is_none() && !is_cluster {

@@ -1,7 +1,7 @@
-//! Names of everything a volume keeps in Redis.
+//! The names of all keys of a volume in Redis.
 //!
-//! The one place that spells a key: each starts with the volume's prefix (empty on a single server)
-//! and reads as the JuiceFS volume format has it. Numbers are decimal text, exact over all 64 bits.
+//! Only this file builds keys. Each starts with the volume's prefix (empty on a single server), and
+//! continues as in the JuiceFS volume format. Numbers are decimal text, exact over all 64 bits.
 
 use std::str::FromStr;
 
@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 /// A key, field or member.
 pub(crate) type Text = SmallVec<[u8; 40]>;
 
-/// Hash of Sluice's own writer records. JuiceFS neither scans nor touches it.
+/// Hash of Sluice's own writer records. JuiceFS neither reads nor writes it.
 pub(crate) const WRITERS: &str = "sluice:writers";
-/// What the last commits of a process changed, under its session id.
-pub(crate) const NEWS: &str = "sluice:news:";
+/// Prefix of the hash with the last changes of a client, by its session id.
+pub(crate) const CHANGES_PREFIX: &str = "sluice:news:";
 
-/// Spells keys under a prefix.
+/// Builds keys with a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     pub(crate) prefix: Box<[u8]>,
@@ -31,7 +31,7 @@ impl Keys {
         Self { prefix: prefix.into(), db }
     }
 
-    /// Number of the database, for what Redis does not keep apart by database.
+    /// Number of the database, for names that Redis shares between databases.
     pub(crate) fn db(&self) -> u32 {
         self.db
     }
@@ -58,7 +58,7 @@ impl Keys {
         self.of("d", ino.0)
     }
 
-    /// What all chunk keys of a file begin with.
+    /// The prefix of all chunk keys of a file.
     pub(crate) fn chunks(&self, ino: Ino) -> Text {
         let mut key = self.of("c", ino.0);
         key.push(b'_');
@@ -70,7 +70,7 @@ impl Keys {
         self.of("locked", sid)
     }
 
-    /// The key that has all of a collection, if there is one.
+    /// The key that holds a whole collection, if there is one.
     pub(crate) fn list(&self, list: List) -> Option<Text> {
         Some(match list {
             List::Xattrs(ino) => self.of("x", ino.0),
@@ -79,7 +79,7 @@ impl Keys {
             List::Plocks(ino) => self.of("lockp", ino.0),
             List::Sustained(sid) => self.of("session", sid),
             List::Lanes(_) => self.word(WRITERS),
-            List::Changes(writer) => self.of(NEWS, writer),
+            List::Changes(writer) => self.of(CHANGES_PREFIX, writer),
             List::Chunks(..) | List::LocksOf(_) => return None,
         })
     }
@@ -90,14 +90,14 @@ pub(crate) fn number(value: impl Integer) -> Text {
     Text::from_slice(itoa::Buffer::new().format(value).as_bytes())
 }
 
-/// A number and a sign behind it, with which fields begin.
+/// A number and a separator, with which fields begin.
 pub(crate) fn begin(number: u64, sign: u8) -> Text {
     let mut text = self::number(number);
     text.push(sign);
     text
 }
 
-/// Two numbers with a sign between them.
+/// Two numbers with a separator.
 pub(crate) fn pair(first: u64, between: u8, second: impl Integer) -> Text {
     let mut text = begin(first, between);
     text.extend_from_slice(&number(second));
@@ -118,7 +118,7 @@ pub(crate) fn slice_field(id: u64, size: u32) -> Text {
     field
 }
 
-/// Reads a decimal number; `None` unless it is all digits and fits.
+/// Parses a decimal number; `None` unless it has only digits and is in range.
 pub(crate) fn parse<T: FromStr>(text: &[u8]) -> Option<T> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -126,13 +126,13 @@ pub(crate) fn parse<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads two numbers with a sign between them.
+/// Parses two numbers with a separator.
 pub(crate) fn parse_pair<A: FromStr, B: FromStr>(text: &[u8], between: u8) -> Option<(A, B)> {
     let at = text.iter().position(|byte| *byte == between)?;
     Some((parse(&text[..at])?, parse(&text[at + 1..])?))
 }
 
-/// Reads the field of a lock owner.
+/// Parses the field of a lock owner.
 pub(crate) fn parse_owner(field: &[u8]) -> Option<LockOwner> {
     let at = field.iter().position(|byte| *byte == b'_')?;
     let owner = u64::from_str_radix(std::str::from_utf8(&field[at + 1..]).ok()?, 16).ok()?;

@@ -1,10 +1,10 @@
 //! The Redis engine: the volume format's keys, three generic scripts, one round trip per call.
 //!
 //! It maps records to keys and bytes and decides nothing. Every commit is one script that checks
-//! everything before its first write, so a commit either happens whole or not at all; reads take no
-//! locks, the checks at the commit stand in for them. What survives a power cut is what the
-//! server's own configuration (`appendonly`, `appendfsync`) saves. The server may be one alone, the
-//! master that sentinels name, or the node of a cluster that has the volume's slot.
+//! everything before its first write, so a commit happens as a whole or not at all. Reads take no
+//! locks: the checks at the commit replace them. The server's configuration (`appendonly`,
+//! `appendfsync`) decides what survives a power cut. The server may be a single one, the master of
+//! a Sentinel group, or the node of a cluster that has the volume's slot.
 
 mod answer;
 mod codec;

@@ -1,7 +1,7 @@
 //! New records, very many at once, as plain commands.
 //!
-//! What must stay true: a list that is there already is replaced, not appended to. Its new length
-//! tells.
+//! What must stay true: a list that is there already is replaced, not appended to. The new length
+//! shows whether it existed.
 
 use redis::Value;
 use rustc_hash::FxHashMap;

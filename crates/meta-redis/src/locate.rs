@@ -1,10 +1,10 @@
-//! Where the server is that takes the volume's writes: what sentinels and nodes of a cluster say.
+//! Finds the server that takes the volume's writes, from sentinels or nodes of a cluster.
 //!
-//! What must stay true: what they say is only believed until a server contradicts it, each has a
-//! deadline for its answer, and a node that is wrong or silent is not asked again before the
-//! others. Of sentinels the one decides that knows of the latest failover: others learn of it
-//! seconds later, and until then name the old master, which may have come back without what was
-//! written since, or without anything.
+//! What must stay true: their answers are used only until a server contradicts them. Each has a
+//! deadline for its answer. A node with a wrong or no answer is asked last the next time. Of the
+//! sentinels, the one that knows the latest failover decides. The others learn of it seconds later,
+//! and until then report the old master, which may have come back without the newest writes, or
+//! without any data.
 
 use std::{collections::HashMap, io, thread, time::Duration};
 
@@ -15,8 +15,8 @@ use sluice_net::Address;
 
 use crate::{config::Servers, dial::Dialer, error::named, pipeline::Pipeline};
 
-/// The part of the deadline of a connection within which sentinels are waited for as long as any of
-/// them answers.
+/// Sentinels that do not answer are waited for only this part of the deadline, if another one
+/// answers.
 const SILENT: u32 = 5;
 
 /// Finds the server.
@@ -27,19 +27,18 @@ pub(crate) struct Finder {
 }
 
 struct State {
-    /// Where it is, as far as is known.
+    /// The address of the server, if it is known.
     found: Option<Address>,
-    /// Who said so, if somebody was asked.
+    /// The node that reported it, if one did.
     by: Option<Address>,
-    /// Who may know, the one to ask first in front: the nodes of the newest answer, and those of
-    /// the URL.
+    /// The nodes to ask, the first one in front: those of the newest answer, and those of the URL.
     know: Vec<Address>,
-    /// Those of the URL.
+    /// The nodes of the URL.
     seeds: Vec<Address>,
 }
 
 impl State {
-    /// Nobody is asked behind that one.
+    /// Moves a node to the end of the list.
     fn move_back(&mut self, address: &Address) {
         if let Some(at) = self.know.iter().position(|known| known == address) {
             self.know[at..].rotate_left(1);
@@ -59,8 +58,8 @@ impl Finder {
         (Self { group, state: Mutex::new(state) }, clustered)
     }
 
-    /// A server contradicted, or broke off: it may be another one's turn, and whoever said so may
-    /// be wrong.
+    /// A server contradicted, or its connection broke: another server may have taken over, and the
+    /// node that reported the address may be wrong.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         let (by, found) = (state.by.take(), state.found.take());
@@ -69,7 +68,7 @@ impl Finder {
         }
     }
 
-    /// A node of a cluster sent us there.
+    /// A node of a cluster redirected us to this address.
     pub(crate) fn found(&self, address: Address) {
         let mut state = self.state.lock();
         (state.found, state.by) = (Some(address), None);
@@ -81,7 +80,7 @@ impl Finder {
             let state = self.state.lock();
             (state.found.clone(), state.know.clone())
         };
-        // Sentinels change their minds without anybody noticing: what they said is not kept.
+        // The answers of sentinels are not kept, because they may change at any time.
         if let Some(group) = &self.group {
             return ask_sentinels(dialer, &know, group);
         }
@@ -110,8 +109,7 @@ impl Finder {
         Err(dialer.errors.unavailable(format!("no node knows the cluster ({})", reasons.join("; "))))
     }
 
-    /// Takes note of what `who` said. Those that were known before keep their order, in which those
-    /// that failed are last.
+    /// Records the answer of `who`. Known nodes keep their order, in which failed ones are last.
     fn learn(&self, who: Address, address: Address, nodes: Vec<Address>) {
         let mut state = self.state.lock();
         let before = std::mem::take(&mut state.know);
@@ -126,8 +124,8 @@ impl Finder {
     }
 }
 
-/// Asks all sentinels at once for the master of the group. One that is silent holds nobody up for
-/// long while another answers.
+/// Asks all sentinels at once for the master of the group. If one answers, those that do not answer
+/// delay the result only for a short time.
 fn ask_sentinels(dialer: &Dialer, sentinels: &[Address], group: &str) -> Result<Address, EngineError> {
     let mut reasons = Vec::new();
     for patience in [dialer.config.dial_timeout / SILENT, dialer.config.dial_timeout] {
@@ -155,8 +153,8 @@ fn ask_sentinels(dialer: &Dialer, sentinels: &[Address], group: &str) -> Result<
     Err(dialer.errors.unavailable(format!("no sentinel knows the master ({})", reasons.join("; "))))
 }
 
-/// Asks a sentinel for the master of its group. Answers, in front of the address, the number of the
-/// latest failover that the sentinel knows of (`config-epoch`), 0 if it does not say.
+/// Asks a sentinel for the master of its group. Returns the number of the latest failover that the
+/// sentinel knows (`config-epoch`, 0 if it is missing), and the address.
 fn ask_sentinel(
     dialer: &Dialer,
     sentinel: &Address,
@@ -218,7 +216,7 @@ fn ask_node(dialer: &Dialer, node: &Address) -> Result<(Address, Vec<Address>), 
     }
 }
 
-/// The address of a server in a list of slots, as `by` says it.
+/// The address of a server in a list of slots that `by` returned.
 fn address(server: &Value, by: &Address) -> Option<Address> {
     let Value::Array(parts) = server else { return None };
     let [host, Value::Int(port), ..] = &parts[..] else { return None };

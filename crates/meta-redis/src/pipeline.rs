@@ -1,8 +1,8 @@
-//! Commands that go to the server in one piece.
+//! Commands that are sent to the server together.
 //!
-//! Arguments are encoded once, straight into the buffer that is sent. A script is named by its
-//! digest; only if the server does not know it is the same pipeline rendered again with the
-//! sources. In a cluster it declares one key.
+//! Arguments are encoded once, directly into the buffer that is sent. A script is named by its
+//! digest. Only if the server does not know it, the pipeline is encoded again with the sources. In
+//! a cluster, a script declares one key.
 
 use crate::script::Script;
 
@@ -95,7 +95,7 @@ impl Pipeline {
         command.script.is_none() && !several
     }
 
-    /// The commands at these places, each marked as one that another node sent here.
+    /// The commands at these places, each after an ASKING command.
     pub(crate) fn asking(&self, places: &[usize]) -> Self {
         let mut asking = Self::default();
         for at in places {

@@ -1,7 +1,7 @@
-//! The connections of one client, and what is said on them.
+//! The connections of one client, and the requests on them.
 //!
-//! What must stay true: a commit is sent again only if no server can have seen any of it, and a
-//! connection that failed, or that leads to a server which takes no writes, is not used again.
+//! What must stay true: a commit is sent again only if no server can have received any of it. A
+//! connection that failed, or to a server that takes no writes, is not used again.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use crate::{
     config::Config,
     conn::{Conn, Failure},
     dial::Dialer,
-    error::{Errors, Redirect, is_unfit},
+    error::{Errors, Redirect, is_wrong_server},
     handshake::Connector,
     locate::Finder,
     pipeline::Pipeline,
 };
 
-/// How often in a row nodes of a cluster may send us on.
+/// Most redirections in a row.
 const REDIRECTS: usize = 5;
 
-/// Connections, idle or lent.
+/// The pool of connections.
 pub(crate) struct Pool {
     connector: Connector,
     connections: Connections<Conn>,
@@ -44,17 +44,17 @@ impl Pool {
         &self.connector.dialer.errors
     }
 
-    /// What all keys of a volume in a cluster begin with.
+    /// The prefix of all keys of a volume in a cluster.
     pub(crate) fn prefix(&self) -> String {
         self.connector.dialer.prefix()
     }
 
-    /// A new connection, not one of the pool's.
+    /// A new connection, which is not part of the pool.
     pub(crate) fn connect(&self) -> Result<Conn, EngineError> {
         self.connector.connect()
     }
 
-    /// Whether the servers are a cluster; asks if nobody did before.
+    /// Whether the servers are a cluster. Connects to find out, if it is unknown.
     pub(crate) fn is_cluster(&self) -> Result<bool, EngineError> {
         let clustered = &self.connector.dialer.clustered;
         if clustered.get().is_none() {
@@ -68,8 +68,8 @@ impl Pool {
         self.connections.with(|| self.connect(), |reason| self.errors().unavailable(reason), work)
     }
 
-    /// Sends a pipeline, which may depend on the process that gets it, until it is answered. Unless
-    /// it may be done twice, it is sent again only if no server can have seen any of it.
+    /// Sends a pipeline, which may depend on the server process, until it is answered. Unless it
+    /// may run twice, it is sent again only if no server can have received any of it.
     fn send<'p>(
         &self,
         pipeline: impl Fn(u64) -> Cow<'p, Pipeline>,
@@ -83,10 +83,10 @@ impl Pool {
                 (answers.map(|answers| self.answered(conn, answers)), used)
             })?;
             match outcome {
-                // Who sends us elsewhere has done nothing.
+                // A node that redirects has done nothing.
                 Ok(Answered { elsewhere: true, .. }) if redirects < REDIRECTS => redirects += 1,
                 Ok(answered) => return Ok(answered),
-                // The connection went stale.
+                // The connection was stale.
                 Err(failure) if used && (twice || !failure.sent) => {}
                 Err(Failure { sent: true, reason }) if !twice => {
                     return Err(self.errors().indeterminate(reason));
@@ -96,13 +96,13 @@ impl Pool {
         }
     }
 
-    /// Asks what may be asked twice.
+    /// Runs commands that may run twice.
     pub(crate) fn ask(&self, pipeline: &Pipeline) -> Result<Vec<Value>, EngineError> {
         let Answered { answers, from, .. } = self.send(|_| Cow::Borrowed(pipeline), true)?;
         self.ask_again(pipeline, answers, &from)
     }
 
-    /// Asks what depends on which process answers it. Returns that, too.
+    /// Runs commands that depend on the server process. Returns the process, too.
     pub(crate) fn ask_by(
         &self,
         pipeline: impl Fn(u64) -> Pipeline,
@@ -111,14 +111,14 @@ impl Pool {
         Ok((answered.answers, answered.process))
     }
 
-    /// Commits, by one command, what must not be done twice.
+    /// Commits with one command, which must not run twice.
     pub(crate) fn commit(&self, mut pipeline: Pipeline) -> Result<Value, EngineError> {
         if self.config().wait_replicas > 0 {
             self.wait(&mut pipeline);
         }
         let mut answers = self.send(|_| Cow::Borrowed(&pipeline), false)?.answers.into_iter();
         let answer = answers.next().unwrap_or(Value::Nil);
-        // Also of a conflict: that is what a commit met which the replicas may not have.
+        // Also after a conflict: it may come from a commit that the replicas do not have yet.
         let done = !matches!(answer, Value::ServerError(_));
         if answers.next().is_some_and(|have| done && !self.is_enough(&have)) {
             self.forget();
@@ -134,19 +134,18 @@ impl Pool {
         matches!(have, Value::Int(have) if *have >= i64::from(self.config().wait_replicas))
     }
 
-    /// Adds the command that answers how many replicas have all that was done before it, as soon as
-    /// they are as many as there should be.
+    /// Adds the WAIT command. It returns how many replicas have all changes before it, as soon as
+    /// there are enough.
     pub(crate) fn wait(&self, pipeline: &mut Pipeline) {
-        // It has to answer before we give up.
-        let patience = u64::try_from(self.config().read_timeout.as_millis() * 3 / 4).unwrap_or(u64::MAX);
+        // It must answer before our own deadline.
+        let timeout = u64::try_from(self.config().read_timeout.as_millis() * 3 / 4).unwrap_or(u64::MAX);
         let wait = pipeline.command("WAIT");
         wait.push_number(u64::from(self.config().wait_replicas));
-        wait.push_number(patience.max(1));
+        wait.push_number(timeout.max(1));
     }
 
-    /// Waits until the replicas that commits wait for have all that was committed before, which
-    /// takes a change of its own: from Redis 7.2 on a connection waits only for what it changed
-    /// itself. `key` is of a number.
+    /// Waits until enough replicas have all earlier commits. This needs a change of its own,
+    /// because from Redis 7.2 on a connection waits only for its own changes. `key` holds a number.
     pub(crate) fn harden(&self, key: &[u8]) -> Result<(), EngineError> {
         if self.config().wait_replicas == 0 {
             return Ok(());
@@ -157,7 +156,7 @@ impl Pool {
         self.replicated(self.send(|_| Cow::Borrowed(&pipeline), true)?.answers)
     }
 
-    /// Whether the last of the answers, to [`Self::wait`], says that there are enough replicas.
+    /// Checks that the last answer, to [`Self::wait`], has enough replicas.
     pub(crate) fn replicated(&self, answers: Vec<Value>) -> Result<(), EngineError> {
         let mut have = Value::Nil;
         for answer in answers {
@@ -167,11 +166,11 @@ impl Pool {
         if self.is_enough(&have) { Ok(()) } else { Err(self.errors().unavailable(reason.into())) }
     }
 
-    /// What the answers say of the server. A connection to one that is not, or no longer, the one
-    /// to ask is not used again; if the volume is on another node now, that is then the one to ask.
+    /// Checks whether the answers come from the right server. A connection to a wrong one is not
+    /// used again. If the volume is on another node now, that node is used next.
     fn answered(&self, conn: &mut Conn, answers: Vec<Value>) -> Answered {
         let mut elsewhere = false;
-        if answers.iter().any(is_unfit) {
+        if answers.iter().any(is_wrong_server) {
             conn.sound = false;
             self.forget();
             for answer in &answers {
@@ -184,9 +183,9 @@ impl Pool {
         Answered { answers, elsewhere, from: conn.address.clone(), process: conn.process }
     }
 
-    /// While a slot moves, asks the node that it moves to for the keys that are there already. Only
-    /// commands on one key may be asked so: of several, or in a script, those that did not move yet
-    /// would look as if they were absent.
+    /// While a slot moves, sends commands for keys that have moved to the new node. This works only
+    /// for commands on one key: of several keys, or in a script, those that did not move yet would
+    /// look absent.
     fn ask_again(
         &self,
         pipeline: &Pipeline,
@@ -214,15 +213,15 @@ impl Pool {
         Ok(answers)
     }
 
-    /// Whatever ended one connection ended the other idle ones too, and it may be another server's
-    /// turn.
+    /// What broke one connection may have broken the other idle ones, too, and another server may
+    /// have taken over.
     fn forget(&self) {
         self.connections.forget();
         self.connector.finder.forget();
     }
 }
 
-/// What a server answered.
+/// The answers of a server.
 struct Answered {
     answers: Vec<Value>,
     /// Whether the volume is on another node now.

@@ -1,7 +1,7 @@
-//! Reads: many questions, one pipeline.
+//! Reads: many requests in one pipeline.
 //!
-//! Native commands answer what stands alone, one script what depends on another answer; all of them
-//! travel together. Answers come back in the order of the questions, whatever the order of the
+//! Native commands read independent records. One script reads records that depend on another one.
+//! All are sent together. Results have the order of the requests, whatever the order of the
 //! commands.
 
 use redis::Value;
@@ -21,20 +21,20 @@ use crate::{
     script::{FOLLOW, READ},
 };
 
-/// Most chunks that one call of the script looks at, so that it does not hold the server for long.
-const CHUNKS: u32 = 4096;
+/// Most chunks that one call of the script reads, so that it does not block the server for long.
+const CHUNKS_PER_CALL: u32 = 4096;
 
-/// Most chunks that may be asked for or cleared at once, 256 TiB of a file: nothing lists the
-/// chunks of a file, so that each index has to be tried.
-pub(crate) const MOST_CHUNKS: u32 = 1 << 22;
+/// Most chunks that may be read or cleared at once, 256 TiB of a file. No key lists the chunks of a
+/// file, so each index must be tried.
+pub(crate) const MAX_CHUNKS: u32 = 1 << 22;
 
 /// Most fields or keys of one command: the scripts cannot take more than 8000.
 const FIELDS: usize = 3000;
 
-/// Fewer hashes than these are asked for one by one.
+/// Fewer hashes than this are read one by one.
 const FEW: usize = 4;
 
-/// What the answer to a command is. Numbers are those of reads and of their cells.
+/// The form of the answer to a command. Numbers are those of reads and of their cells.
 enum Answer {
     /// One cell.
     Cell(usize),
@@ -42,11 +42,11 @@ enum Answer {
     Cells(Vec<usize>),
     /// The records of a collection.
     Rows(usize),
-    /// Of each read an entry and the node that it names.
+    /// For each read, an entry and the node that it names.
     Followed(Vec<usize>),
-    /// Of each read what a part of the script answers.
+    /// For each read, the answer of a part of the script.
     Scripted(Vec<usize>),
-    /// Of those of the reads whose hash is there its position among them, and its fields.
+    /// For each read whose hash exists, its position among the reads, and its fields.
     Hashes(Vec<usize>),
 }
 
@@ -54,13 +54,13 @@ enum Answer {
 #[derive(Default)]
 struct Call {
     args: Args,
-    /// How many chunks it looks at.
+    /// How many chunks it reads.
     chunks: u32,
-    /// Whose they are.
+    /// The reads that it answers.
     whose: Vec<usize>,
 }
 
-/// Questions turned into commands.
+/// The commands for a list of reads.
 pub(crate) struct Plan<'r> {
     reader: Reader<'r>,
     reads: &'r [Read],
@@ -107,7 +107,7 @@ impl<'r> Plan<'r> {
         plan
     }
 
-    /// Asks for the cells of a record. Returns the number of the next cell.
+    /// Adds reads of the cells of a record. Returns the number of the next cell.
     fn get(&mut self, key: &Key, first: usize) -> usize {
         let mut at = first;
         for cell in self.reader.keys.cells(key) {
@@ -132,9 +132,9 @@ impl<'r> Plan<'r> {
         self.answers.push(answer);
     }
 
-    /// Adds a question to the script.
+    /// Adds a read to the script.
     fn ask(&mut self, at: usize, op: &str, args: &[&[u8]], chunks: u32) {
-        if self.calls.last().is_none_or(|last| last.chunks + chunks > CHUNKS) {
+        if self.calls.last().is_none_or(|last| last.chunks + chunks > CHUNKS_PER_CALL) {
             self.calls.push(Call::default());
         }
         if let Some(call) = self.calls.last_mut() {
@@ -158,7 +158,7 @@ impl<'r> Plan<'r> {
             (List::Chunks(ino, from, to), _) => {
                 let mut start = from;
                 while start < to {
-                    let end = to.min(start.saturating_add(CHUNKS));
+                    let end = to.min(start.saturating_add(CHUNKS_PER_CALL));
                     let bounds = [start, end].map(number);
                     self.ask(at, "c", &[&keys.chunks(ino), &bounds[0], &bounds[1]], end - start);
                     start = end;
@@ -168,7 +168,7 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Turns what goes together into commands.
+    /// Makes commands of the collected reads.
     fn gather(&mut self) {
         let places = |items: &[(usize, Text)]| items.iter().map(|(at, _)| *at).collect();
         let texts = |items: &[(usize, Text)], args: &mut Args| {
@@ -182,7 +182,7 @@ impl<'r> Plan<'r> {
                 self.answers.push(Answer::Cells(places(fields)));
             }
         }
-        // A script rules out all that are not there at once; for a few it is not worth its while.
+        // A script finds those that do not exist at once. For a few, it costs more than it saves.
         if self.xattrs.len() < FEW {
             for (at, key) in std::mem::take(&mut self.xattrs) {
                 self.command("HGETALL", &[&key], Answer::Rows(at));
@@ -216,9 +216,9 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// Asks the server everything.
+    /// Sends the commands.
     pub(crate) fn run(self, pool: &Pool) -> Result<Vec<Found>, EngineError> {
-        if self.calls.len() > (MOST_CHUNKS / CHUNKS) as usize {
+        if self.calls.len() > (MAX_CHUNKS / CHUNKS_PER_CALL) as usize {
             let reason = "the file has too many chunks to look at them all at once";
             return Err(self.reader.errors.refused(reason.into()));
         }
@@ -226,7 +226,7 @@ impl<'r> Plan<'r> {
         self.finish(values)
     }
 
-    /// Puts every answer where it belongs.
+    /// Assigns the answers to the reads.
     fn finish(self, values: Vec<Value>) -> Result<Vec<Found>, EngineError> {
         let reader = self.reader;
         let mut found: Vec<Found> = self.reads.iter().map(nothing).collect();
@@ -307,7 +307,7 @@ impl<'r> Plan<'r> {
     }
 }
 
-/// The answer to a read of what is not there.
+/// The result of a read if nothing exists.
 fn nothing(read: &Read) -> Found {
     match read {
         Read::Get(..) => Found::Row(None),
@@ -316,7 +316,7 @@ fn nothing(read: &Read) -> Found {
     }
 }
 
-/// Of the fields of all writers, with their values, those of one.
+/// Selects the fields of one writer, with their values.
 fn lanes_of(writer: u64, mut fields: Vec<Cell>) -> Vec<Cell> {
     let own = begin(writer, b':');
     let is_own = |field: &Cell| field.as_deref().is_some_and(|field| field.starts_with(&own));
@@ -324,7 +324,7 @@ fn lanes_of(writer: u64, mut fields: Vec<Cell>) -> Vec<Cell> {
     lanes.flat_map(|lane| lane.iter_mut().map(std::mem::take)).collect()
 }
 
-/// The value of a cell that a command of its own was asked for.
+/// The value of a cell that was read by its own command.
 fn single(reader: Reader<'_>, value: Value) -> Result<Cell, EngineError> {
     Ok(match value {
         Value::Int(present) => (present != 0).then(Vec::new),

@@ -15,7 +15,7 @@ impl Script {
         Self { source, sha: OnceLock::new() }
     }
 
-    /// Digest by which the server knows it, 40 hex digits.
+    /// SHA-1 digest of the script, 40 hex digits.
     pub(crate) fn sha(&self) -> &str {
         self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }

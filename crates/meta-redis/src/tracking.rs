@@ -1,11 +1,11 @@
-//! What programs change that tell nothing, as the server reports it: client tracking in broadcast
-//! mode.
+//! Changes by programs that announce nothing, as the server reports them: client tracking in
+//! broadcast mode.
 //!
-//! The server names every key that was changed in a turn of its loop, whoever changed it, in a
-//! message behind all other messages of that turn. So by then it is known from the clients'
-//! messages what Sluice changed, and from here what this process did. What must stay true: a key
-//! that this process changed is not reported as changed by others, or the kernel would forget pages
-//! that are being written.
+//! The server reports every key that any client changed in one turn of its event loop, in a message
+//! after all other messages of that turn. By then, the messages of clients say what other Sluice
+//! clients changed, and this module knows what this process changed. What must stay true: a key
+//! that this process changed is not reported as changed by others. Otherwise the kernel would drop
+//! pages that are being written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,14 +16,14 @@ use sluice_meta::{
     schema::{Change, Key, Notice, Row, WriterId},
 };
 
-/// Most changes whose messages are awaited. Of more than that nothing is known: then all seem to be
-/// others'.
-const MOST: usize = 1 << 16;
+/// Most own changes that are kept until their messages come. Beyond this, own changes look like
+/// changes by others.
+const MAX_CHANGES: usize = 1 << 16;
 
-/// The identity of a commit: who, in which lane, its number.
+/// The identity of a commit: writer, lane, number.
 type Number = (WriterId, u16, u64);
 
-/// What commits of this process change, until the message of each has come.
+/// The changes of this process's commits, until the message of each has come.
 #[derive(Default)]
 pub(crate) struct OwnChanges {
     on: AtomicBool,
@@ -33,12 +33,12 @@ pub(crate) struct OwnChanges {
 #[derive(Default)]
 struct Awaited {
     commits: FxHashMap<Number, Vec<Change>>,
-    /// Changes of all of them.
+    /// The number of changes of all commits.
     changes: usize,
 }
 
 impl OwnChanges {
-    /// Begins or ends to keep them.
+    /// Starts or stops to keep them.
     pub(crate) fn switch(&self, on: bool) {
         self.on.store(on, Ordering::SeqCst);
         *self.awaited.lock() = Awaited::default();
@@ -49,16 +49,16 @@ impl OwnChanges {
         let Some(step) = commit.step.filter(|_| self.on.load(Ordering::SeqCst)) else { return };
         let changes: Vec<Change> = commit.writes.iter().flat_map(changed).collect();
         let mut awaited = self.awaited.lock();
-        if awaited.changes + changes.len() > MOST {
+        if awaited.changes + changes.len() > MAX_CHANGES {
             *awaited = Awaited::default();
         }
         awaited.changes += changes.len();
-        // A commit that did not happen left its number to the next one.
+        // The number of a commit that did not happen is used by the next one.
         let before = awaited.commits.insert((step.writer, step.lane, step.to), changes);
         awaited.changes -= before.map_or(0, |changes| changes.len());
     }
 
-    /// What the commit that `notice` of changed, if it was one of this process.
+    /// The changes of the commit that `notice` announces, if it is one of this process.
     fn take(&self, notice: &Notice) -> Vec<Change> {
         let mut awaited = self.awaited.lock();
         let changes = awaited.commits.remove(&(notice.writer, notice.lane, notice.n)).unwrap_or_default();
@@ -67,7 +67,7 @@ impl OwnChanges {
     }
 }
 
-/// What a write does to the keys that are watched: nodes, and directories as a whole.
+/// The changes of a write to the tracked keys: nodes, and directories as a whole.
 fn changed(write: &Write) -> Vec<Change> {
     match write {
         Write::Insert(Row::Node(ino, _)) | Write::Put(Row::Node(ino, _)) | Write::Bump { ino, .. } => {
@@ -84,7 +84,7 @@ fn changed(write: &Write) -> Vec<Change> {
     }
 }
 
-/// The keys of this turn whose changes clients told.
+/// The keys of this turn whose changes were announced.
 #[derive(Default)]
 pub(crate) struct Expected(FxHashSet<Change>);
 
@@ -99,9 +99,9 @@ impl Expected {
         }));
     }
 
-    /// Of the keys that changed in this turn, all with the same prefix, those whose changes nobody
-    /// told.
-    pub(crate) fn untold(&mut self, mut keys: Vec<Change>) -> Vec<Change> {
+    /// Of the keys that changed in this turn, all with the same prefix, those whose changes were
+    /// not announced.
+    pub(crate) fn unannounced(&mut self, mut keys: Vec<Change>) -> Vec<Change> {
         let kinds: FxHashSet<_> = keys.iter().map(std::mem::discriminant).collect();
         keys.retain(|key| !self.0.contains(key));
         self.0.retain(|key| !kinds.contains(&std::mem::discriminant(key)));
@@ -141,9 +141,9 @@ mod tests {
         let (first, notice) = commit(1);
         own.note(&first);
         expected.notice(&notice, &own);
-        assert_eq!(expected.untold(vec![NAMES(1), NAMES(2)]), [NAMES(2)]);
-        assert_eq!(expected.untold(vec![NODE(1), NODE(7), NODE(8)]), [NODE(8)]);
-        assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)], "in the next turn it is another's");
+        assert_eq!(expected.unannounced(vec![NAMES(1), NAMES(2)]), [NAMES(2)]);
+        assert_eq!(expected.unannounced(vec![NODE(1), NODE(7), NODE(8)]), [NODE(8)]);
+        assert_eq!(expected.unannounced(vec![NODE(7)]), [NODE(7)], "in the next turn it is another's");
     }
 
     #[test]
@@ -152,14 +152,14 @@ mod tests {
         let (first, notice) = commit(1);
         own.note(&first);
         expected.notice(&notice, &own);
-        assert_eq!(expected.untold(vec![NODE(7)]), [NODE(7)]);
+        assert_eq!(expected.unannounced(vec![NODE(7)]), [NODE(7)]);
         own.switch(true);
-        for n in 2..MOST as u64 {
+        for n in 2..MAX_CHANGES as u64 {
             own.note(&commit(n).0);
         }
-        own.note(&commit(MOST as u64 - 1).0);
+        own.note(&commit(MAX_CHANGES as u64 - 1).0);
         let awaited = own.awaited.lock();
-        assert!(awaited.changes <= MOST);
+        assert!(awaited.changes <= MAX_CHANGES);
         assert_eq!(awaited.commits.values().map(Vec::len).sum::<usize>(), awaited.changes);
     }
 }

@@ -1,12 +1,12 @@
 //! Messages between the clients of a volume.
 //!
-//! The script of each commit publishes; a listener has a connection of its own. A message may be
-//! lost whenever that connection is: the listener then says that anything may have changed. In a
-//! cluster messages are plain ones, which all nodes pass on: older servers have no others, and a
-//! listener hears them wherever the volume's slot goes.
+//! The script of each commit publishes a message. A listener has a connection of its own. Messages
+//! may be lost when that connection breaks: the listener then reports that anything may have
+//! changed. In a cluster, messages are not sharded, and all nodes forward them: older servers have
+//! no sharded ones, and a listener gets plain ones wherever the volume's slot moves.
 //!
-//! While clients have sessions that tell nothing, a listener asks the server which keys change
-//! ([`crate::tracking`]). Not in a cluster, where only the node that has a key knows that.
+//! While there are sessions of clients that announce nothing, a listener uses client tracking
+//! ([`crate::tracking`]). Not in a cluster, where only the node that has a key reports its changes.
 
 use std::{
     io,
@@ -28,13 +28,14 @@ use crate::{
     tracking::{Expected, OwnChanges},
 };
 
-/// A server that was silent for so long is asked whether it is still there.
-const SILENCE: Duration = Duration::from_secs(15);
+/// If the server sends nothing for this long, it gets a PING.
+const PING_AFTER: Duration = Duration::from_secs(15);
 
-/// A server that does not report which keys change is not asked to for so long.
-const REST: Duration = Duration::from_mins(1);
+/// If the server refuses client tracking, it is not tried again for this long.
+const TRACKING_RETRY: Duration = Duration::from_mins(1);
 
-/// The channel of a volume without the number of its database, which channels do not know.
+/// The channel of a volume, without the number of its database. Channels are shared between
+/// databases.
 const CHANNEL: &str = "sluice:changes";
 
 /// The channel of the volume.
@@ -56,14 +57,14 @@ pub(crate) struct Listener {
     tracks: bool,
     /// Whether it could: not in a cluster.
     can_track: bool,
-    /// When it did not do so last.
+    /// When it last refused.
     refused: Option<Instant>,
-    /// Whether something may have changed unheard.
+    /// Whether a message may have been missed.
     missed: bool,
     conn: Option<Conn>,
-    /// When the server was last heard.
+    /// When the server last sent something.
     heard: Instant,
-    /// When it was asked whether it is still there, if it has not answered.
+    /// When the PING was sent that is not answered yet.
     asked: Option<Instant>,
 }
 
@@ -100,7 +101,7 @@ impl Listener {
             }
             self.refused = Some(Instant::now());
             self.stop_tracking();
-            // What it made of those words is not known.
+            // It is unknown what the server made of the half-sent command.
             conn = self.pool.connect()?;
         }
         let mut pipeline = Pipeline::default();
@@ -114,7 +115,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Has the server report on `conn` which keys change, or says why it does not.
+    /// Makes the server report changed keys on `conn`, or returns why it does not.
     fn track(&mut self, conn: &mut Conn) -> Result<(), String> {
         let mut pipeline = Pipeline::default();
         pipeline.command("HELLO").push(b"3");
@@ -133,7 +134,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Nobody but the one that tracks takes out what is kept of own changes.
+    /// Only a listener that tracks removes the kept changes of this process.
     fn stop_tracking(&mut self) {
         if std::mem::take(&mut self.tracks) {
             self.own.switch(false);
@@ -149,7 +150,7 @@ impl Listener {
             let patience = self.pool.config().read_timeout;
             match self.asked {
                 Some(asked) if now - asked > patience => return Err(io::ErrorKind::TimedOut.into()),
-                None if now - self.heard > SILENCE => {
+                None if now - self.heard > PING_AFTER => {
                     let mut ping = Pipeline::default();
                     ping.command("PING");
                     conn.wire.send(&ping.render(false, None))?;
@@ -158,7 +159,7 @@ impl Listener {
                 _ => {}
             }
             let left = until.saturating_duration_since(now);
-            if !conn.wire.wait(left.min(SILENCE).min(patience))? {
+            if !conn.wire.wait(left.min(PING_AFTER).min(patience))? {
                 if now >= until {
                     return Ok(None);
                 }
@@ -168,14 +169,14 @@ impl Listener {
             (self.heard, self.asked) = (Instant::now(), None);
             match self.understand(&answer) {
                 Some(notice) => return Ok(Some(notice)),
-                // However much is said that means nothing.
+                // Even if meaningless messages come.
                 None if now >= until => return Ok(None),
                 None => {}
             }
         }
     }
 
-    /// What something that the server said means; `None` if nothing changed.
+    /// Decodes a message of the server; `None` if nothing changed.
     fn understand(&mut self, said: &Value) -> Option<Notice> {
         let Value::Array(words) = said else { return None };
         match &words[..] {
@@ -184,7 +185,7 @@ impl Listener {
                 if self.tracks {
                     self.expected.notice(&notice, &self.own);
                 }
-                // Somebody tried whether he may tell.
+                // An empty message: a client checks its right to publish.
                 let says_nothing = notice.writer == 0 && notice.changes.is_empty();
                 (!says_nothing).then_some(notice)
             }
@@ -197,10 +198,10 @@ impl Listener {
                     },
                     _ => None,
                 });
-                let untold = self.expected.untold(changes.collect());
-                (!untold.is_empty()).then(|| Notice::anonymous(untold))
+                let unannounced = self.expected.unannounced(changes.collect());
+                (!unannounced.is_empty()).then(|| Notice::anonymous(unannounced))
             }
-            // All keys are gone.
+            // All keys were removed.
             [Value::BulkString(kind), Value::Nil] if kind == b"invalidate" => Some(Notice::anything()),
             _ => None,
         }
@@ -220,13 +221,13 @@ impl Watch for Listener {
         }
         match self.listen(timeout) {
             Ok(notice) => Ok(notice.into_iter().collect()),
-            // Nobody knows what was said meanwhile.
+            // Messages may have been lost meanwhile.
             Err(_) => self.subscribe().map(|()| vec![Notice::anything()]),
         }
     }
 
     fn set_silent_clients(&mut self, silent: bool) -> Result<bool, EngineError> {
-        let rests = self.refused.is_some_and(|at| at.elapsed() < REST);
+        let rests = self.refused.is_some_and(|at| at.elapsed() < TRACKING_RETRY);
         let wanted = silent && self.can_track && !rests;
         if wanted != self.tracks {
             self.stop_tracking();

@@ -1,7 +1,7 @@
-//! A connection to a server: commands out, answers in.
+//! A connection to a server: sends commands, receives answers.
 //!
-//! What must stay true: no answer makes us keep more than Redis can store, whatever it promises,
-//! and no wait outlasts the deadlines of the configuration.
+//! What must stay true: no answer makes us allocate more than Redis can store, whatever lengths it
+//! states. No wait outlasts the deadlines of the configuration.
 
 use std::{
     io::{self, ErrorKind},
@@ -13,30 +13,30 @@ use redis::Value;
 use sluice_net::{Deadline, Kind, Stream};
 
 /// Longest text Redis stores.
-const LONGEST: usize = 512 << 20;
+const MAX_TEXT: usize = 512 << 20;
 /// Longest line, bytes: lines are numbers and messages.
-const LINE: usize = 1 << 20;
-/// How deep answers may be nested: ours are at most three deep.
-const DEEPEST: u32 = 8;
-/// Most values of an answer that room is made for before they come.
-const ROOM: usize = 32 << 10;
+const MAX_LINE: usize = 1 << 20;
+/// Deepest nesting of answers. The real ones have at most three levels.
+const MAX_DEPTH: u32 = 8;
+/// Most values of an answer for which memory is allocated before they come.
+const MAX_RESERVED: usize = 32 << 10;
 
 /// A connection on which answers are read as they come.
 pub(crate) struct Wire {
     stream: Stream,
-    /// How much of what was received is read.
+    /// How many received bytes are consumed.
     start: usize,
     read: Deadline,
     write: Deadline,
 }
 
 impl Wire {
-    /// Until told otherwise no wait is longer than `deadline`.
+    /// `deadline` limits all waits, until [`Self::deadlines`] changes it.
     pub(crate) fn new(stream: Stream, deadline: Deadline) -> Self {
         Self { stream, start: 0, read: deadline, write: deadline }
     }
 
-    /// Sets how long to wait for an answer and for a request to be taken.
+    /// Sets the deadlines for an answer and for sending a request.
     pub(crate) fn deadlines(&mut self, read: Duration, write: Duration) {
         (self.read, self.write) = (Deadline::Idle(read), Deadline::Idle(write));
     }
@@ -46,20 +46,20 @@ impl Wire {
         self.stream.send(request, Kind::Read, self.write)
     }
 
-    /// Sends a request and takes all its answers.
+    /// Sends a request and receives all its answers.
     pub(crate) fn talk(&mut self, request: &[u8], answers: usize) -> io::Result<Vec<Value>> {
         self.send(request)?;
         (0..answers).map(|_| self.receive()).collect()
     }
 
-    /// Whether the server may have any of the last request. It runs the first commands of one that
-    /// ends too soon.
+    /// Whether the server may have received any of the last request. It runs the complete commands
+    /// of a truncated one.
     pub(crate) fn began(&self) -> bool {
         self.stream.sent() > 0
     }
 
-    /// Whether the server closed it or said something that nobody asked for: it is not to be used
-    /// any more.
+    /// Whether the server closed it or sent something unexpected. It must not be used any more
+    /// then.
     pub(crate) fn is_stale(&self) -> bool {
         self.start < self.stream.input.len() || self.stream.is_closed()
     }
@@ -76,10 +76,10 @@ impl Wire {
         }
     }
 
-    /// The next answer, in RESP2 or as much of RESP3 as listeners meet. Errors of the server are
+    /// The next answer, in RESP2 or the part of RESP3 that listeners need. Errors of the server are
     /// values, messages are arrays, maps are arrays of keys and values.
     pub(crate) fn receive(&mut self) -> io::Result<Value> {
-        self.value(DEEPEST)
+        self.value(MAX_DEPTH)
     }
 
     fn value(&mut self, depth: u32) -> io::Result<Value> {
@@ -100,7 +100,7 @@ impl Wire {
                 }
                 let depth =
                     depth.checked_sub(1).ok_or_else(|| unexpected("an answer that is nested too deep"))?;
-                let mut values = Vec::with_capacity(count.min(ROOM));
+                let mut values = Vec::with_capacity(count.min(MAX_RESERVED));
                 for _ in 0..count {
                     values.push(self.value(depth)?);
                 }
@@ -116,7 +116,7 @@ impl Wire {
 
     fn bulk(&mut self, length: i64) -> io::Result<Value> {
         let Ok(length) = usize::try_from(length) else { return Ok(Value::Nil) };
-        if length > LONGEST {
+        if length > MAX_TEXT {
             return Err(unexpected("a text longer than Redis has any"));
         }
         let mut text = Vec::with_capacity(length.min(1 << 20));
@@ -132,8 +132,8 @@ impl Wire {
         if from == to { Ok(Value::BulkString(text)) } else { Err(unexpected("a text without an end")) }
     }
 
-    /// From where to where in the buffer the next line stands, without its end. It stays there
-    /// until more is read.
+    /// The range of the next line in the buffer, without its end. It stays valid until more is
+    /// read.
     fn line(&mut self) -> io::Result<(usize, usize)> {
         let mut searched = 0;
         loop {
@@ -147,14 +147,14 @@ impl Wire {
                 return Ok((from, to));
             }
             searched = had.len();
-            if searched > LINE {
+            if searched > MAX_LINE {
                 return Err(unexpected("a line without an end"));
             }
             self.fill(self.read)?;
         }
     }
 
-    /// Waits for more bytes, behind those that are not read yet.
+    /// Waits for more bytes, after those that are not consumed yet.
     fn fill(&mut self, deadline: Deadline) -> io::Result<()> {
         self.stream.input.advance(std::mem::take(&mut self.start));
         self.stream.fill(deadline)

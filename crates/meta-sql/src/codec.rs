@@ -1,4 +1,4 @@
-//! Rows of the volume's tables to records, for every SQL database; `values` has the way back.
+//! Decodes rows of the volume's tables to records, for every SQL database; `values` encodes.
 //!
 //! What must stay true: times are microseconds plus 0 to 999 nanoseconds, ids and owners keep their
 //! bits in a signed column of 64 or 32 bits, and a column that holds NULL (it was added after the
@@ -40,7 +40,7 @@ pub(crate) const USER: i64 = 1;
 /// `qtype` of the quota of a group.
 pub(crate) const GROUP: i64 = 2;
 
-/// Where the rows of a record are.
+/// The table and columns of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Its table, with the usual prefix.
@@ -49,7 +49,7 @@ pub(crate) struct Shape {
     pub(crate) columns: &'static str,
     /// How many of the columns lead a unique key.
     pub(crate) unique: usize,
-    /// How many of the columns its [`Key`](sluice_meta::schema::Key) names.
+    /// How many of the columns the [`Key`](sluice_meta::schema::Key) determines.
     pub(crate) named: usize,
 }
 
@@ -67,7 +67,7 @@ macro_rules! records {
             /// All of them, each at the place of its number.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$record,)*];
 
-            /// Where its rows are. Parents are counted from the entries.
+            /// Its table and columns. Parents are counted from the entries.
             pub(crate) const fn shape(self) -> Shape {
                 match self {
                     $(Self::$record => {
@@ -142,7 +142,7 @@ pub(crate) fn joined_columns() -> String {
     format!("{},{}", Record::Entry.columns_of("e."), Record::Node.columns_of("n."))
 }
 
-/// Hands the entry that a row holds from column `at` on to `take`, and then its node, if it exists.
+/// Passes the entry in a row, from column `at` on, to `take`, and then its node, if it exists.
 pub(crate) fn decode_joined(row: &impl Columns, at: usize, mut take: impl FnMut(Row)) -> Result<(), Damage> {
     take(decode(Record::Entry, row, at)?);
     decode_node(row, at).map_or(Ok(()), |node| node.map(take))

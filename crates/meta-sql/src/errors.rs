@@ -1,11 +1,11 @@
 //! Errors that name their engine.
 
-/// Gives what the URL of an engine says, which has a `label` and the `naming` of its tables, the
-/// errors that any engine has.
+/// Adds constructors for the common errors to the options of an engine, which have a `label` and
+/// the `naming` of the tables.
 macro_rules! errors {
     ($options:ty) => {
         impl $options {
-            /// The engine cannot be asked now.
+            /// The engine does not answer now.
             pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
                 EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
             }

@@ -1,4 +1,4 @@
-//! What a commit expects, looked at again.
+//! Checks the expectations of a commit again.
 
 use std::borrow::Borrow;
 
@@ -8,7 +8,7 @@ use sluice_meta::{
     schema::Key,
 };
 
-/// Whether an expectation holds, by what `ask` answers. It is not asked where there is no need.
+/// Whether an expectation holds. `ask` reads what is needed, if anything is.
 ///
 /// # Errors
 /// That of `ask`.

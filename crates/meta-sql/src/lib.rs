@@ -1,12 +1,11 @@
-//! Engines that keep a volume's metadata in SQL tables, laid out as JuiceFS lays them out.
+//! Engines that keep a volume's metadata in the SQL tables of JuiceFS.
 //!
-//! `schema` has the tables, `naming` what they are called, `codec` and `values` the rows,
-//! `questions` the reads, `scan` the pages of large collections and `expected` what a commit rests
-//! on: these are shared by all SQL databases. `text` has the statements of those that prepare
-//! theirs. `plan` says what a commit to PostgreSQL or MySQL does, in the order in which it locks.
-//! Each database has a module of its own for what differs: connections, the text of its statements,
-//! its errors. What must stay true: every value is stored as JuiceFS would store it, so that both
-//! may use one volume at once.
+//! These modules are shared by all SQL databases: `schema` (tables), `naming` (their names),
+//! `codec` and `values` (rows), `questions` (reads), `scan` (pages of large collections) and
+//! `expected` (expectations of a commit). `text` has the statements of databases with prepared
+//! statements. `plan` orders the work of a commit to PostgreSQL or MySQL by its locks. Each
+//! database has a module of its own for connections, statements and errors. What must stay true:
+//! every value is stored as JuiceFS would store it, so that both may use one volume at once.
 
 mod codec;
 mod errors;

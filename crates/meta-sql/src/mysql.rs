@@ -1,9 +1,8 @@
 //! The MySQL and MariaDB engine.
 //!
 //! A read is one packet of plain statements and holds nothing. A commit is one packet with a whole
-//! transaction, which compares what it was told to expect. What must stay true: between two trips
-//! no lock and no transaction of ours exists on the server, so that a slow or dead client holds
-//! nobody up.
+//! transaction, which compares the expected records. What must stay true: between two trips no lock
+//! and no transaction of ours exists on the server, so that a slow or dead client blocks no other.
 
 mod commit;
 mod connection;

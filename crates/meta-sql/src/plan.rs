@@ -1,9 +1,9 @@
-//! What a commit does, for databases that take it as statements.
+//! Plans a commit, for databases that run it as statements.
 //!
-//! A commit says what it expects and what it writes, in any order. [`plan`] says what is to be
-//! done, row by row in the order in which all clients lock, and merges an expectation with the
-//! change of the same row. An engine turns each piece of [`Work`] into statements of its own. What
-//! must stay true: this knows nothing of any one database but what [`Locking`] says.
+//! A commit says what it expects and what it writes, in any order. [`plan`] returns the work row by
+//! row, in the order in which all clients lock, and merges an expectation with the change of the
+//! same row. An engine makes statements of each piece of [`Work`]. What must stay true: this
+//! depends on a database only through [`Locking`].
 
 mod order;
 mod prepared;

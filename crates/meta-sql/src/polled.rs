@@ -1,7 +1,6 @@
-//! Notices where the server has no messages: a number that changes with every commit is looked at
-//! again and again.
+//! Notices for servers without messages: polls a number that changes with every commit.
 //!
-//! What must stay true: the number is looked at only while somebody listens.
+//! What must stay true: the number is read only while there is a listener.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +9,19 @@ use sluice_meta::{
     schema::Notice,
 };
 
-/// A number that tells of commits.
+/// A number that changes with commits.
 pub(crate) trait Version: Send {
-    /// How often it is looked at.
+    /// How often it is read.
     const PERIOD: Duration;
 
-    /// The number; none if it cannot be had soon.
+    /// The number; `None` if it cannot be read soon.
     fn version(&self) -> Result<Option<i64>, EngineError>;
 }
 
-/// Looks at a number.
+/// Polls a number.
 pub(crate) struct Polled<T> {
     source: T,
-    /// As it was when last looked at.
+    /// Its value at the last read.
     last: i64,
 }
 

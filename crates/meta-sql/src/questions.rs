@@ -1,7 +1,7 @@
-//! Reads put together by what they ask for, so that those of a kind make one statement.
+//! Groups reads by kind, so that those of one kind make one statement.
 //!
-//! What must stay true: an answer stands at the place of its question, says what the tables hold
-//! and decides nothing.
+//! What must stay true: a result is at the position of its request, and is exactly what the tables
+//! hold.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::{
     values::{Value, id, int, key_values, push_key},
 };
 
-/// Parameters of a statement that answers one question.
+/// Parameters of a statement for one request.
 pub(crate) type Values<'r> = SmallVec<[Value<'r>; 3]>;
 
 /// The place of a question for a record, its key, and the values of the columns that this names.
 type Keyed<'r> = (usize, &'r Key, Vec<Value<'r>>);
 
-/// Questions, each with its place.
+/// Requests, each with its position.
 #[derive(Default)]
 pub(crate) struct Questions<'r> {
     /// For records by their keys.
@@ -101,7 +101,7 @@ pub(crate) fn asked(read: &Read) -> (Look, &'static [Record], Values<'_>) {
     (what, records, values)
 }
 
-/// The answer if there is nothing.
+/// The result if nothing exists.
 pub(crate) const fn nothing(read: &Read) -> Found {
     match read {
         Read::Get(..) => Found::Row(None),
@@ -110,7 +110,7 @@ pub(crate) const fn nothing(read: &Read) -> Found {
     }
 }
 
-/// Puts a record to an answer.
+/// Adds a record to a result.
 pub(crate) fn put(found: &mut Found, row: Row) {
     match found {
         Found::Row(place) => *place = Some(row),
@@ -119,7 +119,7 @@ pub(crate) fn put(found: &mut Found, row: Row) {
     }
 }
 
-/// Takes a row of a statement that answers one question.
+/// Adds a row of a statement for one request to its result.
 pub(crate) fn take(what: Look, record: Record, row: &impl Columns, found: &mut Found) -> Result<(), Damage> {
     match what {
         Look::Names => {
@@ -135,7 +135,7 @@ pub(crate) fn take(what: Look, record: Record, row: &impl Columns, found: &mut F
     Ok(())
 }
 
-/// An answer that does not fit its question.
+/// The error for a result that does not fit its request.
 pub(crate) fn odd(reason: String) -> Damage {
     Damage { record: "an answer".into(), reason }
 }

@@ -1,8 +1,8 @@
-//! Pages of large collections: one statement each, or two, beginning behind the last key of the
+//! Pages of large collections: one or two statements each, which begin after the last key of the
 //! page before.
 //!
-//! What must stay true: a page costs what it returns, however large the table, and rows that come
-//! and go between two pages make none of the others be missed.
+//! What must stay true: the cost of a page depends on its rows, not on the size of the table. Rows
+//! that are inserted or deleted between two pages do not make other rows be missed.
 
 use sluice_meta::{
     engine::{Cursor, EngineError, Page, Scan},
@@ -16,7 +16,7 @@ use crate::{
     values::{Value, id, int},
 };
 
-/// What a statement asks for.
+/// What a statement reads.
 #[derive(Clone, Copy)]
 pub(crate) enum Ask<'c> {
     /// The rows of a record behind a number. That of each comes first in the answer.
@@ -42,12 +42,12 @@ impl<'c> Ask<'c> {
     }
 }
 
-/// Who can be asked.
+/// An engine that can run the statements of a scan.
 pub(crate) trait Pages {
     /// A row of an answer.
     type Row<'r>: Columns;
 
-    /// Hands the rows of an answer to `take`, in order, at most `limit`. One trip.
+    /// Passes the rows of an answer to `take`, in order, at most `limit`. One trip.
     fn each(
         &self,
         ask: Ask<'_>,
@@ -116,7 +116,7 @@ pub(crate) fn page(
     Ok(filling.page)
 }
 
-/// A page that is being filled.
+/// Fills a page.
 struct Filling<P> {
     pages: P,
     page: Page,

@@ -1,4 +1,5 @@
-//! Statements that PostgreSQL and SQLite spell alike, made from the shapes of the records.
+//! The statements with the same text for PostgreSQL and SQLite, made from the shapes of the
+//! records.
 //!
 //! Parameters are `$1`, `$2`, …; names of tables are the usual ones, and reserved words stand in
 //! backquotes. What must stay true: each statement finds its rows by an index, and what it answers
@@ -8,7 +9,7 @@ use sluice_meta::engine::List;
 
 use crate::codec::{Record, joined_columns};
 
-/// What a statement that only looks answers.
+/// The result of a statement that only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Look {
     /// One record by the columns that name it.

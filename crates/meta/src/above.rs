@@ -1,9 +1,8 @@
-//! In which directory each directory lies, as last seen: who charges the quotas above a file asks
-//! for nothing else.
+//! A cache of the parents of directories. To charge the quotas above a file needs only this.
 //!
-//! What must stay true: all of it is true at one count of [`Counter::DirMoves`], which whoever
-//! relies on it compares at the commit. Other programs of the format move directories without
-//! counting them, so nothing here is older than a moment.
+//! What must stay true: all of it is valid at one value of [`Counter::DirMoves`], which a commit
+//! that uses it compares. Other programs of the format move directories without a change of this
+//! counter, so nothing here is kept longer than a moment.
 //!
 //! [`Counter::DirMoves`]: crate::schema::Counter::DirMoves
 

@@ -1,4 +1,5 @@
-//! What a commit tells the other clients: which records that they may have cached it changed.
+//! The announcement of a commit to other clients: which of the records that they may have cached it
+//! changed.
 //!
 //! What must stay true: it is derived from the writes alone, so that no operation can forget it.
 

@@ -1,4 +1,4 @@
-//! A thread that does something again and again until it is stopped.
+//! A thread that repeats a task until it is stopped.
 
 use std::{thread::JoinHandle, time::Duration};
 

@@ -1,8 +1,8 @@
-//! What is to outlive this process: its session, and which requests were in which commit.
+//! The log that outlives this process: its session, and which requests were in which commit.
 //!
-//! What must stay true: it is told before a commit is sent what the commit does, and before a
-//! number is taken in stead of a lost commit that this is about to happen. So whoever reads it
-//! after the death of this process can tell from the writer records which requests were done.
+//! What must stay true: the effects of a commit are logged before it is sent. Before an empty
+//! commit uses a number in place of a lost commit, that is logged, too. So a successor that reads
+//! this log can find out from the writer records which requests were done.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! What operations know besides the records: the volume's settings, the clock, what this client has
+//! The environment of operations: the volume's settings, the clock, the files that this client has
 //! open.
 //!
 //! Nothing here is authoritative for other clients; it is this process's own knowledge.

@@ -1,4 +1,4 @@
-//! What operations find out about the volume.
+//! Facts about the volume that operations find out.
 
 use std::sync::Arc;
 

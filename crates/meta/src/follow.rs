@@ -1,10 +1,10 @@
-//! Following what other clients change, so that what this one remembers may be believed.
+//! Follows the changes of other clients, so that this client may use its cache.
 //!
 //! Every commit of a Sluice client takes a number in its lane ([`Row::Writer`]), and what it
 //! changed goes out under that number: as a message, or as a record where the engine has no
-//! messages. So a follower that saw a number sees whether it missed one, and then drops everything
-//! it believed. What must stay true: nothing is believed unless the numbers were compared a short
-//! time ago; a client that is cut off stops believing by itself.
+//! messages. So a follower notices if it missed a number, and then empties the cache. What must
+//! stay true: the cache is used only if the numbers were compared a short time ago. So a client
+//! that is cut off stops using it.
 
 use std::{
     ops::RangeInclusive,

@@ -1,4 +1,4 @@
-//! How long a client waits before it takes others for dead.
+//! How long a client waits before it takes other clients for dead.
 
 use crate::options::LIFETIME;
 

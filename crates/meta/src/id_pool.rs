@@ -1,8 +1,8 @@
 //! Numbers taken from the engine in batches, so that making a node costs no trip for its number.
 //!
-//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true:
-//! who waits for the numbers that another thread fetches can be interrupted, and waits no longer
-//! than that thread does.
+//! Numbers left over when the client stops are lost; there are 2^63 of them. What must stay true: a
+//! thread that waits for the numbers that another one fetches can be interrupted, and waits no
+//! longer than that one does.
 
 use std::{
     ops::Range,

@@ -1,7 +1,7 @@
 //! Heartbeats of programs that hold a volume open without a mount.
 //!
-//! What must stay true: the last heartbeat is over before the session ends, or it would put the
-//! session back.
+//! What must stay true: the last heartbeat has ended before the session ends. Otherwise it would
+//! write the session again.
 
 use std::sync::Arc;
 

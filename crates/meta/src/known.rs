@@ -1,8 +1,7 @@
-//! What operations see of this client's own knowledge, and what they add to it.
+//! The state of this client that operations read, and the facts that they add to it.
 //!
-//! What must stay true: while an attempt lasts every question has one answer, however often it is
-//! asked, so that an operation is a function of its view. What operations find out becomes known
-//! when all of them have decided.
+//! What must stay true: during an attempt, every value stays the same, so that an operation is a
+//! function of its view. Facts that operations find out are added when all of them have decided.
 
 use std::{cell::RefCell, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What an operation is: a value that decides, from what it sees, what changes.
+//! The trait of operations: a value that decides, from the records that it sees, what changes.
 
 use std::fmt;
 
@@ -29,18 +29,18 @@ pub type Lanes = SmallVec<[Lane; 2]>;
 /// `run` is a pure function of its view: it may be called any number of times and only the last
 /// call counts.
 pub trait Op: fmt::Debug + Send + 'static {
-    /// What it answers.
+    /// The type of its result.
     type Out: Send + 'static;
 
     /// Name for logs and statistics.
     const NAME: &'static str;
 
-    /// What it works on.
+    /// The directories and nodes that it works on.
     fn lanes(&self) -> Lanes;
 
-    /// How often this client had been taken for dead ([`Env::fences`](crate::Env::fences)) when
-    /// that was last of no matter to it: if it was again since, the operation fails with `EIO`.
-    /// `None` for what may happen all the same.
+    /// The fence count ([`Env::fences`](crate::Env::fences), how often this client was taken for
+    /// dead) that the operation relies on. If it has risen since, the operation fails with `EIO`.
+    /// `None` if the operation does not depend on it.
     fn fences(&self) -> Option<i64> {
         None
     }
@@ -51,20 +51,19 @@ pub trait Op: fmt::Debug + Send + 'static {
     /// [`Stop::More`] if it needs to see more, [`Stop::Fail`] if it fails.
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop>;
 
-    /// What a request has got done by it once it is committed; `None` if it may as well be done
-    /// again.
+    /// The effect of the request when the operation is committed; `None` if the request may run
+    /// twice.
     fn effect(&self, _out: &Self::Out) -> Option<Effect> {
         None
     }
 }
 
-/// An operation of somebody who may hold locks: it does not happen if they were lost.
+/// An operation of a caller that may hold locks. It fails if they were lost.
 #[derive(Clone, Debug)]
 pub struct UnderLocks<O> {
     /// The operation.
     pub op: O,
-    /// How often this client had been taken for dead when the oldest of the locks was taken; `None`
-    /// without locks.
+    /// The fence count at which the oldest of the locks was acquired; `None` without locks.
     pub fences: Option<i64>,
 }
 

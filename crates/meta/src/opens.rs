@@ -1,8 +1,8 @@
-//! Which files this client has open, and which it is about to let go because it has not.
+//! The files that this client has open, and those that it is about to delete because it has not.
 //!
-//! What must stay true: nobody opens a file between the moment in which a batch found that it is
-//! not open here and the end of that batch. Who comes in between waits for the end, and asks
-//! whether the file is still there.
+//! What must stay true: no thread opens a file between the moment in which a batch found that it is
+//! not open here, and the end of that batch. An open in between waits for the end, and then checks
+//! whether the file still exists.
 
 use std::{cell::RefCell, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How a volume is opened, and why it cannot be.
+//! The options for opening a volume, and its errors.
 
 use std::{sync::Arc, time::Duration};
 

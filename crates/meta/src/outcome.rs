@@ -1,6 +1,6 @@
-//! What one operation decided: what it writes, what that rests on, and what it found out.
+//! The outcome of one operation: its writes, its expectations, and the facts that it found out.
 //!
-//! What must stay true: an operation changes nothing but by this.
+//! What must stay true: an operation changes nothing except through this.
 
 use sluice_types::Ino;
 

@@ -1,4 +1,4 @@
-//! What the operations of a batch have decided so far, on top of what the engine holds.
+//! The decisions of a batch's operations so far, on top of the engine's records.
 //!
 //! Writes fold as they arrive: ten creates in one directory are one bump of its mtime, a create
 //! followed by an unlink is nothing at all. What remains is what the engine commits.

@@ -1,17 +1,17 @@
-//! What this client saw last of nodes, entries and extended attributes.
+//! The metadata cache: the last known nodes, entries and extended attributes.
 //!
 //! Changes start from it, so they need no read before the commit. A record that an operation takes
 //! from here becomes an expectation of its commit. If the expectation fails, the operation runs
-//! again on what the engine says. Every engine compares at the commit, so the cache may be used
-//! this way, and a stale record costs one trip. A change does not use records that are older than
-//! what the kernel caches: the attributes of a directory go back to the kernel, and the commit does
-//! not compare its times and links.
+//! again with the records of the engine. Every engine compares at the commit, so the cache may be
+//! used this way, and a stale record costs one trip. A change does not use records that are older
+//! than what the kernel caches: the attributes of a directory go back to the kernel, and the commit
+//! does not compare its times and links.
 //!
-//! Lookups and getattr believe it if the mount asked for that, and only while a listener follows
-//! what other clients change ([`RecordCache::trust`]).
+//! Lookups and getattr use it if the mount enabled that, and only while a listener follows the
+//! changes of other clients ([`RecordCache::trust`]).
 //!
-//! What must stay true: an answer never replaces what became known after its question. So whoever
-//! asks takes the [`RecordCache::moment`] first.
+//! What must stay true: the result of a read never replaces a record that became known after the
+//! read began. So each read takes the [`RecordCache::moment`] first.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

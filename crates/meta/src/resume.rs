@@ -1,9 +1,9 @@
-//! Taking up the session of a process that died: who it was, what it may still have on its way,
-//! what of it happened.
+//! Takes over the session of a dead process: its identity, the commits that may still be on their
+//! way, and which of its commits happened.
 //!
-//! What must stay true: once a session was taken up, no commit that its dead process sent can
-//! happen any more, and of each that was sent it is known whether it happened, unless others took
-//! the client for dead.
+//! What must stay true: once a session is taken over, no commit of the dead process can happen any
+//! more. For each commit that was sent, it is known whether it happened, unless other clients took
+//! this one for dead.
 
 use std::time::{Duration, Instant};
 

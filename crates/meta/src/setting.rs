@@ -1,4 +1,4 @@
-//! The settings of a volume: read, made and replaced before anybody opens it.
+//! Reads, writes and replaces the settings of a volume before it is opened.
 
 use sluice_types::{Attr, FileType, Ino, Time};
 

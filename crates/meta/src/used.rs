@@ -1,8 +1,8 @@
-//! What is in use as this client knows it: as last loaded, plus what it committed since.
+//! The usage that this client knows: the last loaded totals, plus its own commits since.
 //!
-//! What must stay true: nothing that this client committed is forgotten by loading. What it commits
-//! while that is under way is added to what was loaded, though it may be in there: rather too much
-//! until the next time than too little.
+//! What must stay true: loading the totals drops nothing that this client committed. Commits during
+//! a load are added to the loaded totals, although these may include them already: the sum may be
+//! too large until the next load, but never too small.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! What an operation sees: the records it asked for, with the batch's earlier operations on top.
 //!
 //! An operation runs from its beginning each time. When it asks for a record that is not here yet,
-//! it stops. The batch then fetches what all its operations asked for, in one trip, and runs them
-//! again. So an operation must be a pure function of its view. Its number of trips is the number of
-//! times it stopped.
+//! it stops. The batch then fetches all requested records of its operations in one trip, and runs
+//! them again. So an operation must be a pure function of its view. Its number of trips is the
+//! number of times it stopped.
 
 mod places;
 mod stop;

@@ -1,7 +1,7 @@
-//! Who waits for a lock, and how they learn that it may be free.
+//! The waiters for locks, and how they learn that a lock may be free.
 //!
-//! One thread listens to what other clients tell, only while somebody waits. JuiceFS clients tell
-//! nothing, so a waiter also looks by itself once in a while.
+//! One thread receives the notices of other clients, only while there are waiters. JuiceFS clients
+//! send none, so a waiter also tries again from time to time.
 
 use std::{
     sync::{Arc, Weak},

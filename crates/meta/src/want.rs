@@ -1,4 +1,4 @@
-//! What an operation wants to read, and how much of it must be the same at the commit.
+//! A read that an operation requests, and how much of the record must be the same at the commit.
 
 use sluice_types::{Ino, Name};
 

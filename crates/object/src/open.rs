@@ -18,7 +18,7 @@ use crate::{
     store::{ObjectError, ObjectStore},
 };
 
-/// The store that `config` describes. Talks to nobody: a wrong bucket or key shows at the first
+/// The store that `config` describes. Sends no request: a wrong bucket or key shows at the first
 /// call, for which there is [`probe`](crate::probe).
 ///
 /// Fails with [`ObjectError::Config`] if no such driver exists or the configuration cannot be

@@ -56,7 +56,7 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// The bucket that `config` describes, by `driver`. Talks to nobody yet.
+    /// The bucket that `config` describes, by `driver`. Sends no request yet.
     pub(crate) fn new(driver: &Driver, config: &StoreConfig) -> Result<Self, ObjectError> {
         let refused = |reason| ObjectError::Config { store: driver.name.to_owned(), reason };
         let place = driver.place(config).map_err(refused)?;

@@ -1,7 +1,7 @@
 //! The reference file system: a plain tree in memory with POSIX semantics.
 //!
-//! It is written from the manual pages, not from the operations it judges, and knows no engine.
-//! Where several faults apply to a call POSIX leaves open which one is told, so the model names
+//! It is written from the manual pages, not from the operations it judges, and knows no engine. If
+//! several errors apply to a call, POSIX does not say which one is returned, so the model names
 //! them all.
 
 use std::collections::BTreeMap;

@@ -104,8 +104,8 @@ pub struct Attr {
     pub gid: u32,
     /// Last access (only kept when the mount's atime mode asks for it).
     pub atime: Time,
-    /// Last change of content or entries. Clients notice stale chunk lists only by a change of
-    /// this.
+    /// Last change of content or entries. Other clients detect stale records of chunks by a change
+    /// of this.
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
@@ -126,7 +126,7 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// A fresh node of `kind` in `parent`, all three times `now`.
+    /// A new node of `kind` in `parent`, with all three times `now`.
     pub const fn new(kind: FileType, mode: u16, uid: u32, gid: u32, parent: Ino, now: Time) -> Self {
         let dir = matches!(kind, FileType::Dir);
         Self {

@@ -2,7 +2,7 @@
 
 use crate::{Attr, FsError, FsResult};
 
-/// Bits of an access question, as in `access(2)`: `READ | WRITE`.
+/// Permission bits to check, as in `access(2)`: `READ | WRITE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(pub u8);
 
@@ -13,7 +13,7 @@ impl Access {
     pub const WRITE: Self = Self(2);
     /// May run the file or pass through the directory.
     pub const EXEC: Self = Self(1);
-    /// To change entries of a directory one must also pass through it.
+    /// To change the entries of a directory needs both write and search permission.
     pub const CHANGE: Self = Self(3);
 }
 
@@ -31,13 +31,14 @@ pub struct Caller {
     /// Whether operations check permissions themselves. Off for the client's own work (background
     /// jobs, tools).
     pub check: bool,
-    /// Whether the kernel, which knows groups that nobody else can find out, has checked modes and
-    /// ACLs already. What it does not check (owners, flags, the trash) is still asked.
+    /// Whether the kernel has checked modes and ACLs already, because it knows groups that the
+    /// server cannot find out. Operations still check what the kernel does not (owners, flags, the
+    /// trash).
     pub admitted: bool,
 }
 
 impl Caller {
-    /// The client itself: root, and no permission is asked.
+    /// The client itself: root, without permission checks.
     pub const fn client() -> Self {
         Self { uid: 0, gid: 0, groups: Vec::new(), pid: 0, check: false, admitted: false }
     }
@@ -52,13 +53,13 @@ impl Caller {
         self.uid == 0
     }
 
-    /// Whether nothing is denied to the caller: the superuser, and the client itself. From what
-    /// others change setuid and setgid go.
+    /// Whether nothing is denied to the caller: the superuser, and the client itself. A change by
+    /// other callers clears setuid and setgid.
     pub const fn is_privileged(&self) -> bool {
         !self.check || self.is_root()
     }
 
-    /// Whether modes and ACLs are not asked at all.
+    /// Whether modes and ACLs are not checked at all.
     pub const fn passes_modes(&self) -> bool {
         self.is_privileged() || self.admitted
     }

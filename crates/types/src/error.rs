@@ -1,4 +1,4 @@
-//! What an operation can fail with, and the one place where that becomes an errno.
+//! The errors of operations, and their conversion to an errno.
 
 use std::sync::Arc;
 
@@ -72,8 +72,8 @@ pub enum FsError {
         "a lock on the file was lost: other clients took this one for dead; close the file and begin again"
     )]
     LockLost,
-    /// Something below failed: the engine, the object store, the local disk. The message says what,
-    /// on what, and what to do about it.
+    /// A layer below failed: the engine, the object store, the local disk. The message says what
+    /// failed, on what, and what to do about it.
     #[error("input/output error: {0}")]
     Io(Arc<str>),
 }
@@ -84,7 +84,7 @@ impl FsError {
         Self::Io(reason.to_string().into())
     }
 
-    /// The errno the kernel is told, positive.
+    /// The errno for the kernel, positive.
     pub const fn errno(&self) -> i32 {
         match self {
             Self::Perm => libc::EPERM,

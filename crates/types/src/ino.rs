@@ -1,4 +1,4 @@
-//! Inode numbers and the few that mean something by themselves.
+//! Inode numbers, and the few reserved ones.
 
 use std::fmt;
 

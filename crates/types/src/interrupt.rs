@@ -1,6 +1,6 @@
-//! How a caller says that it no longer waits: a signal, or a deadline that passed.
+//! Interrupts: the caller no longer waits, because of a signal or a deadline.
 //!
-//! What must stay true: setting it wakes who sleeps on it, and never blocks.
+//! What must stay true: to set it wakes all threads that sleep on it, and never blocks.
 
 use std::{
     fmt,
@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 
 use crate::wait;
 
-/// A request that somebody waits for, by the number that whoever asks gave it.
+/// A request of the kernel, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Its number, never used again.
     pub unique: u64,
-    /// Whether it was asked before, of a process that died.
+    /// Whether the kernel sent it before, to a process that died.
     pub again: bool,
 }
 
@@ -42,12 +42,12 @@ struct InterruptState {
 }
 
 impl Interrupt {
-    /// One that nobody sets.
+    /// An interrupt that is never set.
     pub fn never() -> Self {
         Self::default()
     }
 
-    /// One that belongs to a request with a number.
+    /// An interrupt of a request with a number.
     pub fn of_request(asked: Asked) -> Self {
         Self(Arc::new(InterruptState { asked: Some(asked), ..InterruptState::default() }))
     }

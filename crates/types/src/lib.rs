@@ -1,8 +1,8 @@
-//! The words every other crate speaks: inodes, names, attributes, callers, errors, time and chance.
+//! The types that all other crates use: inodes, names, attributes, callers, errors, time and
+//! randomness.
 //!
-//! Nothing here does I/O. The one exception to purity is [`SystemClock`] and [`Rng::from_os`],
-//! which are the only places in Sluice that ask the machine for the wall clock or for randomness,
-//! so that everything else can be replayed.
+//! Nothing here does I/O. [`SystemClock`] and [`Rng::from_os`] are the only places in Sluice that
+//! read the wall clock or get randomness from the system, so that everything else can be replayed.
 
 mod attr;
 mod caller;

@@ -1,4 +1,4 @@
-//! Names of directory entries: raw bytes, checked once at the border.
+//! Names of directory entries: raw bytes, checked once when a request arrives.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -12,7 +12,7 @@ pub const MAX_NAME: usize = 255;
 pub struct Name(Arc<[u8]>);
 
 impl Name {
-    /// Checks and takes over `bytes`.
+    /// Checks `bytes` and makes a name of them.
     ///
     /// # Errors
     /// [`FsError::NameTooLong`] above 255 bytes, [`FsError::Invalid`] for every other bad name.

@@ -82,7 +82,7 @@ pub struct VfsConfig {
     pub shown: serde_json::Map<String, serde_json::Value>,
     /// Called when the volume was destroyed, or this client may no longer use it.
     pub on_ended: Option<OnEnded>,
-    /// Storage class of what this client writes, as metrics name it; empty if nobody chose one.
+    /// Storage class of what this client writes, as metrics name it; empty for the default.
     pub storage_class: String,
     /// Adds metrics to those that this client shows.
     pub metrics: Option<MoreMetrics>,

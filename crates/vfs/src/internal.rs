@@ -86,7 +86,7 @@ impl Internals {
         dir == Ino::ROOT && root == Ino::ROOT && name == self.trash.as_bytes()
     }
 
-    /// Whether nobody can make or remove such a name.
+    /// Whether such a name can neither be created nor removed.
     pub(crate) fn is_reserved(&self, root: Ino, dir: Ino, name: &[u8]) -> bool {
         self.find(root, dir, name).is_some() || self.is_trash(root, dir, name)
     }

@@ -47,8 +47,9 @@ impl Vfs {
             self.notify(&cached, Certainty::Suspected);
         }
         let cached = self.invalidate(change);
-        // An answer that makes this inode known to the kernel may still be on its way. To invalidate
-        // the name waits for it, because the kernel locks the directory until it has the answer.
+        // An answer that makes this inode known to the kernel may still be on its way. To
+        // invalidate the name waits for it, because the kernel locks the directory until it has the
+        // answer.
         if let Change::Node(ino) = change
             && !cached
             && let Some(name) = self.cache().kernel_name_of(*ino)

@@ -8,8 +8,8 @@ use crate::observe::{NAMES, OpKind};
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Runs one operation of the kernel's, counts it, and writes its line if somebody reads the
-    /// access log. `describe` gets the line's middle part to fill, and the answer.
+    /// Runs one operation of the kernel, counts it, and writes its line if a program reads the
+    /// access log. `describe` gets the result, and fills in the middle part of the line.
     pub fn observed<T>(
         &self,
         op: OpKind,
@@ -41,7 +41,7 @@ impl Vfs {
     }
 }
 
-/// The system's words for an error number, as C has them.
+/// The system's message for an error number, as in C.
 fn message(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()

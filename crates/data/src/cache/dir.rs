@@ -1,4 +1,4 @@
-//! One directory of cache files, kept within its limits; blocks are written by a thread of its own.
+//! One directory of cache files with its limits. A thread of its own writes the blocks.
 
 use std::{
     fs,
@@ -30,11 +30,11 @@ use crate::{
 
 /// Blocks waiting to be written.
 const QUEUE: usize = 4096;
-/// How often free space is looked at.
+/// How often free space is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// For how long a directory that failed is left alone.
+/// How long a directory that failed is not used.
 const REST: Duration = Duration::from_secs(30);
-/// Failures in a row after which a directory is left alone.
+/// Failures in a row after which a directory is not used for a while.
 const FAILURES: u32 = 3;
 
 /// One directory.
@@ -47,7 +47,7 @@ pub(super) struct Dir {
     bytes: u64,
     items: u64,
     index: Mutex<DirIndex>,
-    /// An open file keeps its space, so that what goes is closed.
+    /// Open files, which are closed when they are removed, because an open file keeps its space.
     open: Arc<OpenFiles>,
     health: Mutex<Health>,
     /// Blocks to be written. One that is removed meanwhile is not in here any more, and then not
@@ -112,7 +112,7 @@ impl Dir {
         self.index.lock().touch(key)
     }
 
-    /// Has a block written in its turn, if there is room in the queue.
+    /// Queues a block to be written, if there is room in the queue.
     pub(super) fn offer(&self, key: BlockKey, data: Bytes) {
         let queue = self.queue.lock();
         let Some(queue) = queue.as_ref() else { return };
@@ -163,7 +163,7 @@ impl Dir {
         }
     }
 
-    /// Holds a block no longer; says whether it was held.
+    /// Drops a queued block. Returns whether it was queued.
     fn forget(&self, key: BlockKey) -> bool {
         let held = self.waiting.lock().remove(&key);
         if let Some(data) = &held {
@@ -172,7 +172,7 @@ impl Dir {
         held.is_some()
     }
 
-    /// Looks what is here, from time to time anew, and drops what nobody used for long.
+    /// Scans the directory, again from time to time, and drops blocks that were not used for long.
     fn keep_up(&self) {
         self.scan();
         let CacheConfig { expire, scan_interval, .. } = self.config;
@@ -212,7 +212,7 @@ impl Dir {
         file::each_block(&self.root, |path, key| self.found(path, key));
     }
 
-    /// Drops blocks that nobody has used for as long as `expiry` says.
+    /// Drops blocks that were not used for as long as `expiry` says.
     fn expire(&self, expiry: &mut Expiry, now: Instant) {
         let Some(tick) = expiry.look(now, self.index.lock().tick()) else { return };
         let unused = self.index.lock().unused_since(tick);
@@ -229,8 +229,8 @@ impl Dir {
             return;
         }
         self.note(key);
-        // Whoever removes it takes the file first: it is missing here, or the note is taken back
-        // there.
+        // A removal deletes the file first. So either the file is missing here, or the removal
+        // drops this entry.
         if !path.exists() {
             self.remove(key);
         }
@@ -275,7 +275,7 @@ impl Dir {
         drop(health);
         self.stats.cache_drops.add(1);
         if full {
-            // Others may need the space more.
+            // Other programs may need the space.
             for _ in 0..8 {
                 self.evict();
             }
@@ -317,7 +317,7 @@ impl Dir {
         self.open.remove(&victim);
         self.stats.cache_evictions.add(1);
         self.gone(victim);
-        // A scan may have found it before its file went.
+        // A scan may have found it before its file was removed.
         self.remove(victim);
         true
     }

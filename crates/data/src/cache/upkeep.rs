@@ -1,7 +1,7 @@
 //! What is done for a cache directory from time to time: it is searched for files, and blocks that
 //! nobody used for long go.
 //!
-//! What must stay true: whoever stops the cache waits for none of it.
+//! What must stay true: to stop the cache waits for none of it.
 
 use std::{
     collections::VecDeque,

@@ -95,7 +95,7 @@ impl<'a> Freezer<'a> {
         self.record(&[Slice::whole(run.pos, id, size)]);
     }
 
-    /// MissingIds runs share one slice, packed in the order of their offsets; those that touch share a
+    /// Short runs share one slice, packed in the order of their offsets; those that touch share a
     /// record.
     fn pack(&mut self, runs: Vec<Run>) {
         let Some(id) = self.ids.pop() else { return };

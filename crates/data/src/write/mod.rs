@@ -305,7 +305,8 @@ impl FileWriter {
     /// an error.
     ///
     /// # Errors
-    /// `EINTR` if it takes long and no caller waits for the answer any more, which `caller_waits` returns.
+    /// `EINTR` if it takes long and no caller waits for the answer any more, which `caller_waits`
+    /// returns.
     fn settle_all(self: &Arc<Self>, caller_waits: &dyn Fn() -> bool) -> FsResult<()> {
         let mut starting = Vec::new();
         let target = self.freeze_all(&mut starting);
@@ -324,8 +325,8 @@ impl FileWriter {
         self.settle(target, &mut gone)
     }
 
-    /// [`Self::flush`], and makes the data survive a power cut. `caller_waits` returns whether a caller
-    /// still waits for the answer. If not, a failure is reported by a later call.
+    /// [`Self::flush`], and makes the data survive a power cut. `caller_waits` returns whether a
+    /// caller still waits for the answer. If not, a failure is reported by a later call.
     ///
     /// # Errors
     /// As there; `EINTR` if no caller waits any more before the end. The data is still stored

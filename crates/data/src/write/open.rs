@@ -58,8 +58,8 @@ impl OpenWriter {
         reported
     }
 
-    /// [`FileWriter::fsync`]. `caller_waits` returns whether a caller still waits for the answer. If not,
-    /// the next fsync reports the failure.
+    /// [`FileWriter::fsync`]. `caller_waits` returns whether a caller still waits for the answer.
+    /// If not, the next fsync reports the failure.
     ///
     /// # Errors
     /// What failed with any data written since the last fsync of this open file whose caller got

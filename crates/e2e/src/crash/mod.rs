@@ -1,6 +1,6 @@
-//! `kill -9` under load: writers work in a mount and say what is durable; the mount dies at a
-//! random point; a new one must hold all that was said, `fsck` must be clean, and what the dead
-//! session held must come free.
+//! `kill -9` under load: writers work in a mount and report what is durable. The mount dies at a
+//! random point. A new one must have all that was reported, `fsck` must be clean, and everything
+//! that the dead session held must be released.
 
 mod death;
 mod process;

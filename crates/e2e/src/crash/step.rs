@@ -1,5 +1,5 @@
-//! What a writer does, as a function of its seed and a number: the one who checks knows it without
-//! being told.
+//! The steps of a writer, as a function of its seed and a number, so that the checker can compute
+//! them.
 
 use crate::pattern;
 use rand::{Rng, SeedableRng, rngs::StdRng};

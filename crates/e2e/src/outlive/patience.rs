@@ -1,4 +1,4 @@
-//! What counts as a hang.
+//! The time after which a call counts as hung.
 
 use std::time::Duration;
 

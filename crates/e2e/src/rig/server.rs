@@ -1,4 +1,4 @@
-//! What keeps the metadata of a volume to test on.
+//! Starts the engine for the metadata of a test volume.
 
 use super::{
     engine::Engine,

@@ -1,7 +1,6 @@
-//! What a commit needs to know, and what it makes of it.
+//! The draft of a commit: which records it needs, and which keys it changes.
 //!
-//! What must stay true: every key that decides whether the commit may happen is among those it
-//! names.
+//! What must stay true: every key that decides whether the commit may happen is part of the commit.
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -19,19 +18,19 @@ use crate::{
     values::{Values, Wants},
 };
 
-/// A commit on its way to a list of changed keys.
+/// Computes the changed keys of a commit.
 pub(crate) struct Draft<'c> {
     pub(super) volume: &'c Volume,
     commit: &'c Commit,
-    /// Whether it adds what its process has not yet added to the volume's totals.
+    /// Whether it adds the lane's pending parts to the volume's totals.
     fold: bool,
-    /// Whether new records are looked for rather than left to the server to refuse.
+    /// Whether it reads the keys of new records, instead of letting the server check them.
     look_first: bool,
-    /// Whether ranges are emptied without a look at what is in them.
+    /// Whether the store deletes ranges without a read of their keys.
     clears: bool,
     pub(super) cleared: Vec<Span>,
-    /// In the order in which they came up: the first is the key by whose lock the commit lives or
-    /// dies.
+    /// The changed keys, in order of their first change. The first key is the primary key of the
+    /// transaction.
     pub(super) out: IndexMap<Raw, Change, FxBuildHasher>,
     pub(super) broken: Vec<Key>,
 }
@@ -43,7 +42,7 @@ impl<'c> Draft<'c> {
         Self { volume, commit, fold, look_first, clears, cleared, out, broken }
     }
 
-    /// What must be known.
+    /// The keys and ranges to read.
     pub(crate) fn wants(&self) -> Wants {
         let keys = &self.volume.keys;
         let mut wants = Wants::default();
@@ -74,7 +73,7 @@ impl<'c> Draft<'c> {
         match write {
             Write::Insert(row) if self.look_first => wants.record(keys, &row.key()),
             Write::Insert(row) | Write::Put(row) => match row {
-                // What is written depends on what is there.
+                // The new value depends on the stored one.
                 Row::Flock(..) | Row::Plock(..) | Row::Xattr(..) | Row::Writer(..) | Row::Counter(..) => {
                     wants.record(keys, &row.key());
                 }
@@ -93,24 +92,24 @@ impl<'c> Draft<'c> {
                     wants.counters(keys, &TOTALS);
                 }
             }
-            Write::Count(counter, _) if self.rides(*counter) => {}
+            Write::Count(counter, _) if self.is_in_writer_record(*counter) => {}
             Write::Count(counter, _) => wants.counters(keys, &[*counter]),
             _ => write.base().iter().for_each(|key| wants.record(keys, key)),
         }
     }
 
-    /// Whether what is added to a counter rides in the writer record.
-    pub(super) fn rides(&self, counter: Counter) -> bool {
+    /// Whether additions to a counter are kept in the writer record.
+    pub(super) fn is_in_writer_record(&self, counter: Counter) -> bool {
         is_spread(counter) && self.commit.step.is_some()
     }
 
-    /// Whether a collection is removed as ranges, whatever is in it.
+    /// Whether a collection is deleted as ranges, without a read of its keys.
     pub(super) fn is_emptied(&self, list: List) -> bool {
         self.clears
             && matches!(list, List::Xattrs(_) | List::Parents(_) | List::Chunks(..) | List::Changes(_))
     }
 
-    /// Whether a key is in a range that this commit empties.
+    /// Whether a key is in a range that this commit deletes.
     fn goes(&self, key: &[u8]) -> bool {
         self.cleared.iter().any(|span| span.contains(key))
     }
@@ -122,11 +121,12 @@ impl<'c> Draft<'c> {
         })
     }
 
-    /// The keys that change, by what was read; a conflict if something does not hold.
+    /// The keys that change, from the values that were read; a conflict if an expectation does not
+    /// hold.
     pub(crate) fn changes(mut self, values: &Values) -> Result<Changes> {
         self.check(values)?;
-        // Directories first: the next commit reads them, and the first key is free as soon as this
-        // one is answered.
+        // Directories first, because the next commit reads them, and the first key is unlocked as
+        // soon as this commit is answered.
         let (bumps, others): (Vec<_>, Vec<_>) =
             self.commit.writes.iter().partition(|write| matches!(write, Write::Bump { .. }));
         for write in bumps.into_iter().chain(others) {
@@ -145,7 +145,7 @@ impl<'c> Draft<'c> {
         Ok(Changes { keys, cleared: self.cleared, spans, notice: self.commit.notice() })
     }
 
-    /// What must hold.
+    /// Checks an expectation.
     fn check(&mut self, values: &Values) -> Result<()> {
         for expect in &self.commit.expects {
             let holds = match expect {
@@ -171,7 +171,7 @@ impl<'c> Draft<'c> {
         Ok(())
     }
 
-    /// Names what must hold and is not written otherwise.
+    /// Adds the keys that must stay the same and are not written otherwise.
     fn hold(&mut self, values: &Values) {
         let keys = &self.volume.keys;
         for expect in &self.commit.expects {
@@ -205,7 +205,7 @@ impl<'c> Draft<'c> {
         self.out.insert(key, change);
     }
 
-    /// The value that a key has by now.
+    /// The value of a key, after the changes so far.
     pub(super) fn now<'v>(&'v self, values: &'v Values, key: &[u8]) -> Option<&'v [u8]> {
         match self.out.get(key) {
             Some(Change::Put(value) | Change::Insert(value)) => Some(value),
@@ -216,20 +216,20 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// The record that a key has by now.
+    /// The record of a key, after the changes so far.
     pub(super) fn record(&self, values: &Values, key: &Key) -> Result<Option<Row>> {
         let (first, second) = (self.volume.keys.raw(key), self.volume.keys.second(key));
         let second = second.as_deref().and_then(|second| self.now(values, second));
         decode(key, self.now(values, &first), second).map_err(|damage| self.volume.corrupt(&first, damage))
     }
 
-    /// The writer record that a key holds by now.
+    /// The writer record of a key, after the changes so far.
     pub(super) fn lane(&self, values: &Values, key: &[u8]) -> Result<Option<Lane>> {
         let lane = self.now(values, key).map(Lane::decode).transpose();
         lane.map_err(|damage| self.volume.corrupt(key, damage))
     }
 
-    /// Takes the writer record one further, with what is added to the totals.
+    /// Raises the number in the writer record, with the additions to the totals.
     fn step(&mut self, values: &Values) -> Result<()> {
         let Some(step) = self.commit.step else { return Ok(()) };
         let own = Key::Writer(step.writer, step.lane);

@@ -1,7 +1,7 @@
-//! What each write makes of the keys it touches.
+//! Applies each write to the keys of its record.
 //!
-//! What must stay true: a write that adds is applied to what the writes before it left, and a
-//! record that shares its key with others leaves them as they are.
+//! What must stay true: an addition applies to the result of the writes before it. A record that
+//! shares its key with others does not change them.
 
 use sluice_meta::{
     engine::{List, Write},
@@ -39,8 +39,10 @@ impl Draft<'_> {
                 self.delete(values, key)
             }
             Write::Discard(key) => self.delete(values, key),
-            Write::Count(counter, by) if !self.rides(*counter) => self.count(values, *counter, *by),
-            // What rides is added with the step; what is told is told afterwards.
+            Write::Count(counter, by) if !self.is_in_writer_record(*counter) => {
+                self.count(values, *counter, *by)
+            }
+            // Additions in the writer record are part of the step. Notices are sent afterwards.
             Write::Count(..) | Write::Notify(_) => Ok(()),
             Write::Clear(list) => self.clear(values, *list),
             _ => {
@@ -83,7 +85,7 @@ impl Draft<'_> {
                 encode_counter(*counter, value - values.spread(self.volume, *counter)?)
             }
             Row::Writer(.., n) => Lane { n: *n, ..self.lane(values, &raw)?.unwrap_or_default() }.encode(),
-            // A store that compares many of them as one range does not see that one is gone.
+            // A store that compares many of them as one range does not detect that one was deleted.
             Row::SliceRef(.., 1) if self.now(values, &raw).is_some() => numbers(&[0]),
             _ => {
                 let (first, second) = encode(row);
@@ -105,7 +107,7 @@ impl Draft<'_> {
                 return Err(self.volume.refused(format!("{shown} would be empty")));
             }
             Some(value) => self.set(key, Change::Put(value)),
-            // Nothing is known of a session's information: it goes in any case.
+            // The information of a session was not read, so its key is deleted in any case.
             None if values.knows(&key) || self.out.contains_key(&key) => self.remove(values, key),
             None => self.set(key, Change::Delete),
         }
@@ -126,7 +128,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Removes a collection. It stands before all that is written in it.
+    /// Deletes a collection. This comes before all writes to it.
     fn clear(&mut self, values: &Values, list: List) -> Result<()> {
         let keys = &self.volume.keys;
         if let List::LocksOf(_) | List::Sustained(_) = list {
@@ -148,7 +150,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Sets a lock among those of its file, or removes it.
+    /// Sets a lock in the value with all locks of its file, or removes it.
     fn set_lock(&mut self, values: &Values, key: &Key, lock: Option<Row>) -> Result<()> {
         let Some(list) = locks::collection(key) else { return Ok(()) };
         let raw = self.volume.keys.raw(key);
@@ -173,7 +175,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds what a writer record holds to the totals. The record is the caller's to change.
+    /// Adds the parts of a writer record to the totals. The caller changes the writer record.
     pub(super) fn fold_into_totals(&mut self, values: &Values, lane: Lane) -> Result<()> {
         let mut parts = TOTALS.into_iter().zip(lane.parts).filter(|(_, part)| *part != 0);
         parts.try_for_each(|(counter, part)| self.count(values, counter, part))

@@ -1,7 +1,7 @@
-//! What an answer other than the wanted one means for a call.
+//! Classifies the errors of etcd.
 //!
-//! What must stay true: only what certainly did not happen is [`EngineError::Unavailable`] or
-//! [`EngineError::Refused`].
+//! What must stay true: an error is [`EngineError::Unavailable`] or [`EngineError::Refused`] only
+//! if the call certainly had no effect.
 
 use std::error::Error;
 
@@ -10,13 +10,13 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::kv::Volume;
 
-/// What etcd says of a revision that it does not have any more.
+/// etcd's message for a revision that was compacted.
 pub(super) const COMPACTED: &str = "has been compacted";
 
-/// What etcd says if it has done nothing and may do it the next time, with a new revision or token.
+/// etcd's messages if it has done nothing, and a retry with a new revision or token may succeed.
 const LATER: [&str; 4] = [COMPACTED, "too many requests", "invalid auth token", "revision of auth store"];
 
-/// What etcd says if it does nothing until somebody mends that, and how.
+/// etcd's messages if an administrator must act, and what to do.
 const ADVICE: [(&str, &str); 4] = [
     (
         "database space exceeded",
@@ -28,7 +28,7 @@ const ADVICE: [(&str, &str); 4] = [
     ("message larger than max", "raise the server's --max-request-bytes"),
 ];
 
-/// The error of a call that ended like this. A call that only reads has not happened in any case.
+/// The error for a status of a call. A call that only reads never has an effect.
 pub(super) fn error(volume: &Volume, status: &Status, reads: bool) -> EngineError {
     let said = status.message();
     if let Some((_, advice)) = ADVICE.iter().find(|(words, _)| said.contains(words)) {

@@ -1,5 +1,5 @@
-//! The way to the servers: one connection to each member, one of them in use, a deadline for every
-//! call.
+//! The connections to the servers: one to each member. One of them is in use. Every call has a
+//! deadline.
 //!
 //! What must stay true: a commit that may have happened is not sent again.
 
@@ -36,22 +36,22 @@ use crate::{
     stored::Result,
 };
 
-/// Longest wait for one answer: a server waits as long for the others.
-const REQUEST: Duration = Duration::from_secs(5);
-const CONNECT: Duration = Duration::from_secs(2);
-/// A connection that says nothing is asked whether it lives; servers close those that ask more
-/// often than every 5 s.
-const ALIVE: Duration = Duration::from_secs(10);
-/// Times that each member is asked before a read fails. A new leader takes a second or two.
+/// Longest wait for one answer. A server waits as long for the other members.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval of keep-alive pings on an idle connection. Servers close connections that send them
+/// more often than every 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Tries on each member before a read fails. The election of a leader takes a second or two.
 const ROUNDS: usize = 3;
-/// Wait before all members are asked again, and before the next one is.
+/// Pause after a round of all members, and before the next member.
 const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(5)];
 /// Most operations of one transaction, unless the servers were started with `--max-txn-ops`.
-const MOST: usize = 128;
+const DEFAULT_TXN_OPS: usize = 128;
 /// Largest answer: a page of whole chunks.
-const LARGEST_ANSWER: usize = 256 << 20;
+const MAX_ANSWER: usize = 256 << 20;
 
-/// A cluster, and where in it the volume lies.
+/// A cluster, and the place of the volume in it.
 pub struct Etcd {
     channels: Vec<Channel>,
     current: AtomicUsize,
@@ -67,7 +67,7 @@ impl Etcd {
     /// Reads a URL; connects at the first call.
     pub(super) fn open(url: &str) -> Result<Self> {
         let mut address = Address::parse(url, "etcd")?;
-        let (most, lanes) = (address.number("max-txn-ops", MOST)?, address.lanes()?);
+        let (most, lanes) = (address.number("max-txn-ops", DEFAULT_TXN_OPS)?, address.lanes()?);
         if most < 16 {
             return Err(address.refused("max-txn-ops must be 16 or more"));
         }
@@ -76,9 +76,9 @@ impl Etcd {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let channel = |member: &String| {
             let endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))?
-                .connect_timeout(CONNECT)
-                .http2_keep_alive_interval(ALIVE)
-                .keep_alive_timeout(REQUEST)
+                .connect_timeout(CONNECT_TIMEOUT)
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(REQUEST_TIMEOUT)
                 .keep_alive_while_idle(true);
             Ok(match tls.clone() {
                 Some(tls) => endpoint.tls_config(tls)?.connect_lazy(),
@@ -95,7 +95,7 @@ impl Etcd {
         Ok(Self { channels, current, user, token, volume, most, lanes })
     }
 
-    /// Ranges at the revision of a moment, which is that of its first read.
+    /// Reads ranges at the revision of a moment, which is that of its first read.
     pub(super) async fn read(&self, at: &Moment, ranges: &[RangeRequest]) -> Result<Vec<RangeResponse>> {
         let read = async |revision| {
             let range = |range: &RangeRequest| Some(RangeRequest { revision, ..range.clone() });
@@ -118,12 +118,12 @@ impl Etcd {
 
     /// Opens a watch.
     pub(super) async fn listen(&self, create: WatchCreate) -> Result<Streaming<WatchResponse>> {
-        // The stream of requests stays open as long as that of the answers.
+        // The stream of requests must stay open as long as the stream of answers.
         let create = future::ready(WatchRequest { create: Some(create) });
         let requests = stream::once(create).chain(stream::pending());
         let call = async |at| {
             let mut request = self.signed(at, requests).await?;
-            // A member that is cut off from the others ends the stream instead of keeping silent.
+            // This makes a member that loses its leader end the stream, instead of sending nothing.
             request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
             let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
             Ok(self.ready(at).await?.streaming(request, path, ProstCodec::default()).await?.into_inner())
@@ -143,7 +143,7 @@ impl Etcd {
             };
             tried += 1;
             match self.call(reads, call).await {
-                // Whoever reads a revision that is gone begins anew, at a newer one.
+                // A read at a compacted revision begins again, at a newer one.
                 Err(EngineError::Unavailable { reason, .. })
                     if tried < tries && !reason.contains(COMPACTED) =>
                 {
@@ -155,14 +155,14 @@ impl Etcd {
         }
     }
 
-    /// Makes a call to the member in use. If that may be to blame for an error, the next call goes
-    /// to another one.
+    /// Makes a call to the member in use. If the member may be the reason of an error, the next
+    /// call goes to another one.
     async fn call<A>(&self, reads: bool, call: impl AsyncFnOnce(usize) -> Result<A, Status>) -> Result<A> {
         let at = self.current.load(Ordering::Relaxed);
-        let late = || Status::deadline_exceeded(format!("no answer within {} s", REQUEST.as_secs()));
-        let ended = timeout(REQUEST, call(at)).await.unwrap_or_else(|_| Err(late()));
+        let late = || Status::deadline_exceeded(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()));
+        let ended = timeout(REQUEST_TIMEOUT, call(at)).await.unwrap_or_else(|_| Err(late()));
         ended.map_err(|status| {
-            // It may be what is wrong.
+            // The token may be invalid.
             *self.token.lock() = None;
             let error = error(&self.volume, &status, reads);
             if !matches!(error, EngineError::Refused { .. }) {
@@ -183,12 +183,12 @@ impl Etcd {
     }
 
     async fn ready(&self, at: usize) -> Result<Grpc<Channel>, Status> {
-        let mut grpc = Grpc::new(self.channels[at].clone()).max_decoding_message_size(LARGEST_ANSWER);
+        let mut grpc = Grpc::new(self.channels[at].clone()).max_decoding_message_size(MAX_ANSWER);
         grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         Ok(grpc)
     }
 
-    /// The request with what shows who we are.
+    /// The request with the authentication token.
     async fn signed<T>(&self, at: usize, message: T) -> Result<Request<T>, Status> {
         let mut request = Request::new(message);
         let Some((name, password)) = self.user.clone() else { return Ok(request) };

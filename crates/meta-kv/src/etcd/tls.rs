@@ -1,10 +1,10 @@
-//! Encryption, as an etcd URL says it.
+//! The TLS options of an etcd URL.
 
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::{address::Address, stored::Result};
 
-/// What connections are encrypted with, if they are.
+/// The TLS configuration, if the URL asks for TLS.
 pub(super) fn tls(address: &mut Address) -> Result<Option<ClientTlsConfig>> {
     if address.option("insecure-skip-verify").is_some() {
         return Err(address.refused("insecure-skip-verify is not supported; cacert names what to trust"));

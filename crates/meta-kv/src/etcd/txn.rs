@@ -1,7 +1,7 @@
-//! What a commit is to the server: one transaction, which compares the revisions of what was read.
+//! Encodes a commit as one transaction, which compares the revisions of the keys that were read.
 //!
-//! What must stay true: every key that the commit names and that was read is compared, by itself or
-//! in a range that tells the same.
+//! What must stay true: every key of the commit that was read is compared, alone or as part of a
+//! range.
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,31 +15,31 @@ use crate::{
     stored::{Pair, Raw, Result, Span},
 };
 
-/// Ways to compare, and the revision of a key's last change as what is compared.
+/// Operators of comparisons, and the number for "revision of the last change" as their subject.
 const EQUAL: i32 = 0;
 const LESS: i32 = 2;
 const MOD: i32 = 2;
-/// How deep transactions within the transaction go. Two levels hold more than one request may.
+/// Levels of nested transactions. Two levels hold more than one request may have.
 const DEPTH: u32 = 2;
 
-/// One revision, that of the first read, and when the keys that were read had last changed: what a
-/// commit compares.
+/// The revision of the first read, and the revisions at which the keys that were read had last
+/// changed. A commit compares these.
 #[derive(Debug, Default)]
 pub struct Moment {
     pub(super) revision: OnceCell<i64>,
     /// 0 for those that are absent.
     keys: Mutex<FxHashMap<Raw, i64>>,
-    /// Whether no commit follows, so that nothing is to be compared.
+    /// Whether no commit follows, so that nothing must be kept to compare.
     reads_only: bool,
 }
 
 impl Moment {
-    /// For any number of reads and no commit.
+    /// A moment for any number of reads, without a commit.
     pub(super) fn reading() -> Self {
         Self { reads_only: true, ..Self::default() }
     }
 
-    /// Notes what was found under a key.
+    /// Records what was found under a key.
     pub(super) fn note(&self, key: Raw, found: Option<KeyValue>) -> Option<Pair> {
         if !self.reads_only {
             let last = found.as_ref().map_or(0, |kv| kv.mod_revision);
@@ -48,8 +48,8 @@ impl Moment {
         found.map(|kv| (kv.key, kv.value))
     }
 
-    /// The transaction for some changes, with at most `most` operations on the way to each. `None`
-    /// if it would fit, were the new keys known to be absent.
+    /// The transaction for some changes, with at most `most` operations on the path to each. `None`
+    /// if it is too large, but would fit if the new keys had been read as absent.
     pub(super) fn transaction(
         self,
         volume: &Volume,
@@ -59,7 +59,7 @@ impl Moment {
         let (now, last) = (self.revision.into_inner().unwrap_or(0), self.keys.into_inner());
         let Changes { keys, cleared, spans, notice } = changes;
         let mut success: Vec<RequestOp> = cleared.iter().flat_map(|span| clear(span, &keys)).collect();
-        // Keys, when they had last changed, and whether the commit leaves or makes them.
+        // Keys, the revision of their last change, and whether the commit keeps or writes them.
         let mut read: Vec<(Raw, i64, bool)> = Vec::new();
         let mut unread = Vec::new();
         for (key, change) in keys {
@@ -96,23 +96,23 @@ impl Moment {
     }
 }
 
-/// Empties a range but for the keys that change: none may come up twice in one transaction.
+/// Deletes a range except the keys that change, because no key may occur twice in one transaction.
 fn clear(span: &Span, changed: &[(Raw, Change)]) -> Vec<RequestOp> {
     let mut kept: Vec<&Raw> = changed.iter().map(|(key, _)| key).filter(|key| span.contains(key)).collect();
     kept.sort_unstable();
     let from = std::iter::once(span.from.clone()).chain(kept.iter().map(|key| after(key)));
     let to = kept.iter().copied().chain([&span.to]);
-    // A range from a key to itself is no range to the server.
+    // The server does not accept an empty range.
     from.zip(to).filter(|(from, to)| from < *to).map(|(from, to)| delete(from, to.clone())).collect()
 }
 
-/// Takes the keys that a comparison of a few ranges covers. If nothing between the first and the
-/// last of some keys is newer, those that were absent are, and those that were there are unchanged
-/// or gone. That one is gone shows elsewhere:
+/// Removes the keys from `read` that a comparison of a few ranges covers. If nothing between the
+/// first and the last of some keys is newer, then absent keys are still absent, and existing ones
+/// are unchanged or deleted. Other comparisons detect a deletion:
 ///
-/// - A chunk does not go unless its node changes or goes, too, which is compared.
-/// - The number of a slice's references does not go as long as there is one, and whoever changes
-///   the number compares where one is.
+/// - A chunk is deleted only if its node is changed or deleted, too, and the node is compared.
+/// - The number of a slice's references is not deleted as long as there is one, and a commit that
+///   changes the number compares the record of one reference.
 fn join(keys: &Keys, read: &mut Vec<(Raw, i64, bool)>, now: i64) -> Vec<Compare> {
     let compared: FxHashSet<Raw> = read.iter().map(|(key, ..)| key.clone()).collect();
     let is_covered = |(key, last, stays): &mut (Raw, i64, bool)| match keys.place(key) {
@@ -124,13 +124,13 @@ fn join(keys: &Keys, read: &mut Vec<(Raw, i64, bool)>, now: i64) -> Vec<Compare>
     let mut joined: Vec<Raw> = read.extract_if(.., is_covered).map(|(key, ..)| key).collect();
     joined.sort_unstable();
     let runs = joined.chunk_by(|one, other| keys.kind(one) == keys.kind(other));
-    // Others of the same kind that are newer send the commit back to look again.
+    // If other keys of the same kind are newer, the commit reads again.
     let spans = runs.filter_map(|run| Some(Span { from: run.first()?.clone(), to: after(run.last()?) }));
     spans.map(|span| compare_range(span, now)).collect()
 }
 
-/// Puts the operations into transactions within the transaction if there are too many: the server
-/// counts those on the way to each, and the comparisons with them.
+/// Puts the operations into nested transactions if there are too many. The server counts the
+/// operations and comparisons on the path to each operation.
 fn nested(compare: Vec<Compare>, mut success: Vec<RequestOp>, most: usize) -> Option<TxnRequest> {
     let sizes = (0..=DEPTH).map(|depth| {
         let outer = compare.len().max(most / (depth as usize + 1));
@@ -164,7 +164,7 @@ fn unchanged(key: Raw, last: i64) -> Compare {
     Compare { result: EQUAL, target: MOD, key, mod_revision: Some(last), range_end: Vec::new() }
 }
 
-/// Nothing in a range is newer than that.
+/// A comparison: nothing in a range is newer than `now`.
 fn compare_range(Span { from: key, to: range_end }: Span, now: i64) -> Compare {
     Compare { result: LESS, target: MOD, key, mod_revision: Some(now + 1), range_end }
 }

@@ -1,8 +1,8 @@
-//! Messages: each commit writes what it tells into a key of its lane, and etcd tells who watches
-//! these.
+//! Messages: each commit writes its notice into a key of its lane, and other clients watch these
+//! keys.
 //!
-//! What must stay true: after a break the stream goes on behind the last revision that was heard;
-//! if that is gone, something was missed and is said to be.
+//! What must stay true: after a break, the watch continues after the last revision that was
+//! received. If that revision was compacted, the listener reports that something was missed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,20 +20,20 @@ use crate::{
     stored::{Result, Span},
 };
 
-/// How long until a stream that broke is opened anew.
+/// Pause before a broken stream is opened again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener.
 pub(super) struct Listener {
     store: Arc<Etcd>,
-    /// The revision behind the last one that was heard.
+    /// The revision after the last one that was received.
     from: i64,
     stream: Option<Streaming<WatchResponse>>,
 }
 
 impl Listener {
     pub(super) fn new(store: Arc<Etcd>) -> Result<Self> {
-        // A read of anything says which revision is the present.
+        // Any read returns the current revision.
         let (now, any) = (Moment::default(), store.volume.keys.messages().from);
         look(&store.volume, store.get(&now, &[any]))?;
         let from = now.revision.get().copied().unwrap_or(0) + 1;
@@ -50,12 +50,12 @@ impl Listener {
         Ok(self.stream.insert(stream))
     }
 
-    /// What a message says.
-    fn hear(&mut self, heard: WatchResponse) -> Vec<Notice> {
-        let missed = (heard.compact_revision > 0).then(Notice::anything);
-        let revisions = heard.events.iter().filter_map(|event| Some(event.kv.as_ref()?.mod_revision + 1));
-        self.from = revisions.chain([heard.compact_revision]).fold(self.from, i64::max);
-        let new = heard.events.into_iter().filter(|event| event.kind == 0).filter_map(|event| event.kv);
+    /// Decodes a message.
+    fn decode(&mut self, response: WatchResponse) -> Vec<Notice> {
+        let missed = (response.compact_revision > 0).then(Notice::anything);
+        let revisions = response.events.iter().filter_map(|event| Some(event.kv.as_ref()?.mod_revision + 1));
+        self.from = revisions.chain([response.compact_revision]).fold(self.from, i64::max);
+        let new = response.events.into_iter().filter(|event| event.kind == 0).filter_map(|event| event.kv);
         new.map(|kv| Notice::decode(&kv.value)).chain(missed).collect()
     }
 }
@@ -65,20 +65,20 @@ impl Watch for Listener {
         let until = Instant::now() + wait;
         run(async {
             loop {
-                let heard = match self.open().await {
+                let response = match self.open().await {
                     Ok(stream) => timeout_at(until, stream.message()).await,
                     Err(error) => {
                         tracing::debug!(%error, "a watch cannot be opened");
                         Ok(Ok(None))
                     }
                 };
-                let Ok(heard) = heard else { return Ok(Vec::new()) };
-                let heard = heard.ok().flatten();
-                if heard.as_ref().is_none_or(|heard| heard.canceled) {
+                let Ok(response) = response else { return Ok(Vec::new()) };
+                let response = response.ok().flatten();
+                if response.as_ref().is_none_or(|response| response.canceled) {
                     self.stream = None;
                     sleep(PAUSE).await;
                 }
-                let notices = heard.map_or_else(Vec::new, |heard| self.hear(heard));
+                let notices = response.map_or_else(Vec::new, |response| self.decode(response));
                 if !notices.is_empty() || Instant::now() >= until {
                     return Ok(notices);
                 }

@@ -1,5 +1,5 @@
 //! The messages of etcd's protocol that a volume needs, by the numbers of their fields
-//! (etcdserverpb/rpc.proto). What is a choice there is a field for each of its cases here.
+//! (etcdserverpb/rpc.proto). A `oneof` of the protocol has a field for each of its cases here.
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty [$($how:tt)*]),* })*) => {$(

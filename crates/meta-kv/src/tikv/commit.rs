@@ -1,8 +1,8 @@
 //! The two-phase commit.
 //!
-//! TiKV notices that others wrote what a transaction *writes*, and nothing else. So what must only
-//! hold is written as well, with the value it has: then of two commits that exclude each other one
-//! fails, whatever either does.
+//! TiKV detects conflicts only on keys that a transaction *writes*. So keys that must only stay the
+//! same are written, too, with the same value. Then one of two commits that exclude each other
+//! fails.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// Longest time that the two phases may take.
-const WRITING: Duration = Duration::from_secs(10);
-/// Longest time that is spent on undoing what was refused.
-const UNDOING: Duration = Duration::from_secs(5);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for the rollback of a refused commit.
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn commit(store: &Tikv, mut txn: Transaction, changes: Vec<(Raw, Change)>) -> Result<bool> {
     if changes.is_empty() {
@@ -35,7 +35,7 @@ pub(super) async fn commit(store: &Tikv, mut txn: Transaction, changes: Vec<(Raw
         };
         buffered.map_err(|error| store.volume.refused(shown(&error)))?;
     }
-    let error = match timeout(WRITING, txn.commit()).await {
+    let error = match timeout(COMMIT_TIMEOUT, txn.commit()).await {
         Ok(Ok(_)) => return Ok(true),
         Ok(Err(error)) => error,
         Err(_) => return Err(store.volume.indeterminate("no answer in time")),
@@ -43,13 +43,13 @@ pub(super) async fn commit(store: &Tikv, mut txn: Transaction, changes: Vec<(Raw
     let meaning = meaning(&error);
     tracing::debug!(?meaning, error = shown(&error), "a commit failed");
     if meaning == Meaning::Unknown {
-        // To undo it now could tear it: a store that is told to undo keys does not look whether the
-        // first one of the transaction, which decides, is committed elsewhere. What is left of it
-        // goes when its locks have lived their time.
+        // A rollback now could undo half of a commit: a store that rolls back keys does not check
+        // whether the primary key of the transaction is committed on another one. The remaining
+        // locks are resolved when they expire.
         return Err(store.volume.indeterminate(shown(&error)));
     }
-    // What of it arrived elsewhere must not stay: nobody could clear it away.
-    if !matches!(timeout(UNDOING, txn.rollback()).await, Ok(Ok(()))) {
+    // Parts that arrived on other stores must not stay, because no client could resolve them.
+    if !matches!(timeout(ROLLBACK_TIMEOUT, txn.rollback()).await, Ok(Ok(()))) {
         tracing::debug!("a refused commit could not be undone everywhere");
     }
     if meaning == Meaning::Never {

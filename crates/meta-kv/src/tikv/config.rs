@@ -1,7 +1,7 @@
-//! What a TiKV URL says: `tikv://pd1:2379,pd2:2379/prefix?option=value`.
+//! The options of a TiKV URL: `tikv://pd1:2379,pd2:2379/prefix?option=value`.
 //!
-//! The same URL names the same keys for JuiceFS; options have the names that JuiceFS gives them,
-//! with hyphens or underscores.
+//! The same URL names the same keys for JuiceFS; options have the names of JuiceFS, with hyphens or
+//! underscores.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use sluice_net::url;
 
 use crate::{address::Address, stored::Result};
 
-/// What JuiceFS keeps of old versions.
+/// How long JuiceFS keeps old versions.
 const GC_INTERVAL: Duration = Duration::from_hours(3);
-/// Shorter would take versions from readers.
+/// A shorter interval would delete versions that readers use.
 const SHORTEST_GC_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Where the cluster is and what the volume's keys begin with.
+/// The addresses of the cluster and the prefix of the volume's keys.
 pub(super) struct Config {
     /// The hosts are placement drivers.
     pub(super) address: Address,
     /// Files of certificates to trust, our certificate and its key, if connections are encrypted.
     pub(super) tls: Option<[String; 3]>,
-    /// How old versions must be to be given up, and how often that is done; `None` leaves it to
+    /// Age from which old versions are deleted, and how often that is done; `None` leaves it to
     /// others.
     pub(super) gc_interval: Option<Duration>,
     /// Commits under way at once.
@@ -48,7 +48,7 @@ impl Config {
             None => Some(GC_INTERVAL),
         };
         let lanes = address.lanes()?;
-        // One multiplexed connection to each server is all there is to pool.
+        // There is only one multiplexed connection to each server.
         for name in ["max-idle-conns", "max-idle-time", "max-life-time"] {
             address.option(name);
         }
@@ -56,7 +56,7 @@ impl Config {
         Ok(Self { address, tls, gc_interval, lanes })
     }
 
-    /// What all keys begin with, before the byte that ends it.
+    /// The prefix of all keys, without the byte that ends it.
     pub(super) fn prefix(&self) -> &str {
         self.address.path.trim_start_matches('/')
     }

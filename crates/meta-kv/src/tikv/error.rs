@@ -1,17 +1,18 @@
-//! What an error of TiKV or its client means for a transaction.
+//! Classifies the errors of TiKV and its client for a transaction.
 //!
 //! What must stay true: only an answer of the server that refuses the transaction counts as a
-//! refusal; whatever may hide a commit that happened counts as [`Meaning::Unknown`].
+//! refusal. Any error after which the commit may have happened counts as [`Meaning::Unknown`].
 
 use tikv_client::{Error, ProtoKeyError};
 
 /// What an error means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Others wrote what the transaction writes, or hold it at this moment, or a key that was to be
-    /// new exists: begin anew.
+    /// Another client wrote or locks a key that the transaction writes, or a key that must be new
+    /// exists: begin again.
     Conflict,
-    /// A lock whose transaction has no trace: left by a client that died, or on its way.
+    /// A lock without a visible transaction: left by a client that died, or the transaction is
+    /// still on its way.
     Orphan,
     /// The server will never do it.
     Never,
@@ -19,7 +20,7 @@ pub(crate) enum Meaning {
     Unknown,
 }
 
-/// Judges an error; of several the first that is not [`Meaning::Unknown`].
+/// Classifies an error; of several, the first that is not [`Meaning::Unknown`] counts.
 pub(crate) fn meaning(error: &Error) -> Meaning {
     match error {
         Error::KeyError(error) => of_key(error),

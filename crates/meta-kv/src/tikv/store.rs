@@ -1,4 +1,4 @@
-//! The client of a cluster, what it begins, and what it waits for.
+//! The client of a cluster: its transactions and reads.
 //!
 //! The client works on tasks of its own (the stream of timestamps, second phases of commits,
 //! keeping locks alive) which must go on between calls.
@@ -25,15 +25,16 @@ use crate::{
 };
 
 /// Longest wait for one answer of a server.
-const REQUEST: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer: a page of whole chunks.
-const LARGEST_ANSWER: usize = 256 << 20;
-/// Most tries of a read before the caller is told; each goes through the client's own tries first.
+const MAX_ANSWER: usize = 256 << 20;
+/// Most tries of a read before it fails. Each includes the retries of the client library.
 const TRIES: u32 = 12;
-/// Locks of transactions that began this long ago are no living client's: its calls have deadlines.
-const DEAD: Duration = Duration::from_secs(20);
+/// Locks of transactions that began this long ago belong to dead clients, because calls of live
+/// clients have deadlines.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
 
-/// A cluster, and where in it the volume lies.
+/// A cluster, and the place of the volume in it.
 pub struct Tikv {
     pub(super) config: Config,
     pub(super) volume: Volume,
@@ -54,8 +55,8 @@ impl Tikv {
 
     async fn client(&self) -> Result<&TransactionClient> {
         let connect = async || {
-            let mut config = ClientConfig::default().with_timeout(REQUEST);
-            config = config.with_grpc_max_decoding_message_size(LARGEST_ANSWER);
+            let mut config = ClientConfig::default().with_timeout(REQUEST_TIMEOUT);
+            config = config.with_grpc_max_decoding_message_size(MAX_ANSWER);
             if let Some([ca, cert, key]) = &self.config.tls {
                 for file in [ca, cert, key] {
                     let unread = |error| self.volume.refused(format!("{file} cannot be read: {error}"));
@@ -75,8 +76,8 @@ impl Tikv {
         begun.map_err(|error| self.volume.unavailable(shown(&error)))
     }
 
-    /// Reads what was committed when a transaction began. It waits for what passes by itself; the
-    /// deadline of the call ends it.
+    /// Reads what was committed when a transaction began. It retries after temporary errors, until
+    /// the deadline of the call.
     pub(super) async fn read<T>(
         &self,
         at: &Transaction,
@@ -102,8 +103,7 @@ impl Tikv {
         }
     }
 
-    /// Clears away what dead clients left: locks without a transaction block their keys for ever
-    /// otherwise.
+    /// Removes locks of dead clients: locks without a transaction would block their keys for ever.
     async fn remove_dead_locks(&self) {
         {
             let mut cleaned_at = self.cleaned_at.lock();
@@ -113,7 +113,7 @@ impl Tikv {
             *cleaned_at = Some(Instant::now());
         }
         let (Ok(client), Ok(now)) = (self.client().await, self.transaction().await) else { return };
-        let dead = earlier(&now, DEAD);
+        let dead = earlier(&now, DEAD_AFTER);
         let span = self.volume.keys.word(b"");
         let cleaned = client.cleanup_locks(span.from..span.to, &dead, ResolveLocksOptions::default()).await;
         match cleaned {
@@ -125,7 +125,7 @@ impl Tikv {
         }
     }
 
-    /// Gives up versions that are older than the volume keeps them, as JuiceFS does; runs for ever.
+    /// Deletes versions that are older than the volume keeps them, as JuiceFS does. Runs for ever.
     async fn collect_garbage(store: std::sync::Weak<Self>) {
         loop {
             let Some(interval) = store.upgrade().and_then(|store| store.config.gc_interval) else { return };
@@ -139,12 +139,12 @@ impl Tikv {
     }
 }
 
-/// What is dropped without a commit has left nothing.
+/// A transaction that is dropped without a commit leaves nothing behind.
 fn options() -> TransactionOptions {
     TransactionOptions::new_optimistic().drop_check(CheckLevel::None)
 }
 
-/// The time so much before a transaction began.
+/// The timestamp `by` before the begin of a transaction.
 fn earlier(txn: &Transaction, by: Duration) -> Timestamp {
     let physical = txn.start_timestamp().physical.saturating_sub(by.as_millis() as i64).max(0);
     Timestamp { physical, logical: 0, ..Timestamp::from_version(0) }

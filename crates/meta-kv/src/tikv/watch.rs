@@ -1,7 +1,8 @@
-//! Messages between the clients of a volume, over a store that has none.
+//! Messages between the clients of a volume, for a store without messages.
 //!
-//! Who tells something changes one of a few keys; who listens looks at them several times a second.
-//! What must stay true: a bell that rang after a listener began is heard, if not what it was for.
+//! A client that announces something changes one of a few notification keys. A listener reads these
+//! keys several times a second. What must stay true: a listener notices each change of a
+//! notification key after its begin, but not what was announced.
 
 use std::{
     sync::Arc,
@@ -12,20 +13,20 @@ use sluice_meta::{engine::Watch, schema::Notice};
 
 use super::store::Tikv;
 use crate::{
-    keys::BELLS,
+    keys::NOTIFY_KEYS,
     kv::{Kv, look},
     stored::{Pair, Raw, Result},
 };
 
-/// How often the bells are looked at.
+/// How often the notification keys are read.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Changes a bell. The time of the change is its value, so that each differs; who was faster rang
-/// as well.
-pub(crate) async fn ring(store: Arc<Tikv>) {
+/// Changes a notification key. Its value is the time, so that each differs. If another client was
+/// faster, that change is enough.
+pub(crate) async fn notify(store: Arc<Tikv>) {
     let Ok(mut txn) = store.transaction().await else { return };
     let at = txn.start_timestamp();
-    let key = store.volume.keys.bell((at.logical ^ at.physical) as u8);
+    let key = store.volume.keys.notify_key((at.logical ^ at.physical) as u8);
     let value = [at.physical.to_be_bytes(), at.logical.to_be_bytes()].concat();
     if txn.put(key, value).await.is_err() || txn.commit().await.is_err() {
         let _ = txn.rollback().await;
@@ -40,13 +41,13 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(store: Arc<Tikv>) -> Result<Self> {
-        let heard = bells(&store)?;
+        let heard = notify_keys(&store)?;
         Ok(Self { store, heard })
     }
 }
 
-fn bells(store: &Tikv) -> Result<Vec<Pair>> {
-    let keys: Vec<Raw> = (0..BELLS).map(|at| store.volume.keys.bell(at)).collect();
+fn notify_keys(store: &Tikv) -> Result<Vec<Pair>> {
+    let keys: Vec<Raw> = (0..NOTIFY_KEYS).map(|at| store.volume.keys.notify_key(at)).collect();
     look(&store.volume, async {
         let now = store.begin().await?;
         let mut pairs = store.get(&now, &keys).await?;
@@ -59,7 +60,7 @@ impl Watch for Listener {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>> {
         let until = Instant::now() + timeout;
         loop {
-            let now = bells(&self.store)?;
+            let now = notify_keys(&self.store)?;
             if now != self.heard {
                 self.heard = now;
                 return Ok(vec![Notice::anything()]);

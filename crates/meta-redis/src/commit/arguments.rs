@@ -11,7 +11,7 @@ use crate::{
 /// The name of an operation of the script.
 pub(super) type Op = [u8; 2];
 
-/// What an operation does with a cell. The letter is the second one of its name.
+/// What an operation does with a cell. The letter is the second letter of its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Action {
@@ -43,10 +43,10 @@ pub(super) fn op(shape: Shape, action: Action) -> Op {
     [letter as u8, action as u8]
 }
 
-/// Most arguments of one operation: the script cannot unpack more than 8000.
-const MOST: usize = 4000;
+/// Most arguments of one operation, because the script cannot unpack more than 8000.
+const MAX_ARGUMENTS: usize = 4000;
 
-/// What an item of an operation stands for, should it fail.
+/// What failed if an item of an operation fails.
 #[derive(Clone, Copy)]
 pub(super) enum Mark {
     Step,
@@ -70,10 +70,10 @@ pub(super) struct Group {
 pub(super) enum Phase {
     /// Only checks.
     Check,
-    /// Removals of whole keys, before anything is made anew.
+    /// Removals of whole keys, before anything is written to them.
     Clear,
     Write,
-    /// What looks at the result, and messages.
+    /// Checks of the result, and messages.
     Last,
 }
 
@@ -81,11 +81,11 @@ pub(super) struct Builder<'b> {
     pub(super) keys: &'b Keys,
     groups: Vec<(Phase, Group)>,
     index: FxHashMap<(Op, Text), usize>,
-    /// Redis keys whose type some check finds out.
+    /// Redis keys whose type a check verifies already.
     pub(super) checked: FxHashSet<Text>,
-    /// Keys whose values checks look at.
+    /// Keys whose values are needed by checks.
     looked: Vec<Text>,
-    /// Redis keys that are written to, with the operation that finds out their type.
+    /// Redis keys that are written to, with the operation that verifies their type.
     typed: Vec<(Op, Text)>,
     /// What is added to numbers in hashes.
     pub(super) sums: FxHashMap<Cell, (i64, Mark)>,
@@ -107,7 +107,7 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Does something with a cell, with a value if the action takes one.
+    /// Adds an action on a cell, with a value if the action takes one.
     pub(super) fn cell(&mut self, action: Action, cell: &Cell, value: Option<&[u8]>, mark: Mark) {
         let phase = match action {
             Action::Equal | Action::Absent => Phase::Check,
@@ -133,15 +133,15 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Adds an item to the operation `op` whose arguments begin with `head`. The first of these
-    /// tells operations of that name apart.
+    /// Adds an item to the operation `op` whose arguments begin with `head`. The first argument of
+    /// `head` distinguishes operations of that name.
     pub(super) fn item(&mut self, phase: Phase, op: Op, head: &[&[u8]], args: &[&[u8]], mark: Mark) {
         if matches!(&op, b"nl" | b"ng" | b"nb" | b"cn") {
             self.looked.extend(args.first().map(|key| Text::from_slice(key)));
         }
         let whose = (op, head.first().map(|key| Text::from_slice(key)).unwrap_or_default());
         let last = self.index.get(&whose).copied();
-        let full = |at: &usize| self.groups[*at].1.args.len() + args.len() > MOST;
+        let full = |at: &usize| self.groups[*at].1.args.len() + args.len() > MAX_ARGUMENTS;
         let at = last.filter(|at| !full(at)).unwrap_or_else(|| {
             let stride = args.len().max(1);
             let mut group = Group { op, args: Args::default(), head: head.len(), stride, marks: Vec::new() };
@@ -155,12 +155,12 @@ impl<'b> Builder<'b> {
         group.marks.push(mark);
     }
 
-    /// The values that checks of nodes and counters look at, fetched together before anything else.
+    /// Fetches the values for checks of nodes and counters together, before anything else.
     fn look_up(&mut self) {
         let mut looked = std::mem::take(&mut self.looked);
         looked.sort_unstable();
         looked.dedup();
-        for keys in looked.chunks(MOST) {
+        for keys in looked.chunks(MAX_ARGUMENTS) {
             let mut args = Args::default();
             args.extend(keys.iter().map(|key| &key[..]));
             let group = Group { op: *b"mg", args, head: 0, stride: 1, marks: Vec::new() };
@@ -182,7 +182,7 @@ impl<'b> Builder<'b> {
         let mut spans = Vec::with_capacity(groups.len());
         let mut first_write = None;
         for (phase, group) in groups {
-            // The first argument of the script stands before the body; Lua counts from 1.
+            // The first argument of the script is before the body, and Lua counts from 1.
             let position = body.len() + 2;
             if phase > Phase::Check && first_write.is_none() {
                 first_write = Some(position);

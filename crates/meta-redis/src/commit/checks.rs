@@ -1,7 +1,7 @@
 //! Expectations as checks of the script.
 //!
-//! A check must hold exactly when the record reads as it was expected, however its absence or its
-//! text may be spelled.
+//! A check must hold exactly when the record equals the expected one, in all its possible
+//! encodings.
 
 use sluice_meta::{
     engine::{Hold, List},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Builder<'_> {
-    /// As many records as there were, and each as it was.
+    /// The collection has the same records.
     pub(super) fn same(&mut self, list: List, rows: &[Row], mark: Mark) {
         let Some(hash) = self.keys.list(list) else { return };
         self.has_fields(&hash, rows.len(), mark);
@@ -24,7 +24,7 @@ impl Builder<'_> {
         }
     }
 
-    /// So many fields, and no more.
+    /// The hash has exactly this many fields.
     pub(super) fn has_fields(&mut self, hash: &Text, count: usize, mark: Mark) {
         self.checked.insert(hash.clone());
         self.item(Phase::Check, *b"ve", &[hash], &[&number(count)], mark);
@@ -37,7 +37,7 @@ impl Builder<'_> {
             return self.item(Phase::Check, op, &[], &[&node, &encode_attr(attr)], mark);
         }
         for (at, (cell, value)) in self.keys.cells(&row.key()).iter().zip(encode(row)).enumerate() {
-            // A number beside the first may be missing where it would be 0.
+            // A number after the first may be missing if it is 0.
             let optional = at > 0 && cell.shape == Shape::Number;
             match value.filter(|value| !(optional && value == b"0")) {
                 Some(value) => self.cell(Action::Equal, cell, Some(&value), mark),

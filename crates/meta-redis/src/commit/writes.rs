@@ -14,7 +14,7 @@ use crate::{
     keys::{Keys, Text, begin, number},
 };
 
-/// What is added to nodes: links, lower bound of the times, place of the first write.
+/// What is added to nodes: links, lower bound of the times, position of the first write.
 pub(super) type Bumps = FxHashMap<Ino, (i32, Option<Time>, usize)>;
 
 pub(super) fn bumps_of(commit: &Commit) -> Bumps {
@@ -46,7 +46,7 @@ impl Builder<'_> {
             Write::Delete(key) => self.delete(key, !held.contains(key), mark),
             Write::Discard(key) => self.delete(key, false, mark),
             Write::Clear(list) => self.clear(*list, mark),
-            // All of a node together, behind the others.
+            // All bumps of a node together, after the other writes.
             Write::Bump { .. } | Write::Notify(_) => {}
             Write::Count(counter, by) => {
                 let cell = &keys.cells(&Key::Counter(*counter))[0];
@@ -69,7 +69,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds to a number in a hash; what is added to the same one goes out as one sum.
+    /// Adds to a number in a hash. All additions to the same number are sent as one sum.
     fn add(&mut self, key: &Key, by: i64, mark: Mark) {
         if let Some(cell) = self.keys.cells(key).pop() {
             let sum = self.sums.entry(cell).or_insert((0, mark));
@@ -90,7 +90,7 @@ impl Builder<'_> {
     /// Writes the sums.
     pub(super) fn add_up(&mut self) {
         for (cell, (by, mark)) in std::mem::take(&mut self.sums) {
-            // What the checks find in a hash that is cleared is gone by then.
+            // If the hash is cleared first, the values that the checks found are gone by then.
             let cleared = self.cleared.contains(&cell.key);
             if !cleared || by > 0 {
                 let action = if cleared { Action::Set } else { Action::Add };
@@ -99,12 +99,12 @@ impl Builder<'_> {
         }
     }
 
-    /// Writes a record; `new`: there must not be one yet.
+    /// Writes a record. If `new`, it must not exist yet.
     fn put(&mut self, row: &Row, new: bool, bumps: &mut Bumps, mark: Mark) {
         let key = row.key();
         let values = self.values(row, bumps, mark);
         for (at, (cell, value)) in self.keys.cells(&key).iter().zip(&values).enumerate() {
-            // The first cell decides whether there is a record, which may be stored as nothing.
+            // The first cell decides whether the record exists. Other cells may be empty.
             let decides = new && at == 0;
             if decides && value.is_none() {
                 self.cell(Action::Absent, cell, None, mark);
@@ -119,7 +119,7 @@ impl Builder<'_> {
             self.cell(action, cell, value.as_deref(), mark);
         }
         if let Some((lock, sid)) = lock_of(self.keys, &key) {
-            // So that they are found when the session is gone.
+            // So that the locks are found when the session expires.
             let cell = Cell { shape: Shape::Member, key: self.keys.locked(sid), field: lock };
             self.cell(Action::Set, &cell, None, mark);
         }
@@ -137,7 +137,7 @@ impl Builder<'_> {
         encode(row)
     }
 
-    /// `check`: whether its existence is yet to be found out.
+    /// `check`: whether its existence must still be checked.
     fn delete(&mut self, key: &Key, check: bool, mark: Mark) {
         for (at, cell) in self.keys.cells(key).iter().enumerate() {
             let action = if check && at == 0 { Action::Delete } else { Action::Remove };

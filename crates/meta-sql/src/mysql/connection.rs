@@ -1,8 +1,8 @@
-//! A connection, driven by the thread that asks.
+//! A connection, driven by the calling thread.
 //!
-//! The driver is asynchronous; each connection has a runtime of its own that runs only while
-//! somebody waits for an answer, on that very thread. What must stay true: after a failure that
-//! leaves the two sides out of step the connection is not used again.
+//! The driver is asynchronous. Each connection has a runtime of its own, which runs only while a
+//! thread waits for an answer, on that thread. What must stay true: after a failure that leaves
+//! both sides out of sync, the connection is not used again.
 
 use std::{
     fmt::Write as _,
@@ -31,11 +31,11 @@ use crate::codec::Columns;
 /// The rows of each statement of a request.
 pub(super) type Answers = Vec<Vec<Row>>;
 
-/// How long a farewell may take.
+/// Longest time to close a connection properly.
 const CLOSING: Duration = Duration::from_millis(200);
-/// Seconds the server may make a statement wait for a lock: less than we wait for an answer.
+/// Seconds for which a statement may wait for a lock: less than our own deadline for an answer.
 const LOCK_WAIT: u64 = 10;
-/// Seconds after which the server undoes a transaction whose client says nothing.
+/// Seconds after which the server rolls back a transaction whose client sends nothing.
 const IDLE_TRANSACTION: u64 = 30;
 
 /// A connection to the server.
@@ -46,9 +46,9 @@ pub(super) struct Connection {
     read_timeout: Duration,
     /// Bytes of the largest request that the server takes.
     pub(super) max_packet: usize,
-    /// How it takes a transaction.
+    /// How to send a transaction to it.
     pub(super) style: Style,
-    /// When it answered last, if it ever served.
+    /// When it last answered, if it ever did.
     pub(super) used: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl Pooled for Connection {
         self.conn.is_some()
     }
 
-    /// The driver does not tell.
+    /// The driver does not provide this.
     fn is_stale(&self) -> bool {
         false
     }
@@ -151,7 +151,7 @@ impl Connection {
         Err(failure)
     }
 
-    /// Drops the connection without a word, since the other side may not listen.
+    /// Drops the connection without a message, because the server may not read it.
     fn close(&mut self) {
         let conn = self.conn.take();
         let _in_runtime = self.runtime.enter();
@@ -162,7 +162,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take() {
-            // A server that is not told counts an aborted connection.
+            // Without this message, the server counts an aborted connection.
             let _ = self.runtime.block_on(async { timeout(CLOSING, conn.disconnect()).await });
         }
     }
@@ -178,7 +178,7 @@ async fn ask(conn: &mut Conn, text: &str) -> Result<Answers, (Error, usize)> {
         }
         answers.push(rows);
         if result.is_empty() {
-            // The refusal of a statement behind the first is told to who asks for its rows.
+            // The error of a later statement is returned when its rows are read.
             result.next().await.map_err(|error| (error, answers.len()))?;
             return Ok(answers);
         }
@@ -194,7 +194,7 @@ fn opts(options: &Options, tls: Tls) -> Opts {
         .client_found_rows(true)
         .stmt_cache_size(0)
         .tcp_nodelay(true)
-        // Asked for by ourselves, so that making a connection takes one trip less.
+        // We read it ourselves, so that a new connection takes one trip less.
         .max_allowed_packet(Some(1 << 30))
         .wait_timeout(Some(28_800));
     builder = match &options.address {
@@ -218,7 +218,7 @@ fn opts(options: &Options, tls: Tls) -> Opts {
     builder.into()
 }
 
-/// What happened, without what was sent.
+/// The message for an error, without the data.
 fn describe(error: &Error) -> String {
     match error {
         Error::Io(IoError::Io(error)) => error.to_string(),

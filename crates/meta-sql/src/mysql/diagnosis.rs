@@ -1,7 +1,7 @@
 //! Which records made a commit fail.
 //!
-//! The server says only that something did not hold. What must stay true: this is asked after the
-//! transaction is undone, so it is a hint: the records named are those to be looked at again.
+//! The server reports only that some check failed. What must stay true: this runs after the
+//! rollback, so it is only a hint: the records to read again.
 
 use std::convert::Infallible;
 
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::expected::holds;
 
-/// What may not hold.
+/// A record that may be the reason.
 struct Doubt<'c> {
     /// The record to name if it does not.
     key: Key,
-    /// What to ask.
+    /// How to read it.
     read: Read,
-    /// Whether the answer is what the commit wants.
+    /// Whether the result is what the commit expects.
     holds: Box<dyn Fn(&Found) -> bool + 'c>,
 }
 
-/// Undoes the transaction and finds out what did not hold.
+/// Rolls the transaction back, and finds out which expectation did not hold.
 pub(super) fn diagnose(
     options: &Options,
     tables: &Tables,
@@ -88,7 +88,7 @@ fn narrow(write: &Write) -> Option<Key> {
 
 fn doubts(commit: &Commit, refusal: Refusal) -> Vec<Doubt<'_>> {
     if refusal == Refusal::NoAppend {
-        // Reading what is damaged says so, and what is too long shows.
+        // A read of a damaged record fails, and the length of one that is too long is visible.
         let appended = commit.writes.iter().filter_map(|write| match write {
             Write::Append(ino, index, _) => Some(of_record(Key::Chunk(*ino, *index), |_| true)),
             _ => None,
@@ -116,7 +116,7 @@ fn of_record<'c>(key: Key, holds: impl Fn(Option<&Row>) -> bool + 'c) -> Doubt<'
 }
 
 fn of_expect<'c>(commit: &'c Commit, expect: &'c Expect) -> Option<Doubt<'c>> {
-    // The question is what it fails with if nobody answers.
+    // The error of `holds` with a failing `ask` is the read that it needs.
     let read = holds::<Found, Read>(commit, expect, Err).err()?;
     let holds = move |found: &Found| holds::<&Found, Infallible>(commit, expect, |_| Ok(found)) == Ok(true);
     Some(Doubt { key: expect.key(), read, holds: Box::new(holds) })

@@ -1,7 +1,7 @@
-//! What the errors of the server and of the connection mean.
+//! Classifies the errors of the server and of the connection.
 //!
-//! What must stay true: an error that may have left a commit behind is Indeterminate, everything
-//! else says that nothing was committed.
+//! What must stay true: an error after which the commit may have happened is Indeterminate. Every
+//! other error says that nothing was committed.
 
 use mysql_async::ServerError;
 use sluice_meta::engine::EngineError;
@@ -15,26 +15,26 @@ use crate::errors::errors;
 
 const DUPLICATE: u16 = 1062;
 const DEADLOCK: u16 = 1213;
-/// MariaDB from 11.6 says so of a row that changed since a snapshot was taken.
+/// MariaDB from 11.6: a row has changed since the snapshot was taken.
 const CHANGED: u16 = 1020;
-/// Of a group that replicates, another member changed the same rows first: COMMIT undid the
-/// transaction.
+/// In a replication group, another member changed the same rows first. COMMIT rolled the
+/// transaction back.
 const OVERTAKEN: u16 = 3101;
-/// The same group did not take the transaction: it has lost its majority, or the transaction is too
-/// large. COMMIT undid it.
+/// The replication group refused the transaction: it has lost its majority, or the transaction is
+/// too large. COMMIT rolled it back.
 const NOT_TAKEN: u16 = 3100;
 /// COMMIT failed half-way.
 const DURING_COMMIT: u16 = 1180;
-/// A statement set a column to NULL on purpose: what it was to add to is damaged, or has no room.
+/// A statement set a column to NULL on purpose: the chunk to append to is damaged, or has no room.
 const NO_APPEND: u16 = 1048;
 const NO_TABLE: u16 = 1146;
-/// A lock was waited for too long.
+/// The wait for a lock took too long.
 const WAITED: u16 = 1205;
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server refused a statement; the ones before it, so many, were done.
+    /// The server refused a statement. The number says how many statements before it were done.
     Server(ServerError, usize),
     /// The connection was lost, or the deadline passed.
     Lost(String),
@@ -42,22 +42,22 @@ pub(crate) enum Failure {
     Known(EngineError),
 }
 
-/// What became of a commit that the server refused.
+/// Why the server refused a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// An expectation or a precondition does not hold.
     Check,
     /// A record that was to be inserted exists.
     Duplicate,
-    /// Others were in the way; nothing is known to be wrong.
+    /// A conflict with another client; no expectation is known to fail.
     Collision,
-    /// Records to be appended to are damaged, or too many.
+    /// Chunks to append to are damaged, or too long.
     NoAppend,
     /// Something else.
     Other,
 }
 
-/// What the refusal of a commit is about.
+/// Classifies the refusal of a commit.
 pub(super) const fn refusal(error: &ServerError) -> Refusal {
     match error.code {
         CHECK => Refusal::Check,
@@ -72,14 +72,14 @@ pub(super) const fn is_missing_table(error: &ServerError) -> bool {
     error.code == NO_TABLE
 }
 
-/// Whether nothing was committed, for certain, although it may be COMMIT that failed: a lock was
-/// not to be had, the server is read-only, or its group undid it.
+/// Whether certainly nothing was committed, even if COMMIT failed: a lock was not available, the
+/// server is read-only, or its group rolled it back.
 const fn is_certain(error: &ServerError) -> bool {
     matches!(error.code, WAITED | 1206 | 1290 | 1637 | 1792 | 1836 | NOT_TAKEN)
 }
 
-/// Whether the connection is worth nothing after this error: it is being closed, or leads to the
-/// wrong server, be it one that its cluster has left behind.
+/// Whether the connection cannot be used after this error: it is being closed, or the server is the
+/// wrong one, for instance one that is cut off from its cluster.
 pub(super) const fn is_last(error: &ServerError) -> bool {
     matches!(
         error.code,
@@ -90,7 +90,7 @@ pub(super) const fn is_last(error: &ServerError) -> bool {
 errors!(Options);
 
 impl Options {
-    /// What a failure means where nothing can have been committed.
+    /// Classifies a failure of a request that commits nothing.
     pub(crate) fn unanswered(&self, failure: Failure) -> EngineError {
         match failure {
             Failure::Server(error, _) => self.classify(&error),
@@ -113,7 +113,7 @@ impl Options {
         }
     }
 
-    /// What an error of the server means. Nothing was done.
+    /// Classifies an error of the server. Nothing was done.
     pub(crate) fn classify(&self, error: &ServerError) -> EngineError {
         let database = &self.database;
         let temporary = match error.code {

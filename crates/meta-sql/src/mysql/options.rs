@@ -1,8 +1,8 @@
-//! What the URL of a MySQL or MariaDB engine says.
+//! The options in the URL of a MySQL or MariaDB engine.
 //!
 //! `mysql://user:password@(host:port)/database?option=value`, as the Go driver that JuiceFS uses
 //! reads it: the address may also be `tcp(host:port)`, `unix(socket)` or `(socket)`. What must stay
-//! true: the password goes to the server and nowhere else, neither into messages nor into the debug
+//! true: the password is sent only to the server. It appears neither in messages nor in the debug
 //! form.
 
 use std::{fmt, path::PathBuf, time::Duration};
@@ -47,11 +47,11 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tls {
     Off,
-    /// If the server can, whoever it is.
+    /// If the server supports it, without a check of the certificate.
     Preferred,
-    /// Whoever the server is.
+    /// Without a check of the certificate.
     SkipVerify,
-    /// With a certificate that is trusted and names the host.
+    /// The certificate must be trusted and name the host.
     Verify,
 }
 
@@ -62,8 +62,8 @@ const SOCKET: &str = "/tmp/mysql.sock";
 
 const NO_DATABASE: &str = "the URL names no database; write mysql://user:password@(host:3306)/database";
 
-/// Connections of one client. Servers take about 150 unless told otherwise, and an idle client
-/// keeps one.
+/// Default for the connections of one client. By default, servers accept about 150, and an idle
+/// client keeps one.
 const MAX_OPEN: usize = 12;
 const MAX_IDLE: usize = 6;
 
@@ -147,8 +147,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes over one option. What is none of ours or the driver's is a variable of the session, as
-    /// there.
+    /// Applies one option. An option that neither we nor the driver have is a session variable, as
+    /// in the driver.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         if self.limits.set(name, value)? {
             return Ok(());
@@ -162,7 +162,7 @@ impl Options {
             "tls_ca_cert_file" => self.ca_file = Some(value.into()),
             "tls_cert_file" => self.identity[0] = Some(value.into()),
             "tls_key_file" => self.identity[1] = Some(value.into()),
-            // Whatever it says: the engine is right under READ COMMITTED only.
+            // Ignored, because the engine is correct only with READ COMMITTED.
             "tx_isolation" | "transaction_isolation" => {}
             _ if IGNORED.split(", ").any(|idle| idle == name) => {
                 tracing::debug!(name, "an option of the URL has no effect");

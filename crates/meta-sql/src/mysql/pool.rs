@@ -16,11 +16,11 @@ use super::{
     options::Options,
 };
 
-/// After so long without use a connection may have been closed by the server, by whatever lies
-/// between, or by a restart: before a commit, whose outcome would be in doubt, it is tried.
+/// After this long without use, the server, a proxy or a restart may have closed a connection. So
+/// it is tested before a commit, whose outcome would be unknown otherwise.
 const DOUBTFUL: Duration = Duration::from_secs(5);
 
-/// How long a thread waits for the connection that several share.
+/// How long a thread waits for the shared connection of a snapshot.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Begins a transaction that sees one moment, however long it takes: MariaDB ends one without work
 /// otherwise.
@@ -28,7 +28,7 @@ const BEGIN: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;\
      SET autocommit=1/*M!100300 ,idle_transaction_timeout=0 */;\
      START TRANSACTION WITH CONSISTENT SNAPSHOT,READ ONLY";
 
-/// Connections, idle or lent.
+/// The pool of connections.
 pub(super) struct Pool {
     pub(super) options: Options,
     connections: Connections<Connection>,
@@ -68,19 +68,19 @@ impl Pool {
         self.connections.with(|| self.connect(), |reason| self.options.unavailable(reason), work)
     }
 
-    /// Asks what may be asked twice: a connection that went stale is replaced.
+    /// Runs statements that may run twice. A stale connection is replaced.
     pub(super) fn ask(&self, text: &str) -> Result<Answers, Failure> {
         loop {
             let asked = self.with(|connection| (connection.used.is_some(), connection.exchange(text)));
             match asked.map_err(Failure::Known)? {
-                // Whatever broke it broke the idle ones too.
+                // What broke it may have broken the idle ones, too.
                 (true, Err(Failure::Lost(_))) => self.connections.forget(),
                 (_, answered) => return answered,
             }
         }
     }
 
-    /// Does what must not be done twice, on a connection that very likely works.
+    /// Runs statements that must not run twice, on a tested connection.
     pub(super) fn commit(
         &self,
         commit: impl Fn(&mut Connection) -> Result<(), EngineError>,

@@ -1,7 +1,7 @@
 //! Answers to reads: one statement for all records of a kind, all statements in one trip.
 //!
-//! What must stay true: an answer says what the tables hold and decides nothing. Nothing is held:
-//! the commit compares.
+//! What must stay true: a result is exactly what the tables hold. Reads take no locks: the commit
+//! compares.
 
 use std::{fmt::Write as _, hash::Hash};
 
@@ -36,10 +36,10 @@ pub(super) struct Plan<'r> {
     statements: Vec<(String, Ask<'r>)>,
 }
 
-/// The places of questions that have one answer.
+/// The positions of requests with the same answer.
 type Places = SmallVec<[usize; 1]>;
 
-/// What a statement asks for.
+/// What a statement reads.
 enum Ask<'r> {
     /// The answer to the question at this place.
     One(usize, Look, Record),
@@ -49,7 +49,7 @@ enum Ask<'r> {
     Keys(Record, FxHashMap<&'r Key, Places>),
     /// Entries with their nodes, by directory and name.
     Joined(FxHashMap<(i64, &'r [u8]), Places>),
-    /// Collections, by the column of the answer that tells whose a row is.
+    /// Collections, by the column of the answer with the owner of a row.
     Lists(Record, usize, FxHashMap<i64, Places>),
 }
 
@@ -138,7 +138,7 @@ impl<'r> Plan<'r> {
         }
         match pool.ask(&self.text()) {
             Ok(answers) => self.answered(&pool.options, answers),
-            // The question whether this is a volume has an answer even where there are no tables.
+            // The read of the volume's settings must work even if there are no tables.
             Err(Failure::Server(error, _))
                 if is_missing_table(&error) && matches!(self.reads, [Read::Get(Key::Setting)]) =>
             {
@@ -148,7 +148,7 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// What the rows of the statements say.
+    /// Decodes the rows of the statements.
     pub(super) fn answered(&self, options: &Options, answers: Answers) -> Result<Vec<Found>, EngineError> {
         if answers.len() != self.statements.len() {
             return Err(options.refused("its answers do not fit the questions"));
@@ -164,7 +164,7 @@ impl<'r> Plan<'r> {
 }
 
 impl Ask<'_> {
-    /// Takes a row to where it belongs.
+    /// Adds a row to the results.
     fn take(&self, row: &Columned, found: &mut [Found]) -> Result<(), Damage> {
         let give = |places: Option<&Places>, row: Row, found: &mut [Found]| {
             if let Some((last, others)) = places.and_then(|places| places.split_last()) {
@@ -221,8 +221,8 @@ fn select_alone(tables: &Tables, what: Look, record: Record, values: &[Value<'_>
     }
 }
 
-/// Adds the statements that read collections, given the number and the name of the column that
-/// tells whose a row is, and how they end.
+/// Adds the statements that read collections, given the number and the name of the column with the
+/// owner of a row, and how the statements end.
 fn collections(
     statements: &mut Vec<(String, Ask<'_>)>,
     tables: &Tables,

@@ -1,8 +1,8 @@
-//! Notices what other clients tell.
+//! Watches for changes that other clients announce.
 //!
-//! The server has no messages: who tells something counts it in the same commit, and who listens
-//! looks at the number. What must stay true: the look is one row by its primary key, and it is
-//! taken only while somebody listens.
+//! The server has no messages. A commit with an announcement raises a number, and listeners read
+//! this number. What must stay true: it is read by its primary key, and only while there is a
+//! listener.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,17 +1,17 @@
-//! What a commit does, in the order in which it locks.
+//! Orders the work of a commit by its locks.
 //!
 //! # Why clients of ours never wait for each other in a circle
 //! All commits touch rows in one order: by table, as [`plan`] takes them, then by unique key. What
 //! must stay true:
 //!
-//! * Only the work that touches a row first can wait for somebody, and that stands in this order,
-//!   also within itself. Neighbours with which the same is done share one piece of work.
-//! * A row is locked at once as firmly as the commit will ever need it, and whatever is done with
-//!   it later meets that lock.
-//! * A row that need not be there cannot be locked before it is written, for it may be made in
-//!   between by somebody who waits for us. So it is written at its place in the order. Only rows
-//!   that must be there (or the commit fails) are locked and compared first, and written together
-//!   at the end of their table.
+//! * Only the first work on a row can wait for another client, and that work has this order, also
+//!   within one piece. Neighbouring rows with the same work share one piece.
+//! * A row is locked at once with the strongest lock that the commit needs on it. Later work on it
+//!   already has this lock.
+//! * A row that may be absent cannot be locked before it is written, because a client that waits
+//!   for us may insert it in between. So it is written at its place in the order. Only rows that
+//!   must exist (or the commit fails) are locked and compared first, and written together at the
+//!   end of their table.
 //! * Where a key can be locked by itself ([`Locking::keys`]), nodes that are bumped have two
 //!   places. At the first their key is locked, which any number of commits may do at once and which
 //!   keeps those out that remove or replace them; at the second, near the end, they are written.
@@ -21,9 +21,9 @@
 //!   such locks are rare enough for the server to break the circles that this makes possible.
 //! * No table has a second unique key whose values clients choose.
 //!
-//! So whoever waits at a place in the order holds only what lies before it, and waits for one who
-//! holds that place and waits, if at all, further on: the places ascend along any chain of waiting,
-//! and it ends. What many commits add to comes last.
+//! So a client that waits at a place in the order holds only locks before it. It waits for a client
+//! that holds this place and waits, if at all, at a later place. So the places ascend along any
+//! chain of waits, and there is no cycle. Rows that many commits add to come last.
 
 use std::{collections::BTreeMap, mem::take};
 
@@ -41,18 +41,18 @@ use super::{
 };
 use crate::{codec::Record, values::Value};
 
-/// What is counted of directories and owners, which all changes below a directory share.
+/// Usage of directories and owners, which all changes below a directory share.
 const USAGE: [Record; 3] = [Record::DirStat, Record::DirQuota, Record::Quota];
 
-/// Makes of a unique key a row that says nothing.
+/// Makes an empty row with a unique key.
 pub(crate) type Placeholder = fn(Record, Vec<Value<'_>>) -> Vec<Value<'_>>;
 
-/// How a database locks, as far as the order depends on it.
+/// The properties of a database's locks on which the order depends.
 pub(crate) struct Locking {
     /// Whether the key of a row can be locked by itself, so that others may add to the row.
     pub(crate) keys: bool,
-    /// Whether inserts stand before the other rows of their table, which saves statements: nobody
-    /// holds a row that can be inserted, so it needs no place among those that are held. No
+    /// Whether inserts stand before the other rows of their table, which saves statements: no
+    /// client holds a row that can be inserted, so it needs no place among the locked rows. No
     /// operation replaces, without an expectation, what others insert.
     pub(crate) inserts_first: bool,
     /// What makes of a unique key a row, where a look does not wait for rows that others have not
@@ -68,14 +68,14 @@ pub(crate) struct Locking {
 pub(crate) enum Work<'c> {
     /// Locks rows and compares them.
     Hold(Record, Vec<Held<'c>>),
-    /// As [`Work::Hold`] and then [`Work::Write`]: these rows are changed alike, and of this place
-    /// no others but those that are inserted before.
+    /// As [`Work::Hold`] and then [`Work::Write`]: these rows are changed in the same way, and no
+    /// others at this place, except those that are inserted before.
     Change(Record, Action, Vec<(Held<'c>, Change<'c>)>),
     /// Does the same with many rows.
     Write(Record, Action, Vec<Change<'c>>),
     /// Removes the rows of these in that part of the table.
     Clear(Record, Vec<Value<'c>>, Span<'c>),
-    /// Checks that rows are not there; each with the columns that name it.
+    /// Checks that rows are absent; each with its key columns.
     Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks how often inodes are in directories: inode, directory and count of each.
     Parents(Vec<[i64; 3]>),
@@ -125,7 +125,7 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
     Ok(plan.work)
 }
 
-/// Takes the directories out of the nodes, but for new ones, which nobody else wants, and those
+/// Removes the directories from the nodes, except new ones, which no other client locks, and those
 /// whose locks on files are compared.
 fn directories<'c>(commit: &Commit, nodes: &mut Rows<'c>) -> TablePlan<'c> {
     let listed = commit.expects.iter().filter_map(|expect| match expect {

@@ -1,7 +1,6 @@
 //! What a commit expects and writes, sorted by table and by unique key.
 //!
-//! What must stay true: each row stands there once, with the firmest lock that anything in the
-//! commit needs of it.
+//! What must stay true: each row occurs once, with the strongest lock that the commit needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +19,13 @@ use crate::{
     values::{Value, key_values, push_added, row_values},
 };
 
-/// What is to be done in each table.
+/// The work in each table.
 #[derive(Default)]
 pub(super) struct Prepared<'c> {
     pub(super) tables: BTreeMap<Record, TablePlan<'c>>,
     /// What is expected to be absent.
     absent: FxHashSet<&'c Key>,
-    /// What of that is made, so that the unique key decides.
+    /// Those of them that are inserted, so that the unique key decides.
     made: BTreeSet<Key>,
 }
 
@@ -114,7 +113,7 @@ impl<'c> Prepared<'c> {
         };
         let held = Held { compare, lock, row: values, key: row.key() };
         match &mut self.row(record, &held.row).expected {
-            // Two rows with one unique key cannot both be there.
+            // Two rows with one unique key cannot both exist.
             Some(known) if known.key != held.key => return Err(EngineError::Conflict(vec![held.key])),
             Some(known) if known.compare >= compare => {}
             expected => *expected = Some(held),
@@ -130,8 +129,8 @@ impl<'c> Prepared<'c> {
 
     fn put(&mut self, row: &'c Row, new: bool) -> Done {
         let Some((record, values)) = row_values(row) else { return Ok(()) };
-        // What is not there cannot be locked: only an insert finds out whether somebody else made
-        // it.
+        // A row that is absent cannot be locked. Only an insert detects that another client
+        // inserted it.
         if new || self.absent.contains(&row.key()) {
             return self.insert(row.key(), record, values);
         }

@@ -1,4 +1,4 @@
-//! What is to be done with the rows of one table.
+//! The work on the rows of one table.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::values::Value;
 
-/// How much of a row must be as it was.
+/// How much of a row must be unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Compare {
     /// It must exist.
@@ -18,8 +18,8 @@ pub(crate) enum Compare {
     Exact,
 }
 
-/// How a row is locked. Of a node that is only guarded the key alone, which what adds to it does
-/// not touch.
+/// How a row is locked. A node that is only guarded is locked by its key alone, so that others may
+/// add to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Lock {
     Key,
@@ -43,12 +43,12 @@ pub(crate) enum Action {
     Add,
 }
 
-/// A row that must be there.
+/// A row that must exist.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Held<'c> {
     /// How much of it must be as expected.
     pub(crate) compare: Compare,
-    /// How firmly it is locked.
+    /// How strongly it is locked.
     pub(crate) lock: Lock,
     /// Its columns; those that name it, if no more is compared.
     pub(crate) row: Vec<Value<'c>>,
@@ -80,17 +80,17 @@ pub(crate) type Rows<'c> = BTreeMap<Vec<Value<'c>>, RowPlan<'c>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span<'c> {
     pub(crate) id: i64,
-    /// They lie behind this one.
+    /// The rows come after this one.
     pub(crate) after: Option<Vec<Value<'c>>>,
-    /// They lie before this one.
+    /// The rows come before this one.
     pub(crate) before: Option<Vec<Value<'c>>>,
 }
 
-/// What is to be done in one table.
+/// The work in one table.
 #[derive(Default)]
 pub(crate) struct TablePlan<'c> {
     pub(crate) rows: Rows<'c>,
     pub(crate) clears: Vec<Span<'c>>,
-    /// What must not be there and is not made either; the columns that name it.
+    /// Rows that must be absent and are not inserted, with their key columns.
     pub(crate) absent: Vec<(Key, Vec<Value<'c>>)>,
 }

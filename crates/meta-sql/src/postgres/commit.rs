@@ -1,8 +1,8 @@
-//! A commit as one flight: each piece of work that `plan` names is one statement, or two.
+//! A commit as one flight: each piece of work of `plan` is one or two statements.
 //!
 //! What must stay true: what takes many rows takes them as they are given, or as a sub-select sorts
-//! and locks them, so that rows are locked in the order of the plan; and a listener is told after
-//! the commit, in a transaction that holds nothing else.
+//! and locks them, so that rows are locked in the order of the plan; and listeners are notified
+//! after the commit, in a transaction of its own.
 
 mod work;
 
@@ -65,14 +65,14 @@ impl Store {
         }
     }
 
-    /// Commits something that waits for the disk, and with it for all that was committed before.
+    /// Commits something and waits for the disk, and so for all earlier commits.
     pub(super) fn harden(&self) -> Result<(), EngineError> {
         let mut flight = Flight::default();
         flight.add(self.catalog.get(Template::Harden, Record::Setting), Vec::new());
         self.pool.ask(&flight).map(drop).map_err(|failure| failure.plain(&self.pool.options))
     }
 
-    /// What a failed statement means.
+    /// The error for a failed statement.
     fn diagnose(&self, diagnosis: Option<&Diagnosis>, error: &ServerError) -> EngineError {
         let places = error.message.split_once(MARK).map(|(_, rest)| rest.trim_end_matches('"'));
         let at =

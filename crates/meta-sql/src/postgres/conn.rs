@@ -1,8 +1,8 @@
-//! A connection: one flight out, all its answers in.
+//! A connection: sends a flight, receives all its answers.
 //!
-//! What must stay true: a failed exchange says whether the server can have seen the flight whole,
-//! for only then its effect is in doubt; and a connection on which an exchange failed half-way is
-//! never used again.
+//! What must stay true: a failed exchange says whether the server can have received the complete
+//! flight, because only then its effect is unknown. A connection on which an exchange failed
+//! half-way is never used again.
 
 use std::{
     io::{self, ErrorKind},
@@ -25,15 +25,15 @@ use super::{
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server cannot have seen the whole flight.
+    /// The server cannot have received the complete flight.
     NotSent(String),
     /// The flight was sent, the answer did not come.
     NoAnswer(String),
-    /// It was committed, and the server cannot say whether it is safe.
+    /// It was committed, but the server could not flush it to the disk.
     NotFlushed(ServerError),
     /// The server refused the statement at that place; nothing was done.
     Server(usize, ServerError),
-    /// The flight cannot be said in the server's language.
+    /// The flight cannot be encoded in the protocol.
     Unfit(String),
     /// What it means is known.
     Known(EngineError),
@@ -62,7 +62,8 @@ pub(super) struct Conn {
     pub(super) sound: bool,
     /// Whether an exchange succeeded on it before.
     pub(super) used: bool,
-    /// Marks of the last flight that nobody waited for: whom it told is nothing to its caller.
+    /// Marks of the last flight whose answers are not received yet: its caller does not wait for
+    /// the notification.
     owed: usize,
 }
 
@@ -88,8 +89,8 @@ impl Conn {
         }
     }
 
-    /// Waits for what is left of the last flight, which has long arrived on a connection that was
-    /// not used at once.
+    /// Receives the remaining answers of the last flight. On a connection that was idle for a
+    /// moment, they have arrived already.
     fn drain(&mut self, until: Instant) -> io::Result<()> {
         if self.owed == 0 {
             return Ok(());
@@ -145,11 +146,11 @@ impl Conn {
         let mut prepares = prepares.iter();
         let mut failed = None;
         self.owed = flight.marks();
-        // What is committed must be safe as well; whom it is told nobody waits for.
+        // The flush must also be acknowledged. The answers to the notification are not waited for.
         while self.owed > flight.notices_marks() {
             let first = self.owed == flight.marks();
             let message = self.wire.receive(until).map_err(|error| match &failed {
-                // It says good-bye before it goes.
+                // The server sends an error before it closes the connection.
                 Some(Failure::Server(_, error)) => Failure::NoAnswer(error.message.clone()),
                 _ => Failure::NoAnswer(describe(&error)),
             })?;

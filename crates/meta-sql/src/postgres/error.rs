@@ -1,7 +1,7 @@
-//! What PostgreSQL's errors mean to the caller, by their SQLSTATE.
+//! Classifies PostgreSQL's errors by their SQLSTATE.
 //!
-//! What must stay true: an error of the server says that nothing was committed; only a missing
-//! answer leaves that open.
+//! What must stay true: an error of the server means that nothing was committed. Only without an
+//! answer is the result unknown.
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;

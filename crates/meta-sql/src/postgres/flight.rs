@@ -1,16 +1,16 @@
-//! A flight: statements that go out in one piece and are one transaction.
+//! A flight: statements that are sent together and are one transaction.
 //!
 //! The server runs what it is sent up to the mark that ends a flight as one transaction: it commits
 //! at the mark, and an error skips the rest and undoes everything. So a flight needs neither BEGIN
-//! nor COMMIT, and costs one trip however many statements it has, those included that are prepared
-//! on the way. What must stay true: the mark is the last of the transaction, so that one that was
-//! not sent whole is never committed.
+//! nor COMMIT, and costs one trip, even with many statements and if some must be prepared. What
+//! must stay true: the mark is the last message of the transaction, so that an incomplete flight is
+//! never committed.
 //!
 //! While a commit waits for the disk it holds its locks, and all that add to the same rows would
 //! wait for one disk after the other. So the transaction of a change that adds to such rows commits
 //! without that wait, and a second one behind it, which locks nothing, waits: the log is written in
-//! order, and until it is there nobody is told that the change is done. What others saw of it by
-//! then a crash may take back, like any commit whose answer did not come.
+//! order, and the change is acknowledged only after that. What others saw of it by then a crash may
+//! take back, like any commit whose answer did not come.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::{codec::Columns, values::Value};
 #[derive(Default)]
 pub(super) struct Flight<'v> {
     steps: Vec<(Arc<Statement>, Vec<Arg<'v>>)>,
-    /// Whether the commit itself waits for no disk, but what is done after it does.
+    /// Whether the commit itself does not wait for the disk, but a second transaction does.
     flushes: bool,
-    /// Told to listeners after the commit, in a transaction of its own: while one that tells
-    /// commits, others wait.
+    /// The notification after the commit, in a transaction of its own, because transactions that
+    /// notify can only commit one at a time.
     notify: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl Arg<'_> {
         Self::One(Value::Int(value))
     }
 
-    /// The numbers from 0.
+    /// The numbers from 0 on.
     pub(super) fn places(count: usize) -> Self {
         Self::Many((0..count as i64).map(Value::Int).collect())
     }
@@ -70,25 +70,25 @@ pub(super) struct RawRow {
 }
 
 impl<'v> Flight<'v> {
-    /// Adds a statement; answers its place.
+    /// Adds a statement. Returns its position.
     pub(super) fn add(&mut self, statement: Arc<Statement>, args: Vec<Arg<'v>>) -> usize {
         self.steps.push((statement, args));
         self.steps.len() - 1
     }
 
-    /// Has the commit wait for the disk only when its locks are released. `softly` is the statement
-    /// that says so.
+    /// Makes the commit wait for the disk only after its locks are released. `softly` is the
+    /// statement that sets this.
     pub(super) fn flush_after(&mut self, softly: Arc<Statement>) {
         self.steps.insert(0, (softly, Vec::new()));
         self.flushes = true;
     }
 
-    /// How many of its marks come behind what its caller must wait for.
+    /// How many of its marks come after those that its caller must wait for.
     pub(super) fn notices_marks(&self) -> usize {
         usize::from(self.notify.is_some())
     }
 
-    /// Tells the listeners after the commit.
+    /// Notifies the listeners after the commit.
     pub(super) fn notify(&mut self, statement: String) {
         self.notify = Some(statement);
     }
@@ -135,8 +135,8 @@ impl<'v> Flight<'v> {
         }
         frontend::sync(out);
         let whole = out.len();
-        // The message need not reach the disk: what it tells of has. While it waited, all others
-        // that tell would too.
+        // The message need not reach the disk, because the change that it announces already has.
+        // While it waited, all other notifications would wait, too.
         let notify = self.notify.as_ref().map(|notify| format!("SET LOCAL synchronous_commit=off;{notify}"));
         for text in self.flushes.then_some(FLUSH).into_iter().chain(notify.as_deref()) {
             frontend::query(text, out).map_err(|error| error.to_string())?;

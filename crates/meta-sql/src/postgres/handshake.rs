@@ -1,4 +1,4 @@
-//! How a connection begins: address, encryption, who we are, and how we want to be served.
+//! The handshake of a connection: address, encryption, authentication, and settings of the session.
 //!
 //! What must stay true: the password is only sent to a server that proved as much as `sslmode` asks
 //! for, and every connection runs READ COMMITTED, for the checks of a commit look at what others
@@ -28,7 +28,7 @@ use super::{
 pub(super) enum NoConnection {
     /// The server says why.
     Server(ServerError),
-    /// It cannot be reached, or says nothing sensible.
+    /// It cannot be reached, or its answer cannot be decoded.
     Io(io::Error),
     /// The URL or the server's certificate is wrong.
     Refused(String),
@@ -65,7 +65,7 @@ const SERVE: &str = "SET default_transaction_isolation='read committed';SET plan
      SET idle_in_transaction_session_timeout='30s';SET tcp_keepalives_idle=15;SET tcp_keepalives_interval=5;\
      SET tcp_keepalives_count=3;SET tcp_user_timeout='30s';SHOW transaction_read_only";
 
-/// Connects to the first host that answers and takes us.
+/// Connects to the first host that answers and accepts us.
 pub(super) fn connect(options: &Options) -> Result<Wire, NoConnection> {
     let mut last = NoConnection::Io(io::ErrorKind::AddrNotAvailable.into());
     for host in &options.hosts {

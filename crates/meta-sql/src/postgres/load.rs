@@ -1,7 +1,7 @@
 //! New rows, very many at once.
 //!
 //! What must stay true: rows are in their table whole or not at all, each call being one
-//! transaction; that it is on the disk is for whoever commits next to wait for.
+//! transaction; the next commit waits until it is on the disk.
 
 use sluice_meta::{engine::EngineError, schema::Row};
 

@@ -1,8 +1,8 @@
-//! What the URL of a PostgreSQL engine says.
+//! The options in the URL of a PostgreSQL engine.
 //!
 //! `postgres://user:password@host:port/database?option=value`; several hosts are separated by
-//! commas, and a host that begins with a slash is the directory of a unix socket. The password
-//! leaves this module only towards the server: neither the debug form nor any error shows it.
+//! commas, and a host that begins with a slash is the directory of a unix socket. The password is
+//! sent only to the server: neither the debug form nor any error shows it.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -36,7 +36,7 @@ pub(super) struct Options {
     pub(super) prepared: bool,
     /// What the tables are called.
     pub(super) naming: Naming,
-    /// Settings that the server is told when a connection is made.
+    /// Settings that are sent to the server when a connection is made.
     pub(super) settings: Vec<(String, String)>,
     /// Name of the engine in messages.
     pub(super) label: String,
@@ -47,9 +47,9 @@ pub(super) struct Options {
 pub(super) enum TlsMode {
     /// Not encrypted.
     Disable,
-    /// Encrypted if the server can.
+    /// Encrypted if the server supports it.
     Prefer,
-    /// Encrypted, whoever the server is.
+    /// Encrypted, without a check of the certificate.
     Require,
     /// The certificate comes from a known authority.
     VerifyCa,
@@ -74,7 +74,7 @@ impl Tls {
         let verify = match self.mode {
             TlsMode::VerifyFull => Verify::Host,
             TlsMode::VerifyCa => Verify::Authority,
-            // As libpq does: who names authorities wants them.
+            // As libpq does: if the URL names authorities, they are checked.
             _ if self.root.is_some() => Verify::Authority,
             _ => Verify::Nothing,
         };
@@ -83,14 +83,14 @@ impl Tls {
 }
 
 const PORT: u16 = 5432;
-/// Connections of one client. A thousand clients want a pooler in between, whatever this is.
+/// Default for the connections of one client. A thousand clients need a pooler, whatever this is.
 const MAX_OPEN: usize = 10;
-/// What 0 means, without a limit as JuiceFS takes it: as many as there can be use for.
+/// The limit for 0, which means no limit in JuiceFS: as many as can be useful.
 const UNLIMITED: usize = 64;
 /// Most connections, whatever the URL says.
 const MOST: usize = 256;
 
-/// Options that are ours. Any other is a setting that the server is told.
+/// Options that are ours. Any other is a setting that is sent to the server.
 pub(super) const KNOWN: &str = "host, port, user, dbname, database, sslmode, sslrootcert, sslcert, sslkey, search_path, \
      table_prefix, max_open_conns, max_idle_conns, max_idle_time, max_life_time, \
      connect_timeout, read_timeout, target_session_attrs, default_query_exec_mode";

@@ -1,6 +1,6 @@
-//! The connections of one client, and what is said on them.
+//! The connections of one client, and the requests on them.
 //!
-//! What must stay true: a commit is sent again only if the server cannot have seen it whole.
+//! What must stay true: a commit is sent again only if the server cannot have received all of it.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -18,11 +18,11 @@ use super::{
     wire::Wire,
 };
 
-/// Connections, idle or lent.
+/// The pool of connections.
 pub(super) struct Pool {
     pub(super) options: Options,
     connections: Connections<Conn>,
-    /// Whether the server cannot flush what was committed before.
+    /// Whether the server refuses the flush after commits.
     blunt: AtomicBool,
     /// What every connection joins, if all are to see one moment.
     moment: Option<String>,
@@ -41,7 +41,7 @@ impl Pool {
         Self { moment: Some(moment), ..Self::new(options) }
     }
 
-    /// A new connection, not one of the pool's.
+    /// A new connection, which is not part of the pool.
     pub(super) fn connect(&self) -> Result<Wire, EngineError> {
         let mut wire = handshake::connect(&self.options).map_err(|error| self.options.unreached(&error))?;
         if let Some(moment) = &self.moment {
@@ -67,8 +67,8 @@ impl Pool {
         }
     }
 
-    /// One exchange, on whichever connection there is. One that went stale is replaced, if the
-    /// server cannot have seen the flight whole, or may see it twice.
+    /// One exchange on any connection. A stale connection is replaced, if the server cannot have
+    /// received the complete flight, or the flight may run twice.
     fn exchange(&self, flight: &Flight<'_>, kind: Kind) -> Result<Vec<Answer>, Failure> {
         let connect = || Ok(Conn::new(self.connect()?, &self.options));
         let busy = |reason| self.options.unavailable(reason);
@@ -83,12 +83,12 @@ impl Pool {
         }
     }
 
-    /// Asks what may be asked twice.
+    /// Runs a flight that may run twice.
     pub(super) fn ask(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failure> {
         self.exchange(flight, Kind::Read)
     }
 
-    /// Commits what must not be done twice.
+    /// Commits a flight that must not run twice.
     pub(super) fn commit(&self, flight: &Flight<'_>) -> Result<Vec<Answer>, Failure> {
         self.exchange(flight, Kind::Commit).map_err(|failure| match failure {
             Failure::NoAnswer(reason) => {

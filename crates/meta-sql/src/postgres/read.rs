@@ -1,7 +1,7 @@
 //! Answers to reads: all of a call in one flight, those of one kind in one statement.
 //!
-//! What must stay true: answers stand in the order of the questions, say what the tables hold and
-//! decide nothing.
+//! What must stay true: results have the order of the requests, and are exactly what the tables
+//! hold.
 
 use sluice_meta::{
     engine::{EngineError, Found, Read},
@@ -20,18 +20,18 @@ use crate::{
     values::Value,
 };
 
-/// How the rows of a statement become answers.
+/// How the rows of a statement become results.
 enum Take {
-    /// They answer the question at that place.
+    /// They are the result of the request at that position.
     One(usize, Look, Record),
-    /// The first column tells which of these questions they answer.
+    /// The first column says to which of these requests they belong.
     Many(Record, Vec<usize>),
     /// As [`Take::Many`], of entries and their nodes.
     JoinedMany(Vec<usize>),
 }
 
 impl Store {
-    /// Answers to all questions.
+    /// The results of all requests.
     pub(super) fn answers(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let mut flight = Flight::default();
         let takes = self.ask(reads, &mut flight);
@@ -55,7 +55,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Puts the questions into a flight.
+    /// Adds the requests to a flight.
     fn ask<'r>(&self, reads: &'r [Read], flight: &mut Flight<'r>) -> Vec<Take> {
         let mut takes = Vec::new();
         let mut add = |take, template, record, args| {
@@ -107,7 +107,7 @@ impl Store {
     }
 }
 
-/// Takes the rows of an answer to where they belong.
+/// Adds the rows of an answer to the results.
 fn take_in(how: &Take, answer: &Answer, found: &mut [Found]) -> Result<(), Damage> {
     for row in &answer.rows {
         match how {

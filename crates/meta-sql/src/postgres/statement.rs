@@ -1,9 +1,9 @@
 //! The text of every statement, made from the shapes of the records.
 //!
-//! What must stay true: each finds its rows by an index, whatever the size of the tables; each that
-//! takes many keys takes them in the order in which they come (see `commit`: that is how clients
-//! never wait for each other in a circle); and each that checks fails with [`MARK`] in its message,
-//! so that nothing of its flight is committed.
+//! What must stay true: each statement finds its rows by an index, whatever the size of the tables.
+//! A statement for many keys processes them in the given order (see `commit`: so clients never
+//! deadlock). A check that does not hold fails with [`MARK`] in its message, so that nothing of its
+//! flight is committed.
 
 mod change;
 mod check;

@@ -1,9 +1,9 @@
 //! Messages between the clients of a volume: NOTIFY after a commit, LISTEN on a connection of its
 //! own.
 //!
-//! A message may be lost whenever that connection is: the listener then says that anything may have
-//! changed. Messages are sent behind the mark of a commit, for PostgreSQL lets transactions that
-//! send some commit only one at a time.
+//! Messages may be lost when that connection breaks: the listener then reports that anything may
+//! have changed. Messages are sent after the mark of a commit, because PostgreSQL lets transactions
+//! that notify commit only one at a time.
 
 use std::{
     io::ErrorKind,
@@ -29,8 +29,8 @@ pub(super) fn channel(options: &Options) -> String {
     format!("{}changes:{schema}", options.naming.own_prefix())
 }
 
-/// The statement that tells of a commit, which runs whether that succeeded or not: so it looks
-/// first. The lane's next commit, on another connection, may have been faster than it. Messages are
+/// The statement that announces a commit. It runs whether the commit succeeded or not, so it checks
+/// that first. The lane's next commit, on another connection, may have been faster. Messages are
 /// texts of less than 8,000 bytes: twice the bytes of ours.
 pub(super) fn notify(channel: &str, notice: &Notice, naming: &Naming) -> String {
     let message = hex::encode(notice.encode());
@@ -45,7 +45,7 @@ pub(super) fn notify(channel: &str, notice: &Notice, naming: &Naming) -> String 
     )
 }
 
-/// What a message says.
+/// Decodes a message.
 fn decode(message: &str) -> Notice {
     hex::decode(message).map_or_else(|_| Notice::anything(), |bytes| Notice::decode(&bytes))
 }

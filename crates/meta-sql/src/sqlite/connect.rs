@@ -1,7 +1,7 @@
 //! Connections: one that writes, and a pool of those that read.
 //!
 //! What must stay true: while the engine lives the writer's connection stays open, so that neither
-//! the log nor its index can disappear under the readers; and nobody waits for a lock longer than
+//! the log nor its index can disappear under the readers; and no call waits for a lock longer than
 //! the URL says.
 
 use std::{
@@ -110,7 +110,7 @@ impl Db {
     }
 }
 
-/// Says what is wrong with a path in better words than SQLite's.
+/// Checks a path, for better messages than SQLite's.
 fn check_path(options: &Options) -> Result<(), EngineError> {
     let path = &options.path;
     let dir = match path.parent() {

@@ -1,7 +1,7 @@
-//! What SQLite's errors mean to the caller.
+//! Classifies SQLite's errors.
 //!
-//! What must stay true: an error that may have left a commit behind is Indeterminate, everything
-//! else says that nothing was committed.
+//! What must stay true: an error after which the commit may have happened is Indeterminate. Every
+//! other error says that nothing was committed.
 
 use rusqlite::{Error, ErrorCode};
 use sluice_meta::engine::EngineError;

@@ -1,4 +1,4 @@
-//! What the URL of an SQLite engine says.
+//! The options in the URL of an SQLite engine.
 //!
 //! `sqlite3://path?option=value`: the path is taken as it stands, the options are those of the
 //! JuiceFS driver. What must stay true: without options the database runs as JuiceFS runs it.
@@ -15,7 +15,7 @@ use crate::naming::Naming;
 pub(crate) struct Options {
     /// The database file.
     pub(crate) path: PathBuf,
-    /// How long another process that holds the database is waited for.
+    /// How long to wait for another process that holds the database.
     pub(crate) timeout: Duration,
     /// `journal_mode`, upper case.
     pub(crate) journal: &'static str,
@@ -63,7 +63,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes over one option.
+    /// Applies one option.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "_timeout" | "_busy_timeout" => self.timeout = Duration::from_millis(number(name, value)?),

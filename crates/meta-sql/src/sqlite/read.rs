@@ -1,7 +1,7 @@
 //! Answers to reads: one statement each.
 //!
-//! What must stay true: an answer says what the tables hold and decides nothing. Parents are not
-//! stored in SQL; they are counted from the entries that name the inode.
+//! What must stay true: a result is exactly what the tables hold. Parents are not stored in SQL;
+//! they are counted from the entries that name the inode.
 
 use rusqlite::{CachedStatement, types::ValueRef};
 use sluice_meta::engine::{EngineError, Found, List, Read};
@@ -97,7 +97,7 @@ impl<'s, 'c> Reader<'s, 'c> {
         Ok(found)
     }
 
-    /// Hands each row of a result to `take`.
+    /// Passes each row of a result to `take`.
     pub(super) fn rows(
         self,
         kind: Kind,

@@ -1,7 +1,7 @@
 //! The database at one moment.
 //!
-//! What must stay true: all readers began while nobody could commit, and none ends its transaction
-//! before it is dropped.
+//! What must stay true: all readers began while no client could commit, and none ends its
+//! transaction before it is dropped.
 
 use std::sync::Arc;
 

@@ -118,7 +118,7 @@ fn add(record: Record, rows: usize) -> String {
         }
         Record::SliceRef => merge("refs=refs+excluded.refs-1"),
         // Concatenation makes text of two blobs; the bytes are the same, but the column holds
-        // blobs. A damaged record stays: nobody could tell what the new slices lie on.
+        // blobs. A damaged record stays, because it is unknown what the new slices would hide.
         Record::Chunk => {
             merge("slices=CAST(slices||excluded.slices AS BLOB) WHERE octet_length(slices)%24=0")
         }

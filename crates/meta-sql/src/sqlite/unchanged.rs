@@ -1,8 +1,9 @@
-//! What a commit need not look at again: what was read for it, if nobody has committed since.
+//! Lets a commit skip the check of records that were read for it, if no client has committed since.
 //!
-//! What must stay true: who reads notes the number of our own commits before it begins, and a
-//! commit counts only after it was seen what others had committed by then. So if at the next commit
-//! both are what they were, the database is what was read. Rows from a cache are always compared.
+//! What must stay true: a read notes the number of our own commits before it begins, and a commit
+//! counts only after it has read the version of the others' commits. So if both numbers are
+//! unchanged at the next commit, the database still is what was read. Rows from a cache are always
+//! compared.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -1,6 +1,6 @@
 //! Notices commits of other processes.
 //!
-//! What must stay true: our own commits ring no bell. SQLite's `data_version` counts, on each
+//! What must stay true: our own commits are not reported. SQLite's `data_version` counts, on each
 //! connection, the commits of all *other* connections; asked on the connection that writes, these
 //! are those of other processes.
 
@@ -14,7 +14,7 @@ use crate::polled::{Polled, Version};
 impl Version for Arc<Db> {
     const PERIOD: Duration = Duration::from_millis(10);
 
-    /// A commit under way is not waited for: there will be a next look.
+    /// This does not wait for a commit under way, because it is read again soon.
     fn version(&self) -> Result<Option<i64>, EngineError> {
         look(self, Self::PERIOD)
     }

@@ -1,5 +1,4 @@
-//! One attempt to bring a batch through: read trips until every operation has decided, then one
-//! commit.
+//! One attempt to run a batch: read trips until every operation has decided, then one commit.
 //!
 //! A commit happens once. When its answer is lost the lane's writer record tells whether it
 //! happened, and until that is known nothing else is tried.

@@ -1,8 +1,9 @@
-//! Threads that were answered together come back together, a moment later.
+//! A short delay before a commit, because threads that get their answers together submit their next
+//! operations together, a moment later.
 //!
-//! Who runs the next batch at once finds the first few of them, and pays for a whole commit; if it
-//! lets them arrive, one commit serves them all. What must stay true: who waits for company waits
-//! for less than the commit takes, and not again if nobody came; who is alone never waits.
+//! A batch that starts at once contains only the first few of them, and costs a whole commit. After
+//! a short delay, one commit serves all. What must stay true: the delay is shorter than the commit,
+//! and there is none again after one in which no thread came. A thread that is alone never waits.
 
 use std::{
     sync::{

@@ -1,10 +1,10 @@
-//! Why an attempt came to nothing.
+//! Why an attempt failed.
 
 use rustc_hash::FxHashSet;
 
 use crate::engine::EngineError;
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 pub(super) enum Failed {
     /// Nothing was committed: records changed under the operations at these places of the batch.
     Again { culprits: FxHashSet<usize> },

@@ -1,7 +1,7 @@
-//! What a successor has to know of commits.
+//! Writes the effects of commits to the log for a successor.
 //!
-//! What must stay true: it is told before the commit is sent, and of a commit that did not happen
-//! before another gets its number.
+//! What must stay true: an effect is logged before its commit is sent. That a commit did not happen
+//! is logged before another commit gets its number.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Finding out whether a commit happened whose answer was lost.
+//! Finds out whether a commit happened, if its answer was lost.
 
 use std::{
     sync::{Arc, atomic::Ordering},

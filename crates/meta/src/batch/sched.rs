@@ -1,7 +1,8 @@
-//! Who runs when: the queue, the busy lanes of operations and the free lanes of the engine.
+//! The scheduler of batches: the queue, the busy lanes of operations and the free lanes of the
+//! engine.
 //!
-//! A lane of the engine is at any time free, in the hands of one thread, or on its way to one whose
-//! operations still wait. Lanes change hands under the lock only, so none is lost.
+//! At any time, a lane of the engine is free, used by one thread, or assigned to a thread whose
+//! operations still wait. Lanes are assigned only under the lock, so none is lost.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! How far each lane has got: the numbers of its commits.
+//! The numbers of the commits of each lane.
 
 use std::sync::{Arc, atomic::Ordering};
 

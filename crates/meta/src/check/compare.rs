@@ -1,4 +1,4 @@
-//! What a survey counted against what is stored.
+//! Compares the counts of a survey with the stored ones.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{FileType, FsResult, Ino};

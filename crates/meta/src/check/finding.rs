@@ -1,6 +1,7 @@
-//! What can be wrong.
+//! The faults that a check can find.
 //!
-//! What must stay true: each says what is wrong, with what, in the words of a user.
+//! What must stay true: each says what is wrong with which file or record, in words that users
+//! know.
 
 use std::fmt;
 

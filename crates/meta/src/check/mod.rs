@@ -1,9 +1,8 @@
-//! Check a volume's metadata: do nodes, entries, chunks and counts agree, and put right what does
-//! not.
+//! Checks whether the nodes, entries, chunks and counts of a volume agree, and repairs them.
 //!
-//! What must stay true: a volume in use is never accused of what is only under way. A finding
-//! counts when two surveys, one after the other, both make it, and a repair changes nothing but
-//! what still is as it was found.
+//! What must stay true: a change that is under way is never reported as a fault. A finding counts
+//! only if two surveys, one after the other, both have it. A repair changes only records that still
+//! are as they were found.
 //!
 //! Memory: about 60 bytes an inode, 40 a directory and 30 a slice.
 

@@ -1,4 +1,4 @@
-//! Where in the tree an inode is, for messages, and who holds locks on it.
+//! The path of an inode, for messages, and the holders of its locks.
 
 use std::collections::hash_map::Entry;
 

@@ -1,7 +1,7 @@
 //! Repairs, each an operation like any other.
 //!
-//! What must stay true: a repair that finds something else than the check found does nothing. None
-//! deletes what a user may still want: what has no name gets one, in the root of the volume.
+//! What must stay true: a repair that finds another state than the check does nothing. No repair
+//! deletes data that a user may need: a node without a name gets one, in the root of the volume.
 
 use sluice_types::{Attr, FileType, FsError, Ino, Name, Time};
 use smallvec::smallvec;

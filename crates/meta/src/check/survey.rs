@@ -1,4 +1,4 @@
-//! A survey: everything that is counted, in one walk over all records.
+//! A survey: counts everything in one scan of all records.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Attr, FileType, FsResult, Ino, Name, align4k};

@@ -1,4 +1,4 @@
-//! Allocate: numbers nobody else will get.
+//! Allocate: numbers that no other client gets.
 
 use smallvec::smallvec;
 

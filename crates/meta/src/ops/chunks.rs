@@ -1,4 +1,4 @@
-//! Chunks: which slices a file shows.
+//! Chunks: the slices of a file.
 
 use sluice_types::{Ino, Slice};
 

@@ -1,4 +1,4 @@
-//! Clone: a node that shows the same slices as another.
+//! Clone: a new node with the slices of another one.
 
 use sluice_types::{Access, Attr, AttrFlags, CHUNK_SIZE, Caller, FileType, FsError, Ino};
 use smallvec::smallvec;

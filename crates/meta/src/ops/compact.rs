@@ -1,4 +1,4 @@
-//! Compact: replaces many records of a chunk by one that shows the same bytes.
+//! Compact: replaces many records of a chunk by one with the same bytes.
 
 use sluice_types::{FsError, Ino, Slice};
 use smallvec::smallvec;

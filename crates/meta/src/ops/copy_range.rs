@@ -1,4 +1,4 @@
-//! Copy range: shows the slices of one file in another, without copying a byte.
+//! Copy range: refers to the slices of one file in another, without a copy of data.
 
 use sluice_types::{Attr, AttrFlags, CHUNK_SIZE, FsError, Ino, MAX_FILE_SIZE, Slice};
 use smallvec::smallvec;

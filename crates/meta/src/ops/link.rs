@@ -1,4 +1,4 @@
-//! Link: one more name for a node.
+//! Link: adds a name to a node.
 
 use sluice_types::{Caller, FsError, Ino};
 use smallvec::smallvec;

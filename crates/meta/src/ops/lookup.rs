@@ -1,4 +1,4 @@
-//! Lookup: what a name in a directory stands for.
+//! Lookup: the node of a name in a directory.
 
 use sluice_types::{Attr, FsError, Ino};
 

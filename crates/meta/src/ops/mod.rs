@@ -1,8 +1,8 @@
 //! The operations of the file system, one file each (or one family), written once for all engines.
 //!
-//! Each is a value whose `run` is a pure function of what it sees. What it reads first it asks for
-//! in one `want`; what it must be able to rely on at the commit it reads with `Hold::Guard` or
-//! `Hold::Lock`, and says why.
+//! Each is a value whose `run` is a pure function of what it sees. It requests all records that it
+//! needs first in one `want`. If a record must not change before the commit, it reads it with
+//! `Hold::Guard` or `Hold::Lock`, and a comment says why.
 
 pub mod acl;
 pub mod allocate;

@@ -1,4 +1,4 @@
-//! Reach: whether a caller could have come to a node by its names.
+//! Reach: whether a caller can reach a node by a path.
 
 use sluice_types::{Access, Caller, FsError, Ino};
 

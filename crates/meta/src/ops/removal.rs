@@ -1,4 +1,5 @@
-//! What becomes of a node when one of its names goes: to the trash, one link less, or nothing left.
+//! The effect on a node when one of its names is removed: it moves to the trash, loses a link, or
+//! is deleted.
 //!
 //! Unlink, rmdir and a rename over an existing name all end here.
 

@@ -1,5 +1,5 @@
-//! What several operations decide alike: which parents accept changes, who may do what, what is
-//! accounted where.
+//! Rules that several operations share: which parents accept changes, permissions, accounting of
+//! usage.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sessions: the records by which clients know of each other.
+//! Sessions: the records of clients.
 
 use sluice_types::Ino;
 use smallvec::smallvec;

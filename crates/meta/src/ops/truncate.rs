@@ -1,9 +1,9 @@
 //! Truncate: sets the length of a file, and the two allocations of `fallocate(2)` that the format
 //! knows.
 //!
-//! What lies behind the end of a file must read as zeros if it ever grows again, whoever makes it
-//! grow; so shrinking writes holes over what it cuts off (JuiceFS volume format, "Truncate, punch,
-//! extend").
+//! Bytes after the end of a file must read as zeros if it grows again, whichever program grows it.
+//! So a truncation writes holes over the bytes that it cuts off (JuiceFS volume format, "Truncate,
+//! punch, extend").
 
 use sluice_types::{
     Access, Attr, AttrFlags, CHUNK_SIZE, Caller, FsError, Ino, MAX_FILE_SIZE, Slice, Time, align4k,

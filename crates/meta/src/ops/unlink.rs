@@ -1,4 +1,4 @@
-//! Unlink: removes a name of anything but a directory.
+//! Unlink: removes a name of a node that is no directory.
 
 use sluice_types::{Attr, AttrFlags, Caller, FsError, Ino};
 

@@ -1,4 +1,4 @@
-//! Write: shows uploaded slices in a file.
+//! Write: adds uploaded slices to a file.
 
 use sluice_types::{Attr, CHUNK_SIZE, FsError, Ino, MAX_FILE_SIZE, Slice, Time};
 use smallvec::{SmallVec, smallvec};

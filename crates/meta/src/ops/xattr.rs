@@ -1,4 +1,4 @@
-//! Extended attributes, ACLs apart.
+//! Extended attributes, except ACLs.
 
 use bytes::Bytes;
 use sluice_types::{Access, Caller, FsError, Ino, Name};

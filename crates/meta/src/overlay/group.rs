@@ -1,5 +1,5 @@
-//! Which records belong together, so that those of one collection are found among all that a batch
-//! changes.
+//! The group of a record, so that the records of one collection are found among all changes of a
+//! batch.
 
 use sluice_types::Ino;
 

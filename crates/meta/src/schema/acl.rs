@@ -1,4 +1,4 @@
-//! POSIX ACL rules: the stored form, and what they grant.
+//! POSIX ACL rules: their stored form, and the permissions that they grant.
 //!
 //! Rules are shared by id and never deleted. `0xFFFF` in one of the four base fields means "not
 //! set".

@@ -1,4 +1,4 @@
-//! A directory entry: what a name stands for.
+//! A directory entry: a name, its node and type.
 
 use sluice_types::{FileType, Ino};
 

@@ -1,7 +1,7 @@
 //! The volume's settings: one JSON object, with the member names of the volume format.
 //!
 //! Members that this version does not know are kept when it rewrites the record. Secrets are held
-//! in the stored (sealed) form; opening them is the business of whoever needs them.
+//! in the stored (sealed) form. Code that needs a secret opens it.
 
 use std::{collections::BTreeMap, fmt};
 

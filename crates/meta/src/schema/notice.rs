@@ -1,7 +1,7 @@
-//! What one client tells the others, and its bytes.
+//! A notice of one client to the others, and its encoding.
 //!
 //! The bytes are ours alone: programs of the same volume format neither see nor need them. What
-//! must stay true: whatever a newer client means by bytes that are not understood here, something
+//! must stay true: bytes of a newer client that are not understood here mean that anything may have
 //! changed.
 
 use bytes::Bytes;

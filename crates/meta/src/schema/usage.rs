@@ -1,4 +1,4 @@
-//! What is counted: per directory, and against limits.
+//! Usage: for each directory, and for limits.
 
 use sluice_types::Ino;
 

@@ -1,4 +1,4 @@
-//! Processes that commit.
+//! Writer records: the processes that commit.
 
 /// Identity of a process that commits: its session id. Whoever cleans up after a dead session
 /// removes its writer records too, and thereby fences it.

@@ -1,4 +1,4 @@
-//! Remove a tree (`rmr`).
+//! Removes a tree (`rmr`).
 
 use sluice_types::{Caller, FileType, FsError, FsResult, Ino};
 

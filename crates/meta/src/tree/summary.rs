@@ -1,6 +1,6 @@
-//! Count a tree.
+//! Counts a tree.
 //!
-//! What must stay true: nothing is told of what lies in a directory that the caller may not list.
+//! What must stay true: the result contains nothing of a directory that the caller may not list.
 
 use serde::Serialize;
 use sluice_types::{Access, Attr, Caller, FileType, FsResult, Ino, Name};

@@ -1,4 +1,4 @@
-//! Why an operation goes no further.
+//! Why an operation stops.
 
 use sluice_types::FsError;
 

@@ -1,4 +1,4 @@
-//! Where the cases have their stores from.
+//! Makes the stores for the cases.
 
 use std::sync::Arc;
 

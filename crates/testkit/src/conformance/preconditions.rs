@@ -1,5 +1,5 @@
-//! What each write demands of what it meets. A demand that is not met is a conflict that names the
-//! key, and nothing of the commit happens.
+//! The precondition of each write. If it does not hold, that is a conflict that names the key, and
+//! nothing of the commit happens.
 
 use bytes::Bytes;
 use sluice_meta::{

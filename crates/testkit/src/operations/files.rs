@@ -1,4 +1,4 @@
-//! Two clients change the content of files: no slice is left that nothing shows, and none is lost.
+//! Two clients change the content of files: no slice is leaked, and none is lost.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Clients that remember what they looked up, and hear what others change.
+//! Clients with a metadata cache that follow the changes of others.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! A client whose process died, and the process that goes on as the same client.
+//! A client whose process died, and the process that takes over its session.
 
 use std::{collections::HashSet, sync::Arc, thread};
 

@@ -1,4 +1,4 @@
-//! Whole trees while somebody else is at work, or while somebody loses patience.
+//! Operations on whole trees while other clients work, or with an interrupt.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

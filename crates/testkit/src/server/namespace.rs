@@ -1,7 +1,7 @@
-//! A network of its own for one client, and the cable to it, which can be pulled.
+//! A network namespace for one client, and a virtual link to it, which can be cut.
 //!
-//! Needs root and `ip` (iproute2). What must stay true: nothing of it outlives the test, whose end
-//! removes the namespace and with it both ends of the cable.
+//! Needs root and `ip` (iproute2). What must stay true: the end of the test removes the namespace,
+//! and with it both ends of the link.
 
 use std::{ffi::OsString, io, net::Ipv4Addr};
 

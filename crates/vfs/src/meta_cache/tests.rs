@@ -84,7 +84,7 @@ struct Filled {
 /// What is left of that.
 #[allow(clippy::struct_excessive_bools, reason = "each says whether one part forgot")]
 #[derive(Debug, PartialEq, Eq)]
-struct AfterClose {
+struct Remaining {
     /// The file's answers from before still count; the directory's do.
     marked: [bool; 2],
     file: bool,
@@ -118,9 +118,9 @@ impl Filled {
         Self { cache, file, before }
     }
 
-    fn left(self) -> AfterClose {
+    fn left(self) -> Remaining {
         let Self { cache, file, before } = self;
-        AfterClose {
+        Remaining {
             marked: [INO, DIR].map(|ino| cache.changed_since(ino, before)),
             file: file.attr().is_some(),
             chunks: (0..2).filter(|index| cache.chunk(INO, *index).is_some()).count(),
@@ -136,57 +136,57 @@ fn name() -> Name {
 }
 
 /// What is left after nothing happened.
-const ALL: AfterClose =
-    AfterClose { marked: [false, false], file: true, chunks: 2, dir: true, prefetched: true, names: false };
+const ALL: Remaining =
+    Remaining { marked: [false, false], file: true, chunks: 2, dir: true, prefetched: true, names: false };
 
 #[test]
 fn each_event_makes_the_cache_forget_what_the_table_says() {
     type Event = fn(&MetaCache);
-    let elsewhere = AfterClose { prefetched: false, names: true, ..ALL };
-    let nothing = AfterClose { marked: [true, true], file: false, dir: false, prefetched: false, ..ALL };
-    let events: [(&str, Event, AfterClose); 16] = [
+    let elsewhere = Remaining { prefetched: false, names: true, ..ALL };
+    let nothing = Remaining { marked: [true, true], file: false, dir: false, prefetched: false, ..ALL };
+    let events: [(&str, Event, Remaining); 16] = [
         ("nothing", |_| {}, ALL),
-        ("change", |cache| run(cache, INO, attr(2)), AfterClose { marked: [true, false], ..ALL }),
+        ("change", |cache| run(cache, INO, attr(2)), Remaining { marked: [true, false], ..ALL }),
         (
             "change of a directory",
             |cache| run(cache, DIR, dir_attr()),
-            AfterClose { marked: [false, true], ..ALL },
+            Remaining { marked: [false, true], ..ALL },
         ),
-        ("changed", |cache| cache.changed(DIR), AfterClose { marked: [false, true], dir: false, ..ALL }),
+        ("changed", |cache| cache.changed(DIR), Remaining { marked: [false, true], dir: false, ..ALL }),
         (
             "entry_changed",
             |cache| cache.entry_changed(DIR, &dir_attr(), cache.moment()),
-            AfterClose { marked: [false, true], ..ALL },
+            Remaining { marked: [false, true], ..ALL },
         ),
-        ("renamed", |cache| cache.renamed(INO, &attr(0)), AfterClose { marked: [true, false], ..ALL }),
+        ("renamed", |cache| cache.renamed(INO, &attr(0)), Remaining { marked: [true, false], ..ALL }),
         (
             "renamed directory",
             |cache| cache.renamed(DIR, &dir_attr()),
-            AfterClose { marked: [false, true], dir: false, ..ALL },
+            Remaining { marked: [false, true], dir: false, ..ALL },
         ),
-        ("removed", |cache| cache.removed(INO, None), AfterClose { marked: [true, false], chunks: 0, ..ALL }),
-        ("content_changed", |cache| cache.content_changed(INO), AfterClose { chunks: 0, ..ALL }),
-        ("chunk_changed", |cache| cache.chunk_changed(INO, 1), AfterClose { chunks: 1, ..ALL }),
+        ("removed", |cache| cache.removed(INO, None), Remaining { marked: [true, false], chunks: 0, ..ALL }),
+        ("content_changed", |cache| cache.content_changed(INO), Remaining { chunks: 0, ..ALL }),
+        ("chunk_changed", |cache| cache.chunk_changed(INO, 1), Remaining { chunks: 1, ..ALL }),
         (
             "names_changed",
             |cache| cache.names_changed(DIR),
-            AfterClose { marked: [false, true], dir: false, prefetched: false, ..ALL },
+            Remaining { marked: [false, true], dir: false, prefetched: false, ..ALL },
         ),
-        ("everything_changed", MetaCache::everything_changed, AfterClose { ..nothing }),
+        ("everything_changed", MetaCache::everything_changed, Remaining { ..nothing }),
         (
             "another's Node",
             |cache| drop(cache.changed_elsewhere(&Change::Node(INO))),
-            AfterClose { marked: [true, false], file: false, ..ALL },
+            Remaining { marked: [true, false], file: false, ..ALL },
         ),
         (
             "another's Node of a directory",
             |cache| drop(cache.changed_elsewhere(&Change::Node(DIR))),
-            AfterClose { marked: [false, true], dir: false, ..ALL },
+            Remaining { marked: [false, true], dir: false, ..ALL },
         ),
         (
             "another's Entry",
             |cache| drop(cache.changed_elsewhere(&Change::Entry(DIR, name()))),
-            AfterClose { ..elsewhere },
+            Remaining { ..elsewhere },
         ),
         ("another's Names", |cache| drop(cache.changed_elsewhere(&Change::Names(DIR))), elsewhere),
     ];
@@ -197,7 +197,7 @@ fn each_event_makes_the_cache_forget_what_the_table_says() {
     }
     let filled = Filled::new();
     filled.cache.changed_elsewhere(&Change::Any);
-    assert_eq!(filled.left(), AfterClose { names: true, ..nothing });
+    assert_eq!(filled.left(), Remaining { names: true, ..nothing });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rows that are compared and changed by one statement, which must meet all of them.
+//! Rows that are compared and changed by one statement, which must match all of them.
 //!
 //! What must stay true: rows are locked in the order of the plan. So the fallback is one statement
 //! that locks and compares all, and one that changes them.
@@ -12,20 +12,20 @@ use crate::{
     plan::{Action, Change, Compare, Held},
 };
 
-/// Rows that are updated by a statement each. From then on one that compares them and one that
-/// stores them cost less.
+/// Up to this many rows are updated by one statement each. For more, one statement that compares
+/// all and one that stores all cost less.
 const EACH: usize = 4;
-/// Bytes of a statement whose rows are counted: the count goes into the same packet, which a large
-/// one may fill. A longer one is parted into one that compares and one that changes.
+/// Longest statement in bytes whose matched rows are counted, because the count must be in the same
+/// packet. A longer one is split into one that compares and one that changes.
 const SHORT: usize = 1 << 15;
-/// Rows in one statement that gives each values of its own: the server looks for each among all of
-/// them.
+/// Most rows in one statement that gives each row its own values, because the server searches all
+/// of them for each row.
 const WIDE: usize = 64;
 
 type Changed<'c> = (Held<'c>, Change<'c>);
 
 impl Builder<'_> {
-    /// Compares rows and changes all of them alike.
+    /// Compares rows and changes all of them in the same way.
     pub(super) fn change(&mut self, record: Record, action: Action, rows: Vec<Changed<'_>>) {
         let statements = match action {
             Action::Delete | Action::Discard => {
@@ -47,8 +47,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Statements of so many rows each, and how many each must meet. `change` says what one does
-    /// with its rows; there are none if it says nothing or one is too long.
+    /// Statements of this many rows each, and how many rows each must match. `change` makes the
+    /// text for some rows. `None` if it returns `None`, or a statement is too long.
     fn statements<'c>(
         &self,
         record: Record,

@@ -1,4 +1,4 @@
-//! What must hold, as statements that lock it, count it, and fail if the count is another.
+//! Expectations as statements that lock and count rows, and fail if the count differs.
 //!
 //! What must stay true: rows are found by the index that their key leads, so that no others are
 //! locked, and in the order of their keys.
@@ -29,7 +29,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The condition that a row is one of these and as it was.
+    /// The condition that a row is one of these and unchanged.
     pub(super) fn condition<'h>(
         &self,
         out: &mut String,
@@ -48,7 +48,7 @@ impl Builder<'_> {
         let mut conditions: Vec<String> = Vec::new();
         conditions.extend(self.among(record, &guarded, &of(Compare::Guard)));
         conditions.extend(self.among(record, &all, &of(Compare::Exact)));
-        // Those of which no more is known than their key.
+        // Rows of which only the key is known.
         let bare = of(Compare::Exists);
         if !bare.is_empty() && (!conditions.is_empty() || place.named > place.unique) {
             let mut condition = String::new();
@@ -87,8 +87,8 @@ impl Builder<'_> {
         Some(condition)
     }
 
-    /// Records that must not be there and are not made. Behind the inserts: of two commits that
-    /// each make what the other one expects to be absent, one waits for the other.
+    /// Records that must be absent and are not inserted. This comes after the inserts: of two
+    /// commits that each insert what the other expects to be absent, one waits for the other.
     pub(super) fn absent(&mut self, record: Record, absent: &[(Key, Vec<Value<'_>>)]) {
         let place = self.tables.of(record);
         for (_, values) in absent {

@@ -1,12 +1,12 @@
-//! Statements on their way.
+//! The statements of one transaction, in packets.
 //!
 //! What must stay true: no statement runs unless all before it did and all checks held; COMMIT is
 //! the last.
 
 use crate::mysql::{style::Style, tables::Tables};
 
-/// Longest check, bytes, that also looks at the rows which the statement before met: both go into
-/// one packet.
+/// Longest check in bytes that also checks how many rows the statement before matched, because both
+/// must be in one packet.
 const SHORT: usize = 1 << 10;
 
 /// Statements that are sent together.
@@ -17,7 +17,7 @@ pub(crate) struct Packet {
     pub(crate) answers: usize,
 }
 
-/// A commit that is being put together: the tables, and the statements so far.
+/// Builds a commit: the tables, and the statements so far.
 pub(super) struct Builder<'b> {
     pub(super) tables: &'b Tables,
     pub(super) flight: Flight,
@@ -25,8 +25,7 @@ pub(super) struct Builder<'b> {
 
 struct Statement {
     text: String,
-    /// Whether it looks at how many rows the one before met, which in the next packet nobody could
-    /// tell.
+    /// Whether it checks how many rows the one before matched, which is unknown in the next packet.
     looks_back: bool,
 }
 
@@ -34,9 +33,9 @@ struct Statement {
 pub(super) struct Flight {
     style: Style,
     statements: Vec<Statement>,
-    /// Rows that the last statement must have met.
+    /// Rows that the last statement must have matched.
     due: Option<usize>,
-    /// The statement that numbers the commit, until it is in its place.
+    /// The statement that writes the number of the commit, until it is added.
     number: Option<String>,
 }
 
@@ -47,8 +46,9 @@ impl Flight {
         flight
     }
 
-    /// Takes the statement that numbers the commit and must meet one row. Nobody else locks that
-    /// row, so it may stand anywhere: right before the first check, which then looks at both.
+    /// Sets the statement that writes the number of the commit, and must match one row. No other
+    /// client locks that row, so it may be anywhere. It is put right before the first check, which
+    /// then checks both.
     pub(super) fn number(&mut self, statement: String) {
         self.number = Some(statement);
     }
@@ -65,7 +65,7 @@ impl Flight {
         self.statements.push(Statement { text: statement, looks_back: false });
     }
 
-    /// Checks how many rows the last statement met, if that is open.
+    /// Checks how many rows the last statement matched, if that is not checked yet.
     fn look_back(&mut self) {
         if let Some(rows) = self.due.take() {
             let text = self.style.check(&format!("ROW_COUNT()<>{rows}"));
@@ -73,19 +73,19 @@ impl Flight {
         }
     }
 
-    /// Adds a statement that must meet so many rows.
+    /// Adds a statement that must match this many rows.
     pub(super) fn push_met(&mut self, statement: String, rows: usize) {
         self.push(statement);
         self.due = Some(rows);
     }
 
-    /// Adds a check, given what would be wrong.
+    /// Adds a check that fails if `wrong` is true.
     pub(super) fn check(&mut self, wrong: &str) {
         self.place_number();
         if wrong.len() > SHORT {
             self.look_back();
         }
-        // Of the statement before, which a short one need not be parted from.
+        // The check of the statement before. A short check can be combined with it.
         let due = self.due.take();
         let text = match due {
             Some(rows) => self.style.check(&format!("ROW_COUNT()<>{rows} OR {wrong}")),
@@ -94,7 +94,7 @@ impl Flight {
         self.statements.push(Statement { text, looks_back: due.is_some() });
     }
 
-    /// The packets to be sent one after another; nothing if a statement fits into none.
+    /// The packets to send one after another; `None` if a statement is too long for a packet.
     pub(super) fn packets(mut self, most: usize) -> Option<Vec<Packet>> {
         self.place_number();
         self.push("COMMIT".into());

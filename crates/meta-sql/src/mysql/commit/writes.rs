@@ -149,9 +149,9 @@ impl Builder<'_> {
     }
 }
 
-/// How values that are to be added meet a row that exists. A slice without a row has one reference.
-/// Chunks whose records are damaged, for nobody could tell what the new slices lie on, or would
-/// become too long, get none.
+/// How to add values to a row that exists. A slice without a row has one reference. Nothing is
+/// added to a chunk that would become too long, or whose records are damaged, because it is unknown
+/// what the new slices would hide.
 fn adding(record: Record) -> String {
     let change = match record {
         Record::SliceRef => "refs=refs+VALUES(refs)-1".into(),

@@ -17,9 +17,9 @@ use crate::{
     values::{Value, is_guarded, row_values},
 };
 
-/// What it means when a statement fails.
+/// The meaning of the failure of a statement.
 pub(super) enum Diagnosis {
-    /// Nothing that concerns the caller.
+    /// No expectation failed.
     None,
     /// The message names the places of the keys at fault.
     Named(Vec<Key>),
@@ -31,7 +31,7 @@ pub(super) enum Diagnosis {
     Chunks(Vec<(i64, i64)>),
 }
 
-/// A commit that is being put together.
+/// Builds the flight of a commit.
 pub(super) struct Draft<'c> {
     pub(super) store: &'c Store,
     pub(super) flight: Flight<'c>,
@@ -88,7 +88,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// A statement that names the places of the rows that are at fault.
+    /// Adds a statement whose error names the positions of the failed rows.
     fn named(&mut self, template: Template, record: Record, rows: Vec<(Key, Vec<Value<'c>>)>) {
         let (keys, values): (Vec<Key>, Vec<_>) = rows.into_iter().unzip();
         self.add(template, record, placed(values), Diagnosis::Named(keys));

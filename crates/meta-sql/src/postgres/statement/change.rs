@@ -192,8 +192,8 @@ fn add(record: Record, columns: &[Column], many: Vec<Type>) -> (String, Vec<Type
                         used_inodes=n.used_inodes+excluded.used_inodes";
             (upsert(record, columns, then), many)
         }
-        // Appends to chunks, unless a record is damaged: nobody could tell what the new slices lie
-        // on.
+        // Appends to chunks, unless a record is damaged, because then it is unknown what the new
+        // slices would hide.
         _ => (
             format!(
                 "WITH a AS ({} WHERE octet_length(n.slices)%24=0 RETURNING inode||' '||indx AS chunk) {}",

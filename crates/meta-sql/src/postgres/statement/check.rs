@@ -55,7 +55,7 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
     })
 }
 
-/// Each row is locked as it is now, after whoever holds it is done, and compared then.
+/// Each row is locked in its current state, after a wait for other holders, and then compared.
 fn hold(table: &str, columns: &[Column], unique: usize, compare: Compare, lock: Lock) -> (String, Vec<Type>) {
     let strength = match lock {
         Lock::Key => "KEY SHARE",

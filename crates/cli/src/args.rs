@@ -48,8 +48,15 @@ pub(crate) struct Log {
     #[arg(long = "log-level", global = true, hide = true, value_name = "LEVEL")]
     level: Option<String>,
     /// How lines of the log are written
-    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
-    log_format: LogFormat,
+    #[arg(
+        id = "log_format",
+        long = "log-format",
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        default_value_t
+    )]
+    format: LogFormat,
     /// No colours
     #[arg(long, global = true)]
     no_color: bool,
@@ -85,7 +92,7 @@ impl Log {
             .with_writer(move || Lines(id.clone()))
             // Whoever closed standard error does not want to hear of that.
             .log_internal_errors(false);
-        match self.log_format {
+        match self.format {
             LogFormat::Text => subscriber.with_ansi(colours).with_target(false).init(),
             LogFormat::Json => subscriber.json().flatten_event(true).init(),
         }

@@ -113,10 +113,13 @@ fn tell(consul: &str, shown: SocketAddr, mountpoint: &str) -> Result<()> {
     consul::register(consul::connect(consul)?, shown, mountpoint)
 }
 
+/// One of the numbers of a method.
+type Number = fn(&MethodStats) -> u64;
+
 /// Metrics of the tries that reach the object store. A request may take several.
 pub(crate) fn of_tries(stats: Arc<Stats>) -> MoreMetrics {
     Arc::new(move |families: &mut Families| {
-        let titles: [(_, fn(&MethodStats) -> u64); 3] = [
+        let titles: [(_, Number); 3] = [
             (("sluice_object_tries_total", "Tries of requests to the object store."), MethodStats::calls),
             (
                 ("sluice_object_failures_total", "Tries that failed, missing objects included."),

@@ -127,7 +127,7 @@ fn debug_collects_much_and_no_secret() {
         .collect();
     let text = |name: &str| {
         let found = texts.iter().find(|(path, _)| path.ends_with(name));
-        found.map(|(_, text)| text.as_str()).unwrap_or_else(|| panic!("no {name} in {dir}"))
+        found.map_or_else(|| panic!("no {name} in {dir}"), |(_, text)| text.as_str())
     };
     for (name, expected) in [
         ("system.txt", "MemTotal"),

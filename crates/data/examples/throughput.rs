@@ -204,8 +204,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let stats = data.stats();
         println!(
             "  {records} records, {} compactions of {} MiB, {} puts",
-            stats.compactions.get(),
-            stats.compacted_bytes.get() / MIB,
+            stats.times.compacted.count(),
+            stats.times.compacted.read().sum as u64 / MIB,
             stats.puts.get()
         );
     }

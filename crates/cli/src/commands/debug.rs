@@ -68,18 +68,18 @@ impl Debug {
         idle.check()?;
         let mountpoint = internal_file::mount_of(&self.mountpoint)?;
         let bundle = Bundle::new(&self.out_dir, &mountpoint)?;
-        bundle.put("system.txt", system(&mountpoint))?;
+        bundle.put("system.txt", &system(&mountpoint))?;
         let config = internal_file::read(&mountpoint, "config");
         let pid = config.as_ref().ok().and_then(|text| pid(text));
         // A mount whose database is away may not answer; all else is wanted all the more then.
-        bundle.put("config.json", config.map_or_else(|error| unreadable(&error), |text| settings(&text)))?;
+        bundle.put("config.json", &config.map_or_else(|error| unreadable(&error), |text| settings(&text)))?;
         if let Some(pid) = pid {
-            bundle.put("process.txt", process(pid))?;
-            bundle.put("log.txt", log(pid, self.limit))?;
+            bundle.put("process.txt", &process(pid))?;
+            bundle.put("log.txt", &log(pid, self.limit))?;
         }
-        bundle.put("stats.1.txt", stats(&mountpoint))?;
+        bundle.put("stats.1.txt", &stats(&mountpoint))?;
         thread::sleep(Duration::from_secs(self.stats_sec));
-        bundle.put("stats.2.txt", stats(&mountpoint))?;
+        bundle.put("stats.2.txt", &stats(&mountpoint))?;
         let archive = bundle.pack()?;
         outln!("{}", archive.display());
         Ok(ExitCode::SUCCESS)
@@ -97,9 +97,9 @@ impl Bundle {
         Ok(Self { dir })
     }
 
-    fn put(&self, name: &str, text: String) -> Result<()> {
+    fn put(&self, name: &str, text: &str) -> Result<()> {
         let path = self.dir.join(name);
-        fs::write(&path, scrub(&text)).with_context(|| format!("cannot write {}", path.display()))
+        fs::write(&path, scrub(text)).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Writes the directory as an archive beside it.
@@ -165,14 +165,14 @@ fn process(pid: u64) -> String {
     let place = PathBuf::from(format!("/proc/{pid}"));
     let command = fs::read(place.join("cmdline")).unwrap_or_default();
     let words = command.split(|byte| *byte == 0).map(|word| without_password(&String::from_utf8_lossy(word)));
-    let mut text = format!("command: {}\n", words.collect::<Vec<_>>().join(" "));
+    let mut parts = vec![format!("command: {}\n", words.collect::<Vec<_>>().join(" "))];
     let threads = fs::read_dir(place.join("task")).into_iter().flatten().flatten();
     let names = threads.map(|task| read(task.path().join("comm")).trim().to_owned());
-    text += &format!("threads: {}\n", names.collect::<Vec<_>>().join(" "));
+    parts.push(format!("threads: {}\n", names.collect::<Vec<_>>().join(" ")));
     for part in ["status", "limits", "io"] {
-        text += &format!("\n{part}:\n{}", read(place.join(part)));
+        parts.push(format!("\n{part}:\n{}", read(place.join(part))));
     }
-    text
+    parts.concat()
 }
 
 /// The last lines of what a process writes to its standard error, if that is a file.

@@ -263,7 +263,7 @@ fn culprits_of_a_conflict_go_alone_and_nobody_overtakes_in_a_lane() {
     let counts = batcher.counts();
     let restarts: Vec<u64> = counts.restarts.iter().map(|(_, named)| named.count.get()).collect();
     assert_eq!((counts.retries.conflict.get(), restarts), (1, vec![4]), "the culprits ran again");
-    assert_eq!([&counts.operations, &counts.queued].map(|histogram| histogram.count()), [40, 40]);
+    assert_eq!([&counts.operations, &counts.queued].map(sluice_types::metrics::Histogram::count), [40, 40]);
     let commits = commits.lock();
     for culprit in [103, 113, 123, 133] {
         assert!(commits.contains(&vec![culprit]), "#{culprit} went with others: {commits:?}");

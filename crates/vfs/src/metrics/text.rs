@@ -54,13 +54,13 @@ fn write_family(text: &mut String, family: &Family, common: &[(String, String)])
         let labels = labels(own, common);
         match value {
             Value::Number(number) => writeln!(text, "{name}{} {}", Braces(&labels), Float(*number))?,
-            Value::Values(values) => write_histogram(text, name, labels, values)?,
+            Value::Values(values) => write_histogram(text, name, &labels, values)?,
         }
     }
     Ok(())
 }
 
-fn write_histogram(text: &mut String, name: &str, labels: String, values: &Distribution) -> fmt::Result {
+fn write_histogram(text: &mut String, name: &str, labels: &str, values: &Distribution) -> fmt::Result {
     let bounds = values.bounds.iter().copied().chain([f64::INFINITY]);
     let separator = if labels.is_empty() { "" } else { "," };
     let mut count = 0;
@@ -68,7 +68,7 @@ fn write_histogram(text: &mut String, name: &str, labels: String, values: &Distr
         count += more;
         writeln!(text, "{name}_bucket{{{labels}{separator}le=\"{}\"}} {count}", Float(bound))?;
     }
-    let labels = Braces(&labels);
+    let labels = Braces(labels);
     writeln!(text, "{name}_sum{labels} {}\n{name}_count{labels} {count}", Float(values.sum))
 }
 

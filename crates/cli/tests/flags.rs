@@ -17,13 +17,13 @@ use support::{Volume, fails, ok, until};
 const ROOM: [&str; 2] = ["--free-space-ratio", "0"];
 
 /// A number in `.stats`.
-fn stat(point: &Path, name: &str) -> f64 {
+fn stat(point: &Path, name: &str) -> u64 {
     let stats = fs::read_to_string(point.join(".stats")).expect("the mount answers");
     let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in {stats}")).parse().expect("a number")
+    line.unwrap_or_else(|| panic!("no {name} in {stats}")).parse().expect("a whole number")
 }
 
-fn blocks(point: &Path) -> f64 {
+fn blocks(point: &Path) -> u64 {
     stat(point, "juicefs_blockcache_blocks")
 }
 
@@ -58,8 +58,8 @@ fn blocks_that_nobody_uses_go() {
     let mut volume = volume();
     let point = volume.mount("mnt", &["--cache-expire", "1s", ROOM[0], ROOM[1]]);
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
-    until("the blocks to be cached", || stat(&point, "juicefs_blockcache_writes") == 2.0);
-    until("the blocks to go", || blocks(&point) == 0.0);
+    until("the blocks to be cached", || stat(&point, "juicefs_blockcache_writes") == 2);
+    until("the blocks to go", || blocks(&point) == 0);
     assert_eq!(files(&volume.path("cache")), [PathBuf::new(); 0]);
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
     volume.umount(&point);
@@ -73,11 +73,11 @@ fn what_others_removed_from_the_cache_is_found_out() {
     let mut volume = volume();
     let point = volume.mount("mnt", &["--cache-scan-interval", "1s", ROOM[0], ROOM[1]]);
     fs::read(point.join("file")).expect("read");
-    until("the blocks to be cached", || blocks(&point) == 2.0);
+    until("the blocks to be cached", || blocks(&point) == 2);
     for file in files(&volume.path("cache")) {
         fs::remove_file(file).expect("removed");
     }
-    until("the index to follow", || blocks(&point) == 0.0);
+    until("the index to follow", || blocks(&point) == 0);
     volume.umount(&point);
 }
 
@@ -97,7 +97,7 @@ fn only_blocks_read_in_part_are_cached() {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("advised");
     let mut some = [0; 4096];
     file.read_exact_at(&mut some, 96 << 10).expect("read");
-    until("the block to be cached", || blocks(&point) == 1.0);
+    until("the block to be cached", || blocks(&point) == 1);
     drop(file);
     volume.umount(&point);
 }
@@ -119,12 +119,12 @@ fn staged_blocks_wait_for_the_hours_of_uploads() {
     let point = volume.mount("mnt", &["--writeback", "--upload-hours", &hours(6, 7), ROOM[0], ROOM[1]]);
     fs::write(point.join("file"), "content").expect("written");
     fs::File::open(point.join("file")).expect("open").sync_all().expect("synced");
-    assert_eq!(stat(&point, "juicefs_staging_blocks"), 1.0);
+    assert_eq!(stat(&point, "juicefs_staging_blocks"), 1);
     volume.umount(&point);
     assert_eq!(objects(&volume), 0);
 
     let point = volume.mount("mnt", &["--writeback", "--upload-hours", &hours(0, 6), ROOM[0], ROOM[1]]);
-    until("the upload", || stat(&point, "juicefs_staging_blocks") == 0.0);
+    until("the upload", || stat(&point, "juicefs_staging_blocks") == 0);
     volume.umount(&point);
     assert_eq!(objects(&volume), 1);
 }

@@ -362,13 +362,13 @@ mod tests {
             dir.store(key, &Bytes::from_static(b"abc"));
         }
         let begun = Instant::now();
-        let mut expiry = Expiry::new(Duration::from_secs(60));
+        let mut expiry = Expiry::new(Duration::from_mins(1));
         dir.expire(&mut expiry, begun);
         assert!(dir.touch(used));
         dir.expire(&mut expiry, begun + Duration::from_secs(59));
         dir.scan();
         assert!(dir.contains(old) && dir.contains(used));
-        dir.expire(&mut expiry, begun + Duration::from_secs(60));
+        dir.expire(&mut expiry, begun + Duration::from_mins(1));
         assert!(!dir.contains(old) && dir.contains(used));
         assert!(!dir.path(old).exists() && dir.path(used).exists());
     }

@@ -1,7 +1,8 @@
 //! Which backups of the metadata stay, and which go.
 //!
 //! What must stay true: the rules are those of `JuiceFS`, since each program clears away what the
-//! other wrote: all of 2 days, one a day of 2 weeks, one a week of 2 months, one a month of 2 years.
+//! other wrote: all of 2 days, one a day of 2 weeks, one a week of 2 months, one a month of 2
+//! years.
 
 use sluice_types::Time;
 

@@ -336,9 +336,10 @@ impl Mount {
         vfs.journal = Some(Arc::clone(&journal));
         vfs.storage_class.clone_from(&store.storage_class);
         let metrics = self.metrics.exporter(&format.name, mountpoint);
-        let backups = match meta.is_read_only() || self.meta.no_bgjob {
-            true => None,
-            false => Backups::new(&self.backup, &self.meta_url, &store)?,
+        let backups = if meta.is_read_only() || self.meta.no_bgjob {
+            None
+        } else {
+            Backups::new(&self.backup, &self.meta_url, &store)?
         };
         let fixed = self.fixed(&format, &data)?;
         Ok(Serving {

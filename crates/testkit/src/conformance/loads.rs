@@ -47,8 +47,8 @@ pub fn many_are_loaded_by_several_at_once(factory: &Factory<'_>) {
     let count = 6000;
     let file = |(at, called): (usize, &sluice_types::Name)| {
         let ino = 100 + at as u64;
-        let slices = vec![Slice::whole(0, ino, 9), Slice::whole(9, ino + 10_000, 7)];
-        let slices = slices[..1 + at % 2].to_vec();
+        let slices = [Slice::whole(0, ino, 9), Slice::whole(9, ino + 10_000, 7)];
+        let slices = slices[..=at % 2].to_vec();
         let refs = slices.clone().into_iter().map(|slice| Row::SliceRef(slice.id, slice.size, 1));
         let rows = [file_row(ino), entry_row(2, called, ino), Row::Chunk(Ino(ino), 0, slices)];
         rows.into_iter().chain(refs).collect::<Vec<Row>>()

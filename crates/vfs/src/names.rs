@@ -177,7 +177,7 @@ impl Vfs {
         }
         let rename = Rename { from, to: to.clone(), mode, caller: caller.clone() };
         let begun = self.cache().moment();
-        let renamed = self.meta.rename(rename, interrupt)?;
+        let renamed = self.meta.rename(&rename, interrupt)?;
         self.cache().entry_changed(from_dir, &renamed.from_dir, begun);
         self.cache().entry_changed(to_dir, &renamed.to_dir, begun);
         self.cache().renamed(renamed.ino, &renamed.attr);

@@ -302,7 +302,7 @@ fn counted_above(view: &mut View<'_>, dir: Ino) -> Result<Vec<Ino>, Stop> {
     let moves = Key::Counter(Counter::DirMoves);
     match view.known().moves() {
         Some(known) if !view.again() && !view.has_read(&moves) => {
-            view.remember(Row::Counter(Counter::DirMoves, known))
+            view.remember(Row::Counter(Counter::DirMoves, known));
         }
         _ => {
             view.want(&[Want::get(moves, Hold::Lock), Want::node(dir, Hold::Guard)])?;

@@ -21,7 +21,7 @@ impl Meta {
     /// below it; what they hold is charged in the same commit, exactly, if they are
     /// not too many ([`Self::most_dirs`]). What others change below a larger tree while it is
     /// counted is not.
-    pub fn rename(&self, rename: Rename, interrupt: &Interrupt) -> FsResult<Renamed> {
+    pub fn rename(&self, rename: &Rename, interrupt: &Interrupt) -> FsResult<Renamed> {
         let mut done = self.run(rename.clone(), interrupt);
         let mut fits = true;
         for left in (0..TRIES).rev() {

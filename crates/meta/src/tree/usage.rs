@@ -23,6 +23,9 @@ pub(crate) struct Dirs {
     pub(crate) usage: Option<(i64, i64)>,
 }
 
+/// A directory, its attributes and its statistics, as far as they are there.
+type DirRecords = (Ino, Option<Attr>, Option<DirStat>);
+
 impl Meta {
     /// Most directories of a tree that one commit compares: twice as many as it takes operations,
     /// 48 on etcd and some hundreds elsewhere.
@@ -70,11 +73,7 @@ impl Meta {
     }
 
     /// Attributes and statistics of directories. One trip.
-    fn dirs_with_usage(
-        &self,
-        dirs: &[Ino],
-        interrupt: &Interrupt,
-    ) -> FsResult<Vec<(Ino, Option<Attr>, Option<DirStat>)>> {
+    fn dirs_with_usage(&self, dirs: &[Ino], interrupt: &Interrupt) -> FsResult<Vec<DirRecords>> {
         let reads: Vec<Read> =
             dirs.iter().flat_map(|dir| [Key::Node(*dir), Key::DirStat(*dir)].map(Read::Get)).collect();
         let found = self.patiently(interrupt, || self.engine.read(&reads))?;

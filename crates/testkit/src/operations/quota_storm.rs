@@ -124,7 +124,8 @@ impl Step<'_> {
             14 | 15 => meta.remove_tree(&at(from, &old), false, &caller, &never, &|_| {}),
             other => {
                 let mode = if other == 19 { RenameMode::Exchange } else { RenameMode::Replace };
-                meta.rename(Rename { from: at(from, &old), to: at(to, &new), mode, caller }, &never).map(drop)
+                meta.rename(&Rename { from: at(from, &old), to: at(to, &new), mode, caller }, &never)
+                    .map(drop)
             }
         }
     }

@@ -246,7 +246,7 @@ fn the_directories_above_are_not_asked_for_each_time() {
         mode: RenameMode::Replace,
         caller: Caller::client(),
     };
-    meta.rename(rename, &never).unwrap();
+    meta.rename(&rename, &never).unwrap();
     let charged = || match counting.read(&[Read::Get(Key::Quota(QuotaKey::Dir(Ino(100))))]) {
         Ok(found) => found,
         Err(error) => panic!("{error}"),

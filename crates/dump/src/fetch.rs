@@ -159,7 +159,7 @@ impl<'e> Fetch<'e> {
                 }
                 _ => None,
             };
-            let xattrs = self.xattrs.then(|| Read::All(List::Xattrs(node.ino)));
+            let xattrs = self.xattrs.then_some(Read::All(List::Xattrs(node.ino)));
             for read in xattrs.into_iter().chain(content) {
                 reads.push(read);
                 of.push(at);

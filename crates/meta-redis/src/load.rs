@@ -102,7 +102,9 @@ impl Request {
         self.full.extend(self.parts.into_iter().map(|((command, key), args)| (command, Some(key), args)));
         for (command, key, args) in self.full.into_iter().filter(|(.., args)| args.len() > 0) {
             let command = pipeline.command(command);
-            key.iter().for_each(|key| command.push(key));
+            if let Some(key) = key {
+                command.push(&key);
+            }
             command.append(&args);
         }
         (pipeline, self.lists)

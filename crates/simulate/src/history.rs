@@ -84,10 +84,10 @@ impl History {
         versions[begin..].iter().map(value).collect()
     }
 
-    /// What a record was all the time since then; `None` if it changed.
-    pub(crate) fn unchanged(&self, key: &Key, since: Moment) -> Option<Option<&Row>> {
+    /// The record that was there all the time since then; `None` if it changed or is absent.
+    pub(crate) fn unchanged(&self, key: &Key, since: Moment) -> Option<&Row> {
         let last = self.of.get(key)?.last()?;
-        (last.since <= since).then_some(last.row.as_ref())
+        last.row.as_ref().filter(|_| last.since <= since)
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
 
     use super::*;
 
-    fn parents(count: i64) -> Option<Row> {
-        Some(Row::Parents(Ino(1), Ino(2), count))
+    fn parents(count: i64) -> Row {
+        Row::Parents(Ino(1), Ino(2), count)
     }
 
     #[test]
@@ -107,13 +107,13 @@ mod tests {
         history.note(key.clone(), None);
         for count in 1..4 {
             history.committed();
-            history.note(key.clone(), parents(count));
+            history.note(key.clone(), Some(parents(count)));
         }
-        let all = [(0, None), (1, parents(1)), (2, parents(2)), (3, parents(3))];
+        let all = [(0, None), (1, Some(parents(1))), (2, Some(parents(2))), (3, Some(parents(3)))];
         assert_eq!(history.values(&key, 0), all);
         assert_eq!(history.values(&key, 2), all[2..]);
-        assert_eq!(history.values(&key, 7), [(7, parents(3))]);
+        assert_eq!(history.values(&key, 7), [(7, Some(parents(3)))]);
         assert_eq!(history.unchanged(&key, 2), None);
-        assert_eq!(history.unchanged(&key, 3), Some(parents(3).as_ref()));
+        assert_eq!(history.unchanged(&key, 3), Some(&parents(3)));
     }
 }

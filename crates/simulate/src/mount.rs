@@ -418,7 +418,9 @@ impl Mount {
     /// Closes all that is open.
     pub(crate) fn close_all(&self) {
         let open = std::mem::take(&mut self.state.lock().open);
-        open.into_iter().for_each(|handle| self.close(handle));
+        for handle in open {
+            self.close(handle);
+        }
     }
 
     /// Commits a new slice of a file, as the data path does once it is stored.

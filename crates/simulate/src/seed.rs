@@ -121,8 +121,8 @@ fn play(world: &Arc<World>, clients: &[Arc<dyn Party>]) {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         let held = Arc::clone(&token);
         world.sched.spawn(name, move || {
-            let _held = held;
             run();
+            drop(held);
         });
     };
     for (at, client) in clients.iter().enumerate().filter(|(at, _)| world.lives(*at)) {

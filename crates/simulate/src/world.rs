@@ -275,7 +275,9 @@ impl World {
     /// The records that a commit may change, whose history is known from here on.
     fn before(&self, commit: &Commit) -> Vec<Key> {
         let touched = self.state.lock().history.touched(commit);
-        touched.iter().for_each(|key| self.note_if_unknown(key));
+        for key in &touched {
+            self.note_if_unknown(key);
+        }
         touched
     }
 
@@ -317,9 +319,11 @@ impl World {
     pub(crate) fn lasting_names(&self, dir: Ino, since: Moment) -> Vec<(Name, Ino)> {
         let keys = self.mem.records().into_keys();
         let keys: Vec<Key> = keys.filter(|key| matches!(key, Key::Entry(of, _) if *of == dir)).collect();
-        keys.iter().for_each(|key| self.note_if_unknown(key));
+        for key in &keys {
+            self.note_if_unknown(key);
+        }
         let state = self.state.lock();
-        let lasting = keys.iter().filter_map(|key| state.history.unchanged(key, since)?);
+        let lasting = keys.iter().filter_map(|key| state.history.unchanged(key, since));
         lasting
             .filter_map(
                 |row| if let Row::Entry(_, name, to) = row { Some((name.clone(), to.ino)) } else { None },

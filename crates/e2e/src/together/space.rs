@@ -11,7 +11,7 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 pub(super) fn run(
@@ -83,9 +83,9 @@ fn plant(volume: &Volume) -> anyhow::Result<()> {
 
 /// Makes all objects look older than those that are left alone.
 fn age(volume: &Volume) -> anyhow::Result<()> {
-    let then = SystemTime::now() - Duration::from_hours(2);
     for block in blocks(&volume.path("objects"))? {
-        File::options().write(true).open(block)?.set_modified(then)?;
+        let block = File::options().write(true).open(block)?;
+        block.set_modified(block.metadata()?.modified()? - Duration::from_hours(2))?;
     }
     Ok(())
 }

@@ -141,7 +141,7 @@ impl Step<'_> {
     }
 }
 
-fn counting<'a>(strict: bool, interrupt: &'a Interrupt) -> Counting<'a> {
+fn counting(strict: bool, interrupt: &Interrupt) -> Counting<'_> {
     Counting { strict, interrupt, progress: &|_| {} }
 }
 

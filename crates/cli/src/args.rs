@@ -61,8 +61,8 @@ pub(crate) struct Log {
     #[arg(long, global = true)]
     no_color: bool,
     /// Begin each line of the log with this id; `random` makes one
-    #[arg(long, global = true, value_name = "ID")]
-    log_id: Option<String>,
+    #[arg(long = "log-id", global = true, value_name = "ID")]
+    id: Option<String>,
     // There is no profiling agent.
     #[arg(long, global = true, hide = true)]
     no_agent: bool,
@@ -83,7 +83,7 @@ impl Log {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
         let colours = std::io::stderr().is_terminal() && !self.no_color;
         let _ = (self.no_agent, &self.pyroscope);
-        let id = self.log_id.as_ref().map(|id| match id.as_str() {
+        let id = self.id.as_ref().map(|id| match id.as_str() {
             "random" => crate::volume::new_uuid(),
             id => id.to_owned(),
         });

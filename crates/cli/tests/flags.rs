@@ -60,7 +60,7 @@ fn blocks_that_nobody_uses_go() {
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
     until("the blocks to be cached", || stat(&point, "juicefs_blockcache_writes") == 2);
     until("the blocks to go", || blocks(&point) == 0);
-    assert_eq!(files(&volume.path("cache")), [PathBuf::new(); 0]);
+    assert_eq!(files(&volume.path("cache")), Vec::<PathBuf>::new());
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
     volume.umount(&point);
 }
@@ -90,7 +90,7 @@ fn only_blocks_read_in_part_are_cached() {
     let point = volume.mount("mnt", &["--cache-partial-only", ROOM[0], ROOM[1]]);
     assert_eq!(fs::read(point.join("file")).expect("read").len(), 128 << 10);
     volume.umount(&point);
-    assert_eq!(files(&volume.path("cache")), [PathBuf::new(); 0]);
+    assert_eq!(files(&volume.path("cache")), Vec::<PathBuf>::new());
 
     let point = volume.mount("mnt", &["--cache-partial-only", ROOM[0], ROOM[1]]);
     let file = fs::File::open(point.join("file")).expect("open");

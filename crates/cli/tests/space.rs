@@ -7,7 +7,7 @@ use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use sluice_testkit::fuse::no_fuse;
@@ -37,9 +37,9 @@ fn age(volume: &Volume) {
 
 /// Makes blocks look two hours old, those that are still there.
 fn age_these(paths: &[PathBuf]) {
-    let then = SystemTime::now() - Duration::from_hours(2);
     for file in paths.iter().filter_map(|path| File::options().write(true).open(path).ok()) {
-        file.set_modified(then).expect("set");
+        let modified = file.metadata().and_then(|file| file.modified()).expect("a time");
+        file.set_modified(modified - Duration::from_hours(2)).expect("set");
     }
 }
 

@@ -106,7 +106,7 @@ impl Mount {
                 ),
                 Err(_) if child => {}
                 Err(_) => {
-                    tracing::info!("the mount point {} did not exist and is made", mountpoint.display())
+                    tracing::info!("the mount point {} did not exist and is made", mountpoint.display());
                 }
             }
             std::fs::create_dir_all(&mountpoint)

@@ -8,6 +8,7 @@ use super::Idle;
 use crate::sizes;
 
 /// Backups that a mount makes.
+#[allow(clippy::struct_field_names, reason = "the names are those of the flags")]
 #[derive(Args)]
 #[command(next_help_heading = "Metadata")]
 pub(crate) struct BackupFlags {

@@ -299,7 +299,8 @@ impl Prometheus {
 
     /// The samples that a query finds.
     fn query(&self, query: &str) -> Vec<Value> {
-        let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded: Vec<String> = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded = encoded.concat();
         let found = self.ask(&format!("/api/v1/query?query={encoded}"));
         found["result"].as_array().cloned().unwrap_or_default()
     }

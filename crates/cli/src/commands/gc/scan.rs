@@ -13,6 +13,9 @@ use super::{
 };
 use crate::progress::Progress;
 
+/// Takes a slice by id and size, with what a record says of it.
+type AddSlice<'a> = dyn FnMut(u64, u32, SliceState) + 'a;
+
 impl Collector<'_> {
     /// All objects that are older than `oldest`, Unix seconds. What is not named as a block of this
     /// volume is nobody's business.
@@ -66,7 +69,7 @@ impl Collector<'_> {
         let progress = Progress::new("list slices", None);
         let mut slices: Slices = self.sorter();
         let mut full = None;
-        let mut each = |scan: Scan, see: &dyn Fn(Row, &mut dyn FnMut(u64, u32, SliceState))| {
+        let mut each = |scan: Scan, see: &dyn Fn(Row, &mut AddSlice<'_>)| {
             self.meta.each_page(scan, &self.interrupt, |rows| {
                 progress.add(rows.len() as u64);
                 let mut add = |id, size, state| {
@@ -74,7 +77,9 @@ impl Collector<'_> {
                         full = slices.add(slice_record(id, size, state)).err();
                     }
                 };
-                rows.into_iter().for_each(|row| see(row, &mut add));
+                for row in rows {
+                    see(row, &mut add);
+                }
                 if full.is_some() { Err(FsError::NoSpace) } else { Ok(()) }
             })
         };
@@ -87,7 +92,9 @@ impl Collector<'_> {
             })?;
             each(Scan::DelSlices, &|row, add| {
                 if let Row::DelSlices(_, _, slices) = row {
-                    slices.into_iter().for_each(|(id, size)| add(id, size, SliceState::Compacted));
+                    for (id, size) in slices {
+                        add(id, size, SliceState::Compacted);
+                    }
                 }
             })?;
             each(Scan::SliceRefs, &|row, add| {

@@ -101,9 +101,8 @@ impl VolumeFs {
         });
     }
 
-    /// Has the kernel forget the attributes of a file that is being opened and has changed since:
-    /// it reads no further than the length it knows. Only attributes are dropped. For that the
-    /// kernel waits for no request, so the thread of the request itself may do it.
+    /// Makes the kernel drop the attributes of a file that changed while it was opened: it reads no
+    /// further than the length it knows. It waits for no request here, so any thread may do this.
     fn forget_attributes(&self, ino: u64) {
         if let Some(notifier) = self.notifier.get()
             && let Err(why) = notifier.inval_inode(ino, -1, 0)

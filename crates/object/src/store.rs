@@ -46,9 +46,9 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
     /// Stores `data` under `key`. When this returns the object is durable as the store defines it.
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>>;
 
-    /// Stores the content of `file` under `key`, as [`Self::put`] does. Stores that take an object in
-    /// parts hold one part in memory. Others hold all of it, and so does encryption, which works on
-    /// whole objects.
+    /// Stores the content of `file` under `key`, as [`Self::put`] does. Stores that take an object
+    /// in parts hold one part in memory. Others hold all of it, and so does encryption, which
+    /// works on whole objects.
     fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move {
             let content = fs::read(file).map_err(|error| unreadable(file, &error))?;

@@ -1,0 +1,53 @@
+//! What can go wrong between the file system and the database.
+
+use crate::schema::Key;
+
+/// Why the engine did not do it. Each says what the caller must do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// An expectation or a precondition failed; nothing was committed. Run again what touches these
+    /// keys; if there are none, run everything again.
+    #[error("conflict on {0:?}")]
+    Conflict(Vec<Key>),
+    /// The engine could not be asked; nothing was committed. Try again until patience ends.
+    #[error("metadata engine {engine} is not available: {reason}")]
+    Unavailable {
+        /// Name and address, without secrets.
+        engine: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The answer to a commit was lost; it may have been committed, now or later.
+    #[error("metadata engine {engine} gave no answer to a commit: {reason}")]
+    Indeterminate {
+        /// Name and address, without secrets.
+        engine: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A chunk's record has no room for the slices to be appended; nothing was committed. Compact
+    /// these chunks first.
+    #[error("no room for more slices in {0:?}")]
+    Full(Vec<Key>),
+    /// A stored record breaks the format. Trying again does not help.
+    #[error(
+        "damaged record {record} in {engine}: {reason}; put it back from a backup (`sluice fsck` lists what is damaged)"
+    )]
+    Corrupt {
+        /// Name and address, without secrets.
+        engine: String,
+        /// Which record, as the engine names it.
+        record: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The engine refuses for good: wrong URL, credentials, version, value too large, read-only
+    /// replica.
+    #[error("metadata engine {engine}: {reason}")]
+    Refused {
+        /// Name and address, without secrets.
+        engine: String,
+        /// What it refuses, and what to do.
+        reason: String,
+    },
+}

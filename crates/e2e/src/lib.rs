@@ -11,6 +11,7 @@
 //!   programs go on.
 //! * [`together`] lets two programs work on one volume at once.
 //! * [`notices`] watches, through a mount that remembers, what another one changes.
+//! * [`year`] runs a volume for as many days as wanted, with a clock that moves.
 //! * [`mod@bench`] measures, beside another program and beside the limit.
 //! * [`rig`] makes volumes, mounts and the servers that they need.
 
@@ -24,3 +25,4 @@ pub mod pattern;
 pub mod rig;
 pub mod shared;
 pub mod together;
+pub mod year;

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use sluice_e2e::{
     bench, compare, crash, notices, outage, outlive,
     rig::{Engine, Volume},
-    shared, together,
+    shared, together, year,
 };
 use std::{
     path::PathBuf,
@@ -115,6 +115,27 @@ enum Order {
         seed: u64,
         #[arg(long, default_value_t = 500)]
         operations: usize,
+    },
+    /// Run a volume for many days, with a clock that moves: work, quotas, backups, gc, crashes, and
+    /// the metadata moves from one engine to another
+    Year {
+        /// Where the metadata is at first
+        engine: Engine,
+        #[command(flatten)]
+        program: Program,
+        /// Another program that looks at the volume at the end
+        #[arg(long, env = "JUICEFS")]
+        juicefs: Option<PathBuf>,
+        /// Where the metadata may move to
+        #[arg(long, value_delimiter = ',', default_value = "sqlite,redis,postgres,mariadb")]
+        engines: Vec<Engine>,
+        #[arg(long, default_value_t = 365)]
+        days: u64,
+        /// Random operations of each day
+        #[arg(long, default_value_t = 300)]
+        operations: usize,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Change things through one mount, watch another that remembers them
     Notices {
@@ -258,6 +279,12 @@ fn run(order: Order) -> anyhow::Result<()> {
                 together::run(programs.map(PathBuf::as_path), &juicefs, engine, &within, seed, operations)
                     .with_context(|| format!("formatted by {}", programs[0].display()))?;
             }
+        }
+        Order::Year { engine, program, juicefs, engines, days, operations, seed } => {
+            let (program, within) = program.paths()?;
+            let plan = year::Plan { program, juicefs, engine, engines, within, days, operations, seed };
+            year::run(&plan)?;
+            println!("{days} days of seed {seed}: nothing lost, nothing leaked");
         }
         Order::Notices { engine, program, rounds } => {
             let (program, within) = program.paths()?;

@@ -153,6 +153,22 @@ impl Volume {
         Ok(self)
     }
 
+    /// Moves its metadata to another engine, whose files are in `folder` of the volume's, by a dump
+    /// and a load. Nothing may be mounted.
+    ///
+    /// # Errors
+    /// When the engine does not start, or one of the commands fails.
+    pub fn move_to(&mut self, engine: Engine, folder: &str) -> anyhow::Result<()> {
+        let folder = self.path(folder);
+        std::fs::create_dir_all(&folder)?;
+        let dump = folder.join("dump.json.zst").to_string_lossy().into_owned();
+        self.command(&["dump", "--keep-secret-key", &self.meta, &dump])?;
+        let Started { server, meta, .. } = server::start(engine, &folder, Ipv4Addr::LOCALHOST)?;
+        self.command(&["load", &meta, &dump])?;
+        (self.server, self.meta) = (server, meta);
+        Ok(())
+    }
+
     /// Adds an option to its URL, for all that is started from now on.
     pub fn add_option(&mut self, option: &str) {
         let more = if self.meta.contains('?') { '&' } else { '?' };

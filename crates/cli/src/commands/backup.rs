@@ -2,7 +2,10 @@
 //!
 //! What must stay true: an object has its name only once the backup is whole.
 
-use std::process::ExitCode;
+use std::{
+    io::{BufWriter, Write},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -57,21 +60,23 @@ impl Backup {
             skip_trash: self.skip_trash,
             threads: THREADS,
         };
-        let mut packer = Packing::Gzip.pack(Vec::new())?;
+        // Only its owner may read it.
+        let file = tempfile::NamedTempFile::new().context("no file for the backup; TMPDIR names a folder")?;
+        let mut packer = Packing::Gzip.pack(BufWriter::with_capacity(1 << 20, file.as_file()))?;
         match self.format {
             BackupFormat::Json => dump_json(&*engine, &mut packer, &options, &|_| {})?,
             BackupFormat::Binary => dump_binary(&*engine, &mut packer, &options, &|_| {})?,
         };
-        let data = packer.finish()?;
-        let size = data.len();
-        // A large one may take its time: a MiB a second is enough.
-        config.retry.put_timeout += std::time::Duration::from_secs(size as u64 >> 20);
-        config.retry.give_up += config.retry.put_timeout * 2;
+        packer.finish()?.flush()?;
+        let size = file.as_file().metadata()?.len();
         let now = self.time.unwrap_or(begin);
         let name = rotation::name(now, self.format.suffix());
         let store = sluice_object::open(&config)?;
         volume::runtime()?.block_on(async {
-            store.put(&format!("{FOLDER}{name}"), data.into()).await.context("the backup was not stored")?;
+            store
+                .put_file(&format!("{FOLDER}{name}"), file.path())
+                .await
+                .context("the backup was not stored")?;
             let time = SystemClock.now().since(begin).as_secs_f64();
             tracing::info!("the metadata are backed up: {FOLDER}{name}, {size} bytes, {time:.1} s");
             // The backup is there all the same.

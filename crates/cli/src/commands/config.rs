@@ -105,7 +105,7 @@ pub(crate) struct Config {
     /// Encrypt the secrets of a volume that holds them in clear
     #[arg(long)]
     pub(super) encrypt_secret: bool,
-    /// File with the RSA key (PEM) of an encrypted volume, which dumps and backups leave out
+    /// File with the RSA key (PEM) of an encrypted volume, which dumps of JuiceFS leave out
     #[arg(long, value_name = "PATH")]
     pub(super) encrypt_rsa_key: Option<PathBuf>,
     /// Oldest version of JuiceFS that may use the volume; it can only rise

@@ -33,16 +33,12 @@ impl Run<'_> {
         self.volume.unmount()?;
         self.clock.set_day(self.plan.days + 6)?;
         self.volume.mount(&[])?;
-        until("the trash to go", PATIENCE, || !self.has_trash(&mount))?;
+        until("the trash to go", PATIENCE, || !has_trash(&mount))?;
         self.volume.unmount()?;
         self.volume.command(&["gc", &meta, "--delete"])?;
         let left = blocks(&self.volume.path("objects"))?;
         ensure!(left.is_empty(), "{} blocks are left of an empty volume: {:?}", left.len(), left.first());
         self.sound(&self.plan.program, limits.get(1..).unwrap_or_default()).context("the empty volume")
-    }
-
-    fn has_trash(&self, mount: &Path) -> bool {
-        fs::read_dir(mount.join(".trash")).is_ok_and(|mut hours| hours.next().is_some())
     }
 
     /// A program finds nothing wrong, nothing leaked, and all usage as it is counted.
@@ -62,6 +58,10 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+fn has_trash(mount: &Path) -> bool {
+    fs::read_dir(mount.join(".trash")).is_ok_and(|mut hours| hours.next().is_some())
 }
 
 /// Whether a `gc` speaks of leaked objects.

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use sluice_meta::schema::{AclRule, Counter, DirStat, Entry, Quota, QuotaKey, Row};
-use sluice_types::{Attr, Ino, Name, Slice, align4k};
+use sluice_types::{Attr, Ino, Name, align4k};
 
 use crate::{
     DumpError,
     json::{Event, Head, Node, Tree},
+    slice_refs::SliceRefs,
 };
 
 /// A directory whose entries are being read.
@@ -44,9 +45,7 @@ pub(crate) struct Builder {
     acls: FxHashMap<AclRule, u32>,
     nodes: RoaringTreemap,
     linked: FxHashMap<Ino, Linked>,
-    slices: RoaringTreemap,
-    /// References of slices that several records show.
-    shared: FxHashMap<(u64, u32), i64>,
+    refs: SliceRefs,
 }
 
 impl Builder {
@@ -67,8 +66,7 @@ impl Builder {
             acls: FxHashMap::default(),
             nodes: RoaringTreemap::new(),
             linked: FxHashMap::default(),
-            slices: RoaringTreemap::new(),
-            shared: FxHashMap::default(),
+            refs: SliceRefs::default(),
         }
     }
 
@@ -120,7 +118,6 @@ impl Builder {
             }
             rows.push(Row::Node(ino, attr));
         }
-        rows.extend(self.shared.into_iter().map(|((id, size), refs)| Row::SliceRef(id, size, refs)));
         rows.extend(self.quotas.into_iter().map(|(key, quota)| Row::Quota(key, quota)));
         let above = |ids: &RoaringTreemap, limit: u64| {
             let below = ids.rank(limit - 1);
@@ -131,11 +128,12 @@ impl Builder {
             *value = (*value).max(least);
         };
         raise(Counter::NextInode, above(&self.nodes, Ino::INTERNAL.0));
-        raise(Counter::NextChunk, above(&self.slices, u64::MAX));
+        raise(Counter::NextChunk, above(self.refs.slices(), u64::MAX));
         let trash = self.nodes.max().map_or(0, |last| last.saturating_sub(Ino::TRASH.0) as i64);
         raise(Counter::NextTrash, trash);
         raise(Counter::AclMaxId, self.acls.len() as i64);
         rows.extend(self.counters.into_iter().map(|(counter, value)| Row::Counter(counter, value)));
+        rows.extend(self.refs.shared());
         Ok(())
     }
 
@@ -235,7 +233,7 @@ impl Builder {
         attr.default_acl = self.acl(default_acl, rows);
         for (index, slices) in chunks {
             for slice in &slices {
-                self.refer(slice, rows);
+                rows.extend(self.refs.refer(slice));
             }
             rows.push(Row::Chunk(ino, index, slices));
         }
@@ -249,17 +247,5 @@ impl Builder {
             rows.push(Row::Acl(next, rule.clone()));
             next
         })
-    }
-
-    /// Counts a reference. A hole has none.
-    fn refer(&mut self, slice: &Slice, rows: &mut Vec<Row>) {
-        if slice.id == 0 {
-            return;
-        }
-        if self.slices.insert(slice.id) {
-            rows.push(Row::SliceRef(slice.id, slice.size, 1));
-        } else {
-            *self.shared.entry((slice.id, slice.size)).or_insert(1) += 1;
-        }
     }
 }

@@ -11,6 +11,8 @@ mod load;
 mod patience;
 mod place;
 mod records;
+
+mod slice_refs;
 mod source;
 mod store;
 mod tree;

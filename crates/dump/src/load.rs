@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, io::Read};
 
-use roaring::RoaringTreemap;
 use sluice_meta::{
     engine::{Engine, Found, Read as Question},
     schema::{Counter, Key, Row, Session, VolumeFormat},
@@ -15,6 +14,7 @@ use crate::{
     json,
     patience::patiently,
     place::{finish, prepare},
+    slice_refs::SliceRefs,
     store::{BATCH, in_batches, stored},
 };
 
@@ -78,10 +78,8 @@ pub fn load_binary(
 /// What is written after all else of a binary dump.
 #[derive(Default)]
 struct Rest {
-    /// The slices of chunks. Of those that one record shows there is nothing in a dump.
-    slices: RoaringTreemap,
-    /// References of the others.
-    shared: Vec<(u64, u32, i64)>,
+    /// References of slices.
+    refs: SliceRefs,
     /// The directories of files with several names, which are stored after their nodes.
     parents: Vec<(Ino, Ino, i64)>,
     /// The highest id of an ACL.
@@ -96,22 +94,13 @@ impl Rest {
         let mut sifted = Vec::with_capacity(rows.len());
         for row in rows {
             match &row {
-                Row::SliceRef(id, size, refs) => {
-                    if *id != 0 {
-                        self.shared.push((*id, *size, *refs));
-                    }
-                    continue;
-                }
+                Row::SliceRef(..) => continue,
                 Row::Parents(ino, dir, count) => {
                     self.parents.push((*ino, *dir, *count));
                     continue;
                 }
                 Row::Chunk(_, _, slices) => {
-                    for slice in slices.iter().filter(|slice| slice.id != 0) {
-                        if self.slices.insert(slice.id) {
-                            sifted.push(Row::SliceRef(slice.id, slice.size, 1));
-                        }
-                    }
+                    sifted.extend(slices.iter().filter_map(|slice| self.refs.refer(slice)));
                 }
                 Row::Acl(id, _) => self.acls = self.acls.max(*id),
                 Row::Sustained(sid, _) => {
@@ -127,9 +116,8 @@ impl Rest {
     fn rows(self) -> impl Iterator<Item = Row> {
         let acls = Row::Counter(Counter::AclMaxId, i64::from(self.acls));
         let expired = |sid| Row::Session(sid, Session { expire: 1, info: None });
-        let shared = self.shared.into_iter().map(|(id, size, refs)| Row::SliceRef(id, size, refs));
         let parents = self.parents.into_iter().map(|(ino, dir, count)| Row::Parents(ino, dir, count));
-        shared.chain(parents).chain([acls]).chain(self.sessions.into_iter().map(expired))
+        self.refs.shared().chain(parents).chain([acls]).chain(self.sessions.into_iter().map(expired))
     }
 }
 

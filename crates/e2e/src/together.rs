@@ -8,7 +8,7 @@ mod quotas;
 mod space;
 
 use crate::{
-    compare::{Side, difference},
+    compare::{Links, Side, difference},
     notices, pattern,
     rig::{Engine, Volume, until},
     shared,
@@ -137,7 +137,7 @@ fn make(root: &Path) -> anyhow::Result<()> {
 
 /// The two mounts show the same tree, once their names are no older than they may be.
 fn alike(here: &Path, there: &Path) -> anyhow::Result<()> {
-    let sides = [here, there].map(|root| Side::new(root.to_owned(), true));
+    let sides = [here, there].map(|root| Side::new(root.to_owned(), Links::All));
     let mut seen = None;
     until("the two mounts to agree", NAMES, || {
         seen = difference(&sides[0], &sides[1]);

@@ -1,7 +1,7 @@
 //! The comparer itself, on local file systems: alike ones show no difference, and one that lies is
 //! found.
 
-use sluice_e2e::compare::{Capabilities, Op, Plan, Side, difference, generate, run};
+use sluice_e2e::compare::{Capabilities, Links, Op, Plan, Side, difference, generate, run};
 use std::{path::Path, time::Duration};
 
 fn plan(reference: &Path, tested: &Path, seed: u64) -> Plan {
@@ -75,7 +75,7 @@ fn each_kind_of_fault_is_found() -> anyhow::Result<()> {
             std::fs::hard_link(root.join("f"), root.join("l"))?;
             std::os::unix::fs::symlink("f", root.join("s"))?;
         }
-        let [a, b] = [0, 1].map(|at| Side::new(folders[at].path().to_owned(), true));
+        let [a, b] = [0, 1].map(|at| Side::new(folders[at].path().to_owned(), Links::All));
         assert_eq!(difference(&a, &b), None);
         fault(&b.root)?;
         assert!(difference(&a, &b).is_some(), "{what} was not found");

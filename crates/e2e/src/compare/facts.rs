@@ -15,7 +15,7 @@ const ANCIENT: i64 = 1_500_000_000;
 pub struct Facts {
     /// Type and permissions.
     pub mode: u32,
-    /// Links, or 0 for a directory whose file system does not count them.
+    /// Links, or 0 if they are not compared.
     pub links: u64,
     /// Owner and group.
     pub owner: (u32, u32),
@@ -29,11 +29,29 @@ pub struct Facts {
     pub xattrs: Vec<(String, Vec<u8>)>,
 }
 
+/// Whose links are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// Those of all files and directories.
+    All,
+    /// Not those of directories: some file systems do not count them.
+    Files,
+    /// None: what lies in the trash counts for the files that are still there.
+    None,
+}
+
+impl Links {
+    /// Those of files, and of directories if they are counted.
+    pub fn of(folder_links: bool) -> Self {
+        if folder_links { Self::All } else { Self::Files }
+    }
+}
+
 impl Facts {
     /// Of the file at `path`, a symlink itself and not what it names.
-    pub fn of(path: &Path, folder_links: bool) -> Result<Self, Errno> {
+    pub fn of(path: &Path, compared: Links) -> Result<Self, Errno> {
         let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-        let mut facts = Self::of_stat(&stat, folder_links);
+        let mut facts = Self::of_stat(&stat, compared);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             facts.target = Some(rustix::fs::readlink(path, Vec::new())?.to_string_lossy().into_owned());
         }
@@ -42,11 +60,15 @@ impl Facts {
     }
 
     /// Of what stat(2) said.
-    pub fn of_stat(stat: &Stat, folder_links: bool) -> Self {
+    pub fn of_stat(stat: &Stat, compared: Links) -> Self {
         let folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Self {
             mode: stat.st_mode,
-            links: if folder && !folder_links { 0 } else { stat.st_nlink },
+            links: match compared {
+                Links::None => 0,
+                Links::Files if folder => 0,
+                _ => stat.st_nlink,
+            },
             owner: (stat.st_uid, stat.st_gid),
             size: if folder { 0 } else { stat.st_size as u64 },
             mtime: (stat.st_mtime < ANCIENT).then_some((stat.st_mtime, stat.st_mtime_nsec)),

@@ -14,7 +14,7 @@ mod side;
 mod tree;
 
 pub use capability::Capabilities;
-pub use facts::Facts;
+pub use facts::{Facts, Links};
 pub use generate::generate;
 pub use op::{How, Op, RenameHow, Reserve, Special};
 pub use side::{Outcome, Seen, Side};
@@ -129,7 +129,8 @@ fn attempt(
             .with_context(|| format!("cannot make a folder in {}", within.display()))
     };
     let (left, right) = (fresh(&plan.reference)?, fresh(&plan.tested)?);
-    let mut sides = [&left, &right].map(|folder| Side::new(folder.path().to_owned(), can.folder_links));
+    let mut sides =
+        [&left, &right].map(|folder| Side::new(folder.path().to_owned(), Links::of(can.folder_links)));
     let [reference, tested] = &mut sides;
     for (at, (_, op)) in ops.iter().enumerate() {
         let (expected, got) = (reference.apply(op), tested.apply(op));

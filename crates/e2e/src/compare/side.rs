@@ -1,7 +1,7 @@
 //! One of the two directories: does an operation and says what an application would see of it.
 
 use super::{
-    facts::Facts,
+    facts::{Facts, Links},
     generate::SLOTS,
     op::{How, Op, RenameHow, Reserve, Special},
 };
@@ -45,15 +45,14 @@ pub enum Seen {
 pub struct Side {
     /// The directory.
     pub root: PathBuf,
-    /// Whether its link counts of directories are compared.
-    folder_links: bool,
+    links: Links,
     slots: [Option<OwnedFd>; SLOTS],
 }
 
 impl Side {
     /// In `root`, which must be empty.
-    pub fn new(root: PathBuf, folder_links: bool) -> Self {
-        Self { root, folder_links, slots: [const { None }; SLOTS] }
+    pub fn new(root: PathBuf, links: Links) -> Self {
+        Self { root, links, slots: [const { None }; SLOTS] }
     }
 
     /// The place of `path` here.
@@ -76,7 +75,7 @@ impl Side {
 
     /// The facts of `path` here.
     pub fn facts(&self, path: &str) -> Result<Facts, Errno> {
-        Facts::of(&self.at(path), self.folder_links)
+        Facts::of(&self.at(path), self.links)
     }
 
     /// Does `op`.
@@ -173,7 +172,7 @@ impl Side {
             Op::Stat { path, follow } => {
                 let flags = if *follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
                 let stat = rustix::fs::statat(CWD, self.at(path), flags)?;
-                Ok(Seen::Stat(Facts::of_stat(&stat, self.folder_links)))
+                Ok(Seen::Stat(Facts::of_stat(&stat, self.links)))
             }
             Op::Chmod { path, mode } => done(rustix::fs::chmod(self.at(path), Mode::from(*mode))),
             Op::Chown { path, uid, gid } => {

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::{
-    compare::{Side, generate},
+    compare::{Links, Side, generate},
     rig::command,
 };
 use anyhow::ensure;
@@ -39,10 +39,17 @@ impl Run<'_> {
         for root in &roots {
             fs::create_dir(root)?;
         }
-        let mut sides = roots.map(|root| Side::new(root, self.can.folder_links));
+        let mut sides = roots.map(|root| Side::new(root, Links::None));
         for op in generate(self.plan.seed ^ number, self.plan.operations, self.can) {
             let [expected, got] = [0, 1].map(|side| sides[side].apply(&op));
             ensure!(expected == got, "{op:?}\n  expected {expected:?}\n  got      {got:?}");
+            for path in op.paths() {
+                let [expected, got] = [0, 1].map(|side| sides[side].facts(path));
+                ensure!(
+                    expected == got,
+                    "{path:?} after {op:?}\n  expected {expected:?}\n  got      {got:?}"
+                );
+            }
         }
         sides.iter_mut().for_each(Side::close_all);
         self.folders.push(name);

@@ -50,6 +50,9 @@ const LIMITED: [u64; 4] = [FIRST, FIRST + 1, FIRST + 3, FIRST + 4];
 const INODES: i64 = 40;
 /// Inodes that the whole volume may hold: clones of clones would double it again and again.
 const ALL: i64 = 150;
+/// Most rounds of a client: what it removes stays in the trash, which no quota limits, and the
+/// reference engine looks at all records for a list.
+const MAX_ROUNDS: u64 = 12;
 /// Users and groups.
 const OWNERS: u64 = 3;
 
@@ -233,7 +236,7 @@ fn storm(factory: &Factory<'_>, sets_meanwhile: bool) {
                 let (done, over) = (&done, &over);
                 scope.spawn(move || {
                     let number = number as u64 + 1;
-                    for round in 0.. {
+                    for round in 0..MAX_ROUNDS {
                         let rng = Rng::seeded(seed * 1000 + number * 100 + round);
                         Step { meta, rng, next: 1_000_000 * number + 1000 * (round + 1) }.steps(30, done);
                         if over.load(Ordering::Relaxed) && round >= 2 {

@@ -350,8 +350,6 @@ fn a_volume_with_a_change_log_is_writable_once_that_is_off() {
 fn flags_without_effect_say_so() {
     let volume = Volume::new(&[]);
     let point = volume.path("mnt").display().to_string();
-    let said = fails(&["mount", "--consul", "h:1", "-o", "no_such_option", &volume.meta, &point]);
-    says(&said, &["--consul has no effect"]);
     let said = fails(&["mount", "--upload-hours", "1-2", "-o", "no_such_option", &volume.meta, &point]);
     says(&said, &["--upload-hours has no effect without --writeback"]);
 }

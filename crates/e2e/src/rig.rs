@@ -143,7 +143,10 @@ impl Volume {
 
     fn format(self, options: &[&str]) -> anyhow::Result<Self> {
         let bucket = format!("{}/", self.path("objects").display());
-        let mut arguments = vec!["format", "--trash-days", "0"];
+        let mut arguments = vec!["format"];
+        if !options.contains(&"--trash-days") {
+            arguments.extend(["--trash-days", "0"]);
+        }
         if !options.contains(&"--storage") {
             arguments.extend(["--storage", "file", "--bucket", bucket.as_str()]);
         }

@@ -63,7 +63,7 @@ pub fn run(
     }
     owners::run(programs, juicefs, engine, within).context("usage of users and groups")?;
     println!("ok usage of users and groups");
-    quotas::run(programs, juicefs, engine, within).context("quotas of directories")?;
+    quotas::run(programs, engine, within).context("quotas of directories")?;
     println!("ok quotas of directories");
     let [one, other] = programs;
     let sluice = if one == juicefs { other } else { one };

@@ -29,11 +29,12 @@ pub(super) fn run(
                     rewrite(&mount.join(format!("pieces-{round}-{maker}")))?;
                 }
                 // Each removes what the other made.
-                std::fs::remove_dir_all(mounts[1].join(format!("tree-{round}-0/folder")))?;
-                std::fs::remove_file(mounts[0].join(format!("tree-{round}-1/text")))?;
-                Ok(())
+                let (folder, text) =
+                    (format!("tree-{round}-0/folder"), format!("tree-{round}-1/folder/text"));
+                std::fs::remove_dir_all(mounts[1].join(&folder)).context(folder)?;
+                std::fs::remove_file(mounts[0].join(&text)).context(text)
             })?;
-            age(&volume)?;
+            age(&volume).context("to make objects look older")?;
             leaked(&volume, [sluice, juicefs], 0)?;
             command(cleaner, &["gc", "--compact", "--delete", &volume.meta])?;
             age(&volume)?;
@@ -73,9 +74,7 @@ fn leaked(volume: &Volume, programs: [&Path; 2], count: u64) -> anyhow::Result<(
 
 /// Puts an object where a block of a slice would be that there never was.
 fn plant(volume: &Volume) -> anyhow::Result<()> {
-    let first = blocks(&volume.path("objects"))?.into_iter().next().context("the volume has no objects")?;
-    let chunks = first.ancestors().find(|dir| dir.ends_with("chunks")).context("no folder of chunks")?;
-    let folder = chunks.join("777/777777");
+    let folder = volume.path("objects/e2e-volume/chunks/777/777777");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("777777777_0_5"), "stray")?;
     Ok(())

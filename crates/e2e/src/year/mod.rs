@@ -68,8 +68,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let can = Capabilities::probe(reference.path())?;
     let clock = Clock::new(&plan.program, reference.path())?;
     std::fs::create_dir(reference.path().join("tree"))?;
-    let volume = Volume::new(clock.program(), plan.engine, &plan.within, &[])?;
-    volume.command(&["config", &volume.meta, "--trash-days", "1", "-y"])?;
+    let volume = Volume::new(clock.program(), plan.engine, &plan.within, &["--trash-days", "1"])?;
     let mut run = Run {
         plan,
         rng: StdRng::seed_from_u64(plan.seed),

@@ -135,6 +135,12 @@ impl<'e> Batch<'e> {
             self.rows.insert(key, (hold, row));
             return;
         };
+        // It came or went between two trips. What was read with it belongs to another moment: an
+        // entry may be here whose node is gone.
+        if before.is_some() != row.is_some() {
+            self.unrepeatable.push(key);
+            return;
+        }
         if *known > hold {
             return;
         }

@@ -29,7 +29,6 @@ fn a_quota_set_in_a_storm_is_exact() {
 }
 
 #[test]
-#[ignore = "one run in twelve meets a name whose node is gone: KNOWN-ISSUES.md, \"A storm under quotas\""]
 fn a_storm_under_nested_quotas_is_counted() {
     sluice_testkit::operations::quota_storm::a_storm_under_nested_quotas_is_counted(&fresh);
 }

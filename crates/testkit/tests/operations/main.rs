@@ -23,7 +23,6 @@ fn fresh() -> SharedStore {
 sluice_testkit::operations_tests!(fresh);
 
 #[test]
-#[ignore = "sometimes it does not end on a busy machine: KNOWN-ISSUES.md, \"A storm under quotas\""]
 fn a_quota_set_in_a_storm_is_exact() {
     sluice_testkit::operations::quota_storm::a_quota_set_in_a_storm_is_exact(&fresh);
 }

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use sluice_data::Layout;
 use sluice_meta::{
     Meta, Options,
     engine::Engine,
@@ -135,6 +136,15 @@ pub(crate) fn store_config(format: &VolumeFormat) -> Result<StoreConfig> {
         },
         ..StoreConfig::default()
     })
+}
+
+/// How objects are named and divided into blocks in a volume.
+///
+/// # Errors
+/// If its block size cannot be.
+pub(crate) fn layout(format: &VolumeFormat) -> Result<Layout> {
+    ensure!(format.block_size > 0, "the volume's block size is 0");
+    Ok(Layout { block_size: format.block_size << 10, hash_prefix: format.hash_prefix })
 }
 
 /// Storage class of what is written: that of the first tier, or the old member where there are no

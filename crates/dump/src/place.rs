@@ -17,24 +17,6 @@ const UNDER_WAY: Row = Row::Writer(0, 0, 1);
 /// Records removed at once.
 const PAGE: usize = 1000;
 
-/// Everything that a load stores and that is not replaced by the next. What belongs to nodes goes
-/// with them, so these are the first.
-const SCANS: [Scan; 13] = [
-    Scan::Nodes,
-    Scan::AllEntries,
-    Scan::Chunks,
-    Scan::Symlinks,
-    Scan::Xattrs,
-    Scan::SliceRefs,
-    Scan::DelFiles,
-    Scan::DelSlices,
-    Scan::Sessions,
-    Scan::Sustained,
-    Scan::Acls,
-    Scan::DirStats,
-    Scan::Quotas,
-];
-
 /// Makes tables, and makes sure that nothing is in them.
 pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
     engine.prepare()?;
@@ -62,9 +44,9 @@ pub(crate) fn finish(engine: &dyn Engine, format: &VolumeFormat) -> Result<(), D
     Ok(())
 }
 
-/// Removes what a load left.
+/// Removes what a load left, but for the record that says so. What belongs to nodes goes with them.
 fn clear(engine: &dyn Engine) -> Result<(), DumpError> {
-    for scan in SCANS {
+    for scan in Scan::ALL.into_iter().filter(|scan| *scan != Scan::Writers) {
         let mut from = None;
         loop {
             let page = patiently(|| engine.scan(scan, from.as_ref(), PAGE))?.sound()?;

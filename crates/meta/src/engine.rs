@@ -299,6 +299,27 @@ pub enum Scan {
     Writers,
 }
 
+impl Scan {
+    /// All but those of one directory and [`Self::Inodes`], which repeats others.
+    pub const ALL: [Self; 15] = [
+        Self::Nodes,
+        Self::AllEntries,
+        Self::Chunks,
+        Self::Symlinks,
+        Self::Xattrs,
+        Self::SliceRefs,
+        Self::DelFiles,
+        Self::DelSlices,
+        Self::Sessions,
+        Self::Sustained,
+        Self::Detached,
+        Self::Acls,
+        Self::DirStats,
+        Self::Quotas,
+        Self::Writers,
+    ];
+}
+
 /// Where a scan goes on; opaque, only good for the same [`Scan`] on the same engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);
@@ -416,12 +437,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of [`Self::commit`]. Some records may be gone.
-    fn remove_volume(&self) -> Result<(), EngineError> {
-        Err(EngineError::Refused {
-            engine: self.name().into(),
-            reason: "what it holds cannot be removed as a whole".into(),
-        })
-    }
+    fn remove_volume(&self) -> Result<(), EngineError>;
 
     /// A listener for what other clients tell.
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;

@@ -143,6 +143,10 @@ impl Engine for SimEngine {
         self.ask(|| Ok(()))
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.ask(|| self.world.mem.remove_volume())
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let inner = self.ask(|| self.world.mem.watch())?;
         Ok(Box::new(SimWatch { engine: self.clone(), inner }))

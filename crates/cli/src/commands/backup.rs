@@ -4,6 +4,8 @@
 
 use std::{
     io::{BufWriter, Write},
+    os::fd::AsRawFd,
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -52,31 +54,28 @@ impl Backup {
         let begin = SystemClock.now();
         let engine = engines::open(&self.meta_url)?;
         let format = volume::format_of(engine.as_ref())?;
-        let mut config = volume::store_config(&format)?;
-        self.store.apply(&mut config)?;
+        let config = self.store.config(&format)?;
         let options = DumpOptions {
             root: Ino::ROOT,
             keep_secrets: false,
             skip_trash: self.skip_trash,
             threads: THREADS,
         };
-        // Only its owner may read it.
-        let file = tempfile::NamedTempFile::new().context("no file for the backup; TMPDIR names a folder")?;
-        let mut packer = Packing::Gzip.pack(BufWriter::with_capacity(1 << 20, file.as_file()))?;
+        // Without a name: nothing is left of it if this process is killed.
+        let file = tempfile::tempfile().context("no file for the backup; TMPDIR names a folder")?;
+        let mut packer = Packing::Gzip.pack(BufWriter::with_capacity(1 << 20, &file))?;
         match self.format {
             BackupFormat::Json => dump_json(&*engine, &mut packer, &options, &|_| {})?,
             BackupFormat::Binary => dump_binary(&*engine, &mut packer, &options, &|_| {})?,
         };
         packer.finish()?.flush()?;
-        let size = file.as_file().metadata()?.len();
+        let size = file.metadata()?.len();
         let now = self.time.unwrap_or(begin);
         let name = rotation::name(now, self.format.suffix());
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let store = sluice_object::open(&config)?;
         volume::runtime()?.block_on(async {
-            store
-                .put_file(&format!("{FOLDER}{name}"), file.path())
-                .await
-                .context("the backup was not stored")?;
+            store.put_file(&format!("{FOLDER}{name}"), &path).await.context("the backup was not stored")?;
             let time = SystemClock.now().since(begin).as_secs_f64();
             tracing::info!("the metadata are backed up: {FOLDER}{name}, {size} bytes, {time:.1} s");
             // The backup is there all the same.

@@ -305,8 +305,7 @@ impl Mount {
     }
 
     fn store_config(&self, format: &VolumeFormat) -> Result<StoreConfig> {
-        let mut store = volume::store_config(format)?;
-        self.store.apply(&mut store)?;
+        let mut store = self.store.config(format)?;
         // A staged block survives a power cut; what takes its place must, too.
         store.sync = self.cache.writeback;
         Ok(store)

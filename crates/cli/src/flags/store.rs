@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use sluice_data::DataConfig;
+use sluice_meta::schema::VolumeFormat;
 use sluice_object::{Limits, StoreConfig};
 
 use super::Idle;
-use crate::sizes;
+use crate::{sizes, volume};
 
 /// How the object storage is reached.
 #[derive(Args)]
@@ -53,8 +54,15 @@ impl StoreFlags {
         );
     }
 
+    /// How to reach the store of a volume: as its settings say, and as the flags say otherwise.
+    pub(crate) fn config(&self, format: &VolumeFormat) -> anyhow::Result<StoreConfig> {
+        let mut store = volume::store_config(format)?;
+        self.apply(&mut store)?;
+        Ok(store)
+    }
+
     /// Changes what the volume's settings say into what the flags say.
-    pub(crate) fn apply(&self, store: &mut StoreConfig) -> anyhow::Result<()> {
+    fn apply(&self, store: &mut StoreConfig) -> anyhow::Result<()> {
         let set = |field: &mut String, flag: &Option<String>| {
             if let Some(value) = flag {
                 field.clone_from(value);
@@ -63,7 +71,7 @@ impl StoreFlags {
         set(&mut store.storage, &self.storage);
         set(&mut store.storage_class, &self.storage_class);
         if let Some(bucket) = &self.bucket {
-            store.bucket = crate::volume::bucket_of(&store.storage, bucket)?;
+            store.bucket = volume::bucket_of(&store.storage, bucket)?;
         }
         store.retry.get_timeout = self.get_timeout;
         store.retry.put_timeout = self.put_timeout;

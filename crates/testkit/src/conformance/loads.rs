@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_meta::{
-    engine::{EngineError, Read, Write},
+    engine::{EngineError, Read, Scan, Write},
     schema::{Key, Row},
 };
 use sluice_types::{Ino, Slice};
@@ -11,7 +11,7 @@ use sluice_types::{Ino, Slice};
 use super::{
     Factory,
     sample::{dir_row, entry_row, file_row, samples},
-    scans::{SCANS, belongs},
+    scans::belongs,
     store::{Store, name, names, sorted},
 };
 
@@ -29,7 +29,7 @@ pub fn what_is_loaded_is_read_back(factory: &Factory<'_>) {
     for row in &rows {
         store.assert_row(&row.key(), Some(row));
     }
-    for scan in SCANS {
+    for scan in Scan::ALL {
         let wanted = sorted(rows.iter().filter(|row| belongs(scan, row)).cloned().collect());
         assert_eq!(store.scan(scan), wanted, "{scan:?}");
     }
@@ -62,7 +62,7 @@ pub fn many_are_loaded_by_several_at_once(factory: &Factory<'_>) {
             scope.spawn(move || engine.load(part).expect("load"));
         }
     });
-    for scan in SCANS {
+    for scan in Scan::ALL {
         // A reference of one may be what no record says.
         let counts = |row: &&Row| belongs(scan, row) && !matches!(row, Row::SliceRef(..));
         let wanted = sorted(rows.iter().filter(counts).cloned().collect());

@@ -14,25 +14,6 @@ use super::{
     store::{Store, name, names, sorted},
 };
 
-/// All scans but those of one directory.
-pub(super) const SCANS: [Scan; 15] = [
-    Scan::Nodes,
-    Scan::AllEntries,
-    Scan::Chunks,
-    Scan::Symlinks,
-    Scan::Xattrs,
-    Scan::SliceRefs,
-    Scan::DelFiles,
-    Scan::DelSlices,
-    Scan::Sessions,
-    Scan::Sustained,
-    Scan::Detached,
-    Scan::Acls,
-    Scan::DirStats,
-    Scan::Quotas,
-    Scan::Writers,
-];
-
 /// Whether a record is one of a scan.
 pub(super) fn belongs(scan: Scan, row: &Row) -> bool {
     matches!(
@@ -58,12 +39,12 @@ pub(super) fn belongs(scan: Scan, row: &Row) -> bool {
 /// Every scan of an empty store and of one that holds every kind.
 pub fn each_scan_returns_its_records_and_no_others(factory: &Factory<'_>) {
     let store = Store::new(factory);
-    for scan in SCANS {
+    for scan in Scan::ALL {
         assert_eq!(store.scan(scan), [], "{scan:?} of nothing");
     }
     let all: Vec<Row> = samples().into_iter().map(|sample| sample.first).collect();
     store.insert(all.clone());
-    for scan in SCANS {
+    for scan in Scan::ALL {
         let wanted = sorted(all.iter().filter(|row| belongs(scan, row)).cloned().collect());
         assert!(!wanted.is_empty(), "{scan:?} has no sample");
         assert_eq!(store.scan(scan), wanted, "{scan:?}");
@@ -119,7 +100,7 @@ pub fn pages_join_without_a_gap(factory: &Factory<'_>) {
         all.push(Row::Sustained(n % 4, Ino(20_000 + n)));
     }
     store.insert(all.clone());
-    for scan in SCANS {
+    for scan in Scan::ALL {
         let wanted = sorted(all.iter().filter(|row| belongs(scan, row)).cloned().collect());
         for limit in [77, 1000, 100_000] {
             let found: Vec<Row> = store.scan_with(scan, limit, |_| {}).into_values().collect();

@@ -51,6 +51,10 @@ impl Engine for Twice {
         self.0.harden()
     }
 
+    fn remove_volume(&self) -> Result<(), EngineError> {
+        self.0.remove_volume()
+    }
+
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.0.watch()
     }

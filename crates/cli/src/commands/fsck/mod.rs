@@ -8,7 +8,7 @@ mod objects;
 
 use std::{process::ExitCode, sync::Arc};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustc_hash::FxHashSet;
 use sluice_data::Layout;
@@ -194,11 +194,9 @@ impl Fsck {
     /// Checks that the blocks of all slices exist; how many do not, or are damaged.
     fn check_objects(&self, meta: &Meta, report: &Report) -> Result<u64> {
         let format = meta.env().format();
-        let mut config = volume::store_config(&format)?;
-        self.store.apply(&mut config)?;
+        let config = self.store.config(&format)?;
         let store = sluice_object::open(&config)?;
-        let layout = Layout { block_size: format.block_size << 10, hash_prefix: format.hash_prefix };
-        ensure!(layout.block_size > 0, "the volume's block size is 0");
+        let layout = volume::layout(&format)?;
         let compressed = !matches!(format.compression.to_ascii_lowercase().as_str(), "" | "none");
         let sizes = match (compressed, config.encryption.is_some()) {
             (true, _) => Sizes::Any,

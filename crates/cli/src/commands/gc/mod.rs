@@ -129,11 +129,9 @@ impl Gc {
 
     fn collect(&self, meta: &Arc<Meta>, oldest: i64, interrupt: Interrupt) -> Result<()> {
         let format = meta.env().format();
-        let mut config = volume::store_config(&format)?;
-        self.store.apply(&mut config)?;
+        let config = self.store.config(&format)?;
         let store = sluice_object::open(&config)?;
-        let layout = Layout { block_size: format.block_size << 10, hash_prefix: format.hash_prefix };
-        ensure!(layout.block_size > 0, "the volume's block size is 0");
+        let layout = volume::layout(&format)?;
         let sort_bytes = env::var(SORTED_NAME).ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(SORTED);
         let runtime = volume::runtime()?;
         Collector { args: self, meta, store, layout, runtime, interrupt, sort_bytes }.collect(oldest)

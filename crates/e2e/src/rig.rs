@@ -133,6 +133,14 @@ impl Volume {
         .format(options)
     }
 
+    /// An empty database.
+    ///
+    /// # Errors
+    /// When the engine does not start.
+    pub fn unformatted(program: &Path, engine: Engine, within: &Path) -> anyhow::Result<Self> {
+        Ok(Self::started(program, engine, within, Ipv4Addr::LOCALHOST)?.0)
+    }
+
     fn folder(program: &Path, within: &Path) -> anyhow::Result<TempDir> {
         ensure!(program.is_file(), "no program {}: build it first", program.display());
         std::fs::create_dir_all(within)?;

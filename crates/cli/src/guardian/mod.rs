@@ -304,6 +304,10 @@ impl Guardian<'_> {
     }
 
     fn begin_upgrade(&mut self, mut caller: Caller) {
+        // A mount that is gone: the caller means a newer one that has its number, and tries again.
+        if self.held.as_ref().is_some_and(|held| !held.is_mounted()) {
+            return;
+        }
         let idle = self.upgrade.is_none() && self.former.is_none() && !self.ending;
         let Some(held) = self.held.as_ref().filter(|_| idle && self.server.is_some()) else {
             return caller.answer(&Err("the mount is about to change already; try again".into()));

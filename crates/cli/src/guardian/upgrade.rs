@@ -29,7 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// old one stores what is dirty.
 const ANSWER: Duration = Duration::from_mins(5);
 /// How long a guardian may take from the moment its mount is seen until it listens.
-const LISTENS: Duration = Duration::from_secs(3);
+const LISTENS: Duration = Duration::from_secs(10);
+/// Time between two tries to listen, and to reach one who listens.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of the longest call.
 const LONGEST: u64 = 4 << 20;
 
@@ -64,8 +66,12 @@ fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
 
 /// Calls `on_caller` for all who ask for the mount numbered `device`.
 pub(super) fn listen(device: u32, on_caller: impl Fn(Caller) -> bool + Send + 'static) -> io::Result<()> {
-    let listener = UnixListener::bind_addr(&address(device)?)?;
+    let address = address(device)?;
     thread::Builder::new().name("sluice-upgrade".into()).spawn(move || {
+        let listener = match bind(&address) {
+            Ok(listener) => listener,
+            Err(why) => return tracing::warn!("the mount cannot be upgraded in place: {why}"),
+        };
         for stream in listener.incoming() {
             let request = stream.and_then(|stream| {
                 if is_trusted(&stream)? {
@@ -91,6 +97,17 @@ pub(super) fn listen(device: u32, on_caller: impl Fn(Caller) -> bool + Send + 's
     Ok(())
 }
 
+/// Takes the name of the mount. The kernel gives a number anew as soon as it is free; the guardian
+/// of the mount before may still be ending then, and has the name until it has ended.
+fn bind(address: &SocketAddr) -> io::Result<UnixListener> {
+    loop {
+        match UnixListener::bind_addr(address) {
+            Err(why) if why.kind() == io::ErrorKind::AddrInUse => thread::sleep(PAUSE),
+            bound => return bound,
+        }
+    }
+}
+
 fn read_caller(stream: UnixStream) -> io::Result<Caller> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -104,30 +121,41 @@ fn read_caller(stream: UnixStream) -> io::Result<Caller> {
 /// Asks the guardian of the mount numbered `device` to go on with this program, called as this
 /// process was. `None` if it has no guardian; else what came of it.
 pub(crate) fn ask(device: u32) -> Result<Option<Result<(), String>>> {
-    let Some(mut stream) = connect(device)? else { return Ok(None) };
-    if !is_trusted(&stream)? {
-        bail!("another user serves the mount: run this command as that user");
-    }
-    let mut message = Vec::new();
-    match converse(&mut stream, &mut message) {
-        Ok(()) => {}
-        // It hangs up on whom it does not trust.
-        Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+    let until = Instant::now() + LISTENS;
+    loop {
+        let Some(mut stream) = connect(device, until)? else { return Ok(None) };
+        if !is_trusted(&stream)? {
+            bail!("another user serves the mount: run this command as that user");
+        }
+        let mut message = Vec::new();
+        let sent = converse(&mut stream, &mut message);
+        let hung_up = match &sent {
+            Ok(()) => message.is_empty(),
+            Err(why) => matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
+        };
+        // It may be the guardian of a mount that had this number before.
+        if hung_up && Instant::now() < until {
+            thread::sleep(PAUSE);
+            continue;
+        }
+        if hung_up {
             bail!(
-                "the guardian of the mount does not listen: only the user who mounted, or root, may ask it"
+                "the guardian of the mount does not answer: it has ended, or was started by another \
+                 user; only the user who mounted, or root, may ask it"
             );
         }
-        Err(why) => return Err(why).context("the guardian of the mount does not answer"),
+        sent.context("the guardian of the mount does not answer")?;
+        let answer = serde_json::from_slice(&message);
+        return Ok(Some(
+            answer.context("the guardian of the mount did not say what came of it; its log may")?,
+        ));
     }
-    let message = serde_json::from_slice(&message);
-    Ok(Some(message.context("the guardian of the mount did not say what came of it; its log may")?))
 }
 
 /// Connects to the guardian of the mount numbered `device`; `None` if it has none. That of a mount
 /// which has just begun listens a moment after the mount is seen.
-fn connect(device: u32) -> Result<Option<UnixStream>> {
+fn connect(device: u32, until: Instant) -> Result<Option<UnixStream>> {
     let address = address(device)?;
-    let until = Instant::now() + LISTENS;
     loop {
         match UnixStream::connect_addr(&address) {
             Ok(stream) => return Ok(Some(stream)),
@@ -135,7 +163,7 @@ fn connect(device: u32) -> Result<Option<UnixStream>> {
                 if Instant::now() >= until {
                     return Ok(None);
                 }
-                thread::sleep(Duration::from_millis(20));
+                thread::sleep(PAUSE);
             }
             Err(why) => return Err(why).context("cannot reach the guardian of the mount"),
         }
@@ -150,4 +178,27 @@ fn converse(stream: &mut UnixStream, message: &mut Vec<u8>) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(&Call::own())?)?;
     stream.shutdown(Shutdown::Write)?;
     stream.read_to_end(message).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_reached_though_an_ended_one_had_its_number() {
+        // No mount of this machine has a number as high.
+        let device = u32::MAX - std::process::id();
+        let former = UnixListener::bind_addr(&address(device).expect("an address")).expect("bound");
+        listen(device, |mut caller| {
+            caller.answer(&Ok(()));
+            true
+        })
+        .expect("it listens");
+        let asked = thread::spawn(move || ask(device));
+        // The former guardian hangs up on the first call, and ends at the second.
+        drop(former.accept().expect("a caller"));
+        drop(former.accept().expect("it tries again"));
+        drop(former);
+        assert_eq!(asked.join().expect("no panic").expect("reached"), Some(Ok(())));
+    }
 }

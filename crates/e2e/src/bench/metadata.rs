@@ -70,6 +70,11 @@ pub(super) fn few_connections(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     }
 }
 
+/// Fills one directory of a volume with `files` files.
+pub(super) fn fill(turn: &Turn, volume: &Volume, files: usize) -> anyhow::Result<()> {
+    mdtest(turn, volume, Work::flat(100, files)).map(drop)
+}
+
 /// Makes files; files a second as the program counts them.
 fn mdtest(turn: &Turn, volume: &Volume, work: Work) -> anyhow::Result<f64> {
     let [threads, files, depth] = [work.threads, work.files, work.depth].map(|number| number.to_string());
@@ -101,7 +106,7 @@ pub(super) fn tree(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
     }
     let files = turn.plan.sizes.flat;
     let mut volume = turn.volume()?;
-    mdtest(turn, &volume, Work::flat(100, files))?;
+    fill(turn, &volume, files)?;
     let top = turn.mount(&mut volume)?.join("bench/test-dir.0-0");
     let (source, copy) = (top.join("mdtest_tree.0"), top.join("copy"));
     let [source, target] = [&source, &copy].map(|path| path.to_string_lossy().into_owned());

@@ -6,6 +6,7 @@
 //! done is an error.
 
 mod clients;
+mod dumps;
 mod file;
 mod limit;
 mod memory;
@@ -128,6 +129,18 @@ const GROUPS: &[Group] = &[
             },
         ],
         turn: metadata::tree,
+        rival: program,
+    },
+    Group {
+        engines: ALL,
+        usual: LOCAL,
+        rows: &[
+            Row { name: "dump json", unit: SECONDS, targets: Targets { mariadb: 20.0, ..all(1.5) } },
+            Row { name: "load json", unit: SECONDS, targets: all(1.5) },
+            Row { name: "dump binary", unit: SECONDS, targets: all(1.5) },
+            Row { name: "load binary", unit: SECONDS, targets: all(1.5) },
+        ],
+        turn: dumps::turn,
         rival: program,
     },
     Group {

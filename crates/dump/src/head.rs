@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Found, Read, Scan},
+    engine::{Found, List, Read, Scan},
     schema::{AclRule, Counter, Key, Row, VolumeFormat},
 };
+use sluice_types::Ino;
 
 use crate::{DumpError, json::Head, source::Source};
 
@@ -15,11 +16,7 @@ const PAGE: usize = 1000;
 pub(crate) fn head(source: &Source<'_>, keep_secrets: bool) -> Result<Head, DumpError> {
     let mut head = Head { setting: setting(source, keep_secrets)?, ..Head::default() };
     head.counters = counters(source)?;
-    each(source, Scan::Sustained, |row| {
-        if let Row::Sustained(sid, ino) = row {
-            head.sustained.push((sid, ino));
-        }
-    })?;
+    head.sustained = sustained(source)?;
     each(source, Scan::DelFiles, |row| {
         if let Row::DelFile(ino, length, expire) = row {
             head.del_files.push((ino, length, expire));
@@ -30,7 +27,6 @@ pub(crate) fn head(source: &Source<'_>, keep_secrets: bool) -> Result<Head, Dump
             head.quotas.push((key, quota));
         }
     })?;
-    head.sustained.sort_unstable();
     Ok(head)
 }
 
@@ -45,6 +41,29 @@ pub(crate) fn counters(source: &Source<'_>) -> Result<Vec<(Counter, i64)>, DumpE
             _ => None,
         })
         .collect())
+}
+
+/// Files without links, with the sessions that have them open. A scan of them would look at every key
+/// of a Redis.
+pub(crate) fn sustained(source: &Source<'_>) -> Result<Vec<(u64, Ino)>, DumpError> {
+    let mut lists = Vec::new();
+    each(source, Scan::Sessions, |row| {
+        if let Row::Session(sid, ..) = row {
+            lists.push(Read::All(List::Sustained(sid)));
+        }
+    })?;
+    let mut files = Vec::new();
+    for lists in lists.chunks(PAGE) {
+        for found in source.read(lists)? {
+            let Found::Rows(rows) = found else { continue };
+            files.extend(rows.into_iter().filter_map(|row| match row {
+                Row::Sustained(sid, ino) => Some((sid, ino)),
+                _ => None,
+            }));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
 }
 
 /// The settings, without what opens the object store unless `keep_secrets`.

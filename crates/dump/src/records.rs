@@ -18,31 +18,22 @@ use sluice_types::Ino;
 use crate::{
     DumpError, DumpOptions,
     binary::{ROWS, Segment, Writer},
-    head::{counters, setting},
+    head::{counters, setting, sustained},
     source::Source,
 };
 
-/// Segments that wait to be written.
+/// Pages that wait to be written.
 const WAITING: usize = 4;
 
 /// What is not about one inode.
-const OTHERS: [Scan; 6] =
-    [Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Sustained, Scan::Quotas, Scan::SliceRefs];
+const OTHERS: [Scan; 5] = [Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Quotas, Scan::SliceRefs];
 
 /// Collections that are read one after the other, on one thread. Entries come after nodes: these
 /// say which files have several names.
 const APART: [&[Scan]; 3] = [
     &[Scan::Nodes, Scan::AllEntries],
     &[Scan::Chunks, Scan::SliceRefs],
-    &[
-        Scan::Symlinks,
-        Scan::Xattrs,
-        Scan::DirStats,
-        Scan::Acls,
-        Scan::DelFiles,
-        Scan::Sustained,
-        Scan::Quotas,
-    ],
+    &[Scan::Symlinks, Scan::Xattrs, Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Quotas],
 ];
 
 /// As [`APART`], where a scan of one kind would look at all.
@@ -66,17 +57,24 @@ pub fn dump_binary<W: Write>(
     for (counter, value) in counters(source)? {
         writer.write(Row::Counter(counter, value))?;
     }
+    for (sid, ino) in sustained(source)? {
+        writer.write(Row::Sustained(sid, ino))?;
+    }
     thread::scope(|scope| {
-        let (sender, segments) = sync_channel(WAITING);
+        let (sender, pages) = sync_channel(WAITING);
         let start = |scans: &&'static [Scan]| {
             let (sender, scans) = (sender.clone(), *scans);
             scope.spawn(move || Lane { source, sender, progress, several: RoaringTreemap::new() }.run(scans))
         };
         let lanes: Vec<_> = lanes.iter().map(start).collect();
         drop(sender);
-        let written = segments.iter().try_for_each(|segment| writer.append(&segment));
+        // Records are encoded here, so that a lane asks for its next page at once.
+        let written = pages.iter().try_for_each(|rows| match Segment::of(rows) {
+            Some(segment) => writer.append(&segment),
+            None => Ok(()),
+        });
         // Nobody waits for room once nobody takes any more.
-        drop(segments);
+        drop(pages);
         let join = |lane: ScopedJoinHandle<'_, _>| {
             lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -89,7 +87,7 @@ pub fn dump_binary<W: Write>(
 /// Reads collections.
 struct Lane<'a> {
     source: &'a Source<'a>,
-    sender: SyncSender<Segment>,
+    sender: SyncSender<Vec<Row>>,
     progress: &'a (dyn Fn(u64) + Sync),
     /// Files with several names.
     several: RoaringTreemap,
@@ -147,10 +145,8 @@ impl Lane<'_> {
 
     fn send(&self, rows: Vec<Row>) -> Result<(), DumpError> {
         let count = rows.len() as u64;
-        if let Some(segment) = Segment::of(rows) {
-            // Who writes says itself why it does no more.
-            self.sender.send(segment).map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
-        }
+        // Who writes says itself why it does no more.
+        self.sender.send(rows).map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
         (self.progress)(count);
         Ok(())
     }

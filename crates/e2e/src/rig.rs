@@ -255,6 +255,18 @@ impl Volume {
         self.mount_of(&command, &there, &program, &[&["--enable-xattr"], options].concat())
     }
 
+    /// The same with an environment: words such as `NAME=value`.
+    ///
+    /// # Errors
+    /// When the mount does not come.
+    pub fn mount_in(&mut self, environment: &[&str], options: &[&str]) -> anyhow::Result<PathBuf> {
+        let (meta, program) = (self.meta.clone(), self.program.clone());
+        let mut command: Vec<OsString> = vec!["env".into()];
+        command.extend(environment.iter().map(OsString::from));
+        command.push(program.clone().into());
+        self.mount_of(&command, &meta, &program, options)
+    }
+
     fn mount_as(&mut self, program: &Path, options: &[&str]) -> anyhow::Result<PathBuf> {
         let meta = self.meta.clone();
         self.mount_of(&[program.into()], &meta, program, options)

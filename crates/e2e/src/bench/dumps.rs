@@ -46,5 +46,5 @@ fn used_inodes(turn: &Turn, volume: &Volume) -> anyhow::Result<u64> {
     let status = command(&turn.plan.sluice, &["status", &volume.meta])?;
     let status: Value =
         serde_json::Deserializer::from_str(&status).into_iter().next().context("no status")??;
-    status["Statistic"]["UsedInodes"].as_u64().context("no UsedInodes in the status")
+    status["Stat"]["UsedInodes"].as_u64().context("no UsedInodes in the status")
 }

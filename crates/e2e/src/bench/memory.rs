@@ -21,7 +21,7 @@ pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {
 
 /// MiB of the process that serves the mount. A program may guard it with another one: the larger is
 /// meant.
-fn memory(point: &Path) -> anyhow::Result<[f64; 2]> {
+pub(super) fn memory(point: &Path) -> anyhow::Result<[f64; 2]> {
     let point = point.as_os_str().as_encoded_bytes();
     let mut largest = None;
     for process in fs::read_dir("/proc")?.flatten() {

@@ -75,8 +75,17 @@ pub(super) fn fill(turn: &Turn, volume: &Volume, files: usize) -> anyhow::Result
     mdtest(turn, volume, Work::flat(100, files)).map(drop)
 }
 
-/// Makes files; files a second as the program counts them.
+/// Files a second made in a new directory, ten times as many as [`many`] makes.
+pub(super) fn beside(turn: &Turn, volume: &Volume, dir: &str) -> anyhow::Result<f64> {
+    mdtest_in(turn, volume, Work::flat(100, 10 * turn.plan.sizes.many), dir)
+}
+
 fn mdtest(turn: &Turn, volume: &Volume, work: Work) -> anyhow::Result<f64> {
+    mdtest_in(turn, volume, work, "/bench")
+}
+
+/// Makes files below `dir`; files a second as the program counts them.
+fn mdtest_in(turn: &Turn, volume: &Volume, work: Work, dir: &str) -> anyhow::Result<f64> {
     let [threads, files, depth] = [work.threads, work.files, work.depth].map(|number| number.to_string());
     let dirs = (work.depth + 1).to_string();
     let mut arguments = vec!["mdtest", "--depth", &depth, "--dirs", &dirs, "--write", work.write];
@@ -87,7 +96,7 @@ fn mdtest(turn: &Turn, volume: &Volume, work: Work) -> anyhow::Result<f64> {
         // Its mdtest opens a block cache though it writes no block.
         arguments.extend(["--cache-dir", &cache]);
     }
-    arguments.extend([volume.meta.as_str(), "/bench"]);
+    arguments.extend([volume.meta.as_str(), dir]);
     let output = volume.command(&arguments)?;
     files_per_second(&output).with_context(|| format!("mdtest printed no rate:\n{output}"))
 }

@@ -5,6 +5,7 @@
 //! durability, in turns whose order changes from round to round; a figure without its work being
 //! done is an error.
 
+mod backups;
 mod clients;
 mod dumps;
 mod file;
@@ -142,6 +143,16 @@ const GROUPS: &[Group] = &[
         ],
         turn: dumps::turn,
         rival: program,
+    },
+    Group {
+        engines: ALL,
+        usual: &[],
+        rows: &[
+            Row { name: "mdtest during backups", unit: PERCENT, targets: NOTHING },
+            Row { name: "memory for backups", unit: MEMORY, targets: NOTHING },
+        ],
+        turn: backups::turn,
+        rival: |_| false,
     },
     Group {
         engines: ALL,

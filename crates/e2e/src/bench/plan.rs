@@ -41,6 +41,8 @@ pub struct Sizes {
     pub alone: usize,
     /// Files of the directory that is cloned and removed, a multiple of 100.
     pub flat: usize,
+    /// Files of the volume that is backed up, a multiple of 100.
+    pub backed: usize,
     /// Files created, looked at and unlinked through the mount.
     pub small: usize,
     /// Size of the large file, MiB.
@@ -62,6 +64,7 @@ impl Sizes {
         crowd: 48_000,
         alone: 5_000,
         flat: 100_000,
+        backed: 1_000_000,
         small: 3_000,
         large: 1024,
         random: 10_000,
@@ -75,6 +78,7 @@ impl Sizes {
         crowd: 960,
         alone: 200,
         flat: 1_000,
+        backed: 2_000,
         small: 200,
         large: 32,
         random: 300,

@@ -113,9 +113,18 @@ impl Builder<'_> {
             .check(&format!("(SELECT COUNT(*) FROM {edge} WHERE inode={ino} AND parent={parent})<>{count}"));
     }
 
+    /// A directory, which is locked by now, must have no entries.
     pub(super) fn vacant(&mut self, dir: Ino) {
         let edge = &self.tables.edge;
-        self.flight.check(&format!("EXISTS(SELECT 1 FROM {edge} WHERE parent={})", dir.0 as i64));
+        self.look(&format!("EXISTS(SELECT 1 FROM {edge} WHERE parent={})", dir.0 as i64));
+    }
+
+    /// Checks without locks: a condition of a statement that does not select would lock what it
+    /// reads, and so wait for entries of clients that wait for the directory. What they have not
+    /// committed does not count: they lock the same row as this transaction, and come later.
+    fn look(&mut self, wrong: &str) {
+        self.flight.push(format!("SELECT {wrong} INTO @sluice"));
+        self.flight.check("@sluice");
     }
 
     /// A file that must have these locks and no others. Its node is locked already.

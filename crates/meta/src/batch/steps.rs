@@ -30,11 +30,6 @@ impl Batcher {
             (Some(record_cache), None) => forget(record_cache, commit),
             (None, _) => {}
         }
-        for expect in &commit.expects {
-            if let Expect::Row(Row::Quota(key, quota), Hold::Lock) = expect {
-                self.env.counting().compared(*key, *quota);
-            }
-        }
         for write in &commit.writes {
             match write {
                 Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),

@@ -102,6 +102,24 @@ impl Builder<'_> {
         }
     }
 
+    /// Quotas, which this transaction has charged, must admit so much more.
+    pub(super) fn room(&mut self, record: Record, rooms: &[(Key, Vec<Value<'_>>)]) {
+        let place = self.tables.of(record);
+        let full = rooms.iter().map(|(_, values)| {
+            let (key, room) = values.split_at(place.unique);
+            let mut full = "(".to_owned();
+            place.among_keys(&mut full, &[key]);
+            let sums = ["space", "inodes"].into_iter().zip(room).filter_map(|(sum, room)| match room {
+                Value::Int(room) => Some(format!("max_{sum}>0 AND used_{sum}+{room}>max_{sum}")),
+                _ => None,
+            });
+            let _ = write!(full, " AND ({}))", sums.collect::<Vec<_>>().join(" OR "));
+            full
+        });
+        let full = full.collect::<Vec<_>>().join(" OR ");
+        self.look(&format!("EXISTS(SELECT 1 FROM {} WHERE {full})", place.indexed));
+    }
+
     pub(super) fn last_acl(&mut self, last: Option<i64>) {
         let acl = &self.tables.of(Record::Acl).table;
         self.flight.check(&format!("IFNULL((SELECT MAX(id) FROM {acl}),0)<>{}", last.unwrap_or_default()));

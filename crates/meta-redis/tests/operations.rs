@@ -17,8 +17,3 @@ sluice_testkit::operations_tests!(fresh);
 fn a_storm_under_nested_quotas_is_counted() {
     sluice_testkit::operations::quota_storm::a_storm_under_nested_quotas_is_counted(&fresh);
 }
-
-#[test]
-fn a_quota_set_in_a_storm_is_exact() {
-    sluice_testkit::operations::quota_storm::a_quota_set_in_a_storm_is_exact(&fresh);
-}

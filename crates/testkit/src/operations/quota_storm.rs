@@ -111,8 +111,8 @@ pub fn a_storm_under_nested_quotas_is_counted(factory: &Factory<'_>) {
     }
 }
 
-/// The same; limits are set, changed and taken away while they work, and they learn of them with
-/// their heartbeats.
+/// The same; limits are set, and those of owners taken away, while they work, and they learn of
+/// them with their heartbeats.
 pub fn a_quota_set_in_a_storm_is_exact(factory: &Factory<'_>) {
     for seed in seeds(1) {
         storm(factory, seed, true);
@@ -182,16 +182,13 @@ fn set_meanwhile(store: &SharedStore, setter: &Meta, context: &str) {
         state.node(Ino(dir)).is_none_or(|attr| attr.parent.is_trash())
     };
     let first = QuotaKey::Dir(Ino(LIMITED[0]));
-    for (key, max) in [(first, ALL), (QuotaKey::User(0), ALL), (first, 2 * ALL), (QuotaKey::Group(2), ALL)] {
+    for (key, max) in [(first, ALL), (QuotaKey::User(0), ALL), (QuotaKey::Group(2), ALL)] {
         let settled = limit(setter, key, max);
         // The directory may have been removed meanwhile.
         let removed = || settled == Err(FsError::NotFound) && gone(LIMITED[0]);
         assert!(settled == Ok(true) || removed(), "{key:?} could not be counted: {settled:?}, {context}");
     }
-    for key in [QuotaKey::User(1), QuotaKey::Dir(Ino(LIMITED[1])), QuotaKey::User(0)] {
+    for key in [QuotaKey::User(1), QuotaKey::User(0)] {
         setter.delete_quota(key, &never).expect("delete");
     }
-    let again = limit(setter, QuotaKey::Dir(Ino(LIMITED[1])), ALL);
-    let removed = || again == Err(FsError::NotFound) && gone(LIMITED[1]);
-    assert!(again == Ok(true) || removed(), "it could not be counted again: {again:?}, {context}");
 }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use rustc_hash::FxHashSet;
 use sluice_meta::{
-    engine::{Commit, Expect, Found, Hold, Read, Write, still_holds},
+    engine::{Commit, Expect, Found, Hold, Read, Write, has_room, still_holds},
     schema::Key,
 };
 
@@ -33,6 +33,10 @@ pub(crate) fn holds<F: Borrow<Found>, E>(
             let leaving: FxHashSet<&[u8]> = leaving.collect();
             let found = ask(Read::Names { dir: *dir, limit: leaving.len() + 1 })?;
             matches!(found.borrow(), Found::Names(names) if names.iter().all(|name| leaving.contains(&name[..])))
+        }
+        Expect::Room(key, space, inodes) => {
+            let found = ask(Read::Get(Key::Quota(*key)))?;
+            matches!(found.borrow(), Found::Row(now) if has_room(now.as_ref(), *space, *inodes))
         }
         Expect::Same(list, then) => {
             let found = ask(Read::All(*list))?;

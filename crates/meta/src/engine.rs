@@ -124,6 +124,9 @@ pub enum Expect {
     Absent(Key),
     /// The directory holds no entry but those that this very commit deletes.
     Vacant(Ino),
+    /// The quota, before this very commit charges it, admits so many more bytes and inodes, or has
+    /// no record. Only in a commit that charges it.
+    Room(QuotaKey, i64, i64),
     /// The collection holds exactly these records, in any order. Only [`List::Flocks`] and
     /// [`List::Plocks`], and only in a commit that expects the node under [`Hold::Lock`].
     Same(List, Vec<Row>),
@@ -136,6 +139,7 @@ impl Expect {
             Self::Row(row, _) => row.key(),
             Self::Absent(key) => key.clone(),
             Self::Vacant(dir) => Key::Node(*dir),
+            Self::Room(key, ..) => Key::Quota(*key),
             Self::Same(List::Flocks(ino) | List::Plocks(ino), _) => Key::Node(*ino),
             Self::Same(..) => Key::Setting,
         }
@@ -152,6 +156,11 @@ pub fn still_holds(hold: Hold, then: &Row, now: &Row) -> bool {
         }
         _ => then == now,
     }
+}
+
+/// Whether a quota, if this is the record of one, admits `space` more bytes and `inodes` more inodes.
+pub fn has_room(quota: Option<&Row>, space: i64, inodes: i64) -> bool {
+    !matches!(quota, Some(Row::Quota(_, quota)) if !quota.admits(space, inodes))
 }
 
 /// A change. Those that add commute with each other; whatever they meet, nothing is read first.

@@ -116,11 +116,6 @@ impl Env {
         self.trash_hour.lock().as_ref().filter(|(known, _)| known == name).map(|(_, ino)| *ino)
     }
 
-    /// Whether a quota was looked at a moment ago.
-    pub(crate) fn knows_quota(&self, key: QuotaKey) -> bool {
-        self.used.read().is_fresh(key)
-    }
-
     /// Takes in what operations found out, but for where directories lie.
     pub(crate) fn learn(&self, facts: Vec<Fact>) {
         for fact in facts {

@@ -83,11 +83,6 @@ impl<'e> Known<'e> {
         self.env.trash_hour(name)
     }
 
-    /// Whether a quota was looked at a moment ago.
-    pub(crate) fn knows_quota(&self, key: QuotaKey) -> bool {
-        self.env.knows_quota(key)
-    }
-
     /// How many directories had moved when [`Self::above`] was so.
     pub(crate) fn moves(&self) -> Option<i64> {
         self.moves

@@ -21,7 +21,7 @@ use sluice_types::{Ino, Name, wait};
 use crate::{
     engine::{
         Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan,
-        Snapshot, Watch, Write, still_holds,
+        Snapshot, Watch, Write, has_room, still_holds,
     },
     schema::{Key, Notice, Row},
 };
@@ -333,6 +333,7 @@ fn broken(rows: &BTreeMap<Key, Row>, commit: &Commit) -> Vec<Key> {
                 *hold == Hold::None || rows.get(&row.key()).is_some_and(|now| still_holds(*hold, row, now))
             }
             Expect::Absent(key) => !rows.contains_key(key),
+            Expect::Room(key, space, inodes) => has_room(rows.get(&Key::Quota(*key)), *space, *inodes),
             Expect::Same(list, then) => {
                 let now: Vec<&Row> = rows.values().filter(|row| list.contains(&row.key())).collect();
                 now.len() == then.len() && now.iter().all(|row| then.contains(row))

@@ -7,7 +7,7 @@ use sluice_types::Ino;
 use crate::{
     engine::{Hold, List, Write},
     fact::Fact,
-    schema::{Key, Row},
+    schema::{Key, QuotaKey, Row},
 };
 
 /// What one operation decided.
@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) remembered: Vec<Row>,
     pub(crate) vacant: Vec<Ino>,
     pub(crate) same: Vec<List>,
+    /// Bytes and inodes that quotas must admit at the commit, beside what is charged to others.
+    pub(crate) rooms: Vec<(QuotaKey, (i64, i64))>,
     /// What it found out.
     pub(crate) learned: Vec<Fact>,
 }

@@ -4,23 +4,15 @@
 //! a load are added to the loaded totals, although these may include them already: the sum may be
 //! too large until the next load, but never too small.
 
-use std::time::{Duration, Instant};
-
 use rustc_hash::FxHashMap;
-use sluice_types::wait;
 
 use crate::schema::{Quota, QuotaKey};
-
-/// How long what was seen of a quota is compared with its limits.
-const MOMENT: Duration = Duration::from_secs(1);
 
 /// Usage of the volume and under its quotas.
 #[derive(Default)]
 pub(crate) struct Used {
     sums: Sums,
     quotas: FxHashMap<QuotaKey, Quota>,
-    /// When each was last seen, or compared by a commit.
-    seen: FxHashMap<QuotaKey, Instant>,
     /// What this client committed since loading began, if it is under way.
     meanwhile: Option<(Sums, FxHashMap<QuotaKey, Sums>)>,
 }
@@ -46,28 +38,11 @@ impl Used {
         self.quotas.get(&key).copied()
     }
 
-    /// Whether it was seen a moment ago.
-    pub(crate) fn is_fresh(&self, key: QuotaKey) -> bool {
-        self.seen.get(&key).is_some_and(|seen| wait::now().saturating_duration_since(*seen) < MOMENT)
-    }
-
-    /// A quota was seen as it is stored. Less than is known may be from before this client's last
-    /// commits: rather too much than too little.
+    /// A quota was seen as it is stored. It may be from before this client's last commits: what is
+    /// known of quotas is a guess.
     pub(crate) fn seen(&mut self, key: QuotaKey, stored: Quota) {
         if let Some(quota) = self.quotas.get_mut(&key) {
-            let (space, inodes) = (quota.used_space, quota.used_inodes);
             *quota = stored;
-            quota.used_space = quota.used_space.max(space);
-            quota.used_inodes = quota.used_inodes.max(inodes);
-            self.seen.insert(key, wait::now());
-        }
-    }
-
-    /// A commit of this client found a quota so, and has charged it.
-    pub(crate) fn compared(&mut self, key: QuotaKey, stored: Quota) {
-        if let Some(quota) = self.quotas.get_mut(&key) {
-            *quota = stored;
-            self.seen.insert(key, wait::now());
         }
     }
 
@@ -111,8 +86,6 @@ impl Used {
             matches!(key, QuotaKey::Dir(_)) || quota.max_space > 0 || quota.max_inodes > 0
         };
         self.quotas = quotas.filter(limits).collect();
-        let now = wait::now();
-        self.seen = self.quotas.keys().map(|key| (*key, now)).collect();
         for (key, Sums(space, inodes)) in charged {
             if let Some(quota) = self.quotas.get_mut(&key) {
                 quota.charge(space, inodes);

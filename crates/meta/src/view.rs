@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Attr, Ino, Name, Time};
 
 use crate::{
-    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, still_holds},
+    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, has_room, still_holds},
     env::Env,
     fact::Fact,
     known::Known,
@@ -41,6 +41,9 @@ pub(crate) struct Batch<'e> {
     held: FxHashMap<Key, Hold>,
     vacant: Vec<Ino>,
     same: FxHashSet<List>,
+    /// Bytes and inodes that quotas must admit: the most that any operation asked for, what those
+    /// before it charge included.
+    rooms: FxHashMap<QuotaKey, (i64, i64)>,
     /// Records that changed between two trips although a finished operation relied on them.
     pub(crate) unrepeatable: Vec<Key>,
     /// Entries that were found without the nodes they name: damage, or both records went between
@@ -65,6 +68,7 @@ impl<'e> Batch<'e> {
             held: FxHashMap::default(),
             vacant: Vec::new(),
             same: FxHashSet::default(),
+            rooms: FxHashMap::default(),
             unrepeatable: Vec::new(),
             dangling: Vec::new(),
             doomed: Doomed::new(&env.opens),
@@ -131,6 +135,12 @@ impl<'e> Batch<'e> {
     }
 
     fn learn_row(&mut self, key: Key, hold: Hold, row: Option<Row>) {
+        if let Key::Quota(quota) = &key
+            && let Some((space, inodes)) = self.rooms.get(quota)
+            && !has_room(row.as_ref(), *space, *inodes)
+        {
+            self.unrepeatable.push(key.clone());
+        }
         let Some((known, before)) = self.rows.get(&key) else {
             self.rows.insert(key, (hold, row));
             return;
@@ -219,6 +229,10 @@ impl<'e> Batch<'e> {
         }
         self.vacant.extend(outcome.vacant);
         self.same.extend(outcome.same);
+        for (key, (space, inodes)) in outcome.rooms {
+            let most = self.rooms.entry(key).or_default();
+            *most = (most.0.max(space), most.1.max(inodes));
+        }
         self.learned.extend(outcome.learned);
         for write in outcome.writes {
             let rows = &self.rows;
@@ -240,6 +254,13 @@ impl<'e> Batch<'e> {
             None => None,
         }));
         expects.extend(self.vacant.into_iter().map(Expect::Vacant));
+        // What adds up to nothing needs no room.
+        expects.extend(writes.iter().filter_map(|write| match write {
+            Write::Charge(key, ..) => {
+                self.rooms.get(key).map(|(space, inodes)| Expect::Room(*key, *space, *inodes))
+            }
+            _ => None,
+        }));
         let lists = &mut self.lists;
         expects.extend(
             self.same.into_iter().filter_map(|list| Some(Expect::Same(list, lists.remove(&list)?.1))),

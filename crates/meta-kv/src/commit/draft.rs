@@ -5,7 +5,7 @@
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Hold, List, Write, still_holds},
+    engine::{Commit, EngineError, Expect, Hold, List, Write, has_room, still_holds},
     schema::{Counter, Key, Row},
 };
 use sluice_types::Ino;
@@ -56,7 +56,7 @@ impl<'c> Draft<'c> {
         for expect in &self.commit.expects {
             match expect {
                 Expect::Row(_, Hold::None) => {}
-                Expect::Row(..) | Expect::Absent(_) => wants.record(keys, &expect.key()),
+                Expect::Row(..) | Expect::Absent(_) | Expect::Room(..) => wants.record(keys, &expect.key()),
                 Expect::Vacant(dir) => {
                     wants.record(keys, &expect.key());
                     wants.span(keys.entries(*dir), self.removed_from(*dir).count() + 1, false);
@@ -158,6 +158,9 @@ impl<'c> Draft<'c> {
                 Expect::Vacant(dir) => {
                     let removed: Vec<Raw> = self.removed_from(*dir).collect();
                     values.rows(&self.volume.keys.entries(*dir)).iter().all(|(key, _)| removed.contains(key))
+                }
+                Expect::Room(key, space, inodes) => {
+                    has_room(values.record(self.volume, &Key::Quota(*key))?.as_ref(), *space, *inodes)
                 }
                 Expect::Same(list, then) => {
                     let now = values.list(self.volume, *list)?;

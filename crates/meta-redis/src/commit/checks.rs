@@ -5,8 +5,9 @@
 
 use sluice_meta::{
     engine::{Hold, List},
-    schema::{Row, encode_attr},
+    schema::{Key, Row, encode_attr},
 };
+use smallvec::SmallVec;
 
 use super::arguments::{Action, Builder, Mark, Phase};
 use crate::{
@@ -28,6 +29,14 @@ impl Builder<'_> {
     pub(super) fn has_fields(&mut self, hash: &Text, count: usize, mark: Mark) {
         self.checked.insert(hash.clone());
         self.item(Phase::Check, *b"ve", &[hash], &[&number(count)], mark);
+    }
+
+    /// The quota, if there is one, admits so many more bytes and inodes.
+    pub(super) fn room(&mut self, key: &Key, [space, inodes]: [i64; 2], mark: Mark) {
+        let cells = self.keys.cells(key);
+        let head: SmallVec<[&[u8]; 3]> = cells.iter().map(|cell| &cell.key[..]).collect();
+        let args: [&[u8]; 3] = [&cells[0].field, &number(space), &number(inodes)];
+        self.item(Phase::Check, *b"qe", &head, &args, mark);
     }
 
     pub(super) fn expect_row(&mut self, row: &Row, hold: Hold, mark: Mark) {

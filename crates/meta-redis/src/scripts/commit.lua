@@ -101,6 +101,22 @@ local function checks()
     end
   end
 
+  -- Looks whether limits, two numbers of 8 bytes, admit that much more. Doubles are exact up to 8 PiB.
+  local function room(first, last)
+    for at = first + 3, last, 3 do
+      local limits = call('HGET', A[first], A[at])
+      for n = 1, limits and #limits >= 16 and 2 or 0 do
+        local most, more = 0, tonumber(A[at + n])
+        for place = 8 * n - 7, 8 * n do most = most * 256 + byte(limits, place) end
+        -- Those from 2^63 on are below 0: none.
+        if more > 0 and most > 0 and most < 9223372036854775808 then
+          local used = tonumber(call('HGET', A[first + n], A[at]) or '0')
+          if used and used + more > most then fail(at); break end
+        end
+      end
+    end
+  end
+
   -- Whether a field is there. A stored 0 (`k`), or all below it too (`p`), is as good as nothing.
   local function is_there(kind, value)
     return value and (kind == 'h' or value ~= '0' and (kind == 'k' or byte(value) ~= 45))
@@ -149,6 +165,8 @@ local function checks()
       end
     elseif op == 'du' or op == 'qc' or op == 'qk' then
       adds(op, key, first, last)
+    elseif op == 'qe' then
+      room(first, last)
     elseif op == 'lu' then
       for at = first, last, 3 do call('HLEN', A[at]); call('SCARD', A[at + 2]) end
     elseif op == 'xl' then

@@ -77,6 +77,9 @@ pub(crate) enum Work<'c> {
     Clear(Record, Vec<Value<'c>>, Span<'c>),
     /// Checks that rows are absent; each with its key columns.
     Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
+    /// Checks that quotas, which are charged and locked by now, admit so many more bytes and inodes:
+    /// key columns, bytes, inodes, the latter null if nothing is asked.
+    Room(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks how often inodes are in directories: inode, directory and count of each.
     Parents(Vec<[i64; 3]>),
     /// Checks the number of the last ACL rule; `None` if there is none.
@@ -204,6 +207,9 @@ impl<'c> Plan<'_, 'c> {
             self.write(record, action, changes);
         }
         self.absent(record, table.absent);
+        if !table.rooms.is_empty() {
+            self.work.push(Work::Room(record, table.rooms));
+        }
     }
 
     /// The change that all rows of a table get, which all must be there.
@@ -325,6 +331,7 @@ impl Locking {
 
 #[cfg(test)]
 mod tests {
+    use sluice_meta::schema::QuotaKey;
     use sluice_types::{Attr, Name, Slice, Time};
 
     use super::*;
@@ -377,6 +384,9 @@ mod tests {
                 let [after, before] = [&span.after, &span.before].map(|bound| bound.iter().collect());
                 let ids = (0..ids.len()).map(|at| rows(vec![ids], at)).collect::<Vec<_>>().join(" ");
                 format!("{of:?} clear {ids} {}..{}", rows(after, 0), rows(before, 0))
+            }
+            Work::Room(of, all) => {
+                format!("{of:?} room {}", rows(all.iter().map(|(_, row)| row).collect(), at(*of)))
             }
             Work::Absent(of, all) => {
                 format!("{of:?} absent {}", rows(all.iter().map(|(_, row)| row).collect(), at(*of)))
@@ -449,6 +459,23 @@ mod tests {
         let (expects, writes) = commit();
         let placed = ["Xattr Insert d", "Xattr Delete b", "Xattr Discard d"];
         assert_eq!(worded(expects, writes, &KEYS), [&first[..], &placed].concat(), "and removed again");
+    }
+
+    #[test]
+    fn room_is_looked_for_when_the_quotas_are_charged() {
+        let key = |ino| QuotaKey::Dir(Ino(ino));
+        let expects =
+            || vec![Expect::Room(key(7), 0, 3), Expect::Room(key(5), 8, 2), Expect::Room(key(9), 1, 1)];
+        let writes = || vec![Write::Charge(key(7), 4096, 1), Write::Charge(key(5), 4, 1)];
+        for locking in [KEYS, ROWS] {
+            // What is not charged is not locked, and so not compared.
+            assert_eq!(worded(expects(), writes(), &locking), ["DirQuota Add 5 7", "DirQuota room 7 5"]);
+        }
+        let commit = Commit { step: None, expects: expects(), writes: writes() };
+        let work = plan(&commit, &KEYS).expect("it can be");
+        let [_, Work::Room(_, rooms)] = &work[..] else { panic!("{work:?}") };
+        let values: Vec<_> = rooms.iter().map(|(_, values)| &values[1..]).collect();
+        assert_eq!(values, [[Value::Null, Value::Int(2)], [Value::Int(4), Value::Int(1)]]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashSet;
 use sluice_meta::{
     engine::{Commit, EngineError, Expect, Hold, Step, Write},
-    schema::{Key, Row},
+    schema::{Key, QuotaKey, Row},
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     codec::Record,
-    values::{Value, key_values, push_added, row_values},
+    values::{Value, key_values, push_added, quota_columns, row_values},
 };
 
 /// The work in each table.
@@ -65,7 +65,9 @@ impl<'c> Prepared<'c> {
             }
         }
         for expect in &commit.expects {
-            if let Expect::Absent(key) = expect
+            if let Expect::Room(quota, space, inodes) = expect {
+                prepared.room(commit, *quota, [*space, *inodes]);
+            } else if let Expect::Absent(key) = expect
                 && !prepared.made.contains(key)
                 && let Some((record, values)) = key_values(key)
             {
@@ -125,6 +127,23 @@ impl<'c> Prepared<'c> {
         let numbers = [step.writer as i64, step.lane.into(), step.from as i64, step.to as i64];
         let (key, values) = (Some(Key::Writer(step.writer, step.lane)), numbers.map(Value::Int).into());
         self.change(Record::Writer, Lock::Add, Change { action: Action::Step, key, values })
+    }
+
+    /// Room is looked for when the quota is charged, and so locked: what must be left then is less.
+    fn room(&mut self, commit: &Commit, quota: QuotaKey, room: [i64; 2]) {
+        let charged = commit.writes.iter().find_map(|write| match write {
+            Write::Charge(key, space, inodes) if *key == quota => Some([*space, *inodes]),
+            _ => None,
+        });
+        let Some(charged) = charged.filter(|_| room.iter().any(|room| *room > 0)) else { return };
+        let (kind, of) = quota_columns(quota);
+        let (record, mut values) = match quota {
+            QuotaKey::Dir(_) => (Record::DirQuota, vec![Value::Int(of)]),
+            _ => (Record::Quota, vec![Value::Int(kind), Value::Int(of)]),
+        };
+        let left = room.into_iter().zip(charged);
+        values.extend(left.map(|(room, by)| if room > 0 { Value::Int(room - by) } else { Value::Null }));
+        self.table(record).rooms.push((Key::Quota(quota), values));
     }
 
     fn put(&mut self, row: &'c Row, new: bool) -> Done {

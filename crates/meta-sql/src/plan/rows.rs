@@ -93,4 +93,7 @@ pub(crate) struct TablePlan<'c> {
     pub(crate) clears: Vec<Span<'c>>,
     /// Rows that must be absent and are not inserted, with their key columns.
     pub(crate) absent: Vec<(Key, Vec<Value<'c>>)>,
+    /// Quotas that have been charged, which must admit so many more bytes and inodes, or nothing if
+    /// that is not asked: key columns, bytes, inodes.
+    pub(crate) rooms: Vec<(Key, Vec<Value<'c>>)>,
 }

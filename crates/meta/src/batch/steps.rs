@@ -30,11 +30,6 @@ impl Batcher {
             (Some(record_cache), None) => forget(record_cache, commit),
             (None, _) => {}
         }
-        for expect in &commit.expects {
-            if let Expect::Row(Row::Quota(key, quota), Hold::Lock) = expect {
-                self.env.counting().compared(*key, *quota);
-            }
-        }
         for write in &commit.writes {
             match write {
                 Write::Count(Counter::UsedSpace, by) => self.env.counting().add(*by, 0),
@@ -61,15 +56,14 @@ impl Batcher {
             Write::Put(Row::Counter(Counter::DirMoves, moves)) => Some(*moves),
             _ => None,
         });
+        let moved = commit.writes.iter().filter_map(|write| match write {
+            Write::Put(Row::Node(dir, attr)) if attr.is_dir() => Some((*dir, attr.parent)),
+            _ => None,
+        });
         match (found, left) {
-            (Some(from), Some(to)) => {
-                let moved = commit.writes.iter().filter_map(|write| match write {
-                    Write::Put(Row::Node(dir, attr)) if attr.is_dir() => Some((*dir, attr.parent)),
-                    _ => None,
-                });
-                self.env.above.moved((from, to), moved);
-            }
-            (Some(moves), None) => self.env.above.learn(moves, seen.into_iter()),
+            (Some(from), Some(to)) => self.env.above.moved((from, to), moved),
+            // The root of a clone gets its place without a move: nobody else knows it yet.
+            (Some(moves), None) => self.env.above.learn(moves, seen.into_iter().chain(moved)),
             (None, _) => {}
         }
     }

@@ -258,36 +258,29 @@ pub(crate) fn counted_apart(view: &mut View<'_>, from: Ino, to: Ino) -> Result<b
     Ok(quotas[0] != quotas[1])
 }
 
-/// Whether one quota, if there is one, admits that much more.
+/// Whether one quota, if there is one, admits that much more. What this client knows of it is a
+/// guess, at which the commit finds out; a reason to refuse is only what the record says.
 fn admit_under(view: &mut View<'_>, key: QuotaKey, space: i64, inodes: i64) -> Result<(), Stop> {
     let Some(known) = view.known().quota(key) else { return Ok(()) };
-    let record = Key::Quota(key);
-    let mut quota = known;
-    let (earlier_space, earlier_inodes) = view.charged(key);
-    quota.charge(earlier_space, earlier_inodes);
-    let mut near = quota.is_near(space, inodes);
-    let remembered = view.known().knows_quota(key) && !view.again() && !view.has_read(&record);
-    if near && remembered && quota.admits(space, inodes) {
-        view.remember(Row::Quota(key, known));
+    if space <= 0 && inodes <= 0 {
         return Ok(());
     }
-    // Far from the limit what was seen a moment ago will do. Near it the usage that is compared
-    // must be that at the commit: others may be about to use the rest.
-    while near || !view.known().knows_quota(key) {
-        let hold = if near { Hold::Lock } else { Hold::None };
-        let Some(Row::Quota(_, stored)) = view.get(&record, hold)? else { return Ok(()) };
-        quota = stored;
+    let record = Key::Quota(key);
+    let earlier = view.charged(key);
+    // Of what does not grow nothing is asked.
+    let grown = |more: i64, earlier: i64| if more > 0 { earlier + more } else { 0 };
+    let (all_space, all_inodes) = (grown(space, earlier.0), grown(inodes, earlier.1));
+    if view.again() || view.has_read(&record) || !known.admits(all_space, all_inodes) {
+        let Some(Row::Quota(_, now)) = view.get(&record, Hold::None)? else { return Ok(()) };
         if !view.is_pending(&record) {
-            let mut stored = stored;
-            stored.charge(-earlier_space, -earlier_inodes);
+            let mut stored = now;
+            stored.charge(-earlier.0, -earlier.1);
             view.learns(Fact::Quota(key, stored));
         }
-        if near || !quota.is_near(space, inodes) {
-            break;
-        }
-        near = true;
+        require(now.admits(space, inodes), FsError::Quota)?;
     }
-    Ok(require(quota.admits(space, inodes), FsError::Quota)?)
+    view.needs_room(key, all_space, all_inodes);
+    Ok(())
 }
 
 /// `dir` and the directories above it, up to the root of the volume or of the trash. Unheld they

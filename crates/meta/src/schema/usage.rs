@@ -75,17 +75,6 @@ impl Quota {
         self.used_inodes += inodes;
     }
 
-    /// Whether so much more comes near a limit: what is left then is less than a sixteenth of it,
-    /// than 1 GiB, or than 4,096 inodes.
-    pub const fn is_near(&self, space: i64, inodes: i64) -> bool {
-        const fn near(limit: i64, used: i64, more: i64, least: i64) -> bool {
-            let zone = if limit / 16 > least { limit / 16 } else { least };
-            limit > 0 && more > 0 && limit.saturating_sub(used).saturating_sub(more) < zone
-        }
-        near(self.max_space, self.used_space, space, 1 << 30)
-            || near(self.max_inodes, self.used_inodes, inodes, 4096)
-    }
-
     /// Whether it admits `space` more bytes and `inodes` more inodes. What takes nothing more is
     /// always admitted.
     pub const fn admits(&self, space: i64, inodes: i64) -> bool {

@@ -6,7 +6,7 @@ use super::{Stop, View};
 use crate::{
     engine::Hold,
     fact::Fact,
-    schema::{Counter, Key, Row},
+    schema::{Counter, Key, QuotaKey, Row},
 };
 
 impl View<'_> {
@@ -14,6 +14,12 @@ impl View<'_> {
     /// it. If the batch has read the record, that counts.
     pub(crate) fn remember(&mut self, row: Row) {
         self.outcome.remembered.push(row);
+    }
+
+    /// Relies on it that a quota admits so many bytes and inodes, those that earlier operations of
+    /// the batch charge included: the commit compares.
+    pub(crate) fn needs_room(&mut self, key: QuotaKey, space: i64, inodes: i64) {
+        self.outcome.rooms.push((key, (space, inodes)));
     }
 
     /// Whether the batch has read a record, or decided what becomes of it.

@@ -154,6 +154,52 @@ pub fn usage_of_many_threads_adds_up(factory: &Factory<'_>) {
     }
 }
 
+/// Many take from two quotas, one below the other, as long as there is room: they are full to the
+/// last inode then, and never fuller.
+pub fn quotas_of_many_threads_are_filled_and_no_more(factory: &Factory<'_>) {
+    let keys = [QuotaKey::Dir(Ino(2)), QuotaKey::User(7)];
+    let limits = [(THREADS * ROUNDS / 2) as i64, (THREADS * ROUNDS / 3) as i64];
+    let quota = |at: usize| Quota { max_inodes: limits[at], ..Quota::UNLIMITED };
+    let store = Store::with(factory, (0..2).map(|at| Row::Quota(keys[at], quota(at))).collect());
+    let lanes: Vec<Mutex<()>> = (0..store.engine.limits().lanes.max(1)).map(|_| Mutex::new(())).collect();
+    let took = Mutex::new([0; 2]);
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (store, lanes, took) = (&store, &lanes, &took);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    // Every second one asks for both.
+                    let asks = if (number + round) % 2 == 0 { &keys[..] } else { &keys[..1] };
+                    let expects = asks.iter().map(|key| Expect::Room(*key, 0, 1)).collect();
+                    let writes = asks.iter().map(|key| Write::Charge(*key, 4096, 1)).collect();
+                    let commit = Commit { expects, writes, ..Commit::default() };
+                    loop {
+                        let lane = lanes[usize::from(store.lane(number as usize))].lock();
+                        let done = store.engine.commit(&commit);
+                        drop(lane);
+                        match done {
+                            Ok(()) => asks.iter().enumerate().for_each(|(at, _)| took.lock()[at] += 1),
+                            Err(EngineError::Conflict(full)) if !full.is_empty() => {
+                                assert!(full.iter().all(|key| matches!(key, Key::Quota(_))), "{full:?}");
+                            }
+                            Err(EngineError::Conflict(_) | EngineError::Unavailable { .. }) => continue,
+                            Err(error) => panic!("{error}"),
+                        }
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let took = took.into_inner();
+    for at in 0..2 {
+        let used = Quota { used_space: 4096 * took[at], used_inodes: took[at], ..quota(at) };
+        store.assert_row(&Key::Quota(keys[at]), Some(&Row::Quota(keys[at], used)));
+        assert!(took[at] <= limits[at], "{took:?} of {limits:?}");
+    }
+    assert_eq!(took[0], limits[0], "there was room");
+}
+
 /// All try to insert the same entry; one wins, and only its other writes are there.
 pub fn one_of_many_inserts_wins(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2), Row::Counter(Counter::TotalInodes, 0)]);

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use sluice_meta::{
-    engine::{Scan, Write},
+    engine::{Commit, Expect, Scan, Write},
     schema::{Counter, DirStat, Key, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, Ino, Slice, Time};
@@ -187,6 +187,44 @@ pub fn usage_without_a_record_is_kept_of_owners_only(factory: &Factory<'_>) {
         store.write(vec![Write::Charge(key, -1, -2)]);
         let then = Quota { used_space: 6 + 100 * n, used_inodes: n - 3, ..quota };
         store.assert_row(&Key::Quota(key), Some(&Row::Quota(key, then)));
+    }
+}
+
+/// Room is looked for in the record as it is at the commit, before it is charged, and only of what
+/// is asked: a quota that is full admits what takes nothing.
+pub fn a_quota_admits_as_much_as_its_limits(factory: &Factory<'_>) {
+    for key in [QuotaKey::Dir(Ino(3)), QuotaKey::User(3), QuotaKey::Group(3)] {
+        let quota = Quota { max_space: 1 << 40, max_inodes: 10, used_space: (1 << 40) - 9, used_inodes: 8 };
+        let store = Store::with(factory, vec![Row::Quota(key, quota)]);
+        let take = |room: (i64, i64), by: (i64, i64)| {
+            let expects = vec![Expect::Room(key, room.0, room.1)];
+            let writes = vec![Write::Charge(key, by.0, by.1)];
+            store.engine.commit(&Commit { expects, writes, ..Commit::default() })
+        };
+        let record = Key::Quota(key);
+        for refused in [(10, 0), (0, 3), (10, 1), (1, 3), (i64::MAX / 2, 1)] {
+            assert_conflict(&take(refused, refused), &record);
+            // What is charged to others in the same commit does not count.
+            assert_conflict(&take(refused, (-5, -5)), &record);
+        }
+        store.assert_row(&record, Some(&Row::Quota(key, quota)));
+        for (room, by) in [((9, 0), (9, 0)), ((0, 2), (0, 1)), ((0, 1), (100, 7)), ((0, 0), (1, 1))] {
+            take(room, by).unwrap_or_else(|error| panic!("{key:?}, {room:?}: {error}"));
+        }
+        let full = Quota { used_space: quota.used_space + 110, used_inodes: 17, ..quota };
+        store.assert_row(&record, Some(&Row::Quota(key, full)));
+        assert_conflict(&take((0, 1), (0, 1)), &record);
+        // Nothing limits it, by either way to say so.
+        for none in [0, -1] {
+            store.write(vec![Write::Put(Row::Quota(
+                key,
+                Quota { max_space: none, max_inodes: none, ..full },
+            ))]);
+            take((1 << 50, 1 << 50), (1, 1)).expect("no limit");
+        }
+        store.write(vec![Write::Delete(record.clone())]);
+        take((5, 5), (5, 5)).expect("no record");
+        assert_eq!(store.get(&record).is_some(), key.kept().is_some());
     }
 }
 

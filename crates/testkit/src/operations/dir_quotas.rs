@@ -11,6 +11,7 @@ use sluice_meta::{
     op::Op,
     ops::{
         link::Link,
+        quota::SetLimits,
         rename::{Rename, RenameMode},
         sustained::DropSustained,
         truncate::Truncate,
@@ -206,4 +207,38 @@ pub fn a_limit_holds_for_files_with_several_names(factory: &Factory<'_>) {
     tree.check("no more than that");
     assert_eq!(grow(4 << 10), Ok(()));
     tree.check("cut");
+}
+
+/// Clients that do not know what the others used, nor that a limit is another by now, fill a tree
+/// to the last inode and no further.
+pub fn a_limit_holds_for_clients_that_know_nothing_of_each_other(factory: &Factory<'_>) {
+    let tree = Tree::new(factory(), 0, Quota { max_inodes: 20, ..Quota::default() });
+    let never = Interrupt::never();
+    let other = tree.store.client();
+    let create_all = |meta: &Meta, from: u64, count: u64| {
+        let creates = (from..from + count).map(|n| create(LIMITED, &format!("f{n}"), n, FileType::File));
+        let made = meta.run_all(creates.collect(), &never);
+        assert!(made.iter().all(|made| !matches!(made, Err(error) if *error != FsError::Quota)), "{made:?}");
+        made.iter().filter(|made| made.is_ok()).count()
+    };
+    let unlink = |meta: &Meta, n: u64| {
+        let unlink = Unlink { at: at(LIMITED, &format!("f{n}")), skip_trash: true, caller: Caller::client() };
+        meta.run(unlink, &never).map(drop).expect("unlink");
+    };
+    assert_eq!(create_all(&tree.meta, 20_000, 12), 12);
+    assert_eq!(create_all(&other, 30_000, 12), 8, "as many as there is room for");
+    assert_eq!(create_all(&tree.meta, 21_000, 3), 0);
+    assert_eq!(tree.check("full").1, 20);
+    unlink(&tree.meta, 20_000);
+    assert_eq!(create_all(&other, 31_000, 2), 1, "there is room again");
+    // Another limit.
+    let limits = |max| SetLimits { key: QuotaKey::Dir(Ino(LIMITED)), max_space: None, max_inodes: Some(max) };
+    tree.meta.run(limits(25), &never).expect("a higher limit");
+    assert_eq!(create_all(&other, 32_000, 2), 2);
+    tree.meta.run(limits(22), &never).expect("a lower limit");
+    assert_eq!(create_all(&other, 33_000, 1), 0);
+    tree.meta.run(limits(10), &never).expect("a limit below what is used");
+    unlink(&other, 30_000);
+    assert_eq!(create_all(&other, 34_000, 1), 0);
+    assert_eq!(tree.check("at the end").1, 21);
 }

@@ -19,6 +19,7 @@ pub mod following;
 pub mod locks;
 pub mod owners;
 mod play;
+mod quota_steps;
 pub mod quota_storm;
 pub mod races;
 pub mod state;
@@ -56,6 +57,7 @@ macro_rules! for_each_operations_case {
             dir_quotas::a_clone_over_the_limit_leaves_nothing,
             dir_quotas::a_limit_holds_for_moves_and_links,
             dir_quotas::a_limit_holds_for_files_with_several_names,
+            dir_quotas::a_limit_holds_for_clients_that_know_nothing_of_each_other,
             owners::usage_follows_every_change,
             owners::usage_follows_every_change_with_a_trash,
             owners::a_limit_holds_at_once,

@@ -1,5 +1,9 @@
-//! Many threads in several clients work under nested quotas, and move trees across them: usage is
-//! exact afterwards, and no limit was passed.
+//! Many clients work under nested quotas and those of users and groups, and move trees across them:
+//! usage is exact afterwards, and no limit was passed.
+//!
+//! By how much eight clients may pass a limit together: by nothing, since the commit compares it. A
+//! limit that is new binds a client from its next heartbeat on. Limits of users and groups refuse
+//! no change of an owner, so what they have may be more.
 
 use std::{
     sync::{
@@ -7,143 +11,31 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
-use sluice_meta::{
-    Interrupt, Meta, Options,
-    ops::{
-        link::Link,
-        quota::SetLimits,
-        rename::{Rename, RenameMode},
-        rmdir::Rmdir,
-        setattr::{Changes, SetAttr},
-        truncate::Truncate,
-        unlink::Unlink,
-        write::Write,
-    },
-    quota::Counting,
-    schema::QuotaKey,
-    tree::CloneTree,
-};
-use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Rng, Slice};
+use sluice_meta::{Interrupt, Meta, Options, ops::quota::SetLimits, quota::Counting, schema::QuotaKey};
+use sluice_types::{FileType, FsError, FsResult, Ino, Rng};
 
 use super::{
-    clients::{Factory, NOW, at, create, options, seeds},
+    clients::{Factory, NOW, SharedStore, create, options, seeds},
+    quota_steps::{DIRS, FIRST, Step},
     state::State,
 };
 
-/// The first number of a node here; clones get those before.
-const FIRST: u64 = 10_010;
-/// Directories that are there from the beginning, and where: three trees, with others in them. All
-/// may move.
-const DIRS: [(u64, u64); 6] = [
-    (FIRST, 1),
-    (FIRST + 1, 1),
-    (FIRST + 2, 1),
-    (FIRST + 3, FIRST),
-    (FIRST + 4, FIRST + 1),
-    (FIRST + 5, FIRST + 3),
-];
 /// Those with a quota.
 const LIMITED: [u64; 4] = [FIRST, FIRST + 1, FIRST + 3, FIRST + 4];
 /// Inodes that each of them may hold.
 const INODES: i64 = 40;
 /// Inodes that the whole volume may hold: clones of clones would double it again and again.
 const ALL: i64 = 150;
+/// Clients of a storm.
+const CLIENTS: u64 = 8;
+/// Fewest rounds of a client.
+const MIN_ROUNDS: u64 = 2;
 /// Most rounds of a client: what it removes stays in the trash, which no quota limits, and the
 /// reference engine looks at all records for a list.
 const MAX_ROUNDS: u64 = 12;
-/// Users and groups.
-const OWNERS: u64 = 3;
-
-/// One step of a client.
-struct Step<'a> {
-    meta: &'a Meta,
-    rng: Rng,
-    /// Number of the next node.
-    next: u64,
-}
-
-impl Step<'_> {
-    fn dir(&mut self) -> u64 {
-        if self.rng.below(5) == 0 { 1 } else { FIRST + self.rng.below(DIRS.len() as u64) }
-    }
-
-    fn name(&mut self) -> String {
-        // The first directories move among each other, too.
-        match self.rng.below(4) {
-            0 => format!("d{}", FIRST + self.rng.below(DIRS.len() as u64)),
-            _ => format!("n{}", self.rng.below(8)),
-        }
-    }
-
-    fn run(&mut self) -> FsResult<()> {
-        let never = Interrupt::never();
-        let caller = Caller::client();
-        let meta = self.meta;
-        self.next += 1;
-        let ino = self.next;
-        let (from, to) = (self.dir(), self.dir());
-        let (old, new) = (self.name(), self.name());
-        let recent = Ino(ino.saturating_sub(self.rng.below(40)));
-        match self.rng.below(20) {
-            0..5 => {
-                let kind = if self.rng.below(3) == 0 { FileType::Dir } else { FileType::File };
-                meta.run(create(from, &old, ino, kind), &never).map(drop)
-            }
-            5 | 6 => meta.run(Link { ino: recent, at: at(to, &new), caller }, &never).map(drop),
-            7 => meta.run(Unlink { at: at(from, &old), skip_trash: false, caller }, &never).map(drop),
-            8 => {
-                let rmdir = Rmdir { at: at(from, &old), hint: None, skip_trash: false, caller };
-                meta.run(rmdir, &never).map(drop)
-            }
-            9 | 10 => {
-                let pos = self.rng.below(20_000) as u32;
-                let slices = vec![Slice::whole(pos, ino, 1 + self.rng.below(10_000) as u32)];
-                meta.run(Write { ino: recent, index: 0, slices, mtime: NOW }, &never).map(drop)
-            }
-            11 => {
-                let length = self.rng.below(30_000);
-                let op = Truncate { ino: recent, length, opened: true, kill_suid: false, caller };
-                meta.run(op, &never).map(drop)
-            }
-            12 | 13 => {
-                let (uid, gid) = (self.rng.below(OWNERS) as u32, self.rng.below(OWNERS) as u32);
-                // New nodes in a directory with this mode belong to its group.
-                let mode = (self.rng.below(2) == 0).then_some(0o2775);
-                let changes = Changes { uid: Some(uid), gid: Some(gid), mode, ..Changes::default() };
-                meta.run(
-                    SetAttr { ino: Ino(from), changes: changes.clone(), caller: caller.clone() },
-                    &never,
-                )?;
-                let changes = Changes { mode: None, ..changes };
-                meta.run(SetAttr { ino: recent, changes, caller }, &never).map(drop)
-            }
-            14 if self.rng.below(3) == 0 => {
-                let clone =
-                    CloneTree { source: Ino(from), at: at(to, &new), preserve: true, umask: 0, caller };
-                meta.clone_tree(&clone, &never, &|_| {}).map(drop)
-            }
-            14 | 15 => meta.remove_tree(&at(from, &old), false, &caller, &never, &|_| {}),
-            other => {
-                let mode = if other == 19 { RenameMode::Exchange } else { RenameMode::Replace };
-                meta.rename(&Rename { from: at(from, &old), to: at(to, &new), mode, caller }, &never)
-                    .map(drop)
-            }
-        }
-    }
-
-    fn steps(mut self, count: u64, done: &AtomicU64) {
-        for _ in 0..count {
-            match self.run() {
-                Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
-                Err(FsError::Io(context)) => panic!("{context}"),
-                Err(_) => {}
-            }
-        }
-    }
-}
-
 fn counting(strict: bool, interrupt: &Interrupt) -> Counting<'_> {
     Counting { strict, interrupt, progress: &|_| {} }
 }
@@ -154,7 +46,7 @@ fn limit(meta: &Meta, key: QuotaKey, inodes: i64) -> FsResult<bool> {
     Ok(meta.set_quota(limits, &counting(false, &never), &|_| {})?.settled)
 }
 
-/// What is on record is what is there, however it is counted.
+/// What is on record is what is there, however it is counted, and within its limits.
 fn check(meta: &Meta, state: &State, context: &str) {
     state.assert_tree(context);
     state.assert_quotas(context);
@@ -172,36 +64,59 @@ fn check(meta: &Meta, state: &State, context: &str) {
     }
 }
 
-/// One client: every step is exact by itself.
+/// The volume, with limits of the directories from the `from`th on, and of owners.
+fn volume(store: &SharedStore, trash_days: i64, from: usize) -> Arc<Meta> {
+    let meta = store.format_with_owners(trash_days);
+    for (ino, parent) in DIRS {
+        meta.run(create(parent, &format!("d{ino}"), ino, FileType::Dir), &Interrupt::never()).unwrap();
+    }
+    for dir in &LIMITED[from..] {
+        assert_eq!(limit(&meta, QuotaKey::Dir(Ino(*dir)), INODES), Ok(true));
+    }
+    assert_eq!(limit(&meta, QuotaKey::Dir(Ino::ROOT), ALL), Ok(true));
+    for key in [QuotaKey::User(1), QuotaKey::Group(2)] {
+        assert_eq!(limit(&meta, key, INODES), Ok(true));
+    }
+    meta
+}
+
+/// One client: every step is exact by itself, and so is what empties the trash.
 pub fn random_changes_are_counted(factory: &Factory<'_>) {
-    for seed in seeds(3) {
+    for seed in seeds(4) {
         let store = factory();
-        let meta = store.format_with_owners((seed % 2) as i64);
-        for (ino, parent) in DIRS {
-            meta.run(create(parent, &format!("d{ino}"), ino, FileType::Dir), &Interrupt::never()).unwrap();
-        }
-        for dir in LIMITED {
-            assert_eq!(limit(&meta, QuotaKey::Dir(Ino(dir)), INODES), Ok(true));
-        }
-        assert_eq!(limit(&meta, QuotaKey::Dir(Ino::ROOT), ALL), Ok(true));
+        let trash_days = (seed % 2) as i64;
+        let mut meta = volume(&store, trash_days, 0);
         let done = AtomicU64::new(0);
         for round in 0..4 {
             let rng = Rng::seeded(seed * 100 + round);
-            Step { meta: &meta, rng, next: 100_000 * (round + 1) }.steps(60, &done);
-            check(&meta, &State::of(store.open().as_ref()), &format!("seed {seed}, round {round}"));
+            Step { meta: &meta, rng, next: 100_000 * (round + 1) }.steps(80, &done);
+            let context = format!("seed {seed}, round {round}");
+            check(&meta, &State::of(store.open().as_ref()), &context);
+            if round % 2 == 1 {
+                let later = NOW.sec + (trash_days + 1) * 86_400;
+                meta.clean_trash(later, &Interrupt::never(), &|_| {}).expect("the trash");
+                // On its clock the hour that is gone is still the one for what is removed.
+                meta = store.client();
+                check(&meta, &State::of(store.open().as_ref()), &format!("{context}, emptied"));
+            }
         }
-        assert!(done.into_inner() > 40, "seed {seed}: too few succeeded");
+        assert!(done.into_inner() > 60, "seed {seed}: too few succeeded");
     }
 }
 
 /// Eight clients at once.
 pub fn a_storm_under_nested_quotas_is_counted(factory: &Factory<'_>) {
-    storm(factory, false);
+    for seed in seeds(2) {
+        storm(factory, seed, false);
+    }
 }
 
-/// The same; one of the quotas is set while they work, and they learn of it with their heartbeats.
+/// The same; limits are set, and those of owners taken away, while they work, and they learn of
+/// them with their heartbeats.
 pub fn a_quota_set_in_a_storm_is_exact(factory: &Factory<'_>) {
-    storm(factory, true);
+    for seed in seeds(1) {
+        storm(factory, seed, true);
+    }
 }
 
 /// Ends the other threads when it goes, also in a panic.
@@ -214,60 +129,66 @@ impl Drop for EndOnDrop<'_> {
 }
 
 /// On the clock of the machine.
-fn storm(factory: &Factory<'_>, sets_meanwhile: bool) {
-    const CLIENTS: u64 = 8;
-    for seed in seeds(1) {
-        let store = factory();
-        let first = store.format_with_owners(0);
-        for (ino, parent) in DIRS {
-            first.run(create(parent, &format!("d{ino}"), ino, FileType::Dir), &Interrupt::never()).unwrap();
-        }
-        for dir in &LIMITED[usize::from(sets_meanwhile)..] {
-            assert_eq!(limit(&first, QuotaKey::Dir(Ino(*dir)), INODES), Ok(true));
-        }
-        assert_eq!(limit(&first, QuotaKey::Dir(Ino::ROOT), ALL), Ok(true));
-        let clients: Vec<Arc<Meta>> = (0..CLIENTS)
-            .map(|_| {
-                let clock = Options::default().clock;
-                Meta::open(store.open(), Options { clock, ..options() }).expect("open")
-            })
-            .collect();
-        let (setter, clients) = clients.split_first().expect("several");
-        let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let settled = thread::scope(|scope| {
-            for (number, meta) in clients.iter().enumerate() {
-                scope.spawn(|| {
-                    while !over.load(Ordering::Relaxed) {
-                        meta.beat().expect("beat").expect("the volume is there");
-                        Interrupt::never().sleep(std::time::Duration::from_millis(200));
-                    }
-                });
-                let (done, over) = (&done, &over);
-                scope.spawn(move || {
-                    let number = number as u64 + 1;
-                    for round in 0..MAX_ROUNDS {
-                        let rng = Rng::seeded(seed * 1000 + number * 100 + round);
-                        Step { meta, rng, next: 1_000_000 * number + 1000 * (round + 1) }.steps(30, done);
-                        if over.load(Ordering::Relaxed) && round >= 2 {
-                            break;
-                        }
-                    }
-                });
+fn storm(factory: &Factory<'_>, seed: u64, sets_meanwhile: bool) {
+    let context = format!("seed {seed}");
+    let store = factory();
+    drop(volume(&store, 0, usize::from(sets_meanwhile)));
+    let open = || {
+        let clock = Options::default().clock;
+        Meta::open(store.open(), Options { clock, ..options() }).expect("open")
+    };
+    let (setter, clients) = (open(), (0..CLIENTS).map(|_| open()).collect::<Vec<Arc<Meta>>>());
+    let (done, over) = (AtomicU64::new(0), AtomicBool::new(!sets_meanwhile));
+    thread::scope(|scope| {
+        for (number, meta) in clients.iter().enumerate() {
+            let (done, over) = (&done, &over);
+            if sets_meanwhile {
+                scope.spawn(|| beat(meta, over));
             }
+            scope.spawn(move || {
+                let number = number as u64 + 1;
+                for round in 0..MAX_ROUNDS {
+                    let rng = Rng::seeded(seed * 1000 + number * 100 + round);
+                    Step { meta, rng, next: 1_000_000 * number + 1000 * (round + 1) }.steps(30, done);
+                    if over.load(Ordering::Relaxed) && round >= MIN_ROUNDS {
+                        break;
+                    }
+                }
+            });
+        }
+        if sets_meanwhile {
             // The others end whatever becomes of this one.
             let _end = EndOnDrop(&over);
-            // What is there already may be more than in the other trees.
-            if sets_meanwhile { limit(setter, QuotaKey::Dir(Ino(LIMITED[0])), ALL) } else { Ok(true) }
-        });
-        let context = format!("seed {seed}");
+            set_meanwhile(&store, &setter, &context);
+        }
+    });
+    assert!(done.into_inner() > 40, "too few succeeded: {context}");
+    check(&setter, &State::of(store.open().as_ref()), &context);
+}
+
+/// Shows that a client lives, and has it load the quotas, again and again.
+fn beat(meta: &Meta, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        meta.beat().expect("beat").expect("the volume is there");
+        Interrupt::never().sleep(Duration::from_millis(200));
+    }
+}
+
+/// Limits come and go. What is there already may be more than the other trees may hold.
+fn set_meanwhile(store: &SharedStore, setter: &Meta, context: &str) {
+    let never = Interrupt::never();
+    let gone = |dir: u64| {
         let state = State::of(store.open().as_ref());
+        state.node(Ino(dir)).is_none_or(|attr| attr.parent.is_trash())
+    };
+    let first = QuotaKey::Dir(Ino(LIMITED[0]));
+    for (key, max) in [(first, ALL), (QuotaKey::User(0), ALL), (QuotaKey::Group(2), ALL)] {
+        let settled = limit(setter, key, max);
         // The directory may have been removed meanwhile.
-        let removed = || state.node(Ino(LIMITED[0])).is_none_or(|attr| attr.parent.is_trash());
-        assert!(
-            settled == Ok(true) || settled == Err(FsError::NotFound) && removed(),
-            "the quota could not be counted: {settled:?}, {context}"
-        );
-        assert!(done.into_inner() > 100, "too few succeeded: {context}");
-        check(setter, &state, &context);
+        let removed = || settled == Err(FsError::NotFound) && gone(LIMITED[0]);
+        assert!(settled == Ok(true) || removed(), "{key:?} could not be counted: {settled:?}, {context}");
+    }
+    for key in [QuotaKey::User(1), QuotaKey::User(0)] {
+        setter.delete_quota(key, &never).expect("delete");
     }
 }

@@ -102,6 +102,24 @@ impl Builder<'_> {
         }
     }
 
+    /// Quotas, which this transaction has charged, must admit so much more.
+    pub(super) fn room(&mut self, record: Record, rooms: &[(Key, Vec<Value<'_>>)]) {
+        let place = self.tables.of(record);
+        let full = rooms.iter().map(|(_, values)| {
+            let (key, room) = values.split_at(place.unique);
+            let mut full = "(".to_owned();
+            place.among_keys(&mut full, &[key]);
+            let sums = ["space", "inodes"].into_iter().zip(room).filter_map(|(sum, room)| match room {
+                Value::Int(room) => Some(format!("max_{sum}>0 AND used_{sum}+{room}>max_{sum}")),
+                _ => None,
+            });
+            let _ = write!(full, " AND ({}))", sums.collect::<Vec<_>>().join(" OR "));
+            full
+        });
+        let full = full.collect::<Vec<_>>().join(" OR ");
+        self.look(&format!("EXISTS(SELECT 1 FROM {} WHERE {full})", place.indexed));
+    }
+
     pub(super) fn last_acl(&mut self, last: Option<i64>) {
         let acl = &self.tables.of(Record::Acl).table;
         self.flight.check(&format!("IFNULL((SELECT MAX(id) FROM {acl}),0)<>{}", last.unwrap_or_default()));
@@ -113,9 +131,18 @@ impl Builder<'_> {
             .check(&format!("(SELECT COUNT(*) FROM {edge} WHERE inode={ino} AND parent={parent})<>{count}"));
     }
 
+    /// A directory, which is locked by now, must have no entries.
     pub(super) fn vacant(&mut self, dir: Ino) {
         let edge = &self.tables.edge;
-        self.flight.check(&format!("EXISTS(SELECT 1 FROM {edge} WHERE parent={})", dir.0 as i64));
+        self.look(&format!("EXISTS(SELECT 1 FROM {edge} WHERE parent={})", dir.0 as i64));
+    }
+
+    /// Checks without locks: a condition of a statement that does not select would lock what it
+    /// reads, and so wait for entries of clients that wait for the directory. What they have not
+    /// committed does not count: they lock the same row as this transaction, and come later.
+    fn look(&mut self, wrong: &str) {
+        self.flight.push(format!("SELECT {wrong} INTO @sluice"));
+        self.flight.check("@sluice");
     }
 
     /// A file that must have these locks and no others. Its node is locked already.

@@ -27,6 +27,15 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
             let exists = format!("EXISTS (SELECT FROM {table} n WHERE {})", equal(named));
             (fail(&format!("{from} WHERE {exists}")), types)
         }
+        Template::Room => {
+            let key = &columns[..shape.unique];
+            let types = [Type::I4s].into_iter().chain(key.iter().map(|column| column.kind.many()));
+            let types: Vec<Type> = types.chain([Type::I8s; 2]).collect();
+            let given = format!("unnest({}) k(at,{},space,inodes)", params(&types, 1), names(key, ""));
+            let full = "n.max_space>0 AND n.used_space+k.space>n.max_space \
+                        OR n.max_inodes>0 AND n.used_inodes+k.inodes>n.max_inodes";
+            (fail(&format!("{given} JOIN {table} n ON {} WHERE {full}", equal(key))), types)
+        }
         Template::Vacant => {
             let exists = "EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)";
             let text = fail(&format!("unnest($1::int4[],$2::int8[]) k(at,dir) WHERE {exists}"));

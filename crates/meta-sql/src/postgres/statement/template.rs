@@ -83,6 +83,8 @@ pub(crate) enum Template {
     Hold(Compare, Lock),
     /// Checks that there are no such rows.
     Absent,
+    /// Checks that quotas admit so much more.
+    Room,
     /// Checks that directories are empty.
     Vacant,
     /// Checks that what is counted from other rows is as it was.

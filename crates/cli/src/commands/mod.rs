@@ -28,6 +28,7 @@ mod status;
 mod summary;
 mod umount;
 mod version;
+mod warmup;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ pub(crate) enum Command {
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
     Compact(compact::Compact),
+    Warmup(warmup::Warmup),
     Fsck(fsck::Fsck),
     Gc(gc::Gc),
     Restore(restore::Restore),
@@ -85,6 +87,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
         Command::Compact(command) => command.run(),
+        Command::Warmup(command) => command.run(),
         Command::Fsck(command) => command.run(),
         Command::Gc(command) => command.run(),
         Command::Restore(command) => command.run(),

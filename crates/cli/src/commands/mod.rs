@@ -19,6 +19,7 @@ mod load;
 mod man;
 mod mdtest;
 mod mount;
+mod objbench;
 mod profile;
 mod quota;
 mod restore;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Backup(backup::Backup),
     Bench(bench::Bench),
     BenchMeta(bench_meta::BenchMeta),
+    Objbench(objbench::Objbench),
     Mdtest(mdtest::Mdtest),
     Completion(completion::Completion),
     Man(man::Man),
@@ -97,6 +99,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Backup(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::BenchMeta(command) => command.run(),
+        Command::Objbench(command) => command.run(),
         Command::Mdtest(command) => command.run(),
         Command::Completion(command) => command.run(program),
         Command::Man(command) => command.run(program),

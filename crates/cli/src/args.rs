@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     /// Flags of JuiceFS 1.4.1.
-    const JUICEFS_FLAGS: [(&str, &str); 9] = [
+    const JUICEFS_FLAGS: [(&str, &str); 11] = [
         (
             "mount",
             "background no-syslog log force hide-internal update-fstab disable-transparent-hugepage enable-xattr \
@@ -197,6 +197,12 @@ mod tests {
         ("summary", "depth entries strict csv"),
         ("rmr", "skip-trash threads"),
         ("clone", "preserve threads"),
+        ("warmup", "file threads background evict check"),
+        (
+            "objbench",
+            "storage access-key secret-key session-token shards block-size big-object-size small-object-size \
+             small-objects skip-functional-tests threads storage-class",
+        ),
         ("fsck", "path repair recursive sync-dir-stat repair-dir-mode"),
     ];
 

@@ -18,6 +18,8 @@ use sluice_types::Ino;
 
 /// Remove a tree.
 pub(crate) const RMR: u32 = 1002;
+/// Fetch files into the cache, drop them, or count what is there.
+pub(crate) const FILL_CACHE: u32 = 1004;
 /// Tell about an inode.
 pub(crate) const INFO: u32 = 1005;
 /// Clone a tree.

@@ -12,6 +12,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::sizes::human;
+
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Time between two pictures of the bar, so that its clock runs while nothing gets done.
@@ -22,6 +24,8 @@ pub(crate) struct Progress {
     what: &'static str,
     bar: Option<ProgressBar>,
     total: Option<u64>,
+    /// Whether bytes are counted, and shown as sizes.
+    sizes: bool,
     done: AtomicU64,
     start: Instant,
     /// Seconds after the start when the next plain line is due.
@@ -31,9 +35,18 @@ pub(crate) struct Progress {
 impl Progress {
     /// Begins work on `total` things, or on an unknown number.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| bar(what, total));
+        Self::counting(what, total, false)
+    }
+
+    /// Begins work on an unknown number of bytes.
+    pub(crate) fn bytes(what: &'static str) -> Self {
+        Self::counting(what, None, true)
+    }
+
+    fn counting(what: &'static str, total: Option<u64>, sizes: bool) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| bar(what, total, sizes));
         let next_line = AtomicU64::new(LINE_EVERY.as_secs());
-        Self { what, bar, total, done: AtomicU64::new(0), start: Instant::now(), next_line }
+        Self { what, bar, total, sizes, done: AtomicU64::new(0), start: Instant::now(), next_line }
     }
 
     /// `count` more are done.
@@ -56,6 +69,7 @@ impl Progress {
     fn line(&self, done: u64) {
         match self.total {
             Some(total) => errln!("{}: {done} of {total}", self.what),
+            None if self.sizes => errln!("{}: {}", self.what, human(done)),
             None => errln!("{}: {done}", self.what),
         }
     }
@@ -99,8 +113,9 @@ impl Progress {
     }
 }
 
-fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+fn bar(what: &'static str, total: Option<u64>, sizes: bool) -> ProgressBar {
     let template = match total {
+        None if sizes => "{msg}: {spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}",
         Some(_) => "{msg}: {wide_bar} {pos}/{len} {per_sec} {eta}",
         None => "{msg}: {spinner} {pos} {per_sec} {elapsed}",
     };

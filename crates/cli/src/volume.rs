@@ -129,13 +129,18 @@ pub(crate) fn store_config(format: &VolumeFormat) -> Result<StoreConfig> {
         name: format.name.clone(),
         shards: format.shards,
         encryption,
-        region: env::var("AWS_REGION").or_else(|_| env::var("AWS_DEFAULT_REGION")).unwrap_or_default(),
+        region: region(),
         limits: Limits {
             upload_mbps: format.upload_limit.max(0) as u64,
             download_mbps: format.download_limit.max(0) as u64,
         },
         ..StoreConfig::default()
     })
+}
+
+/// Region of a bucket whose address does not contain it; empty if the environment names none.
+pub(crate) fn region() -> String {
+    env::var("AWS_REGION").or_else(|_| env::var("AWS_DEFAULT_REGION")).unwrap_or_default()
 }
 
 /// How objects are named and divided into blocks in a volume.

@@ -176,7 +176,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = open(&dir, &index, true)?;
     for chunk in 0..size.div_ceil(sluice_types::CHUNK_SIZE) {
         for record in index.slices(INO, chunk as u32, false, &Interrupt::never())?.iter() {
-            data.warm(*record)?;
+            for part in data.layout().parts(*record) {
+                data.warm(part.block, &Interrupt::never())?;
+            }
         }
     }
     drop(data);

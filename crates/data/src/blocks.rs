@@ -7,6 +7,7 @@ mod put;
 
 use std::{
     ops::Range,
+    path::Path,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -42,6 +43,19 @@ const MEMORY_CEILING: u64 = 3;
 /// … and may always take this share.
 const MEMORY_FLOOR: u64 = 8;
 
+/// What a block is fetched for, which decides where it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A read of the whole block.
+    Read,
+    /// A read that will come.
+    Ahead,
+    /// A read of a part of it, which was served by range.
+    Part,
+    /// The local cache files alone. The caller writes the file.
+    Warm,
+}
+
 /// All blocks of the volume.
 #[derive(Debug)]
 pub(crate) struct BlockStore {
@@ -60,6 +74,8 @@ pub(crate) struct BlockStore {
     wholes: Gate,
     deletes: Gate,
     prefetches: Arc<Semaphore>,
+    /// Blocks that are fetched for the cache files or written to them.
+    warms: Semaphore,
     compression: Compression,
     prefetch: bool,
     large_writes: bool,
@@ -94,6 +110,7 @@ impl BlockStore {
             wholes: Gate::new(config.wholes()),
             deletes: Gate::new(config.max_deletes),
             prefetches: Arc::new(Semaphore::new(config.prefetch)),
+            warms: Semaphore::new(config.wholes()),
             compression: config.compression,
             prefetch: config.prefetch > 0,
             large_writes: config.cache.large_writes,
@@ -179,18 +196,29 @@ impl BlockStore {
         self.stats.cache_miss_bytes.add(u64::from(range.end - range.start));
         let little = (range.end - range.start) <= key.size / RANGED_SHARE;
         let ranged = self.store.ranged() && self.compression == Compression::None;
-        let in_vain = || self.unavailable("read", key, "it did not come while it was waited for");
         if little && ranged && self.flights.find(key).is_none() {
             if self.prefetch {
                 self.prefetch_quietly(key);
             }
             let fetch = pin!(self.fetch(key, Some(&range)));
             let fetched = self.runtime.block_on(until(fetch, &mut || interrupt.is_set()));
-            return fetched.unwrap_or_else(|| Err(in_vain()));
+            return fetched.unwrap_or_else(|| Err(self.in_vain(key)));
         }
+        let whole = self.fetch_shared(key, Purpose::Read, interrupt)?;
+        Ok(whole.slice(range.start as usize..range.end as usize))
+    }
+
+    /// Fetches a block, or waits for the fetch that is under way. Blocks until it is there or
+    /// `interrupt` is set.
+    fn fetch_shared(
+        self: &Arc<Self>,
+        key: BlockKey,
+        purpose: Purpose,
+        interrupt: &Interrupt,
+    ) -> Result<Bytes, ObjectError> {
         let fetched = match self.flights.join(key) {
             Seat::Leader(leader) => {
-                let mut flight = Box::pin(Arc::clone(self).lead(leader, BEGUN, false));
+                let mut flight = Box::pin(Arc::clone(self).lead(leader, purpose));
                 let fetched = self.runtime.block_on(until(flight.as_mut(), &mut || interrupt.is_set()));
                 if fetched.is_none() {
                     // Others may wait for it.
@@ -200,8 +228,7 @@ impl BlockStore {
             }
             Seat::Passenger(flight) => flight.wait(self.give_up * 2, interrupt),
         };
-        let whole = fetched.unwrap_or_else(|| Err(in_vain()))?;
-        Ok(whole.slice(range.start as usize..range.end as usize))
+        fetched.unwrap_or_else(|| Err(self.in_vain(key)))
     }
 
     /// Bytes `range` of block `key` if they are in memory or in a local file.
@@ -227,22 +254,39 @@ impl BlockStore {
             || self.flights.find(key).is_some()
     }
 
-    /// Makes sure that a local file has `key`. Blocks; must not be called from the runtime's own
-    /// threads.
-    pub(crate) fn warm(self: &Arc<Self>, key: BlockKey) -> Result<bool, ObjectError> {
-        let Some(disk) = &self.disk else { return Ok(false) };
-        if disk.contains(key) {
+    /// Makes sure that `key` is cached: in a local file or, if there are no cache directories, in
+    /// memory. Returns whether there was room for it. Blocks until then or until `interrupt` is
+    /// set; must not be called from the runtime's own threads.
+    pub(crate) fn warm(self: &Arc<Self>, key: BlockKey, interrupt: &Interrupt) -> Result<bool, ObjectError> {
+        if self.location(key).is_some() {
             return Ok(true);
         }
-        let whole = self.read(key, 0..key.size, &Interrupt::never())?;
+        // All that are warmed up hold no more memory than all that are read.
+        let place = self.runtime.block_on(until(pin!(self.warms.acquire()), &mut || interrupt.is_set()));
+        let Some(Ok(_place)) = place else { return Err(self.in_vain(key)) };
+        let Some(disk) = &self.disk else {
+            self.fetch_shared(key, Purpose::Warm, interrupt)?;
+            return Ok(self.memory.contains(&key));
+        };
+        let near = self.memory.get(&key).or_else(|| disk.read(key, &(0..key.size)));
+        let whole = match near {
+            Some(whole) => whole,
+            None => self.fetch_shared(key, Purpose::Warm, interrupt)?,
+        };
         disk.keep(key, &whole);
         Ok(disk.contains(key))
     }
 
-    /// Whether a local file has `key`.
-    pub(crate) fn is_local(&self, key: BlockKey) -> bool {
-        self.staging.as_ref().is_some_and(|staging| staging.contains(key))
-            || self.disk.as_ref().is_some_and(|disk| disk.contains(key))
+    /// Where `key` is cached: the directory of its local file, or `memory` if there are no cache
+    /// directories.
+    pub(crate) fn location(&self, key: BlockKey) -> Option<&Path> {
+        if let Some(staged) = self.staging.as_ref().and_then(|staging| staging.location(key)) {
+            return Some(staged);
+        }
+        match &self.disk {
+            Some(disk) => disk.location(key),
+            None => self.memory.contains(&key).then(|| Path::new("memory")),
+        }
     }
 
     /// Starts to fetch `key` into the caches, unless it is there or memory is short.
@@ -253,7 +297,7 @@ impl BlockStore {
         }
         if let Seat::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
-            self.runtime.spawn(Arc::clone(self).lead(leader, AWAITED, false));
+            self.runtime.spawn(Arc::clone(self).lead(leader, Purpose::Ahead));
         }
     }
 
@@ -263,7 +307,7 @@ impl BlockStore {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
         if let Seat::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
-            let fetch = Arc::clone(self).lead(leader, BEGUN, true);
+            let fetch = Arc::clone(self).lead(leader, Purpose::Part);
             self.runtime.spawn(async move {
                 let fetched = fetch.await;
                 drop((fetched, permit));
@@ -271,9 +315,8 @@ impl BlockStore {
         }
     }
 
-    /// Fetches a block for all who wait for it, because a `part` of it was read or all; in memory
-    /// it gets so many chances.
-    async fn lead(self: Arc<Self>, leader: Leader, chances: u8, part: bool) -> Result<Bytes, ObjectError> {
+    /// Fetches a block for all who wait for it.
+    async fn lead(self: Arc<Self>, leader: Leader, purpose: Purpose) -> Result<Bytes, ObjectError> {
         let key = leader.key();
         // After the caller's check, another fetch may have ended.
         let fetched = if let Some(whole) = self.memory.get(&key) {
@@ -281,10 +324,7 @@ impl BlockStore {
         } else {
             let fetched = self.fetch(key, None).await;
             if let Ok(whole) = &fetched {
-                self.remember(key, whole, chances);
-                if self.full_reads || key.size < self.layout.block_size || part {
-                    self.offer(key, whole);
-                }
+                self.keep(key, whole, purpose);
             }
             fetched
         };
@@ -371,6 +411,17 @@ impl BlockStore {
         }
     }
 
+    /// Keeps a block that was fetched.
+    fn keep(&self, key: BlockKey, whole: &Bytes, purpose: Purpose) {
+        if purpose == Purpose::Warm && self.disk.is_some() {
+            return;
+        }
+        self.remember(key, whole, if purpose == Purpose::Ahead { AWAITED } else { BEGUN });
+        if self.full_reads || key.size < self.layout.block_size || purpose == Purpose::Part {
+            self.offer(key, whole);
+        }
+    }
+
     /// Keeps a block in memory for so many chances.
     fn remember(&self, key: BlockKey, data: &Bytes, chances: u8) {
         let capacity = self.memory_capacity();
@@ -422,6 +473,11 @@ impl BlockStore {
             store: self.store.describe(),
             reason: reason.into(),
         }
+    }
+
+    /// Nobody waits any more, or it took too long.
+    fn in_vain(&self, key: BlockKey) -> ObjectError {
+        self.unavailable("read", key, "it did not come while it was waited for")
     }
 
     fn unavailable(&self, action: &'static str, key: BlockKey, reason: &str) -> ObjectError {

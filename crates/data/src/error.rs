@@ -1,4 +1,4 @@
-//! Why the data path of a volume could not be opened.
+//! Why the data path of a volume could not be opened, and why a block could not be cached.
 //!
 //! What must stay true: each says what to do.
 
@@ -33,5 +33,29 @@ pub(crate) fn not_stored(error: &ObjectError) -> FsError {
     match error {
         ObjectError::Full { .. } => FsError::NoSpace,
         _ => FsError::io(error),
+    }
+}
+
+/// Why a block could not be cached.
+#[derive(Debug, thiserror::Error)]
+pub enum WarmError {
+    /// The store does not have it.
+    #[error("{0}")]
+    Missing(ObjectError),
+    /// Its bytes cannot be right.
+    #[error("{0}")]
+    Damaged(ObjectError),
+    /// The store did not give it, or nobody waits any more. The next one would fare no better.
+    #[error("{0}")]
+    Unavailable(ObjectError),
+}
+
+impl From<ObjectError> for WarmError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::NotFound { .. } => Self::Missing(error),
+            ObjectError::Corrupt { .. } => Self::Damaged(error),
+            _ => Self::Unavailable(error),
+        }
     }
 }

@@ -30,7 +30,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 pub use compact::{Plan, plan};
 pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
-pub use error::DataError;
+pub use error::{DataError, WarmError};
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};
 pub use read::FileReader;

@@ -303,6 +303,12 @@ impl Staging {
         self.state.lock().staged.contains_key(&key)
     }
 
+    /// The directory that has a staged block.
+    pub(crate) fn location(&self, key: BlockKey) -> Option<&Path> {
+        let number = self.state.lock().staged.get(&key)?.number;
+        self.roots.get(number).map(PathBuf::as_path)
+    }
+
     /// Drops a staged block that is not needed any more.
     pub(crate) fn remove(&self, key: BlockKey) {
         let mut state = self.state.lock();

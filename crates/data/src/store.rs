@@ -3,10 +3,10 @@
 //! What must stay true: its methods block and are called from plain threads. Only the object store
 //! is asynchronous, and only inside of this crate.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use sluice_object::{ObjectError, ObjectStore};
-use sluice_types::{FsResult, Ino, Slice};
+use sluice_types::{FsResult, Ino, Interrupt};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
     cache::{DiskCache, file::each_block},
     compact::Compactor,
     config::DataConfig,
-    error::DataError,
+    error::{DataError, WarmError},
     index::ChunkIndex,
-    layout::Layout,
+    layout::{BlockKey, Layout},
     pace::Pace,
     pool::Pool,
     read::{FileReader, ReadContext},
@@ -212,27 +212,25 @@ impl DataStore {
         self.write.compactor.compact(ino, index)
     }
 
-    /// Fetches the blocks of `record` into the local cache files. Returns the bytes that are cached
-    /// now.
-    pub fn warm(&self, record: Slice) -> Result<u64, ObjectError> {
-        let mut bytes = 0;
-        for part in self.blocks.layout.parts(record) {
-            if self.blocks.warm(part.block)? {
-                bytes += u64::from(part.len);
-            }
-        }
-        Ok(bytes)
+    /// Fetches `block` into the local cache files or, if there are no cache directories, into
+    /// memory, unless it is there. Returns whether there was room for it. All calls together hold
+    /// at most half the buffer.
+    ///
+    /// # Errors
+    /// The store's, and [`WarmError::Unavailable`] if `interrupt` was set meanwhile.
+    pub fn warm(&self, block: BlockKey, interrupt: &Interrupt) -> Result<bool, WarmError> {
+        Ok(self.blocks.warm(block, interrupt)?)
     }
 
-    /// Bytes of `record` that are in local files.
-    pub fn cached(&self, record: Slice) -> u64 {
-        let parts = self.blocks.layout.parts(record);
-        parts.filter(|part| self.blocks.is_local(part.block)).map(|part| u64::from(part.len)).sum()
+    /// Where `block` is cached: the directory of its local file, or `memory` if there are no cache
+    /// directories. A block that waits for its upload counts.
+    pub fn location(&self, block: BlockKey) -> Option<&Path> {
+        self.blocks.location(block)
     }
 
-    /// Drops the blocks of `record` from the caches. Staged ones stay.
-    pub fn evict(&self, record: Slice) {
-        self.blocks.layout.parts(record).for_each(|part| self.blocks.forget(part.block));
+    /// Drops `block` from the caches, unless it waits for its upload.
+    pub fn evict(&self, block: BlockKey) {
+        self.blocks.forget(block);
     }
 
     /// The counters since the volume was opened.

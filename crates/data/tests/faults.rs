@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use sluice_data::{CacheConfig, DataConfig, WritebackConfig};
+use sluice_data::{BlockKey, CacheConfig, DataConfig, DataStore, WarmError, WritebackConfig};
 use sluice_types::{CHUNK_SIZE, FsError, Ino, Interrupt, Rng, Time};
 
 use self::support::{Volume, eventually, read_all, small};
@@ -569,19 +569,36 @@ fn a_small_read_of_a_large_block_asks_for_little() {
 }
 
 #[test]
-fn slices_are_warmed_up_and_evicted() {
+fn blocks_are_warmed_up_and_evicted() {
     let (volume, dir) = (Volume::default(), tempfile::tempdir().unwrap());
     let plain = volume.open(&small(BLOCK));
     plain.writer(INO).write(0, &bytes(10, 10_000), now()).unwrap();
     plain.flush(INO).unwrap();
     let record = volume.index.records()[0];
+    let blocks: Vec<BlockKey> = plain.layout().parts(record).map(|part| part.block).collect();
+    let (last, never) = (blocks[blocks.len() - 1], Interrupt::never());
+    let asked = |data: &DataStore| data.stats().gets.get();
     let data = volume.open(&cached(dir.path()));
-    assert_eq!(data.cached(record), 0);
-    assert_eq!(data.warm(record).unwrap(), 10_000);
-    assert_eq!(data.cached(record), 10_000);
-    data.evict(record);
-    eventually("nothing is written late", || data.cached(record) == 0);
-    assert_eq!(plain.warm(record).unwrap(), 0, "nowhere to keep it");
+    for block in &blocks {
+        assert_eq!(data.location(*block), None);
+        assert!(data.warm(*block, &never).unwrap());
+        assert!(data.warm(*block, &never).unwrap(), "it is there");
+        assert!(data.location(*block).is_some_and(|place| place.starts_with(dir.path())));
+    }
+    assert_eq!(asked(&data), blocks.len() as u64);
+    assert_eq!(data.stats().cache_writes.get(), blocks.len() as u64, "each was written once");
+    assert_eq!((data.stats().cache_misses.get(), data.stats().memory_bytes.get()), (0, 0), "nobody read it");
+    data.evict(last);
+    assert!(data.location(last).is_none() && data.location(blocks[0]).is_some());
+
+    assert!(plain.warm(last, &never).unwrap());
+    assert_eq!(plain.location(last), Some(Path::new("memory")));
+
+    let full = CacheConfig { size: 1, ..cached(dir.path()).cache };
+    let full = volume.open(&DataConfig { volume: "other".into(), cache: full, ..small(BLOCK) });
+    assert!(!full.warm(last, &never).unwrap(), "no room");
+    let gone = BlockKey { id: 999, ..last };
+    assert!(matches!(data.warm(gone, &never), Err(WarmError::Missing(_))));
 }
 
 #[test]

@@ -109,11 +109,16 @@ impl ObjectStore for FileStore {
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
         let (inner, owned) = (Arc::clone(&self.0), key.to_owned());
         // To free the space of a large file takes time on the disk.
-        Box::pin(offload(u64::MAX, move || match fs::remove_file(inner.path(&owned)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(inner.failed("delete", &owned, &error))
+        Box::pin(offload(u64::MAX, move || {
+            let path = inner.path(&owned);
+            // A key that ends so is a directory, which goes if it is empty.
+            let removed = if owned.ends_with('/') { fs::remove_dir(path) } else { fs::remove_file(path) };
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(inner.failed("delete", &owned, &error))
+                }
+                _ => Ok(()),
             }
-            _ => Ok(()),
         }))
     }
 
@@ -385,6 +390,10 @@ mod tests {
         assert_eq!(keys(&store, "nothing/"), [""; 0]);
         block_on(store.delete("uuid")).unwrap();
         block_on(store.delete("uuid")).unwrap();
+        block_on(store.delete("chunks/0/1/")).unwrap_err();
+        block_on(store.delete("chunks/0/1/2_0_1")).unwrap();
+        block_on(store.delete("chunks/0/1/")).unwrap();
+        assert!(!directory.path().join("bucket/chunks/0/1").exists());
         assert_eq!(keys(&store, "u"), [""; 0]);
         assert_eq!(block_on(store.head("meta/other")).unwrap().size, 1);
     }

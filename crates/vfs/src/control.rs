@@ -19,15 +19,13 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_meta::Interrupt;
-use sluice_types::{FsError, FsResult};
+use sluice_types::{Caller, FsError, FsResult};
 
-use self::requests::Request;
+use self::requests::{Request, longest};
 pub(crate) use self::walks::Walks;
 
 /// Bytes of the header of a request: operation and length.
 const HEADER: usize = 8;
-/// Longest body of a request in bytes. The longest valid one has some 300.
-const MAX_BYTES: usize = 64 << 10;
 /// Most bytes of requests and answers that are kept for all open `.control` files of a mount.
 const MAX_KEPT: usize = 64 << 20;
 /// Most requests of a mount that run, or wait to run.
@@ -45,6 +43,8 @@ pub(crate) struct ControlUse {
     kept: AtomicUsize,
     requests: AtomicUsize,
     pub(crate) walks: Walks,
+    /// Set at the end of the mount: ends the requests that go on after their file was closed.
+    pub(crate) ended: Interrupt,
 }
 
 /// One open `.control`.
@@ -99,10 +99,19 @@ pub(crate) enum Answer {
     Json(serde_json::Value),
 }
 
+/// The caller of a request, how it is interrupted, and where its progress goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) interrupt: &'a Interrupt,
+    pub(crate) progress: &'a Progress<'a>,
+}
+
 /// The progress of a request: two numbers, reported from time to time. Their meaning depends on the
 /// request.
 pub(crate) struct Progress<'a> {
-    control: &'a ControlHandle,
+    /// Where it is reported, if anybody waits.
+    control: Option<&'a ControlHandle>,
     numbers: [AtomicU64; 2],
     last: Mutex<Instant>,
 }
@@ -152,8 +161,7 @@ impl ControlHandle {
         if stream.bytes.is_empty() {
             stream.base = offset;
         }
-        let fits = stream.bytes.len() + data.len() <= HEADER + MAX_BYTES;
-        if !fits || !self.keep(&mut stream, data) {
+        if !self.keep(&mut stream, data) {
             stream.state = State::Running;
             return Some(Err(FsError::NoSpace));
         }
@@ -161,7 +169,7 @@ impl ControlHandle {
         let op = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
         let length = u32::from_be_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let body = &stream.bytes[HEADER..];
-        if length > MAX_BYTES || body.len() > length {
+        if length > longest(op) || body.len() > length {
             stream.state = State::Running;
             return Some(Err(FsError::io("a request to .control does not have the length it says")));
         }
@@ -210,7 +218,8 @@ impl ControlHandle {
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(control: &'a ControlHandle) -> Self {
+    /// Reported to `control`, if there is one.
+    pub(crate) fn new(control: Option<&'a ControlHandle>) -> Self {
         Self { control, numbers: Default::default(), last: Mutex::new(Instant::now()) }
     }
 
@@ -233,11 +242,12 @@ impl<'a> Progress<'a> {
     }
 
     fn report(&self) {
+        let Some(control) = self.control else { return };
         let mut item = vec![PROGRESS];
         for number in &self.numbers {
             item.extend_from_slice(&number.load(Ordering::Relaxed).to_be_bytes());
         }
-        self.control.append(&item);
+        control.append(&item);
     }
 
     /// Reports the last numbers, if there are any.
@@ -270,9 +280,10 @@ mod tests {
     #[test]
     fn what_is_kept_in_memory_has_a_bound() {
         let all = Arc::<ControlUse>::default();
-        let long = vec![0; MAX_BYTES];
+        let most = longest(9999);
+        let long = vec![0; most];
         let head = [0, 0, 0x27, 0x0F, 0, 1, 0, 0];
-        let handles: Vec<_> = (0..2 * MAX_KEPT / MAX_BYTES).map(|_| ControlHandle::new(&all)).collect();
+        let handles: Vec<_> = (0..2 * MAX_KEPT / most).map(|_| ControlHandle::new(&all)).collect();
         let refused = handles.iter().filter(|control| {
             control.take(0, &head).is_some()
                 || control.take(8, &long[1..]).is_some_and(|taken| taken.is_err())
@@ -284,9 +295,13 @@ mod tests {
         let one = ControlHandle::new(&all);
         assert!(one.take(0, &head).is_none());
         let taken = one.take(8, &[&long[..], &[0]].concat());
-        assert_eq!(taken, Some(Err(FsError::NoSpace)), "no request is so long");
+        assert!(matches!(taken, Some(Err(FsError::Io(_)))), "longer than it says");
         one.finish(Err(FsError::NoSpace));
         assert_eq!(one.read(8, 10)[..], [libc::ENOSPC as u8]);
+        let two = ControlHandle::new(&all);
+        assert!(two.take(0, &[0, 0, 0x27, 0x0F, 0, 1, 0, 1]).is_some_and(|taken| taken.is_err()), "too long");
+        let paths = ControlHandle::new(&all);
+        assert!(paths.take(0, &[0, 0, 3, 0xEC, 0, 1, 0, 1]).is_none(), "a list of paths may be longer");
     }
 
     #[test]

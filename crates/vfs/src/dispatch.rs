@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use sluice_types::{Caller, FsError};
 
-use crate::control::{Progress, Running};
+use crate::control::{Progress, Running, requests::Request};
 use crate::{internal::InternalHandle, vfs::Vfs};
 
 impl Vfs {
@@ -29,7 +29,15 @@ impl Vfs {
         let work = move || {
             let _running = running;
             let InternalHandle::Control(control) = &*kept else { return };
-            let progress = Progress::new(control);
+            if let Request::FillCache { background: true, .. } = request {
+                // The program goes away, and the log says what came of it.
+                control.finish(Ok(Vfs::begun()));
+                if let Err(error) = vfs.serve(&caller, &control.all.ended, request, &Progress::new(None)) {
+                    tracing::warn!(%error, "work in the background ended early");
+                }
+                return;
+            }
+            let progress = Progress::new(Some(control));
             let answer = vfs.serve(&caller, &control.interrupt, request, &progress);
             progress.end();
             control.finish(answer);

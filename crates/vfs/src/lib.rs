@@ -14,6 +14,7 @@ mod control;
 mod dir;
 mod dispatch;
 mod entry;
+mod fill_cache;
 mod handle_locks;
 mod handles;
 mod index;
@@ -39,6 +40,7 @@ mod stats;
 mod timed_query;
 mod tree_requests;
 mod vfs;
+mod work;
 mod xattr;
 
 pub use attrs::VolumeSize;

@@ -4,7 +4,7 @@
 //! the mount, and is invalidated in the kernel. No user sees the content of directories that it may
 //! not list.
 
-use std::{panic::resume_unwind, thread};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use sluice_data::visible;
@@ -18,21 +18,13 @@ use sluice_meta::{
 };
 use sluice_types::{Access, CHUNK_SIZE, Caller, FileType, FsError, FsResult, Ino, Name, Slice};
 
-use crate::control::{Answer, Progress, requests::Request};
-use crate::vfs::Vfs;
+use crate::control::{Answer, Asker, Progress, requests::Request};
+use crate::{vfs::Vfs, work::work_off};
 
 /// Most levels and entries of each directory that a summary shows.
 const MAX_SHOWN: (u8, u8) = (10, 100);
 /// Most files that one request compacts at once.
 const MAX_COMPACTING: usize = 64;
-
-/// The caller of a request, how it is interrupted, and where its progress goes.
-#[derive(Clone, Copy)]
-struct Asker<'a> {
-    caller: &'a Caller,
-    interrupt: &'a Interrupt,
-    progress: &'a Progress<'a>,
-}
 
 impl Vfs {
     pub(super) fn serve(
@@ -66,7 +58,9 @@ impl Vfs {
                 let ino = self.reached(ino, caller, interrupt)?;
                 self.info(asker, ino, (recursive, raw, text))
             }
-            Request::FillCache => Err(FsError::NotSupported),
+            Request::FillCache { paths, threads, action, .. } => {
+                self.fill_cache(asker, paths, usize::from(threads), action)
+            }
             Request::Clone { source, parent, name, umask, preserve } => {
                 let dir = self.reached(parent, caller, interrupt)?;
                 let at = At::new(dir, self.new_name(dir, &name)?);
@@ -96,7 +90,7 @@ impl Vfs {
 
     /// The inode that a program means. It knows the root of the mount as 1, and it may name inodes
     /// that its user cannot reach by any path.
-    fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
+    pub(crate) fn reached(&self, ino: Ino, caller: &Caller, interrupt: &Interrupt) -> FsResult<Ino> {
         let root = self.root();
         let ino = if ino == Ino::ROOT { root } else { ino };
         self.meta.read(&Reach { ino, root, caller: caller.clone() }, interrupt)?;
@@ -215,36 +209,21 @@ impl Vfs {
     fn compact_tree(&self, asker: Asker<'_>, ino: Ino, at_once: usize) -> FsResult<()> {
         self.writable()?;
         let _walking = self.internals.control.walks.begin(asker.caller, asker.interrupt)?;
-        // Directories to visit are in a list, not on the stack, which a deep tree would overflow.
-        let (mut left, mut all) = (vec![ino], Ok(()));
-        while !left.is_empty() {
-            let some = left.split_off(left.len().saturating_sub(at_once));
-            for (at, done) in some.iter().zip(self.compact_nodes(asker, &some)) {
-                match done {
-                    Ok(below) => left.extend(below),
-                    // It was removed meanwhile.
-                    Err(FsError::NotFound) if *at != ino => {}
-                    Err(FsError::Access) => all = Err(FsError::Access),
-                    Err(error) => return Err(error),
-                }
+        let left_out = AtomicBool::new(false);
+        work_off(vec![ino], at_once, |at, below| match self.compact_node(asker, at) {
+            Ok(found) => {
+                below.extend(found);
+                Ok(())
             }
-        }
-        all
-    }
-
-    /// [`Self::compact_node`] of several nodes side by side. Answers in their order.
-    fn compact_nodes(&self, asker: Asker<'_>, nodes: &[Ino]) -> Vec<FsResult<Vec<Ino>>> {
-        if let [node] = nodes {
-            return vec![self.compact_node(asker, *node)];
-        }
-        thread::scope(|scope| {
-            let compact = |node: &Ino| {
-                let node = *node;
-                scope.spawn(move || self.compact_node(asker, node))
-            };
-            let running: Vec<_> = nodes.iter().map(compact).collect();
-            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        })
+            // It was removed meanwhile.
+            Err(FsError::NotFound) if at != ino => Ok(()),
+            Err(FsError::Access) => {
+                left_out.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        })?;
+        if left_out.into_inner() { Err(FsError::Access) } else { Ok(()) }
     }
 
     /// Compacts the chunks of a file, or answers what lies in a directory.

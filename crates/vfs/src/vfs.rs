@@ -122,6 +122,7 @@ impl Vfs {
     /// # Errors
     /// The first failure to store data. All other data was stored.
     pub fn close(&self, staged: Option<Duration>) -> FsResult<()> {
+        self.internals.control.ended.set();
         let flushed = self.data.flush_all();
         if let Some(patience) = staged {
             let left = self.data.flush_staging(patience);

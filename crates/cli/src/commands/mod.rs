@@ -19,6 +19,7 @@ mod load;
 mod man;
 mod mdtest;
 mod mount;
+mod objbench;
 mod profile;
 mod quota;
 mod restore;
@@ -28,6 +29,7 @@ mod status;
 mod summary;
 mod umount;
 mod version;
+mod warmup;
 
 use std::process::ExitCode;
 
@@ -53,6 +55,7 @@ pub(crate) enum Command {
     Rmr(rmr::Rmr),
     Clone(clone::Clone),
     Compact(compact::Compact),
+    Warmup(warmup::Warmup),
     Fsck(fsck::Fsck),
     Gc(gc::Gc),
     Restore(restore::Restore),
@@ -62,6 +65,7 @@ pub(crate) enum Command {
     Backup(backup::Backup),
     Bench(bench::Bench),
     BenchMeta(bench_meta::BenchMeta),
+    Objbench(objbench::Objbench),
     Mdtest(mdtest::Mdtest),
     Completion(completion::Completion),
     Man(man::Man),
@@ -85,6 +89,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Rmr(command) => command.run(),
         Command::Clone(command) => command.run(),
         Command::Compact(command) => command.run(),
+        Command::Warmup(command) => command.run(),
         Command::Fsck(command) => command.run(),
         Command::Gc(command) => command.run(),
         Command::Restore(command) => command.run(),
@@ -94,6 +99,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Backup(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::BenchMeta(command) => command.run(),
+        Command::Objbench(command) => command.run(),
         Command::Mdtest(command) => command.run(),
         Command::Completion(command) => command.run(program),
         Command::Man(command) => command.run(program),

@@ -89,7 +89,12 @@ impl DiskCache {
     }
 
     pub(crate) fn contains(&self, key: BlockKey) -> bool {
-        self.dirs.iter().any(|dir| dir.contains(key))
+        self.location(key).is_some()
+    }
+
+    /// The directory that has a block.
+    pub(crate) fn location(&self, key: BlockKey) -> Option<&Path> {
+        self.dirs.iter().find(|dir| dir.contains(key)).map(|dir| dir.root())
     }
 
     /// Bytes `range` of a block, if it is here and its checksums are right.

@@ -4,6 +4,42 @@
 
 use sluice_types::{FsError, FsResult, Ino};
 
+const FILL_CACHE: u32 = 1004;
+/// Longest body of a list of paths in bytes, …
+const MAX_LIST: usize = 16 << 20;
+/// … and most paths in it, which take more memory than their bytes. Programs send up to 10,240 at
+/// once, of up to 4,096 bytes each.
+const MAX_PATHS: usize = 1 << 16;
+/// Longest body of any other request. The longest valid one has some 300.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Longest body of operation `op`, in bytes.
+pub(super) const fn longest(op: u32) -> usize {
+    if op == FILL_CACHE { MAX_LIST } else { MAX_BYTES }
+}
+
+/// What is done with the blocks of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheAction {
+    /// Fetch them into the cache.
+    Warm,
+    /// Drop them from the cache.
+    Evict,
+    /// Count those in the cache.
+    Check,
+}
+
+impl CacheAction {
+    /// Its name in messages.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Warm => "warmup",
+            Self::Evict => "warmup --evict",
+            Self::Check => "warmup --check",
+        }
+    }
+}
+
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -11,8 +47,9 @@ pub(crate) enum Request {
     Remove { parent: Ino, name: Vec<u8>, skip_trash: bool },
     /// Information about an inode; as text for older programs.
     Info { ino: Ino, recursive: bool, raw: bool, text: bool },
-    /// Fetch files into the cache, or drop them.
-    FillCache,
+    /// Fetch files and trees into the cache, drop them, or count what is there; with so many
+    /// threads, in the background or while the program waits.
+    FillCache { paths: Vec<Vec<u8>>, threads: u16, background: bool, action: CacheAction },
     /// Clone a tree.
     Clone { source: Ino, parent: Ino, name: Vec<u8>, umask: u16, preserve: bool },
     /// Count a tree.
@@ -48,11 +85,21 @@ impl<'a> Fields<'a> {
         self.u8().unwrap_or(default)
     }
 
+    fn slice(&mut self, length: usize) -> FsResult<&'a [u8]> {
+        let (slice, rest) = self.0.split_at_checked(length).ok_or(FsError::Invalid)?;
+        self.0 = rest;
+        Ok(slice)
+    }
+
     fn name(&mut self) -> FsResult<Vec<u8>> {
         let length = usize::from(self.u8()?);
-        let (name, rest): (&'a [u8], _) = self.0.split_at_checked(length).ok_or(FsError::Invalid)?;
-        self.0 = rest;
-        Ok(name.to_vec())
+        Ok(self.slice(length)?.to_vec())
+    }
+
+    /// Bytes with their length, of four bytes, before them.
+    fn bytes(&mut self) -> FsResult<&'a [u8]> {
+        let length = u32::from_be_bytes(self.take()?) as usize;
+        self.slice(length)
     }
 }
 
@@ -71,7 +118,21 @@ impl Request {
                 let recursive = fields.u8_or(u8::from(!legacy)) == 1;
                 Self::Info { ino, recursive, raw: fields.u8_or(0) == 1, text: legacy }
             }
-            1004 => Self::FillCache,
+            FILL_CACHE => {
+                let paths = fields.bytes()?.split(|byte| *byte == b'\n');
+                if paths.clone().nth(MAX_PATHS).is_some() {
+                    return Err(FsError::TooBig);
+                }
+                let paths = paths.map(<[u8]>::to_vec).collect();
+                let (threads, background) = (fields.u16()?, fields.u8()? != 0);
+                let action = match fields.u8_or(0) {
+                    0 => CacheAction::Warm,
+                    1 => CacheAction::Evict,
+                    2 => CacheAction::Check,
+                    _ => return Err(FsError::Invalid),
+                };
+                Self::FillCache { paths, threads, background, action }
+            }
             1006 => {
                 let (source, _, parent) = (Ino(fields.u64()?), fields.u64()?, Ino(fields.u64()?));
                 let (name, umask) = (fields.name()?, fields.u16()?);
@@ -124,6 +185,20 @@ mod tests {
             Request::parse(1008, &bytes("0000000000000002000a")),
             Ok(Request::Compact { ino: Ino(2), threads: 10 })
         );
+        let fill = |action, background| Request::FillCache {
+            paths: vec![b"/a".to_vec(), b"inode:7".to_vec()],
+            threads: 50,
+            background,
+            action,
+        };
+        let body = |rest: &[u8]| [&bytes("0000000a")[..], b"/a\ninode:7", &[0, 50], rest].concat();
+        assert_eq!(Request::parse(1004, &body(&[1])), Ok(fill(CacheAction::Warm, true)), "an older program");
+        assert_eq!(Request::parse(1004, &body(&[0, 1])), Ok(fill(CacheAction::Evict, false)));
+        assert_eq!(Request::parse(1004, &body(&[0, 2])), Ok(fill(CacheAction::Check, false)));
+        assert_eq!(Request::parse(1004, &body(&[0, 3])), Err(FsError::Invalid));
+        assert_eq!(Request::parse(1004, &body(&[])), Err(FsError::Invalid), "cut off");
+        let many = [&(MAX_PATHS as u32).to_be_bytes()[..], &[b'\n'; MAX_PATHS], &[0, 50, 0, 0]].concat();
+        assert_eq!(Request::parse(1004, &many), Err(FsError::TooBig));
         assert_eq!(Request::parse(1002, &remove[..12]), Err(FsError::Invalid), "cut off");
         assert_eq!(Request::parse(9999, &[]), Err(FsError::Invalid));
     }

@@ -9,7 +9,7 @@ mod scratch;
 
 use std::{
     panic::resume_unwind,
-    process::{self, ExitCode},
+    process::ExitCode,
     sync::{Arc, Barrier},
     thread,
     time::{Duration, Instant},
@@ -18,10 +18,6 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
 use sluice_meta::{Interrupt, Meta, schema::VolumeFormat};
 use sluice_types::{Clock, FsError, FsResult, SystemClock};
 use sluice_vfs::MetaIndex;
@@ -31,7 +27,7 @@ use self::{
     rows::{Place, ROWS, Row, Work},
     scratch::Scratch,
 };
-use crate::{engines, progress::Progress, sizes, table, volume};
+use crate::{engines, progress::Progress, signals, sizes, table, volume};
 
 /// Measure the operations on a volume's metadata
 #[derive(Args)]
@@ -117,7 +113,7 @@ impl BenchMeta {
             let format = VolumeFormat { name, uuid, dir_stats: true, ..VolumeFormat::default() };
             Meta::format(engine.as_ref(), &format, SystemClock.now())?;
         }
-        let interrupt = interrupt_on_signals()?;
+        let interrupt = signals::interrupt()?;
         let meta = volume::open_engine(engine, "bench-meta", false)?;
         let rows = self.in_scratch(&meta, &interrupt);
         let closed = meta.close();
@@ -248,22 +244,6 @@ fn repeat(work: &mut Work, length: Length, number: &mut u64, interrupt: &Interru
             together *= 2;
         }
     }
-}
-
-/// The first signal ends what runs, in order; the second one at once.
-fn interrupt_on_signals() -> Result<Interrupt> {
-    let interrupt = Interrupt::never();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
-    let receiver = interrupt.clone();
-    thread::Builder::new().name("sluice-signals".into()).spawn(move || {
-        for signal in signals.forever() {
-            if receiver.is_set() {
-                process::exit(128 + signal);
-            }
-            receiver.set();
-        }
-    })?;
-    Ok(interrupt)
 }
 
 impl Figure {

@@ -5,6 +5,7 @@
 use sluice_types::Ino;
 
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     fact::Fact,
     schema::{Key, Row},
@@ -22,4 +23,6 @@ pub(crate) struct Outcome {
     pub(crate) same: Vec<List>,
     /// What it found out.
     pub(crate) learned: Vec<Fact>,
+    /// What the change log says of it.
+    pub(crate) lines: Vec<Line>,
 }

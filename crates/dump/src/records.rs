@@ -19,6 +19,7 @@ use crate::{
     DumpError, DumpOptions,
     binary::{ROWS, Segment, Writer},
     head::{counters, setting},
+    log::LogEnd,
     source::Source,
 };
 
@@ -59,12 +60,16 @@ pub fn dump_binary<W: Write>(
     options: &DumpOptions,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<W, DumpError> {
+    let log = LogEnd::read(engine)?;
     let source = &Source::now(engine, APART.len())?;
     let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
     writer.write(Row::Setting(setting(source, options.keep_secrets)?))?;
     for (counter, value) in counters(source)? {
         writer.write(Row::Counter(counter, value))?;
+    }
+    for segment in Segment::of_log(log.last, &log.lines) {
+        writer.append(&segment)?;
     }
     thread::scope(|scope| {
         let (sender, segments) = sync_channel(WAITING);

@@ -192,6 +192,7 @@ mod tests {
              kerberos-config-file encrypt-secret min-client-version max-client-version dir-stats user-group-quota \
              changelog changelog-max-age changelog-max-lines tier",
         ),
+        ("changelog", "from"),
         ("umount", "force flush"),
         ("info", "inode recursive strict raw"),
         ("summary", "depth entries strict csv"),

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     /// Flags of JuiceFS 1.4.1.
-    const JUICEFS_FLAGS: [(&str, &str); 11] = [
+    const JUICEFS_FLAGS: [(&str, &str); 12] = [
         (
             "mount",
             "background no-syslog log force hide-internal update-fstab disable-transparent-hugepage enable-xattr \
@@ -192,6 +192,7 @@ mod tests {
              kerberos-config-file encrypt-secret min-client-version max-client-version dir-stats user-group-quota \
              changelog changelog-max-age changelog-max-lines tier",
         ),
+        ("changelog", "from"),
         ("umount", "force flush"),
         ("info", "inode recursive strict raw"),
         ("summary", "depth entries strict csv"),

@@ -16,7 +16,7 @@ use std::{
 
 /// Holds the real arguments, separated by newlines.
 const REAL: &str = "SLUICE_ARGUMENTS";
-const SECRET_FLAGS: [&str; 2] = ["--secret-key", "--session-token"];
+const SECRET_FLAGS: [&str; 3] = ["--secret-key", "--session-token", "--push-auth"];
 const MASK: &str = "****";
 
 /// The program's arguments, its own name first. Begins the program again if they hold a secret.

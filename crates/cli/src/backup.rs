@@ -7,7 +7,10 @@ use std::{
     env,
     ffi::OsString,
     process::{Command, Stdio},
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicI64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -17,6 +20,7 @@ use clap::ValueEnum as _;
 use sluice_meta::{Interrupt, Meta, ops::backup::ClaimBackup};
 use sluice_object::StoreConfig;
 use sluice_types::{Clock as _, Name, Rng, SystemClock, Time};
+use sluice_vfs::{Families, MoreMetrics};
 
 use crate::{arguments, background, engines, flags::BackupFlags, rotation, sizes};
 
@@ -30,6 +34,8 @@ pub(crate) struct Backups {
     stamp: &'static str,
     /// What the process that makes one is called with, without the time.
     arguments: Vec<OsString>,
+    /// Unix seconds of the last one that this mount made, 0 before the first.
+    last: Arc<AtomicI64>,
 }
 
 impl Backups {
@@ -66,7 +72,20 @@ impl Backups {
             arguments.push("--skip-trash".into());
         }
         arguments.push(engines::absolute(meta_url)?.into());
-        Ok(Some(Self { interval, stamp: format.stamp(), arguments }))
+        Ok(Some(Self { interval, stamp: format.stamp(), arguments, last: Arc::default() }))
+    }
+
+    /// Adds when the last one was made, if there was one.
+    pub(crate) fn metrics(&self) -> MoreMetrics {
+        let last = Arc::clone(&self.last);
+        Arc::new(move |families: &mut Families| {
+            let last = last.load(Ordering::Relaxed);
+            if last > 0 {
+                let title =
+                    ("sluice_last_backup_timestamp_seconds", "When this mount last backed up the metadata.");
+                families.gauge(title, last as f64);
+            }
+        })
     }
 
     /// Makes them as long as `meta` lives. What goes wrong is logged.
@@ -112,6 +131,7 @@ impl Backups {
         if !status.success() {
             bail!("the process that should do it ended with {status}");
         }
+        self.last.store(now.sec, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -25,6 +25,7 @@ mod internal_file;
 mod metrics;
 mod program;
 mod progress;
+mod push;
 mod rotation;
 mod serve;
 mod server_process;

@@ -113,6 +113,11 @@ fn tell(consul: &str, shown: SocketAddr, mountpoint: &str) -> Result<()> {
     consul::register(consul::connect(consul)?, shown, mountpoint)
 }
 
+/// Several that add metrics as one.
+pub(crate) fn all(more: Vec<MoreMetrics>) -> MoreMetrics {
+    Arc::new(move |families: &mut Families| more.iter().for_each(|more| more(families)))
+}
+
 /// One of the numbers of a method.
 type Number = fn(&MethodStats) -> u64;
 

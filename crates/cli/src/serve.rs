@@ -32,6 +32,7 @@ use crate::{
     flags::FuseFlags,
     guardian::{GuardianSocket, Message},
     metrics::{self, Exporter},
+    push::Pushes,
     server_process::{HANDED_OVER, VOLUME_GONE, raise_priority, steady},
     volume,
 };
@@ -69,6 +70,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) fuse: &'a FuseFlags,
     /// Where metrics are shown, if they are.
     pub(crate) metrics: Option<Exporter>,
+    /// Where metrics are sent, if they are.
+    pub(crate) pushes: Option<Pushes>,
     /// How the metadata are backed up, if they are.
     pub(crate) backups: Option<Backups>,
     pub(crate) read_only: bool,
@@ -134,6 +137,9 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
     if let Some(exporter) = &serving.metrics {
         exporter.start(&vfs);
     }
+    if let Some(pushes) = &serving.pushes {
+        pushes.start(&vfs);
+    }
     if let Some(backups) = &serving.backups {
         backups.start(&meta);
     }
@@ -178,7 +184,9 @@ fn obey(socket: &GuardianSocket, sender: &mpsc::Sender<End>) {
 fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result<Arc<Vfs>> {
     let tries = Arc::<sluice_object::layers::Stats>::default();
     let store = sluice_object::open_observed(&serving.store, Arc::clone(&tries))?;
-    config.metrics = Some(metrics::of_tries(tries));
+    let more = serving.backups.as_ref().map(Backups::metrics);
+    config.metrics =
+        Some(metrics::all([Some(metrics::of_tries(tries)), more].into_iter().flatten().collect()));
     // A mount that is taken up waits for it instead.
     if check {
         let uuid = serving.meta.env().format().uuid.clone();

@@ -314,7 +314,7 @@ fn settings_of_other_clients_are_kept() {
     config(&["--user-group-quota=false"]);
     assert_eq!(setting()["UserGroupQuota"], serde_json::Value::Null);
 
-    says(&refused(&["--changelog"]), &["cannot be switched on"]);
+    says(&config(&["--changelog"]), &["ChangeLog: none -> true", "ChangeLogMaxAge: none -> 7200"]);
     config(&["--changelog-max-age", "30m", "--changelog-max-lines", "7"]);
     assert_eq!(setting()["ChangeLogMaxAge"], 1800);
     assert_eq!(setting()["ChangeLogMaxLines"], 7);
@@ -325,24 +325,6 @@ fn settings_of_other_clients_are_kept() {
         for member in ["Tiers", "KerbConf", "ChangeLogMaxAge", "ChangeLogMaxLines", "MinClientVersion"] {
             assert_eq!(read[member], setting()[member], "{member}");
         }
-    }
-}
-
-#[test]
-fn a_volume_with_a_change_log_is_writable_once_that_is_off() {
-    for volume in Volume::each(&[]) {
-        let mut setting = volume.status()["Setting"].clone();
-        setting["ChangeLog"] = true.into();
-        let json = setting.to_string();
-        volume.forge(
-            &format!("UPDATE jfs_setting SET value = '{json}' WHERE name = 'format'"),
-            &["SET", "setting", &json],
-        );
-        let meta = volume.meta.as_str();
-        says(&fails(&["config", meta, "--inodes", "7"]), &["change log", "--changelog=false"]);
-        ok(&["config", meta, "--changelog=false", "--inodes", "7"]);
-        assert_eq!(volume.status()["Setting"]["ChangeLog"], serde_json::Value::Null);
-        assert_eq!(volume.status()["Setting"]["Inodes"], 7);
     }
 }
 

@@ -157,3 +157,38 @@ fn debug_collects_much_and_no_secret() {
     assert!(few.contains("more noise") && !few.contains("refused"), "{few}");
     assert!(fails(&["debug", &out]).contains("no volume is mounted"));
 }
+
+#[test]
+fn changelog_prints_what_is_logged() {
+    for volume in Volume::each(&["--trash-days", "0"]) {
+        let meta = volume.meta.as_str();
+        let said = fails(&["changelog", meta]);
+        assert!(said.contains("--changelog"), "{said}");
+        ok(&["config", meta, "--changelog", "-y"]);
+        ok(&["config", meta, "--capacity", "7", "-y"]);
+        let mut child = sluice();
+        child.args(["changelog", meta, "--from", "1"]).stdout(Stdio::piped());
+        let mut child = child.spawn().expect("it starts");
+        let mut out = child.stdout.take().expect("piped");
+        let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+        // What comes while it runs is printed, too.
+        let mut more = Some(|| ok(&["config", meta, "--inodes", "1000", "-y"]));
+        while shown.matches("|CLEANSESSION(").count() < 2 {
+            let n = out.read(&mut buffer).expect("read");
+            assert!(n > 0, "{shown}");
+            shown.push_str(&String::from_utf8_lossy(&buffer[..n]));
+            if shown.contains("|CLEANSESSION(")
+                && let Some(more) = more.take()
+            {
+                more();
+            }
+        }
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("sent");
+        assert!(child.wait().expect("ended").success());
+        let numbers: Vec<u64> = shown
+            .lines()
+            .map(|line| line.split(": ").next().expect("a number").parse().expect("a number"))
+            .collect();
+        assert!(numbers[0] == 2 && numbers.is_sorted_by(|a, b| a < b), "{shown}");
+    }
+}

@@ -8,6 +8,7 @@ mod fetch;
 mod head;
 pub mod json;
 mod load;
+mod log;
 mod patience;
 mod place;
 mod records;

@@ -19,6 +19,7 @@ use crate::{
     DumpError, DumpOptions,
     binary::{ROWS, Segment, Writer},
     head::{counters, setting, sustained},
+    log::LogEnd,
     source::Source,
 };
 
@@ -50,6 +51,7 @@ pub fn dump_binary<W: Write>(
     options: &DumpOptions,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<W, DumpError> {
+    let log = LogEnd::read(engine)?;
     let source = &Source::now(engine, APART.len())?;
     let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
@@ -59,6 +61,9 @@ pub fn dump_binary<W: Write>(
     }
     for (sid, ino) in sustained(source)? {
         writer.write(Row::Sustained(sid, ino))?;
+    }
+    for segment in Segment::of_log(log.last, &log.lines) {
+        writer.append(&segment)?;
     }
     thread::scope(|scope| {
         let (sender, pages) = sync_channel(WAITING);

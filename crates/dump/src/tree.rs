@@ -13,6 +13,7 @@ use crate::{
     fetch::{Coming, Fetch, Next, Part, join},
     head::{acls, head, xattrs},
     json::{Node, Tree, Writer},
+    log::LogEnd,
     source::Source,
 };
 
@@ -29,9 +30,12 @@ pub fn dump_json<W: Write>(
     options: &DumpOptions,
     progress: &dyn Fn(u64),
 ) -> Result<W, DumpError> {
+    let log = LogEnd::read(engine)?;
     // The thread that writes reads, too, what nobody read ahead.
     let source = &Source::now(engine, options.threads.max(1) + 1)?;
-    let mut writer = Writer::new(out, &head(source, options.keep_secrets)?);
+    let mut head = head(source, options.keep_secrets)?;
+    (head.last_logged, head.lines) = (log.last, log.lines);
+    let mut writer = Writer::new(out, &head);
     let fetch = Fetch::new(source, acls(source)?, xattrs(source)?);
     let root =
         attr(source, options.root)?.filter(Attr::is_dir).ok_or(DumpError::NoDirectory(options.root))?;

@@ -7,7 +7,10 @@ use sluice_dump::{
     DumpError,
     json::{Event, Head, Reader, Tree, Writer},
 };
-use sluice_meta::schema::{Counter, QuotaKey};
+use sluice_meta::{
+    engine::LogLine,
+    schema::{Counter, QuotaKey},
+};
 use sluice_types::{Ino, Slice};
 
 fn fixture(packed: &[u8]) -> String {
@@ -135,4 +138,18 @@ fn other_files_are_named_as_such() {
         let error = read(text).expect_err("refused").to_string();
         assert!(error.contains("JSON dump"), "{text}: {error}");
     }
+}
+
+#[test]
+fn lines_of_the_change_log_are_written_and_passed_over() {
+    let (mut head, events) = read(&tree()).expect("read");
+    let without = head.clone();
+    head.last_logged = 12;
+    head.lines = vec![LogLine { number: 12, text: "1.000000000|RMDIR(1,a\"b,0):7|(1,2)".into() }];
+    let text = write(&head, &events);
+    let dump: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(dump["Counters"]["lastChangelog"], 12);
+    let line = serde_json::json!({"version": 12, "entry": "1.000000000|RMDIR(1,a\"b,0):7|(1,2)"});
+    assert_eq!(dump["ChangeLog"], serde_json::json!([line]));
+    assert_eq!(read(&text).expect("read"), (without, events));
 }

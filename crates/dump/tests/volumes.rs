@@ -3,10 +3,15 @@
 use std::{collections::BTreeMap, fmt::Write, io::Read};
 
 use flate2::read::GzDecoder;
-use sluice_dump::{DumpError, DumpOptions, LoadOptions, dump_binary, dump_json, load_binary, load_json};
+use sluice_dump::{
+    DumpError, DumpOptions, LoadOptions,
+    binary::{Contents, contents},
+    dump_binary, dump_json, load_binary, load_json,
+};
 use sluice_meta::{
+    engine::{Commit, Engine as _, Write as Change},
     mem::MemEngine,
-    schema::{Counter, Key, QuotaKey, Row},
+    schema::{Counter, Key, QuotaKey, Row, VolumeFormat},
 };
 use sluice_types::Ino;
 
@@ -162,4 +167,28 @@ fn a_directory_becomes_the_root_of_its_dump() {
         records.keys().filter(|key| matches!(key, Key::Entry(of, _) if *of == dir)).count()
     };
     assert_eq!(entries(&records, Ino::ROOT), entries(&whole.records(), options.root));
+}
+
+#[test]
+fn a_dump_says_which_line_of_the_change_log_was_the_last() {
+    let engine = from_json(&json());
+    let dumps = || {
+        let json = dump_json(&engine, Vec::new(), &DUMP, &|_| {}).expect("dumped");
+        let binary = dump_binary(&engine, Vec::new(), &DUMP, &|_| {}).expect("dumped");
+        (String::from_utf8(json).expect("text"), contents(&binary[..]).expect("whole"))
+    };
+    let counters =
+        |kinds: &[Contents]| kinds.iter().find(|kind| kind.name == "counter").map(|kind| kind.count);
+    let (before, kinds) = dumps();
+    assert!(!before.contains("lastChangelog"));
+    let Some(Row::Setting(setting)) = engine.records().remove(&Key::Setting) else { panic!("settings") };
+    let format = VolumeFormat { change_log: true, ..VolumeFormat::parse(&setting).expect("valid") };
+    let mut writes = vec![Change::Put(Row::setting(&format))];
+    writes.extend((0..7).map(|at| Change::Log(format!("line {at}"))));
+    engine.commit(&Commit { writes, ..Commit::default() }).expect("committed");
+    let (text, more) = dumps();
+    assert!(text.contains("\"lastChangelog\":7}"), "{}", &text[..2000]);
+    assert_eq!(counters(&more), counters(&kinds).map(|count| count + 1));
+    // Nothing reads it back.
+    assert_eq!(comparable(&from_json(text.as_bytes())), comparable(&from_json(before.as_bytes())));
 }

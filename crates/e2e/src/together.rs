@@ -2,6 +2,7 @@
 //! other made, and each one's `fsck` finds the volume clean.
 
 mod both;
+mod change_log;
 mod dumps;
 mod owners;
 mod quotas;
@@ -71,6 +72,8 @@ pub fn run(
     println!("ok dumps");
     space::run([sluice, juicefs], engine, within, make).context("space that is given back")?;
     println!("ok space that is given back");
+    change_log::run([sluice, juicefs], engine, within).context("the change log")?;
+    println!("ok the change log");
     if matches!(engine, Engine::Redis | Engine::RedisSentinel) {
         notices::by_another(sluice, juicefs, engine, within).context("a client cache beside JuiceFS")?;
         println!("ok client cache beside JuiceFS");

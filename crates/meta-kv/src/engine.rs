@@ -10,7 +10,9 @@ use std::{
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Snapshot, Watch, Write},
+    engine::{
+        ChangeLog, Commit, Cursor, Engine, Found, Limits, Moment, Page, Read, Scan, Snapshot, Watch, Write,
+    },
     schema::{Counter, Key, Row},
 };
 
@@ -151,6 +153,10 @@ impl<K: Kv> Engine for KvEngine<K> {
 
     fn watch(&self) -> Result<Box<dyn Watch>> {
         self.kv.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.kv.change_log()
     }
 }
 

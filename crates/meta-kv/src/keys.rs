@@ -204,6 +204,18 @@ impl Keys {
         self.word(b"XSN")
     }
 
+    /// The key of a line of the change log.
+    pub(crate) fn log_line(&self, shard: u8, number: u64) -> Raw {
+        spell!(self, b"XLOG" shard number)
+    }
+
+    /// The number of the line at a key of the change log.
+    pub(crate) fn log_number(&self, key: &[u8]) -> Option<u64> {
+        let mut raw = key.strip_prefix(&self.0[..])?.strip_prefix(b"XLOG")?;
+        let (_shard, number) = (u8::read(&mut raw)?, u64::read(&mut raw)?);
+        raw.is_empty().then_some(number)
+    }
+
     /// A notification key, which a commit with a notice changes.
     pub(crate) fn notify_key(&self, at: u8) -> Raw {
         let at = at % NOTIFY_KEYS;

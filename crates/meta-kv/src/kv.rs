@@ -11,7 +11,7 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{EngineError, Limits, Watch},
+    engine::{ChangeLog, EngineError, Limits, Watch},
     schema::Notice,
 };
 use tokio::{
@@ -53,6 +53,8 @@ pub struct Changes {
     pub spans: Vec<Span>,
     /// The notice for other clients after the commit, for a store that has messages.
     pub notice: Option<Notice>,
+    /// Lines for the change log, for a store that keeps one.
+    pub lines: Vec<String>,
 }
 
 /// An ordered store of keys and values.
@@ -132,6 +134,11 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Commits all or nothing. Returns false if another client changed a key, or a key that must be
     /// new exists. [`EngineError::Indeterminate`] if the result is unknown.
     fn commit(&self, at: Self::Moment, changes: Changes) -> impl Future<Output = Result<bool>>;
+
+    /// The change log, for a store that keeps one.
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        None
+    }
 
     /// Called after a commit with a notice; for a store without messages.
     fn notify(self: &Arc<Self>) {}

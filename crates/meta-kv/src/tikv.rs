@@ -3,12 +3,13 @@
 mod commit;
 mod config;
 mod error;
+mod log;
 mod store;
 mod watch;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Limits, Notices, Watch};
+use sluice_meta::engine::{ChangeLog, Limits, Notices, Watch};
 use tikv_client::{Snapshot, Transaction};
 
 use self::config::Config;
@@ -83,8 +84,13 @@ impl Kv for Tikv {
         self.read(at, read).await
     }
 
-    async fn commit(&self, at: Transaction, changes: Changes) -> Result<bool> {
+    async fn commit(&self, at: Transaction, mut changes: Changes) -> Result<bool> {
+        log::add_lines(self, &at, changes.lines, &mut changes.keys).await?;
         commit::commit(self, at, changes.keys).await
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        Some(self)
     }
 
     fn notify(self: &Arc<Self>) {

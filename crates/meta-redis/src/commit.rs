@@ -115,6 +115,7 @@ impl Builder<'_> {
             let channel = watch::channel(self.keys);
             self.item(Phase::Last, *b"pb", &[&channel], &[&notice.encode()], Mark::Step);
         }
+        self.lines(commit);
         self.add_up();
         for (ino, (nlink, time, at)) in bumps {
             let key = self.keys.node(ino);

@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use redis::Value;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Limits, List, Notices, Page, Read, Scan, Watch, Write,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, List, Notices, Page, Read, Scan,
+        Watch, Write,
     },
     schema::{Counter, Key, Notice, Row},
 };
@@ -41,7 +42,7 @@ const BATCH: usize = 200;
 /// [`Engine::sync`] does nothing: how much a power cut can take is decided by the server's
 /// `appendonly` and `appendfsync`.
 pub struct RedisEngine {
-    pool: Arc<Pool>,
+    pub(crate) pool: Arc<Pool>,
     /// Known once it is known whether the servers are a cluster.
     keys: OnceLock<Keys>,
     lanes: usize,
@@ -76,7 +77,7 @@ impl RedisEngine {
         Ok(self.keys.get_or_init(|| Keys::new(prefix.as_bytes(), self.pool.config().db)))
     }
 
-    fn reader(&self) -> Result<Reader<'_>, EngineError> {
+    pub(crate) fn reader(&self) -> Result<Reader<'_>, EngineError> {
         Ok(Reader { keys: self.keys()?, errors: self.pool.errors() })
     }
 
@@ -246,5 +247,9 @@ impl Engine for RedisEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(Listener::new(self.pool.clone(), self.keys()?, self.own.clone())?))
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        Some(self)
     }
 }

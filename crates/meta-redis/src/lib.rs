@@ -18,6 +18,7 @@ mod handshake;
 mod keys;
 mod load;
 mod locate;
+mod log;
 mod mixed;
 mod pipeline;
 mod pool;

@@ -27,8 +27,10 @@ pub(crate) static FOLLOW: Script = Script::new(include_str!("scripts/follow.lua"
 pub(crate) static READ: Script = Script::new(include_str!("scripts/read.lua"));
 /// One commit.
 pub(crate) static COMMIT: Script = Script::new(include_str!("scripts/commit.lua"));
+/// The lines of the change log.
+pub(crate) static LOG: Script = Script::new(include_str!("scripts/log.lua"));
 /// One page of a scan.
 pub(crate) static SCAN: Script = Script::new(include_str!("scripts/scan.lua"));
 
 /// All of them.
-pub(crate) static ALL: [&Script; 4] = [&FOLLOW, &READ, &COMMIT, &SCAN];
+pub(crate) static ALL: [&Script; 5] = [&FOLLOW, &READ, &COMMIT, &SCAN, &LOG];

@@ -8,6 +8,7 @@ mod commit;
 mod connection;
 mod diagnosis;
 mod error;
+mod log;
 mod options;
 mod pool;
 mod prepare;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot, Watch,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot,
+        Watch,
     },
     schema::Row,
 };
@@ -124,6 +126,10 @@ impl Engine for MysqlEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         watch::watch(self.0.clone())
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        Some(self)
     }
 }
 

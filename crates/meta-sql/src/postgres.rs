@@ -11,6 +11,7 @@ mod error;
 mod flight;
 mod handshake;
 mod load;
+mod log;
 mod options;
 mod pool;
 mod prepare;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot, Watch,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot,
+        Watch,
     },
     schema::Row,
 };
@@ -118,5 +120,9 @@ impl Engine for PostgresEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         Ok(Box::new(watch::Listener::new(self.0.pool.clone(), self.0.channel.clone())?))
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        Some(self)
     }
 }

@@ -9,6 +9,7 @@ mod commit;
 mod connect;
 mod durable;
 mod error;
+mod log;
 mod options;
 mod prepare;
 mod read;
@@ -25,8 +26,8 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan, Snapshot,
-        Watch,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan,
+        Snapshot, Watch,
     },
     schema::{Key, Row},
 };
@@ -129,6 +130,10 @@ impl Engine for SqliteEngine {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         watch::watch(self.0.clone())
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        Some(self)
     }
 }
 

@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Snapshot, Watch},
+    engine::{
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Snapshot, Watch,
+    },
     schema::Row,
 };
 use sluice_meta_sql::SqliteEngine;
@@ -61,6 +63,9 @@ impl Engine for Owned {
     }
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.engine.watch()
+    }
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.engine.change_log()
     }
 }
 

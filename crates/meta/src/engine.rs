@@ -16,12 +16,14 @@
 //! * Nothing more: no serialisability, and several reads show one moment only through
 //!   [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
 
+mod change_log;
 mod error;
 
 use std::{any::Any, sync::Arc, time::Duration};
 
 use sluice_types::{Ino, Name, Slice, Time};
 
+pub use change_log::{ChangeLog, LogLine};
 pub use error::EngineError;
 
 use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
@@ -204,6 +206,9 @@ pub enum Write {
     /// Tells the other clients after the commit, see [`Commit::notice`]; no effect where the engine
     /// has no messages.
     Notify(Change),
+    /// Appends a line to the change log, those of one commit in their order; no effect where the
+    /// engine keeps none.
+    Log(String),
 }
 
 impl Write {
@@ -450,6 +455,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A listener for what other clients tell.
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError>;
+
+    /// The change log of the volume; `None` if the engine keeps none.
+    fn change_log(&self) -> Option<&dyn ChangeLog>;
 }
 
 /// A database at one moment. All answers are of that moment.

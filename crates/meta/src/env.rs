@@ -5,22 +5,27 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Clock, Ino};
+use sluice_types::{Clock, Ino, Time};
 
 use crate::{
     above::Above,
+    change_log::Line,
     effect_log::EffectLog,
+    engine::Write,
     fact::Fact,
     opens::Opens,
     record_cache::RecordCache,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
     used::Used,
 };
+
+/// Lines of the change log that say that a session began.
+pub(crate) const REGISTERED: u64 = 2;
 
 /// This client's knowledge, shared by all operations.
 pub struct Env {
@@ -48,6 +53,10 @@ pub struct Env {
     /// Whether changes may start from them: the engine can tell at the commit whether they are
     /// still so.
     pub(crate) starts_from_cache: bool,
+    /// Whether the engine keeps a change log, if the volume is to have one.
+    pub(crate) keeps_log: bool,
+    /// Lines of the change log that this process has made.
+    lines: AtomicU64,
 }
 
 impl Env {
@@ -67,6 +76,8 @@ impl Env {
             record_cache: None,
             effect_log: None,
             starts_from_cache: false,
+            keeps_log: false,
+            lines: AtomicU64::new(REGISTERED),
         }
     }
 
@@ -77,6 +88,11 @@ impl Env {
 
     pub(crate) fn set_format(&self, format: VolumeFormat) {
         *self.format.write() = Arc::new(format);
+    }
+
+    /// Makes a line of the change log. Each has a number that no other line of this process has.
+    pub(crate) fn write_line(&self, line: &Line, now: Time) -> Write {
+        Write::Log(line.text(now, self.sid, self.lines.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
     /// Bytes and inodes in use, as last loaded plus what this client did since.

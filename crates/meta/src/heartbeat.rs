@@ -212,7 +212,8 @@ impl Meta {
     }
 
     /// One round of the hourly jobs, as far as no other client had a turn lately: chunks of deleted
-    /// files, slices without references, expired trash, slices that compactions replaced.
+    /// files, slices without references, expired trash, slices that compactions replaced, the first
+    /// lines of the change log.
     pub fn clean(&self, sink: &dyn BlockSink, interrupt: &Interrupt) -> FsResult<()> {
         let now = self.env.clock.now().sec;
         let turn = |job| self.run(TakeTurn { job, due: now - HOURLY, now }, interrupt);
@@ -227,6 +228,6 @@ impl Meta {
             self.clean_delayed(now - 86_400 * self.env.format().trash_days, sink, interrupt)?;
             emptied?;
         }
-        Ok(())
+        self.trim_log(interrupt)
     }
 }

@@ -6,9 +6,11 @@
 use std::{cell::RefCell, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use sluice_types::{FsError, FsResult, Ino};
+use sluice_types::{FsError, FsResult, Ino, Time};
 
 use crate::{
+    change_log::Line,
+    engine::Write,
     env::Env,
     schema::{AclRule, Quota, QuotaKey, VolumeFormat},
 };
@@ -51,6 +53,16 @@ impl<'e> Known<'e> {
     /// The settings.
     pub(crate) fn format(&self) -> &VolumeFormat {
         &self.format
+    }
+
+    /// Whether the volume has a change log.
+    pub(crate) fn logs(&self) -> bool {
+        self.format.change_log && self.env.keeps_log
+    }
+
+    /// Makes a line of the change log, which no other has the number of.
+    pub(crate) fn write_line(&self, line: &Line, now: Time) -> Write {
+        self.env.write_line(line, now)
     }
 
     /// Whether this client has a file open.

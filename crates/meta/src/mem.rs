@@ -20,8 +20,8 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, Notices, Page, Read, Scan,
-        Snapshot, Watch, Write, has_room, still_holds,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, LogLine, Notices, Page,
+        Read, Scan, Snapshot, Watch, Write, has_room, still_holds,
     },
     schema::{Key, Notice, Row},
 };
@@ -48,8 +48,16 @@ struct Shared {
     draw: Option<Draw>,
     /// Where pages ended that others follow.
     pages: Mutex<Vec<Key>>,
+    log: Mutex<Log>,
     notice: Mutex<Messages>,
     bell: Condvar,
+}
+
+/// The change log.
+#[derive(Default)]
+struct Log {
+    lines: VecDeque<LogLine>,
+    last: u64,
 }
 
 /// The last messages.
@@ -248,6 +256,9 @@ impl Engine for MemEngine {
         }
         for write in &commit.writes {
             apply(&mut rows, write);
+            if let Write::Log(text) = write {
+                self.0.log.lock().append(text);
+            }
         }
         self.0.commits.fetch_add(1, Ordering::Relaxed);
         drop(rows);
@@ -299,12 +310,44 @@ impl Engine for MemEngine {
 
     fn remove_volume(&self) -> Result<(), EngineError> {
         self.0.rows.lock().clear();
+        *self.0.log.lock() = Log::default();
         Ok(())
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let seen = self.0.notice.lock().sent;
         Ok(Box::new(MemWatch { engine: self.clone(), seen }))
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        Some(self)
+    }
+}
+
+impl Log {
+    fn append(&mut self, text: &str) {
+        self.last += 1;
+        self.lines.push_back(LogLine { number: self.last, text: text.to_owned().into() });
+    }
+}
+
+impl ChangeLog for MemEngine {
+    fn last(&self) -> Result<u64, EngineError> {
+        Ok(self.0.log.lock().last)
+    }
+
+    fn count(&self) -> Result<u64, EngineError> {
+        Ok(self.0.log.lock().lines.len() as u64)
+    }
+
+    fn lines(&self, after: u64, limit: usize) -> Result<Vec<LogLine>, EngineError> {
+        let log = self.0.log.lock();
+        Ok(log.lines.iter().filter(|line| line.number > after).take(limit).cloned().collect())
+    }
+
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        self.0.log.lock().lines.retain(|line| line.number > to);
+        Ok(())
     }
 }
 

@@ -54,20 +54,12 @@ impl Meta {
         let format = retry(until, || Self::load_format(engine.as_ref()))?
             .ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
-        let mut read_only = options.read_only;
-        let unmaintained = format.unmaintained();
-        if !read_only && !unmaintained.is_empty() {
-            tracing::warn!(
-                "the volume uses {}, which this version does not maintain: opened read-only",
-                unmaintained.join(", ")
-            );
-            read_only = true;
-        }
+        let read_only = options.read_only;
         let effect_log = options.effect_log.clone().filter(|_| !read_only);
         let mut start = Start::default();
         if !read_only {
             retry(until, || engine.prepare())?;
-            start = Start::of(engine.as_ref(), &options)?;
+            start = Start::of(engine.as_ref(), &options, format.change_log)?;
         }
         let sid = start.sid;
         if let Some(effect_log) = &effect_log {
@@ -75,6 +67,7 @@ impl Meta {
         }
         let mut env = Env::new(sid, options.clock.clone(), format);
         env.set_fences(start.fences);
+        env.keeps_log = engine.change_log().is_some();
         env.effect_log = effect_log;
         let records = options.client_cache.map_or(0, |cache| 2 * cache.size);
         env.record_cache = (options.record_cache || records > 0).then(|| RecordCache::new(records));

@@ -5,6 +5,7 @@
 use sluice_types::Ino;
 
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     fact::Fact,
     schema::{Key, QuotaKey, Row},
@@ -24,4 +25,6 @@ pub(crate) struct Outcome {
     pub(crate) rooms: Vec<(QuotaKey, (i64, i64))>,
     /// What it found out.
     pub(crate) learned: Vec<Fact>,
+    /// What the change log says of it.
+    pub(crate) lines: Vec<Line>,
 }

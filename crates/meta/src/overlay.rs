@@ -263,6 +263,8 @@ impl Overlay {
                 }
             },
             Write::Charge(key, space, inodes) => self.charge(key, space, inodes),
+            // Lines have their place beside the records.
+            Write::Log(_) => {}
             Write::Notify(change) => {
                 if !self.tells.contains(&change) {
                     self.tells.push(change);

@@ -1,13 +1,16 @@
 //! A new session.
 
 use crate::{
+    change_log::Line,
     engine::{Commit, Engine, EngineError, Expect, Found, Hold, Moment, Read, Write},
+    env::REGISTERED,
     options::Options,
     schema::{Counter, Key, Row, Session},
 };
 
 /// Registers a new session with its writer records, and answers its id.
-pub(crate) fn register(engine: &dyn Engine, options: &Options) -> Result<u64, EngineError> {
+/// `logs` says whether the volume has a change log.
+pub(crate) fn register(engine: &dyn Engine, options: &Options, logs: bool) -> Result<u64, EngineError> {
     let lanes = engine.limits().lanes.max(1) as u16;
     let mut tries = 0;
     loop {
@@ -20,8 +23,9 @@ pub(crate) fn register(engine: &dyn Engine, options: &Options) -> Result<u64, En
         let (before, moves) = (found.next().flatten(), found.next().flatten());
         let last = if let Some(Row::Counter(_, last)) = before { last } else { 0 };
         let sid = last as u64 + 1;
-        let expire = options.clock.now().sec + options.session_lifetime();
-        let session = Session { expire, info: Some(options.info.to_json()) };
+        let now = options.clock.now();
+        let expire = now.sec + options.session_lifetime();
+        let info = options.info.to_json();
         let mut commit = Commit::default();
         commit.expects.push(match before {
             Some(row) => Expect::Row(row, Hold::Lock),
@@ -32,8 +36,14 @@ pub(crate) fn register(engine: &dyn Engine, options: &Options) -> Result<u64, En
         if moves.is_none() {
             commit.writes.push(Write::Insert(Row::Counter(Counter::DirMoves, 0)));
         }
-        commit.writes.push(Write::Put(Row::Session(sid, session)));
+        commit.writes.push(Write::Put(Row::Session(sid, Session { expire, info: Some(info.clone()) })));
         commit.writes.extend((0..lanes).map(|lane| Write::Insert(Row::Writer(sid, lane, 0))));
+        if logs {
+            let lines = [Line::Count(Counter::NextSession, 1), Line::NewSession { sid, expire, info }];
+            // The lines of this process go on behind them.
+            let numbered = lines.iter().zip(1..=REGISTERED);
+            commit.writes.extend(numbered.map(|(line, number)| Write::Log(line.text(now, sid, number))));
+        }
         match engine.commit_at(&commit, moment) {
             Ok(()) => return Ok(sid),
             // A lost answer costs a session id, and leaves a session that nobody refreshes.

@@ -54,9 +54,11 @@ pub(crate) struct Start {
 
 impl Start {
     /// With a new session, or that of a process that died.
-    pub(crate) fn of(engine: &dyn Engine, options: &Options) -> Result<Self, EngineError> {
+    ///
+    /// `logs` says whether the volume has a change log.
+    pub(crate) fn of(engine: &dyn Engine, options: &Options, logs: bool) -> Result<Self, EngineError> {
         let Some(past) = &options.resume else {
-            return Ok(Self { sid: register(engine, options)?, ..Self::default() });
+            return Ok(Self { sid: register(engine, options, logs)?, ..Self::default() });
         };
         let fences = past.fences;
         if let Some(taken) = take_up(engine, options, past, options.effect_log.as_deref())? {
@@ -69,7 +71,8 @@ impl Start {
             "this client was taken for dead; its locks and open deleted files are lost"
         );
         let taken_up = Some(TakenUp::lost());
-        Ok(Self { sid: register(engine, options)?, fences: fences + 1, numbers: Vec::new(), taken_up })
+        let sid = register(engine, options, logs)?;
+        Ok(Self { sid, fences: fences + 1, numbers: Vec::new(), taken_up })
     }
 }
 

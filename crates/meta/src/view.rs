@@ -5,6 +5,7 @@
 //! them again. So an operation must be a pure function of its view. Its number of trips is the
 //! number of times it stopped.
 
+mod lines;
 mod places;
 mod stop;
 
@@ -12,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Attr, Ino, Name, Time};
 
 use crate::{
+    change_log::Line,
     engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, has_room, still_holds},
     env::Env,
     fact::Fact,
@@ -49,6 +51,8 @@ pub(crate) struct Batch<'e> {
     /// Entries that were found without the nodes they name: damage, or both records went between
     /// two looks.
     dangling: Vec<Row>,
+    /// What the change log says of it.
+    lines: Vec<Line>,
     /// Files that it destroys. Taken out before the commit, to be dropped after it.
     pub(crate) doomed: Doomed<'e>,
 }
@@ -71,6 +75,7 @@ impl<'e> Batch<'e> {
             rooms: FxHashMap::default(),
             unrepeatable: Vec::new(),
             dangling: Vec::new(),
+            lines: Vec::new(),
             doomed: Doomed::new(&env.opens),
         }
     }
@@ -234,6 +239,7 @@ impl<'e> Batch<'e> {
             *most = (most.0.max(space), most.1.max(inodes));
         }
         self.learned.extend(outcome.learned);
+        self.lines.extend(outcome.lines);
         for write in outcome.writes {
             let rows = &self.rows;
             self.overlay.apply(write, |key| rows.get(key).is_some_and(|(_, row)| row.is_some()));
@@ -242,7 +248,7 @@ impl<'e> Batch<'e> {
 
     /// What to commit, if anything.
     pub(crate) fn into_commit(mut self, step: Step) -> Option<Commit> {
-        let writes = self.overlay.into_writes();
+        let writes = self.take_writes();
         if writes.is_empty() {
             return None;
         }

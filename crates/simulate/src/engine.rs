@@ -9,7 +9,9 @@
 use std::{sync::Arc, time::Duration};
 
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Watch, Write},
+    engine::{
+        ChangeLog, Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Page, Read, Scan, Watch, Write,
+    },
     schema::{Key, Notice},
 };
 use sluice_types::wait;
@@ -150,6 +152,10 @@ impl Engine for SimEngine {
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         let inner = self.ask(|| self.world.mem.watch())?;
         Ok(Box::new(SimWatch { engine: self.clone(), inner }))
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.world.mem.change_log()
     }
 }
 

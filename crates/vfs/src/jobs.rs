@@ -36,6 +36,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_CHECK: Duration = Duration::from_mins(1);
 /// Time between two cleanups, plus or minus up to a twentieth.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(1);
+/// Time between two looks at the change log, of all clients.
+const TRIM_INTERVAL: Duration = Duration::from_mins(5);
 
 /// Deletes blocks through the data path.
 pub(crate) struct Sink(pub(crate) Arc<DataStore>);
@@ -214,7 +216,16 @@ impl Jobs {
         }
         if config.cleaning {
             let (meta, sink) = (Arc::clone(meta), Sink(Arc::clone(data)));
-            jobs.spawn("sluice-clean", move |stop| cleanings(&meta, &sink, &stop));
+            jobs.spawn("sluice-clean", move |stop| {
+                periodically(CLEANUP_INTERVAL, &stop, "the hourly cleaning", || meta.clean(&sink, &stop));
+            });
+        }
+        // A log that is switched on later is trimmed with the hourly cleaning.
+        if config.cleaning && meta.env().format().change_log {
+            let meta = Arc::clone(meta);
+            jobs.spawn("sluice-trim", move |stop| {
+                periodically(TRIM_INTERVAL, &stop, "the trimming of the change log", || meta.trim_log(&stop));
+            });
         }
         jobs
     }
@@ -282,19 +293,20 @@ fn beats(meta: &Meta, config: &VfsConfig, stop: &Interrupt) {
     }
 }
 
-fn cleanings(meta: &Meta, sink: &Sink, stop: &Interrupt) {
+/// Does `work` about each `interval`, until it is to stop.
+fn periodically(interval: Duration, stop: &Interrupt, what: &str, work: impl Fn() -> FsResult<()>) {
     let mut rng = Rng::from_os();
     loop {
-        let twentieth = CLEANUP_INTERVAL / 20;
+        let twentieth = interval / 20;
         let jitter = Duration::from_millis(rng.below(2 * twentieth.as_millis() as u64));
-        stop.sleep(CLEANUP_INTERVAL.saturating_sub(twentieth) + jitter);
+        stop.sleep(interval.saturating_sub(twentieth) + jitter);
         if stop.is_set() {
             return;
         }
-        if let Err(error) = meta.clean(sink, stop)
+        if let Err(error) = work()
             && !stop.is_set()
         {
-            tracing::warn!(%error, "the hourly cleaning did not finish; it goes on with the next");
+            tracing::warn!(%error, "{what} did not finish; it goes on with the next");
         }
     }
 }

@@ -12,14 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, Args};
 use sluice_meta::{
     Interrupt, Meta,
-    engine::{Engine, Scan},
+    engine::Scan,
     ops::setting::{ChangeSetting, DropDirStats},
     quota::Counting,
     schema::{Row, Tier, VolumeFormat},
 };
 use sluice_object::ObjectError;
-
-use sluice_types::{Clock as _, SystemClock};
 
 use super::hadoop::Hadoop;
 use crate::{
@@ -34,6 +32,8 @@ use crate::{
 const TIER_VERSION: &str = "1.4.0-A";
 /// Oldest clients that know ACLs.
 const ACL_VERSION: &str = "1.2.0-A";
+/// Seconds that lines of the change log are kept unless it is said.
+const LOG_AGE: i64 = 7200;
 
 /// Show the settings of a volume, or change those that are given
 #[derive(Args, Default)]
@@ -93,13 +93,13 @@ pub(crate) struct Config {
     /// Count what each user and each group uses, for limits of them
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(super) user_group_quota: Option<bool>,
-    /// The change log, which only clients of JuiceFS write: it can be switched off
+    /// Log every change of metadata in the database, for `changelog` and for programs that follow it
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(super) changelog: Option<bool>,
-    /// How long clients of JuiceFS keep what is in the change log, 0 for ever
+    /// How long lines of the change log are kept, 0 for ever; 2 h if it is switched on without this
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     pub(super) changelog_max_age: Option<Duration>,
-    /// How many lines of the change log clients of JuiceFS keep, 0 for all
+    /// How many lines of the change log are kept, 0 for all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub(super) changelog_max_lines: Option<i64>,
     /// Encrypt the secrets of a volume that holds them in clear
@@ -135,23 +135,18 @@ impl Config {
             outln!("{}", old.masked().to_json());
             return Ok(ExitCode::SUCCESS);
         }
-        // Who switches off what this version does not maintain makes the volume writable.
-        let unmaintained = new.unmaintained();
         ensure!(
-            unmaintained.is_empty(),
-            "the volume uses {}, which this version does not maintain; change its settings with a client that does, \
-             or switch it off (--changelog=false)",
-            unmaintained.join(", ")
+            old.change_log || !new.change_log || engine.change_log().is_some(),
+            "{} keeps no change log: JuiceFS, whose form it has, has none there; keep the metadata in another database",
+            engine.name()
         );
         self.check_store(&old, &new)?;
         self.confirm(&old, &new)?;
-        let before = old.clone();
-        let old = without_change_log(engine.as_ref(), old)?;
         let meta = volume::open_meta(&self.meta_url, "config", false)?;
         let changed = self.change(&meta, &old, &new);
         meta.close()?;
         changed?;
-        for change in changes(&before, &new) {
+        for change in changes(&old, &new) {
             outln!("{change}");
         }
         Ok(ExitCode::SUCCESS)
@@ -191,7 +186,7 @@ impl Config {
             Some(wanted) => new.enable_acl = wanted,
             None => {}
         }
-        self.set_change_log(&mut new)?;
+        self.set_change_log(&mut new);
         self.hadoop.apply(&mut new)?;
         self.set_versions(&mut new)?;
         Ok(new)
@@ -222,22 +217,16 @@ impl Config {
         raise(&mut new.min_client_version, TIER_VERSION)
     }
 
-    /// Members of the settings that only clients of JuiceFS follow.
-    fn set_change_log(&self, new: &mut VolumeFormat) -> Result<()> {
-        ensure!(
-            self.changelog != Some(true) || new.change_log,
-            "the change log cannot be switched on: this version does not write it, and could then only read the volume"
-        );
+    fn set_change_log(&self, new: &mut VolumeFormat) {
+        let begins = self.changelog == Some(true) && !new.change_log;
         new.change_log = self.changelog.unwrap_or(new.change_log);
-        let age = self.changelog_max_age.map(|age| age.as_secs() as i64);
-        for (member, value) in [("ChangeLogMaxAge", age), ("ChangeLogMaxLines", self.changelog_max_lines)] {
-            match value {
-                Some(0) => drop(new.unknown.remove(member)),
-                Some(value) => drop(new.unknown.insert(member.into(), value.into())),
-                None => {}
-            }
+        match self.changelog_max_age {
+            Some(age) => new.change_log_max_age = age.as_secs() as i64,
+            // A log that nobody trims fills the database.
+            None if begins && new.change_log_max_age == 0 => new.change_log_max_age = LOG_AGE,
+            None => {}
         }
-        Ok(())
+        new.change_log_max_lines = self.changelog_max_lines.unwrap_or(new.change_log_max_lines);
     }
 
     /// Secrets go in sealed, unless the volume holds others in clear.
@@ -418,16 +407,6 @@ fn count_owners(meta: &Meta) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// The settings once the change log is off, which keeps this version from writing to the volume.
-fn without_change_log(engine: &dyn Engine, old: VolumeFormat) -> Result<VolumeFormat> {
-    if !old.change_log {
-        return Ok(old);
-    }
-    let new = VolumeFormat { change_log: false, ..old.clone() };
-    Meta::reformat(engine, &old, &new, SystemClock.now())?;
-    Ok(new)
 }
 
 /// Each member that is different now, as `name: old -> new`.

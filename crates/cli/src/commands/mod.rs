@@ -3,6 +3,7 @@
 mod backup;
 mod bench;
 mod bench_meta;
+mod changelog;
 mod clone;
 mod compact;
 mod completion;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Format(format::Format),
     Config(Box<config::Config>),
     Status(status::Status),
+    Changelog(changelog::Changelog),
     Mount(Box<mount::Mount>),
     Umount(umount::Umount),
     Stats(stats::Stats),
@@ -78,6 +80,7 @@ pub(crate) fn run(command: Command, program: Program) -> Result<ExitCode> {
         Command::Format(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Status(command) => command.run(),
+        Command::Changelog(command) => command.run(),
         Command::Mount(command) => command.run(program),
         Command::Umount(command) => command.run(),
         Command::Stats(command) => command.run(),

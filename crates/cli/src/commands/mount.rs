@@ -335,6 +335,7 @@ impl Mount {
         vfs.journal = Some(Arc::clone(&journal));
         vfs.storage_class.clone_from(&store.storage_class);
         let metrics = self.metrics.exporter(&format.name, mountpoint);
+        let pushes = self.metrics.pushes(&format.name, mountpoint);
         let backups = if meta.is_read_only() || self.meta.no_bgjob {
             None
         } else {
@@ -349,6 +350,7 @@ impl Mount {
             vfs,
             fuse: &self.fuse,
             metrics,
+            pushes,
             backups,
             read_only: meta.is_read_only(),
             fixed,

@@ -1,13 +1,14 @@
 //! Flags about the numbers that a mount shows.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use clap::Args;
 use sluice_vfs::OWN_LABELS;
 
 use crate::{
     metrics::{Address, Exporter},
-    volume,
+    push::{Gateway, Graphite, Pushes},
+    sizes, volume,
 };
 
 /// Where metrics are shown, and how.
@@ -25,6 +26,21 @@ pub(crate) struct MetricsFlags {
     /// are then shown at the address of this machine that Consul sees
     #[arg(long, value_name = "ADDRESS", value_parser = consul)]
     consul: Option<String>,
+    /// Send metrics to the Pushgateway of Prometheus at this address, as HOST:PORT
+    #[arg(long, value_name = "ADDRESS", value_parser = place)]
+    push_gateway: Option<String>,
+    /// User and password for the Pushgateway, as USER:PASSWORD
+    #[arg(long, value_name = "LOGIN", value_parser = login, requires = "push_gateway")]
+    push_auth: Option<String>,
+    /// Send metrics to the Graphite at this address, as HOST:PORT
+    #[arg(long, value_name = "ADDRESS", value_parser = place)]
+    push_graphite: Option<String>,
+    /// Time between two sendings
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "10s")]
+    push_interval: Duration,
+    /// Labels that all metrics get that are sent, as NAME:VALUE;NAME:VALUE
+    #[arg(long, value_name = "LABELS", value_parser = labels)]
+    push_labels: Option<Labels>,
 }
 
 /// Labels with their values.
@@ -38,18 +54,34 @@ impl MetricsFlags {
         if matches!(address, Address::Nowhere) {
             return None;
         }
+        let labels = self.labels(volume, mountpoint);
+        let (consul, mountpoint) = (self.consul.clone(), mountpoint.display().to_string());
+        Some(Exporter { address, labels, consul, mountpoint })
+    }
+
+    /// The labels of a mount.
+    fn labels(&self, volume: &str, mountpoint: &Path) -> Vec<(String, String)> {
         let mut labels = vec![
             ("instance".to_owned(), volume::host_name()),
             ("juicefs_version".to_owned(), volume::VERSION.to_owned()),
             ("mp".to_owned(), mountpoint.display().to_string()),
             ("vol_name".to_owned(), volume.to_owned()),
         ];
-        for (name, value) in self.custom_labels.iter().flat_map(|labels| &labels.0) {
-            labels.retain(|(known, _)| known != name);
-            labels.push((name.clone(), value.clone()));
-        }
-        let (consul, mountpoint) = (self.consul.clone(), mountpoint.display().to_string());
-        Some(Exporter { address, labels, consul, mountpoint })
+        replace(&mut labels, self.custom_labels.as_ref());
+        labels
+    }
+
+    /// Where the metrics of a mount are sent, if they are.
+    pub(crate) fn pushes(&self, volume: &str, mountpoint: &Path) -> Option<Pushes> {
+        let mut labels = self.labels(volume, mountpoint);
+        replace(&mut labels, self.push_labels.as_ref());
+        let graphite = self.push_graphite.clone().map(|address| Graphite { address, labels: labels.clone() });
+        // With the version in its name a group would stay when the mount is upgraded.
+        let (labels, group) = labels.into_iter().partition(|(name, _)| name == "juicefs_version");
+        let auth = self.push_auth.clone();
+        let gateway = self.push_gateway.clone().map(|address| Gateway { address, auth, group, labels });
+        let interval = self.push_interval;
+        (gateway.is_some() || graphite.is_some()).then_some(Pushes { gateway, graphite, interval })
     }
 }
 
@@ -62,6 +94,33 @@ fn address(text: &str) -> Result<Address, String> {
         Some(("", port)) if port.parse::<u16>().is_ok() => Ok(Address::This(format!("0.0.0.0:{port}"))),
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Address::This(text.to_owned())),
         _ => Err("it must be HOST:PORT, such as 127.0.0.1:9567, or empty for no metrics".into()),
+    }
+}
+
+/// Gives labels other values, or adds them.
+fn replace(labels: &mut Vec<(String, String)>, by: Option<&Labels>) {
+    for (name, value) in by.iter().flat_map(|labels| &labels.0) {
+        labels.retain(|(known, _)| known != name);
+        labels.push((name.clone(), value.clone()));
+    }
+}
+
+fn place(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("it must be HOST:PORT, such as 10.0.0.1:9091".into()),
+    }
+}
+
+fn login(text: &str) -> Result<String, String> {
+    if text.contains(':') { Ok(text.to_owned()) } else { Err("it must be USER:PASSWORD".into()) }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match sizes::duration(text) {
+        Ok(interval) if interval >= Duration::from_secs(1) => Ok(interval),
+        Ok(_) => Err("it must be at least 1s".into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -133,14 +192,43 @@ mod tests {
         }
     }
 
+    fn none() -> MetricsFlags {
+        MetricsFlags {
+            metrics: None,
+            custom_labels: None,
+            consul: None,
+            push_gateway: None,
+            push_auth: None,
+            push_graphite: None,
+            push_interval: Duration::from_secs(10),
+            push_labels: None,
+        }
+    }
+
+    #[test]
+    fn a_group_has_the_labels_of_the_mount_without_its_version() {
+        let push_labels = labels("team:a").ok();
+        let flags = MetricsFlags { push_gateway: Some("h:1".into()), push_labels, ..none() };
+        let pushes = flags.pushes("vol", Path::new("/mnt")).unwrap();
+        assert!(pushes.graphite.is_none());
+        let gateway = pushes.gateway.unwrap();
+        let names =
+            |labels: &[(String, String)]| labels.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&gateway.group), ["instance", "mp", "vol_name", "team"]);
+        assert_eq!(names(&gateway.labels), ["juicefs_version"]);
+        assert!(none().pushes("vol", Path::new("/mnt")).is_none());
+        assert!(place("9091").is_err() && place("h:x").is_err() && place(":9091").is_err());
+        assert!(interval("0.5s").is_err() && login("me").is_err());
+    }
+
     #[test]
     fn a_custom_label_takes_the_place_of_one_that_all_have() {
         let custom_labels = labels("mp:here;team:a").ok();
-        let flags = MetricsFlags { metrics: None, custom_labels, consul: None };
+        let flags = MetricsFlags { custom_labels, ..none() };
         let exporter = flags.exporter("vol", Path::new("/mnt")).unwrap();
         let names: Vec<_> = exporter.labels.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["instance", "juicefs_version", "vol_name", "mp", "team"]);
-        let off = MetricsFlags { metrics: Some(Address::Nowhere), custom_labels: None, consul: None };
+        let off = MetricsFlags { metrics: Some(Address::Nowhere), ..none() };
         assert!(off.exporter("vol", Path::new("/mnt")).is_none());
     }
 }

@@ -4,6 +4,7 @@
 //! `names.txt` has the names that JuiceFS 1.4.1 has, with their types, labels and classes;
 //! `queries.txt` what dashboards for JuiceFS ask. Both are lists of our own.
 
+mod push;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,9 +1,12 @@
 //! Segments: what they hold, and how records become messages and messages records.
 
 use prost::Message;
-use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, Key, Quota, QuotaKey, Row, decode_attr, decode_slices, encode_attr,
-    encode_slices,
+use sluice_meta::{
+    engine::LogLine,
+    schema::{
+        AclRule, Counter, DirStat, Entry, Key, Quota, QuotaKey, Row, decode_attr, decode_slices, encode_attr,
+        encode_slices,
+    },
 };
 use sluice_types::{FileType, Ino, Name};
 
@@ -123,6 +126,34 @@ impl Segment {
         Some(Self::new(Kind::of(rows.first()?)?, rows))
     }
 
+    /// With the number of the last line of the change log, if there is one, and lines.
+    pub(crate) fn of_log(last: u64, lines: &[LogLine]) -> Vec<Self> {
+        if last == 0 {
+            return Vec::new();
+        }
+        let counter = m::Counter { key: "lastChangelog".into(), value: last as i64 };
+        let counters = Batch { counters: vec![counter], ..Batch::default() };
+        let mut segments = vec![Self::encoded(Kind::Counter, 1, &counters)];
+        if !lines.is_empty() {
+            let line = |LogLine { number, text }: &LogLine| m::ChangeLog {
+                version: *number as i64,
+                entry: text.clone(),
+            };
+            let batch = Batch { change_logs: lines.iter().map(line).collect(), ..Batch::default() };
+            segments.push(Self::encoded(Kind::ChangeLog, lines.len(), &batch));
+        }
+        segments
+    }
+
+    fn encoded(kind: Kind, rows: usize, message: &impl Message) -> Self {
+        let length = message.encoded_len();
+        let mut bytes = Vec::with_capacity(12 + length);
+        bytes.extend((kind as u32).to_be_bytes());
+        bytes.extend((length as u64).to_be_bytes());
+        message.encode_raw(&mut bytes);
+        Self { kind, rows, bytes }
+    }
+
     /// With `rows`, all of `kind`.
     pub(super) fn new(kind: Kind, rows: Vec<Row>) -> Self {
         let count = rows.len();
@@ -134,15 +165,10 @@ impl Segment {
                 row => add(&mut batch, row),
             }
         }
-        let length = settings.as_ref().map_or_else(|| batch.encoded_len(), Message::encoded_len);
-        let mut bytes = Vec::with_capacity(12 + length);
-        bytes.extend((kind as u32).to_be_bytes());
-        bytes.extend((length as u64).to_be_bytes());
         match settings {
-            Some(settings) => settings.encode_raw(&mut bytes),
-            None => batch.encode_raw(&mut bytes),
+            Some(settings) => Self::encoded(kind, count, &settings),
+            None => Self::encoded(kind, count, &batch),
         }
-        Self { kind, rows: count, bytes }
     }
 }
 

@@ -10,7 +10,10 @@ mod read;
 mod write;
 
 use bytes::Bytes;
-use sluice_meta::schema::{AclRule, Counter, Quota, QuotaKey};
+use sluice_meta::{
+    engine::LogLine,
+    schema::{AclRule, Counter, Quota, QuotaKey},
+};
 use sluice_types::{Attr, FileType, Ino, Name, Slice};
 
 pub use read::{Event, Reader};
@@ -29,6 +32,10 @@ pub struct Head {
     pub del_files: Vec<(Ino, u64, i64)>,
     /// Limits. What is used follows from the tree.
     pub quotas: Vec<(QuotaKey, Quota)>,
+    /// The number of the last line of the change log, 0 of none. Nothing reads it back.
+    pub last_logged: u64,
+    /// Lines of the change log. Nothing reads them back.
+    pub lines: Vec<LogLine>,
 }
 
 /// A node with what belongs to it.

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use sluice_meta::schema::{AclEntry, AclRule, Quota, QuotaKey};
+use sluice_meta::{
+    engine::LogLine,
+    schema::{AclEntry, AclRule, Quota, QuotaKey},
+};
 use sluice_types::{Attr, FileType, Name, Slice};
 
 use super::{COUNTERS, Head, KINDS, Node, Tree, escape::escape};
@@ -92,6 +95,7 @@ impl<W: Write> Writer<W> {
             own.text("\":");
             own.number(value);
         });
+        self.some("lastChangelog", head.last_logged);
         self.text("},\n\"Sustained\":[");
         let sessions = head.sustained.chunk_by(|a, b| a.0 == b.0);
         self.list(sessions, |own, files| {
@@ -111,6 +115,22 @@ impl<W: Write> Writer<W> {
         });
         self.text("]");
         self.quotas(head);
+        self.lines(&head.lines);
+    }
+
+    fn lines(&mut self, lines: &[LogLine]) {
+        if lines.is_empty() {
+            return;
+        }
+        self.text(",\n\"ChangeLog\":[");
+        self.list(lines, |own, line| {
+            own.text("{\"version\":");
+            own.number(line.number);
+            own.text(",\"entry\":");
+            own.quoted(&line.text);
+            own.text("}");
+        });
+        self.text("]");
     }
 
     fn quotas(&mut self, head: &Head) {

@@ -142,7 +142,9 @@ impl<'c> Draft<'c> {
             _ => None,
         });
         let (keys, spans) = (self.out.into_iter().collect(), vacant.collect());
-        Ok(Changes { keys, cleared: self.cleared, spans, notice: self.commit.notice() })
+        let line = |write: &Write| if let Write::Log(line) = write { Some(line.clone()) } else { None };
+        let lines = self.commit.writes.iter().filter_map(line).collect();
+        Ok(Changes { keys, cleared: self.cleared, spans, notice: self.commit.notice(), lines })
     }
 
     /// Checks an expectation.

@@ -42,8 +42,9 @@ impl Draft<'_> {
             Write::Count(counter, by) if !self.is_in_writer_record(*counter) => {
                 self.count(values, *counter, *by)
             }
-            // Additions in the writer record are part of the step. Notices are sent afterwards.
-            Write::Count(..) | Write::Notify(_) => Ok(()),
+            // Additions in the writer record are part of the step. Notices are sent afterwards. Lines
+            // are added by the store.
+            Write::Count(..) | Write::Notify(_) | Write::Log(_) => Ok(()),
             Write::Clear(list) => self.clear(values, *list),
             _ => {
                 let Some(key) = write.base() else { return Ok(()) };

@@ -57,7 +57,7 @@ impl Moment {
         most: usize,
     ) -> Result<Option<TxnRequest>> {
         let (now, last) = (self.revision.into_inner().unwrap_or(0), self.keys.into_inner());
-        let Changes { keys, cleared, spans, notice } = changes;
+        let Changes { keys, cleared, spans, notice, .. } = changes;
         let mut success: Vec<RequestOp> = cleared.iter().flat_map(|span| clear(span, &keys)).collect();
         // Keys, the revision of their last change, and whether the commit keeps or writes them.
         let mut read: Vec<(Raw, i64, bool)> = Vec::new();

@@ -53,7 +53,7 @@ impl Tikv {
         store
     }
 
-    async fn client(&self) -> Result<&TransactionClient> {
+    pub(super) async fn client(&self) -> Result<&TransactionClient> {
         let connect = async || {
             let mut config = ClientConfig::default().with_timeout(REQUEST_TIMEOUT);
             config = config.with_grpc_max_decoding_message_size(MAX_ANSWER);

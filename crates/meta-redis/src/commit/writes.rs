@@ -46,8 +46,8 @@ impl Builder<'_> {
             Write::Delete(key) => self.delete(key, !held.contains(key), mark),
             Write::Discard(key) => self.delete(key, false, mark),
             Write::Clear(list) => self.clear(*list, mark),
-            // All bumps of a node together, after the other writes.
-            Write::Bump { .. } | Write::Notify(_) => {}
+            // All bumps of a node together, after the other writes, and so all lines.
+            Write::Bump { .. } | Write::Notify(_) | Write::Log(_) => {}
             Write::Count(counter, by) => {
                 let cell = &keys.cells(&Key::Counter(*counter))[0];
                 self.cell(Action::Add, cell, Some(&number(*by)), mark);
@@ -66,6 +66,22 @@ impl Builder<'_> {
                 let list = &keys.cells(&Key::Chunk(*ino, *index))[0].key;
                 self.item(Phase::Write, *b"lp", &[], &[list, &encode_slices(slices)], mark);
             }
+        }
+    }
+
+    /// Appends the lines of the change log, and raises the number of the last one.
+    pub(super) fn lines(&mut self, commit: &Commit) {
+        let (log, mut count) = (self.keys.log(), 0);
+        for (at, write) in commit.writes.iter().enumerate() {
+            if let Write::Log(line) = write {
+                self.item(Phase::Write, *b"gl", &[&log], &[line.as_bytes()], Mark::Write(at));
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.item(Phase::Check, *b"lc", &[&log], &[], Mark::Step);
+            let cell = Cell { shape: Shape::Counter, key: self.keys.log_end(), field: Text::new() };
+            self.cell(Action::Add, &cell, Some(&number(count)), Mark::Step);
         }
     }
 

@@ -128,7 +128,7 @@ local function checks()
     return out
   end
 
-  local lengths = { h = 'HLEN', z = 'ZCARD', t = 'SCARD' }
+  local lengths = { h = 'HLEN', z = 'ZCARD', t = 'SCARD', l = 'LLEN' }
 
   local function check(op, first, last)
     local key, kind, action = A[first], sub(op, 1, 1), sub(op, 2)
@@ -259,6 +259,8 @@ local function writes()
           for n = 1, 2 do call('HINCRBY', A[first + n], A[at], A[at + n]) end
         end
       end
+    elseif op == 'gl' then
+      call('RPUSH', key, unpack(A, first + 1, last))
     elseif op == 'lu' then
       -- Takes a lock's key out of the index of a session that has no more locks there.
       for at = first, last, 3 do

@@ -11,7 +11,9 @@ use std::{
 };
 
 use sluice_meta::{
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Snapshot, Watch},
+    engine::{
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Snapshot, Watch,
+    },
     schema::Row,
 };
 use sluice_meta_redis::RedisEngine;
@@ -153,5 +155,9 @@ impl Engine for Owned {
     }
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.engine.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.engine.change_log()
     }
 }

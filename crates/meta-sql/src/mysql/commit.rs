@@ -14,7 +14,7 @@ use sluice_meta::{
     schema::Row,
 };
 
-use super::{connection::Connection, options::Options, tables::Tables, watch::NOTICES};
+use super::{connection::Connection, log, options::Options, tables::Tables, watch::NOTICES};
 use crate::{
     plan::{Locking, Work, plan},
     values::by_record,
@@ -45,6 +45,8 @@ pub(super) fn packets(
     }
     let mut builder = Builder { tables, flight: Flight::new(connection.style) };
     plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
+    // No other client waits for a line.
+    log::append(options, commit).into_iter().for_each(|lines| builder.flight.push(lines));
     sent(options, builder, connection)
 }
 

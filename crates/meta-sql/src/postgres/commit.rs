@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     codec::{Damage, Record},
+    log::appended,
     plan::{Action, Locking, Work, plan},
+    values::Value,
 };
 
 use work::{Diagnosis, Draft};
@@ -48,6 +50,7 @@ impl Store {
         for work in works {
             draft.work(work);
         }
+        draft.lines(appended(commit).map(|line| Value::Text(line.as_bytes().into())).collect());
         if let Some(notice) = commit.notice() {
             draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
         }

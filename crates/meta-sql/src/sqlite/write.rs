@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
+    log,
     read::Reader,
     statements::{Binding, bind},
     texts::{Kind, MANY, What},
@@ -76,6 +77,10 @@ impl<'s, 'c> Writing<'s, 'c> {
                 write if no_xattrs && xattrs(write) => {}
                 Write::Clear(list) => self.clear(*list)?,
                 Write::Notify(_) => {}
+                Write::Log(line) => {
+                    let Reader { statements, options } = self.reader;
+                    log::append(statements.connection, options, line)?;
+                }
                 adding => {
                     // What is added to may be among the new.
                     self.flush(&mut new)?;

@@ -8,6 +8,7 @@ use smallvec::smallvec;
 
 use super::finding::Finding;
 use crate::{
+    change_log::Line,
     engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     ops::{compact::release, rules},
@@ -44,11 +45,19 @@ impl Op for Repair {
             Finding::EntryWithoutDir { dir, .. } => self.make_dir(view, *dir, Ino::ROOT),
             Finding::Kind { dir, name, ino, kind } => kind_of(view, *dir, name, *ino, *kind),
             Finding::NodeWithoutEntry { ino, .. } => Ok(self.rests(view, *ino)? && give_name(view, *ino)?),
-            Finding::Links { ino, links } => self.change(view, *ino, |attr| {
-                let holds = i64::from(attr.nlink) == links.stored;
-                attr.nlink = links.counted as u32;
-                holds
-            }),
+            Finding::Links { ino, links } => {
+                let mut is_dir = false;
+                let done = self.change(view, *ino, |attr| {
+                    let holds = i64::from(attr.nlink) == links.stored;
+                    attr.nlink = links.counted as u32;
+                    is_dir = attr.is_dir();
+                    holds
+                })?;
+                if done && is_dir {
+                    view.log(|| Line::RepairDir(*ino));
+                }
+                Ok(done)
+            }
             Finding::Parent { ino, stored, found } => self.change(view, *ino, |attr| {
                 let holds = attr.parent == *stored;
                 attr.parent = *found;
@@ -102,6 +111,7 @@ impl Op for Repair {
                     return Ok(false);
                 }
                 view.put(Row::DirStat(*dir, *counted));
+                view.log(|| Line::DirStat(*dir, *counted));
                 Ok(true)
             }
             Finding::Unreadable { .. }

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     engine::Hold,
     op::{Lane, Lanes, Op},
     schema::{AclRule, Row},
@@ -100,6 +101,10 @@ impl Op for SetAcl {
         }
         attr.ctime = view.now();
         view.put(Row::Node(self.ino, attr));
+        view.log(|| {
+            let rule = self.rule.clone().unwrap_or_else(AclRule::empty);
+            Line::SetAcl { ino: self.ino, kind: self.kind as u8 + 1, rule: rule.encode() }
+        });
         Ok(attr)
     }
 }

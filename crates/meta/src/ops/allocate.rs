@@ -4,6 +4,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     op::{Lane, Lanes, Op},
     schema::{Counter, Row},
     view::{Stop, View},
@@ -29,6 +30,7 @@ impl Op for Allocate {
     fn run(&self, view: &mut View<'_>) -> Result<u64, Stop> {
         let before = rules::counter(view, self.counter)?;
         view.put(Row::Counter(self.counter, before + self.count as i64));
+        view.log(|| Line::Count(self.counter, self.count as i64));
         Ok(before as u64)
     }
 }
@@ -57,6 +59,7 @@ impl Op for TakeTurn {
             return Ok(false);
         }
         view.put(Row::Counter(self.job, self.now));
+        view.log(|| Line::Set(self.job, self.now));
         Ok(true)
     }
 }

@@ -9,6 +9,7 @@ use sluice_types::{Ino, Name, Time};
 use smallvec::smallvec;
 
 use crate::{
+    change_log::Line,
     engine::Hold,
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
@@ -51,12 +52,14 @@ impl Op for ClaimBackup {
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let key = Key::Xattr(Ino::ROOT, self.stamp.clone());
         let now = Bytes::from(self.now.utc("%Y-%m-%dT%H:%M:%SZ"));
-        let row = Row::Xattr(Ino::ROOT, self.stamp.clone(), now);
+        let row = Row::Xattr(Ino::ROOT, self.stamp.clone(), now.clone());
         match view.get(&key, Hold::Lock)? {
             Some(Row::Xattr(_, _, last)) if !self.is_due(&last) => return Ok(false),
             Some(_) => view.put(row),
             None => view.insert(row),
         }
+        let (ino, name) = (Ino::ROOT, self.stamp.clone());
+        view.log(|| Line::SetXattr { ino, name, value: now, flags: 0 });
         Ok(true)
     }
 }

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::{create::Made, rules};
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     op::{At, Lane, Lanes, Op},
     schema::{DirStat, Entry, Key, Row},
@@ -24,11 +25,10 @@ pub struct CloneNode {
     pub length: u64,
     /// Number of the copy, never used before.
     pub ino: Ino,
-    /// Where the copy gets its name; `None` leaves it detached, for [`Attach`] to name it.
-    pub at: Option<At>,
-    /// Whether others can see the directory already, so that it must be guarded and its times
-    /// change.
-    pub visible: bool,
+    /// Where the copy gets its name.
+    pub at: At,
+    /// Whether it gets it now, and who may see that.
+    pub naming: Naming,
     /// Whether owner, mode and times are kept; the owner only if it is the caller, unless that is
     /// root.
     pub preserve: bool,
@@ -38,13 +38,24 @@ pub struct CloneNode {
     pub caller: Caller,
 }
 
+/// How a copy gets its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// Later, by [`Attach`]: it is the root of a tree that is not whole yet.
+    Later,
+    /// Now, in a directory that nobody else can see yet.
+    Hidden,
+    /// Now, in a directory that others can see: it must be guarded, and its times change.
+    Visible,
+}
+
 impl Op for CloneNode {
     type Out = Attr;
     const NAME: &'static str = "clone";
 
     fn lanes(&self) -> Lanes {
-        match &self.at {
-            Some(at) if self.visible => smallvec![Lane::Dir(at.dir)],
+        match self.naming {
+            Naming::Visible => smallvec![Lane::Dir(self.at.dir)],
             _ => smallvec![Lane::Node(self.ino)],
         }
     }
@@ -60,17 +71,18 @@ impl Op for CloneNode {
         // twice, with another length between.
         reads.push(Want::node(self.source, Hold::Lock));
         reads.push(Want::all(List::Xattrs(self.source), Hold::None));
-        if let (Some(at), true) = (&self.at, self.visible) {
-            reads.push(Want::node(at.dir, Hold::Guard));
-            reads.push(Want::get(Key::Entry(at.dir, at.name.clone()), Hold::None));
+        let At { dir, name } = &self.at;
+        if self.naming == Naming::Visible {
+            reads.push(Want::node(*dir, Hold::Guard));
+            reads.push(Want::get(Key::Entry(*dir, name.clone()), Hold::None));
         }
         // A listing may show a name twice, and then the conflict is with the copy made first.
-        if let (Some(at), false, true) = (&self.at, self.visible, view.again()) {
-            reads.push(Want::get(Key::Entry(at.dir, at.name.clone()), Hold::None));
+        if self.naming == Naming::Hidden && view.again() {
+            reads.push(Want::get(Key::Entry(*dir, name.clone()), Hold::None));
         }
         view.want(&reads)?;
-        if let (Some(at), true) = (&self.at, view.again()) {
-            rules::require(view.entry(at.dir, &at.name, Hold::None)?.is_none(), FsError::Exists)?;
+        if self.naming != Naming::Later && view.again() {
+            rules::require(view.entry(*dir, name, Hold::None)?.is_none(), FsError::Exists)?;
         }
         let source = rules::existing(view, self.source, Hold::Lock)?;
         let chunks = self.chunks(view, &source, guessed)?;
@@ -79,17 +91,24 @@ impl Op for CloneNode {
             rules::check(view, &self.caller, &source, access)?;
         }
         let attr = self.attr(view, &source);
-        let dir = self.at.as_ref().map_or(Ino::NONE, |at| at.dir);
+        let dir = if self.naming == Naming::Later { Ino::NONE } else { *dir };
         rules::admit(view, dir, (attr.uid, attr.gid), attr.space(), 1)?;
         self.content(view, &source, &chunks)?;
         view.insert(Row::Node(self.ino, attr));
         rules::charge_volume(view, &attr, attr.space(), 1);
         self.name(view, &attr)?;
+        view.log(|| self.line());
         Ok(attr)
     }
 }
 
 impl CloneNode {
+    fn line(&self) -> Line {
+        let Self { source, ino, preserve, umask, .. } = *self;
+        let top = self.naming != Naming::Hidden;
+        Line::Clone { source, at: self.at.clone(), ino, preserve, umask, top }
+    }
+
     /// Chunks that the source may have; all are held. Those of a large file, most of which may not
     /// be there, are looked for first.
     fn chunks(&self, view: &mut View<'_>, source: &Attr, guessed: u32) -> Result<Vec<u32>, Stop> {
@@ -117,7 +136,7 @@ impl CloneNode {
         let now = view.now();
         let mut attr = *source;
         attr.nlink = if source.is_dir() { 2 } else { 1 };
-        attr.parent = self.at.as_ref().map_or(Ino::ROOT, |at| at.dir);
+        attr.parent = if self.naming == Naming::Later { Ino::ROOT } else { self.at.dir };
         attr.flags = AttrFlags(source.flags.0 & !(AttrFlags::IMMUTABLE | AttrFlags::APPEND));
         attr.ctime = now;
         if self.preserve {
@@ -170,12 +189,13 @@ impl CloneNode {
     }
 
     fn name(&self, view: &mut View<'_>, attr: &Attr) -> Result<(), Stop> {
-        let Some(at) = &self.at else {
+        let at = &self.at;
+        if self.naming == Naming::Later {
             let now = view.now().sec;
             view.put(Row::Detached(self.ino, now));
             return Ok(());
-        };
-        if self.visible {
+        }
+        if self.naming == Naming::Visible {
             named(view, at, self.ino, attr, (attr.space(), 1), &self.caller)?;
             return Ok(());
         }
@@ -229,6 +249,7 @@ impl Op for Attach {
             rules::admit_tree(view, self.at.dir, space, inodes)?;
         }
         let dir = named(view, &self.at, self.ino, &attr, self.usage, &self.caller)?;
+        view.log(|| Line::Attach { ino: self.ino, at: self.at.clone() });
         Ok(Made { attr, dir })
     }
 }

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
@@ -58,6 +59,8 @@ impl Op for Compact {
         after.extend_from_slice(&records[self.old.len()..]);
         view.put(Row::Chunk(self.ino, self.index, after));
         view.insert(Row::SliceRef(self.new.id, self.new.size, 1));
+        let Self { ino, index, keep: kept, new, .. } = *self;
+        view.log(|| Line::Compact { ino, index, kept, replaced: self.old.len() - kept, new });
         if trash {
             // Kept as long as the trash keeps files, so that what a restored clone shows is still
             // there.
@@ -118,6 +121,7 @@ impl Op for ForgetSlice {
             && refs <= 0
         {
             view.write(Write::Discard(key));
+            view.log(|| Line::ForgetSlice { id: self.id, size: self.size });
         }
         Ok(())
     }
@@ -150,6 +154,7 @@ impl Op for DropChunk {
             shown.iter().map(|(id, size)| Want::get(Key::SliceRef(*id, *size), Hold::Lock)).collect();
         view.want(&refs)?;
         view.delete(key);
+        view.log(|| Line::DropChunk { ino: self.ino, index: self.index });
         release(view, &shown)
     }
 }
@@ -204,6 +209,7 @@ impl Op for DropDelayed {
         view.want(&reads)?;
         let Some(Row::DelSlices(_, _, slices)) = view.get(&key, Hold::Lock)? else { return Ok(Vec::new()) };
         view.delete(key);
+        view.log(|| Line::DropDelayed { id: self.id, time: self.time });
         release(view, &slices)
     }
 }

@@ -8,6 +8,7 @@ use super::{
     truncate::{changed_content, changing_file, resize},
 };
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{Lane, Lanes, Op},
@@ -82,6 +83,12 @@ impl Op for CopyRange {
         resize(view, self.to, &mut attr, end)?;
         changed_content(&mut attr, view.now(), view.now());
         view.put(Row::Node(self.to, attr));
+        view.log(|| Line::CopyRange {
+            from: (self.from, self.from_offset),
+            to: (self.to, self.to_offset),
+            length,
+            end,
+        });
         Ok(Copied { length, attr })
     }
 }

@@ -6,6 +6,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{At, Lane, Lanes, Op},
@@ -84,6 +85,8 @@ impl Op for Create {
         rules::use_dir(view, *dir, DirStat { length: 0, space: 4096, inodes: 1 });
         rules::charge_volume(view, &attr, 4096, 1);
         rules::charge_tree(view, *dir, 4096, 1)?;
+        let masked = !view.known().format().enable_acl;
+        view.log(|| self.line(masked));
 
         parent.nlink += u32::from(is_dir);
         parent.mtime = parent.mtime.max(now);
@@ -93,6 +96,19 @@ impl Op for Create {
 }
 
 impl Create {
+    /// Without ACLs the kernel of JuiceFS applies the mask before it asks.
+    fn line(&self, masked: bool) -> Line {
+        Line::Create {
+            at: self.at.clone(),
+            owner: (self.caller.uid, self.caller.gid),
+            kind: self.kind,
+            mode: if masked { self.mode & !self.umask } else { self.mode },
+            umask: self.umask,
+            target: self.target.clone().unwrap_or_default(),
+            ino: self.ino,
+        }
+    }
+
     /// Attributes of the new node: what was asked for, and what it inherits.
     fn attr(&self, view: &mut View<'_>, parent: &Attr) -> Result<Attr, Stop> {
         let is_dir = self.kind == FileType::Dir;

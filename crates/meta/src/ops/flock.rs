@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
     schema::{Change, FlockKind, Key, LockOwner, Row},
@@ -54,6 +55,7 @@ impl Op for Flock {
         let Some(kind) = self.kind else {
             if mine.is_some() {
                 view.delete(Key::Flock(self.ino, self.owner));
+                view.log(|| Line::Flock { ino: self.ino, owner: self.owner, kind: 'U' });
                 view.write(Write::Notify(Change::Lock(self.ino)));
             }
             return Ok(());
@@ -66,6 +68,8 @@ impl Op for Flock {
         }
         if mine != Some(kind) {
             view.put(Row::Flock(self.ino, self.owner, kind));
+            let kind = if kind == FlockKind::Write { 'W' } else { 'R' };
+            view.log(|| Line::Flock { ino: self.ino, owner: self.owner, kind });
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::{create::Made, rules};
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{At, Lane, Lanes, Op},
@@ -68,6 +69,7 @@ impl Op for Link {
         view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });
         rules::use_dir(view, *dir, rules::entry_usage(&attr));
         rules::charge_tree(view, *dir, attr.space(), 1)?;
+        view.log(|| Line::Link { ino: self.ino, at: self.at.clone(), links: attr.nlink });
         parent.mtime = parent.mtime.max(now);
         parent.ctime = parent.ctime.max(now);
         Ok(Made { attr, dir: parent })

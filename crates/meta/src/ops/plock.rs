@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
     schema::{Change, Key, LockOwner, PlockRange, Row},
@@ -61,6 +62,12 @@ impl Op for SetPlock {
         } else {
             view.put(Row::Plock(self.ino, self.owner, after));
         }
+        let kind = match (self.unlock, self.range.write) {
+            (true, _) => 'U',
+            (false, true) => 'W',
+            (false, false) => 'R',
+        };
+        view.log(|| Line::Plock { ino: self.ino, owner: self.owner, kind, range: self.range });
         if weaker {
             view.write(Write::Notify(Change::Lock(self.ino)));
         }

@@ -13,6 +13,7 @@ use super::{
     tree_usage::{TreeUsage, questions, tree_usage},
 };
 use crate::{
+    change_log::Line,
     engine::{Hold, Write},
     op::{Lane, Lanes, Op},
     schema::{DirStat, Key, Quota, QuotaKey, Row},
@@ -71,6 +72,8 @@ impl Op for SetLimits {
         quota.max_space = self.max_space.unwrap_or(quota.max_space);
         quota.max_inodes = self.max_inodes.unwrap_or(quota.max_inodes);
         view.put(Row::Quota(self.key, quota));
+        let (space, inodes) = (self.max_space.unwrap_or(-1), self.max_inodes.unwrap_or(-1));
+        view.log(|| Line::SetQuota { key: self.key, space, inodes });
         Ok(before.is_none())
     }
 }
@@ -90,6 +93,7 @@ impl Op for DropLimits {
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let Some(quota) = stored(view, self.0, Hold::Lock)? else { return Ok(false) };
+        view.log(|| Line::DropQuota(self.0));
         if let QuotaKey::Dir(_) = self.0 {
             view.delete(Key::Quota(self.0));
             return Ok(true);

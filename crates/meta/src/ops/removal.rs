@@ -3,10 +3,12 @@
 //!
 //! Unlink, rmdir and a rename over an existing name all end here.
 
+use bytes::Bytes;
 use sluice_types::{Attr, AttrFlags, Caller, FileType, FsError, Ino, Name, Time};
 
 use super::rules;
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     fact::Fact,
     op::At,
@@ -46,18 +48,20 @@ pub enum RemovedNode {
 }
 
 impl Removal {
-    /// States all changes but those to the entry itself and to the directory's own record.
-    pub fn apply(&self, view: &mut View<'_>) -> Result<RemovedNode, Stop> {
+    /// States all changes but those to the entry itself and to the directory's own record. What
+    /// became of the node, and the hour directory to which its name moved, if it did.
+    pub fn apply(&self, view: &mut View<'_>) -> Result<(RemovedNode, Ino), Stop> {
         rules::use_dir(view, self.dir, rules::minus(rules::entry_usage(&self.attr)));
         if self.attr.is_dir() || self.attr.nlink <= 1 || self.attr.parent == Ino::NONE {
             rules::charge_tree(view, self.dir, -self.attr.space(), -1)?;
         }
         if self.goes_to_trash(view)
-            && let Some(node) = self.to_trash(view)?
+            && let Some(moved) = self.to_trash(view)?
         {
-            return Ok(node);
+            return Ok(moved);
         }
-        Ok(if self.attr.is_dir() { self.remove_dir(view) } else { self.remove_link(view) })
+        let node = if self.attr.is_dir() { self.remove_dir(view) } else { self.remove_link(view) };
+        Ok((node, Ino::NONE))
     }
 
     fn goes_to_trash(&self, view: &View<'_>) -> bool {
@@ -68,7 +72,7 @@ impl Removal {
     }
 
     /// Moves the entry to the hour directory; `None` if the same link is there already.
-    fn to_trash(&self, view: &mut View<'_>) -> Result<Option<RemovedNode>, Stop> {
+    fn to_trash(&self, view: &mut View<'_>) -> Result<Option<(RemovedNode, Ino)>, Stop> {
         let hour = trash_hour(view)?;
         let name = trash_name(self.dir, self.ino, &self.name);
         let single = self.attr.is_dir() || self.attr.parent != Ino::NONE;
@@ -89,7 +93,7 @@ impl Removal {
         if attr.is_dir() {
             discard_usage(view, self.ino);
         }
-        Ok(Some(RemovedNode::Kept(attr)))
+        Ok(Some((RemovedNode::Kept(attr), hour)))
     }
 
     fn remove_dir(&self, view: &mut View<'_>) -> RemovedNode {
@@ -177,6 +181,15 @@ fn trash_hour(view: &mut View<'_>) -> Result<Ino, Stop> {
     let now = view.now();
     let attr = Attr::new(FileType::Dir, 0o555, 0, 0, Ino::TRASH, now);
     view.put(Row::Counter(Counter::NextTrash, offset));
+    view.log(|| Line::Create {
+        at: At::new(Ino::TRASH, entry_name.clone()),
+        owner: (0, 0),
+        kind: FileType::Dir,
+        mode: 0o555,
+        umask: 0,
+        target: Bytes::new(),
+        ino,
+    });
     view.insert(Row::Entry(Ino::TRASH, entry_name, Entry { kind: FileType::Dir, ino }));
     view.insert(Row::Node(ino, attr));
     if view.known().format().dir_stats {

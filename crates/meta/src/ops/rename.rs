@@ -12,6 +12,7 @@ use super::{
     unlink::target,
 };
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{At, Lane, Lanes, Op},
@@ -182,6 +183,17 @@ impl Rename {
         }
     }
 
+    /// What the change log says: `over` had the new name.
+    fn line(&self, ino: Ino, over: Ino, trash: Ino) -> Line {
+        let flags = match self.mode {
+            RenameMode::Replace => 0,
+            RenameMode::NoReplace => 1,
+            RenameMode::Exchange => 2,
+            RenameMode::Restore => 33,
+        };
+        Line::Move { from: self.from.clone(), to: self.to.clone(), flags, over, trash, ino }
+    }
+
     /// Both directories, which must accept the change.
     fn dirs(&self, view: &mut View<'_>) -> Result<(Attr, Attr), Stop> {
         // Out of the trash, for the superuser, is how files are restored; into it there is no way.
@@ -247,7 +259,7 @@ impl Rename {
         let goes = existing.as_ref().map_or((0, 0), |old| (old.attr.space(), 1));
         rules::admit_move(view, (from.dir, to.dir), space - goes.0, inodes - goes.1)?;
         let mut nlink = i32::from(source.attr.is_dir());
-        let mut replaced = None;
+        let (mut replaced, mut over, mut trash) = (None, Ino::NONE, Ino::NONE);
         let entry = Row::Entry(to.dir, to.name.clone(), Entry { kind: source.attr.kind, ino: source.ino });
         if let Some(old) = existing {
             self.check_replaced(view, source, &old, &to_dir)?;
@@ -259,12 +271,14 @@ impl Rename {
                 attr: old.attr,
                 skip_trash: false,
             };
-            replaced = Some((old.ino, removal.apply(view)?));
+            let (node, hour) = removal.apply(view)?;
+            (replaced, over, trash) = (Some((old.ino, node)), old.ino, hour);
             view.put(entry);
         } else {
             view.insert(entry);
         }
         view.delete(Key::Entry(from.dir, from.name.clone()));
+        view.log(|| self.line(source.ino, over, trash));
         let attr = Self::moved(view, source, (space, inodes), from.dir, to.dir)?;
         let leaves = -i32::from(source.attr.is_dir() && !from.dir.is_trash());
         if from.dir == to.dir {
@@ -306,6 +320,7 @@ impl Rename {
         let (from, to) = (&self.from, &self.to);
         view.put(Row::Entry(to.dir, to.name.clone(), Entry { kind: source.attr.kind, ino: source.ino }));
         view.put(Row::Entry(from.dir, from.name.clone(), Entry { kind: other.attr.kind, ino: other.ino }));
+        view.log(|| self.line(source.ino, other.ino, Ino::NONE));
         let attr = Self::moved(view, source, comes, from.dir, to.dir)?;
         let exchanged = Self::moved(view, other, goes, to.dir, from.dir)?;
         let gain = i32::from(source.attr.is_dir()) - i32::from(other.attr.is_dir());

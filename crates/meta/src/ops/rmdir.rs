@@ -9,6 +9,7 @@ use super::{
     unlink::{Removed, removing_dir, target},
 };
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{At, Lane, Lanes, Op},
@@ -60,7 +61,8 @@ impl Op for Rmdir {
             return Err(FsError::NotEmpty.into());
         }
         let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
-        let node = removal.apply(view)?;
+        let (node, trash) = removal.apply(view)?;
+        view.log(|| Line::Rmdir { at: self.at.clone(), trash, ino });
         let now = view.now();
         view.delete(Key::Entry(*dir, name.clone()));
         // The trash root and its hours stay at two links.

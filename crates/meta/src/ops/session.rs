@@ -4,6 +4,7 @@ use sluice_types::Ino;
 use smallvec::smallvec;
 
 use crate::{
+    change_log::Line,
     engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
     schema::{Change, EXPIRED, Key, Row, Session, SessionInfo},
@@ -36,7 +37,11 @@ impl Op for PutSession {
         let found = view.get(&Key::Session(self.sid), Hold::Lock)?;
         let there = matches!(found, Some(Row::Session(_, session)) if session.expire != EXPIRED);
         let expire = view.now().sec + self.lifetime;
-        view.put(Row::Session(self.sid, Session { expire, info: Some(self.info.to_json()) }));
+        let info = self.info.to_json();
+        if !there {
+            view.log(|| Line::NewSession { sid: self.sid, expire, info: info.clone() });
+        }
+        view.put(Row::Session(self.sid, Session { expire, info: Some(info) }));
         Ok(there)
     }
 }
@@ -154,6 +159,7 @@ impl Op for DropSession {
             drop_locks(view, self.sid)?;
         }
         view.write(Write::Discard(key));
+        view.log(|| Line::DropSession(self.sid));
         if !self.keep_writer {
             view.write(Write::Clear(List::Lanes(self.sid)));
             view.write(Write::Clear(List::Changes(self.sid)));

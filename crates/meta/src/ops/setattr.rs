@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{Lane, Lanes, Op},
@@ -39,6 +40,23 @@ pub struct Changes {
     /// Whether setuid and setgid go, as the kernel asks when an unprivileged caller writes or
     /// truncates.
     pub kill_suid: bool,
+}
+
+impl Changes {
+    /// What is asked for, in the bits of the kernel's request. Flags are the highest.
+    fn bits(&self) -> u16 {
+        let time = |time, bit: u16, now: u16| match time {
+            None => 0,
+            Some(SetTime::At(_)) => bit,
+            Some(SetTime::Now) => bit | now,
+        };
+        u16::from(self.mode.is_some())
+            | u16::from(self.uid.is_some()) << 1
+            | u16::from(self.gid.is_some()) << 2
+            | time(self.atime, 1 << 4, 1 << 7)
+            | time(self.mtime, 1 << 5, 1 << 8)
+            | u16::from(self.flags.is_some()) << 15
+    }
 }
 
 /// Changes attributes of an inode. Two trips.
@@ -83,6 +101,7 @@ impl Op for SetAttr {
         }
         attr.ctime = view.now();
         view.put(Row::Node(self.ino, attr));
+        view.log(|| Line::SetAttr { ino: self.ino, set: self.changes.bits(), attr });
         // The root belongs to the volume, and counts for nobody.
         if view.known().format().user_group_quota && self.ino != Ino::ROOT {
             recharge(view, &before, &attr);

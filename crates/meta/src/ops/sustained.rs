@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::removal::destroy;
 use crate::{
+    change_log::Line,
     engine::Hold,
     op::{Lane, Lanes, Op},
     schema::{Key, Row},
@@ -56,7 +57,10 @@ impl Op for DropSustained {
         }
         view.delete(key);
         match view.node(self.ino, Hold::Lock)? {
-            Some(attr) if attr.nlink == 0 => Ok(destroy(view, self.ino, &attr)),
+            Some(attr) if attr.nlink == 0 => {
+                view.log(|| Line::DropSustained { sid: self.sid, ino: self.ino });
+                Ok(destroy(view, self.ino, &attr))
+            }
             _ => Ok(None),
         }
     }

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     engine::Hold,
     op::{Lane, Lanes, Op},
     schema::Row,
@@ -33,6 +34,7 @@ impl Op for Touch {
         if self.atime > attr.atime {
             attr.atime = self.atime;
             view.put(Row::Node(self.ino, attr));
+            view.log(|| Line::Access(self.ino));
         }
         Ok(attr)
     }

@@ -12,6 +12,7 @@ use smallvec::smallvec;
 
 use super::{compact::release, rules, setattr::without_suid};
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, List, Write},
     op::{Lane, Lanes, Op},
@@ -55,7 +56,8 @@ impl Op for Truncate {
         if !self.opened {
             rules::check(view, &self.caller, &attr, Access::WRITE)?;
         }
-        if self.length < attr.length {
+        let from = attr.length;
+        if self.length < from {
             zero(view, self.ino, self.length, attr.length, attr.length)?;
         }
         resize(view, self.ino, &mut attr, self.length)?;
@@ -64,6 +66,8 @@ impl Op for Truncate {
             attr.mode = without_suid(&attr);
         }
         view.put(Row::Node(self.ino, attr));
+        let Self { ino, length: to, opened, .. } = *self;
+        view.log(|| Line::Truncate { ino, from, to, opened });
         Ok(attr)
     }
 }
@@ -82,6 +86,19 @@ pub enum Allocation {
         /// Whether the length stays.
         keep_size: bool,
     },
+}
+
+impl Allocation {
+    /// Its bits in the mode of `fallocate(2)`.
+    const fn mode(self) -> u8 {
+        match self {
+            Self::Extend => 0,
+            Self::KeepSize => 1,
+            Self::PunchHole => 3,
+            Self::ZeroRange { keep_size: false } => 0x10,
+            Self::ZeroRange { keep_size: true } => 0x11,
+        }
+    }
 }
 
 /// Allocates, punches or zeroes a range. Two trips.
@@ -130,6 +147,8 @@ impl Op for Fallocate {
             resize(view, self.ino, &mut attr, length)?;
             changed_content(&mut attr, view.now(), view.now());
             view.put(Row::Node(self.ino, attr));
+            let Self { ino, offset, length, .. } = *self;
+            view.log(|| Line::Fallocate { ino, offset, length, mode: self.what.mode() });
         }
         Ok(attr)
     }

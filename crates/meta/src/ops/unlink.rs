@@ -7,6 +7,7 @@ use super::{
     rules,
 };
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, Write},
     op::{At, Lanes, Op},
@@ -66,7 +67,9 @@ impl Op for Unlink {
         }
         rules::check_sticky(&self.caller, &parent, &attr)?;
         let removal = Removal { dir: *dir, name: name.clone(), ino, attr, skip_trash: self.skip_trash };
-        let node = removal.apply(view)?;
+        let (node, trash) = removal.apply(view)?;
+        let opened = matches!(node, RemovedNode::Sustained(_));
+        view.log(|| Line::Unlink { at: self.at.clone(), trash, opened, ino });
         let now = view.now();
         view.delete(Key::Entry(*dir, name.clone()));
         view.write(Write::Bump { ino: *dir, nlink: 0, time: Some(now) });
@@ -82,6 +85,7 @@ fn remove_dangling(view: &mut View<'_>, at: &At, ino: Ino, mut parent: Attr) -> 
     tracing::warn!(dir = %at.dir, name = %at.name, %ino, "removing an entry whose node is missing");
     let now = view.now();
     view.delete(Key::Entry(at.dir, at.name.clone()));
+    view.log(|| Line::Unlink { at: at.clone(), trash: Ino::NONE, opened: false, ino });
     view.write(Write::Bump { ino: at.dir, nlink: 0, time: Some(now) });
     parent.mtime = parent.mtime.max(now);
     parent.ctime = parent.ctime.max(now);

@@ -8,6 +8,7 @@ use super::{
     truncate::{changed_content, changing_file, resize},
 };
 use crate::{
+    change_log::Line,
     engine::Write as Change,
     op::{Lane, Lanes, Op},
     schema::Row,
@@ -57,6 +58,9 @@ impl Op for Write {
         }
         for (id, size, refs) in known {
             view.insert(Row::SliceRef(id, size, refs));
+        }
+        for slice in &self.slices {
+            view.log(|| Line::Write { ino: self.ino, index: self.index, slice: *slice, mtime: attr.mtime });
         }
         Ok(attr)
     }

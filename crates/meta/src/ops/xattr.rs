@@ -6,6 +6,7 @@ use smallvec::smallvec;
 
 use super::rules;
 use crate::{
+    change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, List},
     op::{Lane, Lanes, Op},
@@ -108,6 +109,12 @@ impl Op for SetXattr {
         view.want(&[Want::node(self.ino, Hold::Lock), Want::get(key.clone(), Hold::Lock)])?;
         changing(view, self.ino, &self.name, &self.caller)?;
         let row = Row::Xattr(self.ino, self.name.clone(), self.value.clone());
+        view.log(|| Line::SetXattr {
+            ino: self.ino,
+            name: self.name.clone(),
+            value: self.value.clone(),
+            flags: self.mode as u32,
+        });
         match (view.get(&key, Hold::Lock)?.is_some(), self.mode) {
             (true, XattrMode::Create) => Err(FsError::Exists.into()),
             (false, XattrMode::Replace) => Err(FsError::NoData.into()),
@@ -152,6 +159,7 @@ impl Op for RemoveXattr {
         changing(view, self.ino, &self.name, &self.caller)?;
         rules::require(view.get(&key, Hold::Lock)?.is_some(), FsError::NoData)?;
         view.delete(key);
+        view.log(|| Line::RemoveXattr { ino: self.ino, name: self.name.clone() });
         Ok(())
     }
 }

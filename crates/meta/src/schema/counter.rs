@@ -28,6 +28,8 @@ pub enum Counter {
     LastCleanupTrash,
     /// Unix seconds when slices without references were last cleaned.
     NextCleanupSlices,
+    /// Unix seconds when the change log was last trimmed.
+    LastCleanupChangelog,
     /// Sluice's own: how many directories have changed their parent. Whoever moves one counts it,
     /// so that two moves never pass each other unseen.
     DirMoves,
@@ -35,7 +37,7 @@ pub enum Counter {
 
 impl Counter {
     /// Every counter.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NextInode,
         Self::NextChunk,
         Self::NextSession,
@@ -47,6 +49,7 @@ impl Counter {
         Self::LastCleanupFiles,
         Self::LastCleanupTrash,
         Self::NextCleanupSlices,
+        Self::LastCleanupChangelog,
         Self::DirMoves,
     ];
 
@@ -72,6 +75,7 @@ impl Counter {
             Self::LastCleanupFiles => "lastCleanupFiles",
             Self::LastCleanupTrash => "lastCleanupTrash",
             Self::NextCleanupSlices => "nextCleanupSlices",
+            Self::LastCleanupChangelog => "lastCleanupChangelog",
             Self::DirMoves => "sluiceDirMoves",
         }
     }

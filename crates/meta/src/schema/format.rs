@@ -111,6 +111,12 @@ pub struct VolumeFormat {
     /// Whether operations are logged in the engine.
     #[serde(skip_serializing_if = "is_default")]
     pub change_log: bool,
+    /// Seconds that a line of the change log is kept, 0 for ever.
+    #[serde(skip_serializing_if = "is_default")]
+    pub change_log_max_age: i64,
+    /// Lines of the change log that are kept, 0 for all.
+    #[serde(skip_serializing_if = "is_default")]
+    pub change_log_max_lines: i64,
     /// Everything this version does not know.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -159,6 +165,8 @@ impl Default for VolumeFormat {
             user_group_quota: false,
             enable_acl: false,
             change_log: false,
+            change_log_max_age: 0,
+            change_log_max_lines: 0,
             unknown: Map::new(),
         }
     }
@@ -207,16 +215,6 @@ impl VolumeFormat {
             return Err(FormatError::Unknown { member: "Compression", value: self.compression.clone() });
         }
         Ok(())
-    }
-
-    /// Features of this volume that clients must maintain on every change and this one does not
-    /// yet. If there are any, the volume may only be opened for reading.
-    pub fn unmaintained(&self) -> Vec<&'static str> {
-        let mut features = Vec::new();
-        if self.change_log {
-            features.push("change log");
-        }
-        features
     }
 
     /// A copy whose secrets are replaced by `removed`, fit to be shown.

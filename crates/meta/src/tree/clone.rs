@@ -10,7 +10,7 @@ use crate::{
     meta::Meta,
     op::At,
     ops::{
-        clone::{Attach, CloneNode},
+        clone::{Attach, CloneNode, Naming},
         getattr::GetAttr,
     },
     schema::{Entry, Row},
@@ -61,15 +61,15 @@ impl Meta {
         let walk = Walk { meta: self, clone, interrupt, progress, ready, made: Mutex::default() };
         if !source.is_dir() {
             let length = if source.is_file() { source.length } else { 0 };
-            let attr =
-                self.run(walk.node(clone.source, length, ino, Some(clone.at.clone()), true), interrupt)?;
+            let at = clone.at.clone();
+            let attr = self.run(walk.node(clone.source, length, ino, at, Naming::Visible), interrupt)?;
             progress(1);
             return Ok((ino, attr));
         }
         if clone.at.dir == clone.source {
             return Err(FsError::Invalid);
         }
-        walk.count(&self.run(walk.node(clone.source, 0, ino, None, false), interrupt)?);
+        walk.count(&self.run(walk.node(clone.source, 0, ino, clone.at.clone(), Naming::Later), interrupt)?);
         let built = walk.fill(clone.source, ino).and_then(|()| {
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
@@ -152,13 +152,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&self, source: Ino, length: u64, ino: Ino, at: Option<At>, visible: bool) -> CloneNode {
+    fn node(&self, source: Ino, length: u64, ino: Ino, at: At, naming: Naming) -> CloneNode {
         CloneNode {
             source,
             length,
             ino,
             at,
-            visible,
+            naming,
             preserve: self.clone.preserve,
             umask: self.clone.umask,
             caller: self.clone.caller.clone(),
@@ -201,7 +201,7 @@ impl Walk<'_> {
         }
         let clone = |((entry, name), ino): ((Entry, Name), Ino)| {
             let length = if entry.kind == FileType::File { CHUNK_SIZE } else { 0 };
-            self.node(entry.ino, length, ino, Some(At::new(into, name)), false)
+            self.node(entry.ino, length, ino, At::new(into, name), Naming::Hidden)
         };
         let inos = self.meta.new_inos(sources.len(), self.interrupt)?;
         Ok(sources.into_iter().zip(inos).map(clone).collect())

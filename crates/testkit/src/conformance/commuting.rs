@@ -200,6 +200,27 @@ pub fn quotas_of_many_threads_are_filled_and_no_more(factory: &Factory<'_>) {
     assert_eq!(took[0], limits[0], "there was room");
 }
 
+/// Lines of the change log arrive, each once and with a number of its own.
+pub fn lines_of_many_threads_all_arrive(factory: &Factory<'_>) {
+    let store = Store::with(factory, vec![Row::Counter(Counter::NextInode, 100)]);
+    crowd(&store, |thread, round| (0..3).map(|at| Write::Log(format!("{thread} {round} {at}"))).collect());
+    let Some(log) = store.engine.change_log() else { return };
+    let (mut at, mut texts) = (0, Vec::new());
+    loop {
+        let page = log.lines(at, 1000).expect("lines");
+        let Some(last) = page.last() else { break };
+        at = last.number;
+        texts.extend(page.into_iter().map(|line| line.text));
+    }
+    let mut wanted: Vec<Bytes> = (0..THREADS)
+        .flat_map(|thread| (0..ROUNDS).map(move |round| (thread, round)))
+        .flat_map(|(thread, round)| (0..3).map(move |at| format!("{thread} {round} {at}").into()))
+        .collect();
+    texts.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(texts, wanted);
+}
+
 /// All try to insert the same entry; one wins, and only its other writes are there.
 pub fn one_of_many_inserts_wins(factory: &Factory<'_>) {
     let store = Store::with(factory, vec![dir_row(2), Row::Counter(Counter::TotalInodes, 0)]);

@@ -18,6 +18,7 @@ pub mod expects;
 pub mod extremes;
 mod factory;
 pub mod loads;
+pub mod logs;
 pub mod preconditions;
 pub mod reads;
 pub mod rows;
@@ -98,6 +99,10 @@ macro_rules! for_each_conformance_case {
             loads::many_are_loaded_by_several_at_once,
             loads::what_is_loaded_twice_is_there_once,
             snapshots::what_is_committed_later_is_not_seen,
+            logs::lines_are_kept_in_order,
+            logs::a_line_is_undone_with_its_commit,
+            logs::a_trimmed_log_goes_on,
+            logs::a_removed_volume_has_no_log,
             extremes::names_of_all_bytes,
             extremes::large_values,
             extremes::inode_numbers_beyond_doubles,
@@ -109,6 +114,7 @@ macro_rules! for_each_conformance_case {
             commuting::references_and_links_of_many_threads_add_up,
             commuting::usage_of_many_threads_adds_up,
             commuting::quotas_of_many_threads_are_filled_and_no_more,
+            commuting::lines_of_many_threads_all_arrive,
             commuting::one_of_many_inserts_wins,
             commuting::locked_counters_lose_no_update,
             commuting::absences_that_are_not_made_exclude_each_other,

@@ -33,7 +33,8 @@ impl SharedStore {
         self.format_as(VolumeFormat { trash_days, user_group_quota: true, ..VolumeFormat::default() })
     }
 
-    fn format_as(&self, format: VolumeFormat) -> Arc<Meta> {
+    /// Makes a volume with these settings, and opens it.
+    pub fn format_as(&self, format: VolumeFormat) -> Arc<Meta> {
         let format = VolumeFormat {
             name: "test".into(),
             uuid: "9d6d5a4e-6a86-4d3c-8a5f-2f2b1f7c0a11".into(),

@@ -12,6 +12,7 @@
 //! What is random has a seed. A failure prints it, and `SLUICE_SEED=<seed>` runs that one alone.
 
 pub mod against_model;
+pub mod change_log;
 mod clients;
 pub mod dir_quotas;
 pub mod files;
@@ -37,6 +38,10 @@ macro_rules! for_each_operations_case {
         $crate::$then! { $args
             against_model::random_operations_do_what_the_model_does,
             against_model::with_a_trash_too,
+            change_log::operations_say_what_they_did,
+            change_log::lost_answers_make_no_line_twice,
+            change_log::without_a_log_nothing_is_said,
+            change_log::old_lines_are_trimmed,
             races::create_against_rmdir_leaves_no_orphan,
             races::directories_that_cross_build_no_cycle,
             races::link_against_unlink_keeps_the_count,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
+    ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
 };
 
 /// Numbers of calls since the engine was made, or between two readings.
@@ -190,5 +190,9 @@ impl Engine for Counting {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.inner.change_log()
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
+    ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
 };
 
 /// How long calls take besides what the engine needs.
@@ -107,5 +107,9 @@ impl Engine for Delayed {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.inner.change_log()
     }
 }

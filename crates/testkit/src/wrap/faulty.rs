@@ -8,7 +8,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sluice_meta::{
     engine::{
-        Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Moment, Page, Read, Scan, Watch, Write,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Expect, Found, Limits, Moment, Page, Read, Scan,
+        Watch, Write,
     },
     schema::Key,
 };
@@ -257,5 +258,9 @@ impl Engine for Faulty {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.inner.change_log()
     }
 }

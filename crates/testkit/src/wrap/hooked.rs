@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_meta::engine::{
-    Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
+    ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
 };
 
 /// What the test says to a commit: go on, or fail like this. It may block.
@@ -114,5 +114,9 @@ impl Engine for Hooked {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.inner.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.inner.change_log()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_meta::{
     Interrupt,
-    engine::{Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Watch},
+    engine::{ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Page, Read, Scan, Watch},
     mem::MemEngine,
     tree::CloneTree,
 };
@@ -57,6 +57,10 @@ impl Engine for Twice {
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
         self.0.watch()
+    }
+
+    fn change_log(&self) -> Option<&dyn ChangeLog> {
+        self.0.change_log()
     }
 }
 

@@ -26,7 +26,7 @@ use sluice_meta::{
         write::Write,
         xattr::{GetXattr, ListXattr, RemoveXattr, SetXattr, XattrMode},
     },
-    schema::{FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row},
+    schema::{FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row, VolumeFormat},
 };
 use sluice_testkit::{
     operations::{SharedStore, at, create},
@@ -55,6 +55,24 @@ fn setup() -> (Counting, Arc<Meta>) {
     }
     meta.run(create(10, "sub", 13, FileType::Dir), &never).unwrap();
     (counting, meta)
+}
+
+#[test]
+fn a_change_log_takes_no_trip_and_one_write() {
+    let writes = [false, true].map(|change_log| {
+        let counting = Counting::new(Arc::new(MemEngine::new()));
+        let engine = counting.clone();
+        let store = SharedStore::new(move || Arc::new(engine.clone()));
+        let meta = store.format_as(VolumeFormat { change_log, ..VolumeFormat::default() });
+        let never = Interrupt::never();
+        meta.run(create(1, "first", 9, FileType::File), &never).unwrap();
+        let (_, trips) = counting.during(|| {
+            meta.run(create(1, "a", 10, FileType::File), &never).unwrap();
+            meta.run(Unlink { at: at(1, "a"), skip_trash: false, caller: Caller::client() }, &never).unwrap();
+        });
+        (trips.total(), trips.writes)
+    });
+    assert_eq!(writes[1], (writes[0].0, writes[0].1 + 2));
 }
 
 #[test]

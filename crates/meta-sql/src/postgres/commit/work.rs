@@ -45,6 +45,13 @@ impl<'c> Draft<'c> {
         self.diagnoses.push(diagnosis);
     }
 
+    /// Appends lines to the change log.
+    pub(super) fn lines(&mut self, lines: Vec<Value<'c>>) {
+        if !lines.is_empty() {
+            self.add(Template::LogAppend, Record::Setting, vec![Arg::Many(lines)], Diagnosis::None);
+        }
+    }
+
     /// Adds the statements for a piece of work.
     pub(super) fn work(&mut self, work: Work<'c>) {
         match work {

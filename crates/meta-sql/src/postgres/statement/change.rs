@@ -9,7 +9,7 @@ use super::{
     columns::{Column, described, equal, names, params, replaced, values_table},
     template::{MARK, Template, Type},
 };
-use crate::codec::Record;
+use crate::{codec::Record, log::Ask};
 
 /// The statement, as written for the usual names, and the types of its parameters; `None` if it is
 /// none of these.
@@ -92,6 +92,15 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
             let next = format!("greatest(nextval({sequence}),(SELECT max(id) FROM {table}))");
             (format!("SELECT setval({sequence},{next})"), Vec::new())
         }
+        Template::LogAppend => (
+            "INSERT INTO jfs_change_log(entry) SELECT line FROM unnest($1) WITH ORDINALITY AS t(line,n) ORDER BY n"
+                .into(),
+            vec![Type::Texts],
+        ),
+        Template::LogLast => (Ask::Last.text().into(), Vec::new()),
+        Template::LogCount => (Ask::Count.text().into(), Vec::new()),
+        Template::LogLines => (Ask::Lines(0, 0).text().into(), vec![Type::I8, Type::I8]),
+        Template::LogTrim => (Ask::Trim(0).text().into(), vec![Type::I8]),
         _ => return None,
     })
 }

@@ -116,6 +116,13 @@ pub(crate) enum Template {
     Harden,
     /// Numbers given out go on behind those that were given explicitly.
     Renumber,
+    /// Appends lines to the change log.
+    LogAppend,
+    /// The looks at the change log, and what trims it: see [`Ask`](crate::log::Ask).
+    LogLast,
+    LogCount,
+    LogLines,
+    LogTrim,
 }
 
 /// A statement with the types of its parameters.

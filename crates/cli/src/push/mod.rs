@@ -1,0 +1,89 @@
+//! Sends the metrics of a mount to a Pushgateway and to Graphite, for machines that nobody can ask.
+//!
+//! What must stay true: the mount works whatever becomes of it, and no step waits for ever.
+
+mod gateway;
+mod graphite;
+
+use std::{
+    net::{TcpStream, ToSocketAddrs},
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use sluice_vfs::Vfs;
+
+pub(crate) use gateway::Gateway;
+pub(crate) use graphite::Graphite;
+
+/// Deadline of each step.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Labels with their values.
+pub(crate) type Labels = Vec<(String, String)>;
+
+/// Where the metrics of a mount are sent.
+#[derive(Clone)]
+pub(crate) struct Pushes {
+    pub(crate) gateway: Option<Gateway>,
+    pub(crate) graphite: Option<Graphite>,
+    /// Time between two times.
+    pub(crate) interval: Duration,
+}
+
+impl Pushes {
+    /// Sends the metrics of `vfs` as long as that lives, on a thread of its own. What goes wrong is
+    /// logged, once until it works again.
+    pub(crate) fn start(&self, vfs: &Arc<Vfs>) {
+        let (this, vfs) = (self.clone(), Arc::downgrade(vfs));
+        if let Err(error) = thread::Builder::new().name("sluice-push".into()).spawn(move || this.run(&vfs)) {
+            tracing::error!(%error, "no thread to push metrics");
+        }
+    }
+
+    fn run(&self, vfs: &Weak<Vfs>) {
+        let mut failing = [false, false];
+        loop {
+            thread::sleep(self.interval);
+            let Some(vfs) = vfs.upgrade() else { return };
+            let text = |labels: &[(String, String)]| vfs.prometheus_text(labels);
+            if let Some(gateway) = &self.gateway {
+                report("the Pushgateway", &mut failing[0], gateway.push(text));
+            }
+            if let Some(graphite) = &self.graphite {
+                report("Graphite", &mut failing[1], graphite.push(text));
+            }
+        }
+    }
+}
+
+/// Says when a destination begins to fail, and when it works again.
+fn report(what: &str, failing: &mut bool, pushed: Result<()>) {
+    match pushed {
+        Ok(()) if std::mem::take(failing) => tracing::info!("metrics are sent to {what} again"),
+        Ok(()) => {}
+        Err(error) if !std::mem::replace(failing, true) => {
+            tracing::warn!("the metrics were not sent to {what}; it is tried again and again: {error:#}");
+        }
+        Err(_) => {}
+    }
+}
+
+/// A connection to `address` (`HOST:PORT`), each step on which has a deadline.
+fn connect(address: &str) -> Result<TcpStream> {
+    let about = || format!("cannot reach {address}");
+    let mut last = None;
+    for place in address.to_socket_addrs().with_context(about)? {
+        match TcpStream::connect_timeout(&place, PATIENCE) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| anyhow::anyhow!("the name has no address"), Into::into)).with_context(about)
+}

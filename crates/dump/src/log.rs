@@ -1,0 +1,46 @@
+//! What a dump says of the change log: which line was the last one. Whoever follows the log goes on
+//! behind it, from the volume that the dump makes.
+//!
+//! What must stay true: it is read before the volume. So no change is lacking in the dump that is
+//! not in a later line.
+
+use sluice_meta::{
+    Meta,
+    engine::{ChangeLog, Engine, EngineError, LogLine},
+};
+
+use crate::{DumpError, patience::patiently};
+
+/// Lines that are read at once.
+const PAGE: usize = 1000;
+
+/// The end of the change log.
+#[derive(Debug, Default)]
+pub(crate) struct LogEnd {
+    /// The number of the last line, 0 of none.
+    pub(crate) last: u64,
+    /// Where lines may still appear before the last one: those that are there already.
+    pub(crate) lines: Vec<LogLine>,
+}
+
+impl LogEnd {
+    /// That of the volume of `engine`, if it has a log.
+    pub(crate) fn read(engine: &dyn Engine) -> Result<Self, DumpError> {
+        let Some(format) = patiently(|| Meta::load_format(engine))? else { return Ok(Self::default()) };
+        match engine.change_log() {
+            Some(log) if format.change_log => Ok(patiently(|| Self::of(log))?),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    fn of(log: &dyn ChangeLog) -> Result<Self, EngineError> {
+        let last = log.last()?;
+        let (mut lines, mut at) = (Vec::new(), log.settled(last));
+        while at < last {
+            let page = log.lines(at, PAGE)?;
+            at = page.last().map_or(last, |line| line.number);
+            lines.extend(page.into_iter().take_while(|line| line.number <= last));
+        }
+        Ok(Self { last, lines })
+    }
+}

@@ -29,7 +29,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::{
     choose::Scene,
-    engine::SimEngine,
+    engine::{PATIENCE, SimEngine},
     floors::{Floors, Known, Part, content},
     history::Moment,
     names::Asked,
@@ -95,6 +95,7 @@ impl Mount {
             record_cache: plan.record_cache,
             client_cache: plan.cache.then(ClientCache::default),
             clock: Arc::clone(&clock) as _,
+            patience: PATIENCE,
             ..Options::default()
         };
         let meta = Meta::open(Arc::new(SimEngine::new(Arc::clone(world), at)), options)?;

@@ -54,18 +54,19 @@ impl Mount {
         let changes = Changes { mtime: Some(SetTime::At(time)), ..Changes::default() };
         let changed = self.vfs.setattr(&self.caller, &call.interrupt, ino, changes);
         self.world.log(|| format!("mount {} sets a time of {ino}: {changed:?}", self.at));
-        self.changed(call, ino, changed, |now| now.mtime == time);
+        self.changed(call, ino, &changed, |now| now.mtime == time);
     }
 
     fn truncate(&self, call: Call, ino: Ino) {
         let length = u64::from(WRITTEN) * self.below(5) as u64;
         let changed = self.vfs.truncate(&self.caller, &call.interrupt, ino, (length, None), false);
         self.world.log(|| format!("mount {} truncates {ino} to {length}: {changed:?}", self.at));
-        self.changed(call, ino, changed, |now| now.length == length);
+        self.changed(call, ino, &changed, |now| now.length == length);
     }
 
-    /// A change was answered, after which attributes were as `done` says: what is shown is no older.
-    fn changed(&self, mut call: Call, ino: Ino, changed: FsResult<Attr>, done: impl Fn(&Attr) -> bool) {
+    /// A change was answered, after which attributes were as `done` says: what is shown is no
+    /// older.
+    fn changed(&self, mut call: Call, ino: Ino, changed: &FsResult<Attr>, done: impl Fn(&Attr) -> bool) {
         let Ok(attr) = changed else { return };
         if !self.is_single() {
             return;
@@ -76,7 +77,7 @@ impl Mount {
             Some((moment, _)) => call.since = *moment,
             None => self.fault(&format!("was told that {ino} was changed: {attr:?}")),
         }
-        self.attr_shown(&call, ino, &attr, true, "a change");
+        self.attr_shown(&call, ino, attr, true, "a change");
     }
 
     fn make(&self, call: &Call, at: &At, kind: FileType) {

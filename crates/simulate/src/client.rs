@@ -17,7 +17,7 @@ use sluice_types::{FsError, FsResult, Ino};
 use crate::{
     act::{Act, Done, Marked},
     choose::Scene,
-    engine::SimEngine,
+    engine::{PATIENCE, SimEngine},
     history::Moment,
     locks::{Beliefs, Wish, on_record},
     names::Asked,
@@ -64,6 +64,7 @@ impl Client {
             record_cache: plan.record_cache,
             client_cache: plan.cache.then(ClientCache::default),
             clock: Arc::new(WorldClock(Arc::clone(world))),
+            patience: PATIENCE,
             ..Options::default()
         };
         let meta = Meta::open(Arc::new(SimEngine::new(Arc::clone(world), at)), options)?;

@@ -22,6 +22,9 @@ use crate::{plan::ClientPlan, world::World};
 const WAY: Duration = Duration::from_micros(50);
 /// Until a client notices that there is no answer.
 const SILENCE: Duration = Duration::from_millis(2);
+/// How long a client waits for a dead engine: longer than any outage lasts. Whoever waits for such
+/// a client asks again and again, and what a dead one waits for never comes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The engine as one client sees it.
 #[derive(Clone)]

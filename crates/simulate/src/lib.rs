@@ -20,21 +20,24 @@
 //!
 //! Each row undoes one fix by hand, or puts in one fault. Seeds then run from 0 on, and one of the
 //! first 10,000 must show the fault. The table has the first that did. Seeds change with the code:
-//! the numbers only say how long the search takes.
+//! the numbers only say how long the search takes. The last row is too rare as yet: few seeds ask
+//! for attributes while others write the file and its name goes.
 //!
 //! | Undone or put in | Seed |
 //! |---|---|
 //! | An open does not wait for the batch that destroys the file (B2 of `docs/findings.md`) | 3 |
-//! | The directories above the target of a move are not guarded (B3) | 4241 |
-//! | A commit that is processed late is believed (B5) | 160 |
+//! | The directories above the target of a move are not guarded (B3) | 3941 |
+//! | A commit that is processed late is believed (B5) | 19 |
 //! | Whoever cleans up after a session does not look whether it came back (B6) | 219 |
-//! | A commit whose answer was lost is sent again without asking | 3 |
+//! | A commit whose answer was lost is sent again without asking | 1 |
 //! | A commit whose answer was lost counts usage once more when it is found done | 3 |
-//! | A file opened again after its last close loses its record all the same | 184 |
-//! | The target directory of a rename is not guarded | 512 |
-//! | A mount does not register a file before it opens it | 36 |
-//! | A mount keeps its list of slices when it commits another | 28 |
+//! | A file opened again after its last close loses its record all the same | 182 |
+//! | The target directory of a rename is not guarded | 4573 |
+//! | A mount does not register a file before it opens it | 996 |
+//! | A mount keeps its list of slices when it commits another | 36 |
 //! | An open believes attributes that are less than a second old | 36 |
+//! | The result of a change goes to a file that was closed meanwhile (V4) | 580 |
+//! | A change of names drops an answer for what was known before (V5) | 67940 |
 
 mod act;
 mod choose;

@@ -19,24 +19,24 @@ use sluice_data::{ChunkIndex as _, DataConfig, DataStore};
 use sluice_meta::{
     ClientCache, Interrupt, Meta, OpenError, Options,
     op::At,
-    ops::{rename::RenameMode, setattr::SetTime},
     schema::{Key, Row},
 };
 use sluice_object::MemStore;
-use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino, Slice, Time};
-use sluice_vfs::{Changes, Entry, MetaIndex, NewNode, Opened, Vfs, VfsConfig};
+use sluice_types::{Attr, Caller, FsError, FsResult, Ino, Slice};
+use sluice_vfs::{MetaIndex, Opened, Vfs, VfsConfig};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
     choose::Scene,
-    engine::SimEngine,
+    engine::{PATIENCE, SimEngine},
     floors::{Floors, Known, Part, content},
     history::Moment,
     names::Asked,
-    plan::{ClientPlan, Kind, Step},
+    plan::{ClientPlan, Step},
     world::{World, WorldClock},
 };
 
+mod acts;
 mod shows;
 
 /// Bytes of one write.
@@ -95,6 +95,7 @@ impl Mount {
             record_cache: plan.record_cache,
             client_cache: plan.cache.then(ClientCache::default),
             clock: Arc::clone(&clock) as _,
+            patience: PATIENCE,
             ..Options::default()
         };
         let meta = Meta::open(Arc::new(SimEngine::new(Arc::clone(world), at)), options)?;
@@ -210,95 +211,6 @@ impl Mount {
                 Step::Look | Step::Several | Step::Lock => self.look_at_some(),
             }
         }
-    }
-
-    fn act(&self) {
-        let kind = self.world.plan.kinds.next(|bound| self.world.sched.below(bound));
-        let scene = Scene::of(&self.world);
-        let call = self.begin();
-        match kind {
-            Kind::Mkdir => self.make(&call, &scene.place(), FileType::Dir),
-            Kind::Create if self.below(2) == 0 => self.make(&call, &scene.place(), FileType::File),
-            Kind::Create => self.create(&call, &scene.place()),
-            Kind::Rmdir => {
-                let Some(dir) = scene.entry(|kind| kind == FileType::Dir) else { return };
-                let done = self.vfs.rmdir(&self.caller, &call.interrupt, dir.at.dir, &dir.at.name);
-                self.answered(&call, &Asked::Remove(dir.at), done.as_ref().map(|()| None));
-            }
-            Kind::Unlink => {
-                let Some(file) = scene.entry(|kind| kind != FileType::Dir) else { return };
-                let done = self.vfs.unlink(&self.caller, &call.interrupt, file.at.dir, &file.at.name);
-                self.answered(&call, &Asked::Remove(file.at), done.as_ref().map(|()| None));
-            }
-            Kind::Link => {
-                let Some(file) = scene.file() else { return };
-                let at = scene.place();
-                let made = self.vfs.link(&self.caller, &call.interrupt, file.ino, at.dir, &at.name);
-                self.made(&call, &at, Some(file.ino), made.as_ref());
-            }
-            Kind::Rename => {
-                let Some(from) = scene.entry(|_| true) else { return };
-                let to = if self.below(2) == 0 { scene.entry(|_| true).map(|to| to.at) } else { None };
-                self.rename(&call, &from.at, &to.unwrap_or_else(|| scene.place()));
-            }
-            Kind::SetAttr | Kind::Truncate => {
-                let Some(ino) = self.some_file() else { return };
-                let changed = if kind == Kind::SetAttr {
-                    let time = Time { sec: 1_000_000_000 + self.below(1000) as i64, nsec: 0 };
-                    let changes = Changes { mtime: Some(SetTime::At(time)), ..Changes::default() };
-                    self.vfs.setattr(&self.caller, &call.interrupt, ino, changes)
-                } else {
-                    let length = u64::from(WRITTEN) * self.below(5) as u64;
-                    self.vfs.truncate(&self.caller, &call.interrupt, ino, (length, None), false)
-                };
-                self.world.log(|| format!("mount {} {kind:?} {ino}: {changed:?}", self.at));
-                if let Ok(attr) = changed {
-                    self.attr_shown(&call, ino, &attr, true, "a change");
-                }
-            }
-        }
-    }
-
-    fn make(&self, call: &Call, at: &At, kind: FileType) {
-        let made = self.vfs.make(&self.caller, &call.interrupt, at.dir, &at.name, node(kind));
-        self.made(call, at, None, made.as_ref());
-    }
-
-    fn create(&self, call: &Call, at: &At) {
-        let excl = if self.below(2) == 0 { libc::O_EXCL } else { 0 };
-        let flags = libc::O_CREAT | libc::O_RDWR | excl;
-        let made =
-            self.vfs.create(&self.caller, &call.interrupt, at.dir, &at.name, node(FileType::File), flags);
-        match made {
-            Ok((entry, opened)) => {
-                self.made(call, at, None, Ok(&entry));
-                self.opened(call, entry.ino, opened, true);
-            }
-            Err(error) if excl != 0 => self.made(call, at, None, Err(&error)),
-            // It may have been made and removed by others meanwhile.
-            Err(_) => {}
-        }
-    }
-
-    fn made(&self, call: &Call, at: &At, of: Option<Ino>, made: Result<&Entry, &FsError>) {
-        self.answered(call, &Asked::Make(at.clone(), of), made.map(|entry| Some(entry.ino)));
-        if let Ok(entry) = made {
-            self.name_shown(call, at, Some(entry.ino), true, "a new name");
-            // A link may show what was known of the file's content.
-            self.attr_shown(call, entry.ino, &entry.attr, of.is_none(), "a new name");
-        }
-    }
-
-    fn rename(&self, call: &Call, from: &At, to: &At) {
-        let mode = match self.below(8) {
-            0 => RenameMode::NoReplace,
-            1 => RenameMode::Exchange,
-            _ => RenameMode::Replace,
-        };
-        let (old, new) = ((from.dir, &from.name[..]), (to.dir, &to.name[..]));
-        let done = self.vfs.rename(&self.caller, &call.interrupt, old, new, mode);
-        let asked = Asked::Rename(from.clone(), to.clone(), mode);
-        self.answered(call, &asked, done.as_ref().map(|()| None));
     }
 
     /// A name was shown to stand for `ino`, or for nothing.
@@ -478,8 +390,4 @@ impl Mount {
     pub(crate) fn leave(&self) -> FsResult<()> {
         self.vfs.close(None)
     }
-}
-
-fn node(kind: FileType) -> NewNode {
-    NewNode { kind, mode: 0o755, umask: 0, rdev: 0 }
 }

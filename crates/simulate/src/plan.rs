@@ -203,7 +203,7 @@ impl Plan {
             pace: if returning { 4000 } else { 1000 },
             jump: if rng.below(2) == 0 || returning { 12 } else { 25 },
             signals: if troubled { rng.below(3) } else { 0 },
-            trash_days: i64::from(rng.below(6) == 0),
+            trash_days: i64::from(rng.below(3) == 0),
         }
     }
 }

@@ -24,7 +24,7 @@ use sluice_types::{
 
 /// Nobody waits that long.
 const NEVER: u64 = u64::MAX;
-/// More hand-overs than any seed needs: threads that only ever wait for each other.
+/// More hand-overs than any seed needs: threads that ask each other again and again.
 const MOST: u64 = 3_000_000;
 
 /// The scheduler of one simulation.
@@ -218,7 +218,8 @@ impl Sched {
         if wakes == NEVER || state.switches > MOST {
             let waiting = state.threads.iter().filter(|slot| !slot.done).map(|slot| slot.name.as_str());
             let waiting: Vec<&str> = waiting.collect();
-            eprintln!("seed {}: all wait for each other: {waiting:?}", self.seed);
+            let what = if wakes == NEVER { "all wait for each other" } else { "there is no end" };
+            eprintln!("seed {}: {what}: {waiting:?}", self.seed);
             eprintln!("{}", state.panics.join("\n"));
             std::process::abort();
         }

@@ -182,9 +182,14 @@ impl World {
 
     /// A mark for one operation.
     pub(crate) fn mark(&self) -> Mark {
+        Mark(2 * self.number())
+    }
+
+    /// A number that is given only once.
+    pub(crate) fn number(&self) -> u64 {
         let mut state = self.state.lock();
         state.marks += 1;
-        Mark(2 * state.marks)
+        state.marks
     }
 
     /// A mark for a lock. It may be granted once more after whoever took its owner for dead
@@ -331,10 +336,14 @@ impl World {
             .collect()
     }
 
-    /// Whether there was a name in a directory since then.
+    /// Whether there was a name in a directory since then, or may have been within a commit.
     pub(crate) fn had_names(&self, dir: Ino, since: Moment) -> bool {
         let stored = self.mem.records();
         let state = self.state.lock();
+        let mut unclear = state.unclear.iter().filter(|(_, at)| **at > since);
+        if unclear.any(|(key, _)| matches!(key, Key::Entry(of, _) if *of == dir)) {
+            return true;
+        }
         let names = stored.keys().chain(state.history.keys());
         let names: Vec<&Key> = names.filter(|key| matches!(key, Key::Entry(of, _) if *of == dir)).collect();
         names.into_iter().any(|key| {

@@ -123,11 +123,13 @@ impl MetaCache {
         let done = run()?;
         let now = self.changes.mark(ino);
         let attr = attr(&done);
-        if let Some(file) = &file {
-            file.changed(attr, begun.own, now);
-        } else if let Some(file) = self.open.get(ino) {
-            // The file was opened meanwhile, so other changes since are unknown.
-            file.forget(now);
+        if let Some(open) = self.open.get(ino) {
+            match &file {
+                Some(file) if Arc::ptr_eq(file, &open) => file.changed(attr, begun.own, now),
+                // The file was opened meanwhile, be it after a last close, so other changes since
+                // are unknown.
+                _ => open.forget(now),
+            }
         }
         if attr.is_dir() {
             self.dirs.put(ino, &attr, begun.others);

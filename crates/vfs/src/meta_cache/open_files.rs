@@ -59,16 +59,42 @@ struct State {
     attr: Option<(Attr, Instant)>,
     /// Without `attr`: what the last change here left, which may not be the newest.
     own: Option<Attr>,
-    /// The number of the last change here, or of the last request of the attributes, whichever is
-    /// later.
+    /// The number of the last change here, but for changes of names, or of the last request of the
+    /// attributes, whichever is later.
     since: u64,
+    /// What the last change of names here left, and its number.
+    names: Option<(Names, u64)>,
     /// When another client's change was announced last.
     changed_elsewhere: u64,
     /// When the application wrote last.
     written: Time,
 }
 
+/// What a change of names changes of a file.
+#[derive(Clone, Copy)]
+struct Names {
+    nlink: u32,
+    parent: Ino,
+    ctime: Time,
+}
+
+impl Names {
+    fn of(attr: &Attr) -> Self {
+        Self { nlink: attr.nlink, parent: attr.parent, ctime: attr.ctime }
+    }
+
+    /// Attributes from before the change, as it left them.
+    fn put_on(self, attr: Attr) -> Attr {
+        Attr { nlink: self.nlink, parent: self.parent, ctime: attr.ctime.max(self.ctime), ..attr }
+    }
+}
+
 impl State {
+    /// What the last change of names here left, if it came after number `then`.
+    fn names_since(&self, then: u64) -> Option<Names> {
+        self.names.filter(|(_, at)| *at > then).map(|(names, _)| names)
+    }
+
     fn set(&mut self, attr: Option<Attr>, at: u64) {
         self.attr = attr.map(|attr| (attr, wait::now()));
         self.own = None;
@@ -147,7 +173,14 @@ impl OpenFiles {
 
 impl OpenFile {
     fn new(ino: Ino, since: u64) -> Arc<Self> {
-        let state = State { attr: None, own: None, since, changed_elsewhere: 0, written: Time::default() };
+        let state = State {
+            attr: None,
+            own: None,
+            since,
+            names: None,
+            changed_elsewhere: 0,
+            written: Time::default(),
+        };
         Arc::new(Self {
             ino,
             content_lock: RwLock::default(),
@@ -172,19 +205,21 @@ impl OpenFile {
     /// An operation of this client, from `begun` to `now`, returned these attributes.
     pub(super) fn changed(&self, attr: Attr, begun: u64, now: u64) {
         let mut state = self.state();
+        let names = state.names_since(begun);
         // A change by another client may have come after it, and an answer that was requested since
-        // may show that.
-        let last = state.changed_elsewhere < begun && state.since <= begun;
+        // may show that. A change of names may have come before it or after it.
+        let last = state.changed_elsewhere < begun && state.since <= begun && names.is_none();
         state.set(last.then_some(attr), now);
         // Whoever requested the attributes before gets at least this.
         let unchanged = state.changed_elsewhere < begun;
-        state.own = unchanged.then_some(attr);
+        state.own = unchanged.then(|| names.map_or(attr, |names| names.put_on(attr)));
     }
 
     /// Another client changed it, or may have. Its attributes must be requested again.
     pub(super) fn changed_elsewhere(&self, now: u64) {
         let mut state = self.state();
         state.changed_elsewhere = now;
+        state.names = None;
         state.set(None, now);
     }
 
@@ -193,19 +228,22 @@ impl OpenFile {
         self.state().set(None, now);
     }
 
-    /// A change of names changed its links and times, but not its length.
+    /// A change of names changed its links and times, but not its length. So an answer that was
+    /// requested before says how long it is, and what is known may be older than that.
     pub(super) fn renamed(&self, attr: &Attr, now: u64) {
+        let names = Names::of(attr);
         let mut state = self.state();
-        state.since = state.since.max(now);
+        state.names = Some((names, now));
         if let Some((known, _)) = &mut state.attr {
-            (known.nlink, known.parent) = (attr.nlink, attr.parent);
-            known.ctime = known.ctime.max(attr.ctime);
+            *known = names.put_on(*known);
         }
+        state.own = state.own.map(|own| names.put_on(own));
     }
 
     /// Caches attributes that were requested at `asked`. Returns those to show.
     pub(super) fn learn(&self, attr: Attr, asked: u64) -> Attr {
         let mut state = self.state();
+        let attr = state.names_since(asked).map_or(attr, |names| names.put_on(attr));
         if state.since > asked {
             return state.attr.map(|(known, _)| known).or(state.own).unwrap_or(attr);
         }
@@ -280,6 +318,29 @@ mod tests {
         assert_eq!(file.learn(long(20), 6).length, 20);
         file.changed(long(30), 7, 8);
         assert_eq!(file.attr().map(|attr| attr.length), Some(30));
+    }
+
+    #[test]
+    fn a_change_of_names_hides_nothing_of_what_others_wrote() {
+        let file = OpenFile::new(Ino(5), 1);
+        let attr = |length, nlink, sec| Attr {
+            length,
+            nlink,
+            ctime: Time { sec, nsec: 0 },
+            ..Attr::new(sluice_types::FileType::File, 0o644, 0, 0, Ino::ROOT, Time::default())
+        };
+        file.learn(attr(10, 1, 1), 2);
+        // Asked at 3, after another client wrote; meanwhile this client removes a name.
+        file.renamed(&attr(20, 0, 5), 4);
+        assert_eq!(file.attr(), Some(attr(10, 0, 5)), "which of both is longer nobody knows");
+        assert_eq!(file.learn(attr(20, 1, 3), 3), attr(20, 0, 5));
+        assert_eq!(file.attr(), Some(attr(20, 0, 5)));
+        // A change of the content that was committed before the next change of names, or after.
+        file.renamed(&attr(20, 2, 7), 6);
+        file.changed(attr(30, 0, 6), 5, 7);
+        assert_eq!(file.attr(), None, "nobody knows which came last");
+        assert_eq!(file.learn(attr(20, 0, 5), 4), attr(30, 2, 7), "asked before both");
+        assert_eq!(file.learn(attr(30, 2, 7), 8), attr(30, 2, 7));
     }
 
     #[test]

@@ -52,6 +52,23 @@ fn answers_from_before_a_change_do_not_count() {
 }
 
 #[test]
+fn a_change_that_outlasts_the_last_close_is_seen_by_who_opens_next() {
+    let cache = MetaCache::default();
+    cache.opened(INO);
+    let reopened = || {
+        cache.closed(INO);
+        let file = cache.opened(INO);
+        // Answered before the change was committed.
+        cache.learn(INO, attr(0), cache.moment());
+        Ok::<_, ()>(file)
+    };
+    let before = cache.moment();
+    let file = cache.change(INO, reopened, |_| attr(100)).unwrap();
+    assert_eq!(file.attr(), None, "whether others changed it since is unknown");
+    assert_eq!(cache.learn(INO, attr(100), before).length, 100, "what the change itself answers");
+}
+
+#[test]
 fn of_two_answers_the_one_that_was_asked_for_later_counts() {
     let cache = MetaCache::default();
     let file = cache.opened(INO);

@@ -76,7 +76,7 @@ fn work(root: &Path) -> anyhow::Result<()> {
     fs::create_dir(root.join("dir"))?;
     let path = root.join("dir/a, (100%)");
     let file = File::create(&path)?;
-    file.write_all_at(&[1; 100_000], 0)?;
+    file.write_all_at(&vec![1; 100_000], 0)?;
     file.sync_all()?;
     file.write_all_at(&[2; 10], 5_000)?;
     file.sync_all()?;

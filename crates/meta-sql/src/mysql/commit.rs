@@ -46,7 +46,9 @@ pub(super) fn packets(
     let mut builder = Builder { tables, flight: Flight::new(connection.style) };
     plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
     // No other client waits for a line.
-    log::append(options, commit).into_iter().for_each(|lines| builder.flight.push(lines));
+    for lines in log::append(options, commit) {
+        builder.flight.push(lines);
+    }
     sent(options, builder, connection)
 }
 

@@ -38,7 +38,9 @@ pub(super) fn append(options: &Options, commit: &Commit) -> Vec<String> {
         };
         push_text(statement, line.as_bytes());
     }
-    statements.iter_mut().for_each(|statement| statement.push(')'));
+    for statement in &mut statements {
+        statement.push(')');
+    }
     statements
 }
 

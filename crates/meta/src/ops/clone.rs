@@ -54,9 +54,10 @@ impl Op for CloneNode {
     const NAME: &'static str = "clone";
 
     fn lanes(&self) -> Lanes {
-        match self.naming {
-            Naming::Visible => smallvec![Lane::Dir(self.at.dir)],
-            _ => smallvec![Lane::Node(self.ino)],
+        if self.naming == Naming::Visible {
+            smallvec![Lane::Dir(self.at.dir)]
+        } else {
+            smallvec![Lane::Node(self.ino)]
         }
     }
 

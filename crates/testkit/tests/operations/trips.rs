@@ -66,7 +66,7 @@ fn a_change_log_takes_no_trip_and_one_write() {
         let meta = store.format_as(VolumeFormat { change_log, ..VolumeFormat::default() });
         let never = Interrupt::never();
         meta.run(create(1, "first", 9, FileType::File), &never).unwrap();
-        let (_, trips) = counting.during(|| {
+        let ((), trips) = counting.during(|| {
             meta.run(create(1, "a", 10, FileType::File), &never).unwrap();
             meta.run(Unlink { at: at(1, "a"), skip_trash: false, caller: Caller::client() }, &never).unwrap();
         });

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(Request::parse(1004, &body(&[0, 2])), Ok(fill(CacheAction::Check, false)));
         assert_eq!(Request::parse(1004, &body(&[0, 3])), Err(FsError::Invalid));
         assert_eq!(Request::parse(1004, &body(&[])), Err(FsError::Invalid), "cut off");
-        let many = [&(MAX_PATHS as u32).to_be_bytes()[..], &[b'\n'; MAX_PATHS], &[0, 50, 0, 0]].concat();
+        let many = [&(MAX_PATHS as u32).to_be_bytes()[..], &vec![b'\n'; MAX_PATHS], &[0, 50, 0, 0]].concat();
         assert_eq!(Request::parse(1004, &many), Err(FsError::TooBig));
         assert_eq!(Request::parse(1002, &remove[..12]), Err(FsError::Invalid), "cut off");
         assert_eq!(Request::parse(9999, &[]), Err(FsError::Invalid));

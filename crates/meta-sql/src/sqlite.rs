@@ -9,6 +9,7 @@ mod commit;
 mod connect;
 mod durable;
 mod error;
+mod lines;
 mod log;
 mod options;
 mod prepare;

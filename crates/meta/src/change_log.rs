@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sluice_types::{Attr, FileType, Ino, Name, Slice, Time};
 
 use crate::{
-    op::At,
+    at::At,
     schema::{Counter, DirStat, LockOwner, PlockRange, QuotaKey},
 };
 

@@ -7,6 +7,7 @@
 mod above;
 mod adding;
 mod announce;
+mod at;
 mod backlog;
 pub mod batch;
 mod beater;

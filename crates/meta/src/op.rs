@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use sluice_types::{Ino, Name};
+use sluice_types::Ino;
 use smallvec::SmallVec;
 
+pub use crate::at::At;
 use crate::{
     effect_log::Effect,
     view::{Stop, View},
@@ -85,21 +86,5 @@ impl<O: Op> Op for UnderLocks<O> {
 
     fn effect(&self, out: &O::Out) -> Option<Effect> {
         self.op.effect(out)
-    }
-}
-
-/// A directory and a name in it, as most operations take them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct At {
-    /// The directory.
-    pub dir: Ino,
-    /// The name.
-    pub name: Name,
-}
-
-impl At {
-    /// `name` in `dir`.
-    pub fn new(dir: Ino, name: Name) -> Self {
-        Self { dir, name }
     }
 }

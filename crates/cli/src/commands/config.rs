@@ -93,7 +93,7 @@ pub(crate) struct Config {
     /// Count what each user and each group uses, for limits of them
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(super) user_group_quota: Option<bool>,
-    /// Log every change of metadata in the database, for `changelog` and for programs that follow it
+    /// Log every change of metadata in the database, for `changelog` and programs that follow it
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub(super) changelog: Option<bool>,
     /// How long lines of the change log are kept, 0 for ever; 2 h if it is switched on without this

@@ -8,7 +8,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE},
 };
 
-use super::{Labels, connect};
+use super::connection::{Labels, connect};
 
 /// Most bytes of an answer that are looked at.
 const ANSWER: u64 = 64 << 10;
@@ -57,13 +57,14 @@ impl Gateway {
         let mut path = "/metrics/job/juicefs".to_owned();
         for (name, value) in &self.group {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-            if value.is_empty() {
-                path.push_str(&format!("/{name}@base64/="));
+            let (mark, value) = if value.is_empty() {
+                ("@base64", "=".to_owned())
             } else if value.bytes().all(plain) {
-                path.push_str(&format!("/{name}/{value}"));
+                ("", value.clone())
             } else {
-                path.push_str(&format!("/{name}@base64/{}", URL_SAFE.encode(value)));
-            }
+                ("@base64", URL_SAFE.encode(value))
+            };
+            path.extend(["/", name, mark, "/", &value]);
         }
         path
     }

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::Write as _};
 use anyhow::Result;
 use sluice_types::{Clock as _, SystemClock};
 
-use super::{Labels, connect};
+use super::connection::{Labels, connect};
 
 /// Where numbers are sent to, and which labels each gets.
 #[derive(Clone)]

@@ -2,27 +2,21 @@
 //!
 //! What must stay true: the mount works whatever becomes of it, and no step waits for ever.
 
+mod connection;
 mod gateway;
 mod graphite;
 
 use std::{
-    net::{TcpStream, ToSocketAddrs},
     sync::{Arc, Weak},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sluice_vfs::Vfs;
 
 pub(crate) use gateway::Gateway;
 pub(crate) use graphite::Graphite;
-
-/// Deadline of each step.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Labels with their values.
-pub(crate) type Labels = Vec<(String, String)>;
 
 /// Where the metrics of a mount are sent.
 #[derive(Clone)]
@@ -63,27 +57,9 @@ impl Pushes {
 fn report(what: &str, failing: &mut bool, pushed: Result<()>) {
     match pushed {
         Ok(()) if std::mem::take(failing) => tracing::info!("metrics are sent to {what} again"),
-        Ok(()) => {}
         Err(error) if !std::mem::replace(failing, true) => {
             tracing::warn!("the metrics were not sent to {what}; it is tried again and again: {error:#}");
         }
-        Err(_) => {}
+        Ok(()) | Err(_) => {}
     }
-}
-
-/// A connection to `address` (`HOST:PORT`), each step on which has a deadline.
-fn connect(address: &str) -> Result<TcpStream> {
-    let about = || format!("cannot reach {address}");
-    let mut last = None;
-    for place in address.to_socket_addrs().with_context(about)? {
-        match TcpStream::connect_timeout(&place, PATIENCE) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                return Ok(stream);
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.map_or_else(|| anyhow::anyhow!("the name has no address"), Into::into)).with_context(about)
 }

@@ -127,7 +127,9 @@ impl<W: Write> Writer<W> {
             own.text("{\"version\":");
             own.number(line.number);
             own.text(",\"entry\":");
-            own.quoted(&line.text);
+            // Names in it are escaped already, in the way of the log.
+            let entry = String::from_utf8_lossy(&line.text);
+            own.text(&serde_json::Value::from(entry).to_string());
             own.text("}");
         });
         self.text("]");

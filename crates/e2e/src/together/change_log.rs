@@ -58,7 +58,7 @@ pub(super) fn run([sluice, juicefs]: [&Path; 2], engine: Engine, within: &Path) 
         let [ours, theirs] = read;
         let (ours, theirs) = (ours?, theirs?);
         ensure!(ours == theirs, "of one log they print\n{ours:#?}\nand\n{theirs:#?}");
-        said.push(told(&ours)?);
+        said.push(reported(&ours)?);
         // Switched off it is a volume as any other.
         command(program, &["config", &volume.meta, "--changelog=false", "--yes"])?;
         for program in [sluice, juicefs] {
@@ -153,9 +153,9 @@ fn printed(program: &Path, meta: &str) -> anyhow::Result<Vec<String>> {
 
 /// What lines say of the work: without what each program chooses, and with the inodes numbered as
 /// they come.
-fn told(lines: &[String]) -> anyhow::Result<Vec<String>> {
+fn reported(lines: &[String]) -> anyhow::Result<Vec<String>> {
     let mut inodes: HashMap<String, usize> = HashMap::new();
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     for line in lines {
         let [_, said, _] = line.split('|').collect::<Vec<_>>()[..] else { bail!("no line of a log: {line}") };
         let (name, rest) = said.split_once('(').with_context(|| format!("no operation: {line}"))?;
@@ -175,9 +175,9 @@ fn told(lines: &[String]) -> anyhow::Result<Vec<String>> {
         }
         let shown = shown.join(" ");
         // An unlock may be asked for twice.
-        if told.last() != Some(&shown) {
-            told.push(shown);
+        if reported.last() != Some(&shown) {
+            reported.push(shown);
         }
     }
-    Ok(told)
+    Ok(reported)
 }

@@ -42,8 +42,8 @@ impl Draft<'_> {
             Write::Count(counter, by) if !self.is_in_writer_record(*counter) => {
                 self.count(values, *counter, *by)
             }
-            // Additions in the writer record are part of the step. Notices are sent afterwards. Lines
-            // are added by the store.
+            // Additions in the writer record are part of the step. Notices are sent afterwards. The
+            // store adds lines.
             Write::Count(..) | Write::Notify(_) | Write::Log(_) => Ok(()),
             Write::Clear(list) => self.clear(values, *list),
             _ => {

@@ -7,6 +7,7 @@
 mod changes;
 mod checks;
 mod flight;
+mod lines;
 mod writes;
 
 use sluice_meta::{
@@ -14,7 +15,7 @@ use sluice_meta::{
     schema::Row,
 };
 
-use super::{connection::Connection, log, options::Options, tables::Tables, watch::NOTICES};
+use super::{connection::Connection, options::Options, tables::Tables, watch::NOTICES};
 use crate::{
     plan::{Locking, Work, plan},
     values::by_record,
@@ -46,7 +47,7 @@ pub(super) fn packets(
     let mut builder = Builder { tables, flight: Flight::new(connection.style) };
     plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
     // No other client waits for a line.
-    for lines in log::append(options, commit) {
+    for lines in lines::append(options, commit) {
         builder.flight.push(lines);
     }
     sent(options, builder, connection)

@@ -1,22 +1,12 @@
 //! The table of the change log.
 
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::params_from_iter;
 use sluice_meta::engine::EngineError;
 
-use super::{SqliteEngine, options::Options};
+use super::SqliteEngine;
 use crate::log::{Ask, Rows, keep_log};
 
 keep_log!(SqliteEngine);
-
-/// Appends a line.
-const APPEND: &str = "INSERT INTO jfs_change_log(entry) VALUES(?1)";
-
-/// Appends a line, inside a transaction.
-pub(super) fn append(connection: &Connection, options: &Options, line: &str) -> Result<(), EngineError> {
-    let appended =
-        connection.prepare_cached(&options.naming.sql(APPEND)).and_then(|mut insert| insert.execute([line]));
-    appended.map(drop).map_err(|error| options.failed(&error))
-}
 
 impl SqliteEngine {
     fn ask_log(&self, ask: Ask) -> Result<Rows, EngineError> {

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
-    log,
+    lines,
     read::Reader,
     statements::{Binding, bind},
     texts::{Kind, MANY, What},
@@ -79,7 +79,7 @@ impl<'s, 'c> Writing<'s, 'c> {
                 Write::Notify(_) => {}
                 Write::Log(line) => {
                     let Reader { statements, options } = self.reader;
-                    log::append(statements.connection, options, line)?;
+                    lines::append(statements.connection, options, line)?;
                 }
                 adding => {
                     // What is added to may be among the new.

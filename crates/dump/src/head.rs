@@ -43,8 +43,8 @@ pub(crate) fn counters(source: &Source<'_>) -> Result<Vec<(Counter, i64)>, DumpE
         .collect())
 }
 
-/// Files without links, with the sessions that have them open. A scan of them would look at every key
-/// of a Redis.
+/// Files without links, with the sessions that have them open. A scan of them would look at every
+/// key of a Redis.
 pub(crate) fn sustained(source: &Source<'_>) -> Result<Vec<(u64, Ino)>, DumpError> {
     let mut lists = Vec::new();
     each(source, Scan::Sessions, |row| {

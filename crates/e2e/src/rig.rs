@@ -5,11 +5,13 @@
 //! take its place.
 
 mod engine;
+mod point;
 mod server;
 mod wait;
 
-pub use self::{engine::Engine, wait::until};
+pub use self::{engine::Engine, point::mounted, wait::until};
 use self::{
+    point::{dead, take_away},
     server::{Server, Started},
     wait::PATIENCE,
 };
@@ -465,18 +467,6 @@ impl Mount {
     }
 }
 
-/// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is
-/// harmless.
-fn take_away(point: &Path) {
-    let _ = until("the dead mount to go", PATIENCE, || {
-        if mounted(point) {
-            let quiet = || Stdio::null();
-            let _ = Command::new("umount").arg("-l").arg(point).stdout(quiet()).stderr(quiet()).status();
-        }
-        !mounted(point)
-    });
-}
-
 /// Runs a program; its output.
 ///
 /// # Errors
@@ -493,16 +483,4 @@ pub fn command(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         output.status
     );
     Ok(text)
-}
-
-/// Whether something is mounted at `point`.
-pub fn mounted(point: &Path) -> bool {
-    let Some(wanted) = point.to_str() else { return false };
-    std::fs::read_to_string("/proc/self/mountinfo")
-        .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
-}
-
-/// Whether what is mounted at `point` has no server any more.
-fn dead(point: &Path) -> bool {
-    matches!(rustix::fs::statfs(point), Err(rustix::io::Errno::NOTCONN))
 }

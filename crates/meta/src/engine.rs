@@ -160,7 +160,8 @@ pub fn still_holds(hold: Hold, then: &Row, now: &Row) -> bool {
     }
 }
 
-/// Whether a quota, if this is the record of one, admits `space` more bytes and `inodes` more inodes.
+/// Whether a quota, if this is the record of one, admits `space` more bytes and `inodes` more
+/// inodes.
 pub fn has_room(quota: Option<&Row>, space: i64, inodes: i64) -> bool {
     !matches!(quota, Some(Row::Quota(_, quota)) if !quota.admits(space, inodes))
 }

@@ -8,6 +8,7 @@
 mod lines;
 mod places;
 mod stop;
+mod writes;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{Attr, Ino, Name, Time};
@@ -21,7 +22,7 @@ use crate::{
     opens::Doomed,
     outcome::Outcome,
     overlay::Overlay,
-    schema::{Counter, Entry, Key, QuotaKey, Row},
+    schema::{Entry, Key, QuotaKey, Row},
     want::Want,
 };
 
@@ -317,16 +318,6 @@ impl<'a> View<'a> {
         self.batch.doomed.add(ino)
     }
 
-    /// Bytes and inodes that earlier operations of the batch add to the usage of a quota.
-    pub(crate) fn charged(&self, key: QuotaKey) -> (i64, i64) {
-        self.batch.overlay.charged(key)
-    }
-
-    /// What earlier operations of the batch add to a counter.
-    pub(crate) fn counted(&self, counter: Counter) -> i64 {
-        self.batch.overlay.counted(counter)
-    }
-
     /// Asks for several things at once: one trip for all that are not here yet.
     pub fn want(&self, wants: &[Want]) -> Result<(), Stop> {
         let missing = wants.iter().filter(|want| !self.batch.knows(want));
@@ -497,25 +488,5 @@ impl<'a> View<'a> {
         }
         self.outcome.vacant.push(dir);
         Ok(true)
-    }
-
-    /// States a change. The operation itself does not see it; those after it do.
-    pub fn write(&mut self, write: Write) {
-        self.outcome.writes.push(write);
-    }
-
-    /// A new record.
-    pub fn insert(&mut self, row: Row) {
-        self.write(Write::Insert(row));
-    }
-
-    /// A record replaced or made. It must be read with [`Hold::Lock`] before.
-    pub fn put(&mut self, row: Row) {
-        self.write(Write::Put(row));
-    }
-
-    /// A record removed. It must be read with [`Hold::Lock`] before.
-    pub fn delete(&mut self, key: Key) {
-        self.write(Write::Delete(key));
     }
 }

@@ -77,8 +77,8 @@ pub(crate) enum Work<'c> {
     Clear(Record, Vec<Value<'c>>, Span<'c>),
     /// Checks that rows are absent; each with its key columns.
     Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
-    /// Checks that quotas, which are charged and locked by now, admit so many more bytes and inodes:
-    /// key columns, bytes, inodes, the latter null if nothing is asked.
+    /// Checks that quotas, which are charged and locked by now, admit so many more bytes and
+    /// inodes: key columns, bytes, inodes, the latter null if nothing is asked.
     Room(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks how often inodes are in directories: inode, directory and count of each.
     Parents(Vec<[i64; 3]>),

@@ -1,0 +1,31 @@
+//! Mount points.
+
+use super::wait::{PATIENCE, until};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Unmounts all that is mounted there. Whoever the mount had to guard it may be first: each try is
+/// harmless.
+pub(super) fn take_away(point: &Path) {
+    let _ = until("the dead mount to go", PATIENCE, || {
+        if mounted(point) {
+            let quiet = || Stdio::null();
+            let _ = Command::new("umount").arg("-l").arg(point).stdout(quiet()).stderr(quiet()).status();
+        }
+        !mounted(point)
+    });
+}
+
+/// Whether something is mounted at `point`.
+pub fn mounted(point: &Path) -> bool {
+    let Some(wanted) = point.to_str() else { return false };
+    std::fs::read_to_string("/proc/self/mountinfo")
+        .is_ok_and(|text| text.lines().any(|line| line.split(' ').nth(4) == Some(wanted)))
+}
+
+/// Whether what is mounted at `point` has no server any more.
+pub(super) fn dead(point: &Path) -> bool {
+    matches!(rustix::fs::statfs(point), Err(rustix::io::Errno::NOTCONN))
+}

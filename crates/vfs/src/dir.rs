@@ -177,7 +177,9 @@ impl Listing {
         if self.pages.len() == MAX_PAGES {
             self.pages.pop_front();
         }
-        let seen = (!again).then_some(&mut self.seen);
+        // Names of a page that is read again were seen: only within it none comes twice.
+        let mut within = Seen::default();
+        let seen = if again { &mut within } else { &mut self.seen };
         self.pages.push_back(empty.filled(rows, own, seen));
     }
 }
@@ -188,14 +190,14 @@ impl Page {
         &self.names[item.at as usize..][..usize::from(item.len)]
     }
 
-    /// Takes the rows whose names were not `seen` yet. Of a page that is read again, it takes all.
-    fn filled(mut self, rows: Vec<Row>, own: &[(&str, Ino, FileType)], mut seen: Option<&mut Seen>) -> Self {
+    /// Takes the rows whose names were not `seen` yet.
+    fn filled(mut self, rows: Vec<Row>, own: &[(&str, Ino, FileType)], seen: &mut Seen) -> Self {
         let mut all: Vec<(Item, Option<Attr>)> = Vec::with_capacity(rows.len());
         let mut taken = false;
         for row in rows {
             match row {
                 Row::Entry(_, name, entry) => {
-                    taken = seen.as_mut().is_none_or(|seen| seen.is_new(&name));
+                    taken = seen.is_new(&name);
                     if taken {
                         all.push((self.add(&name, entry.ino, entry.kind), None));
                     }
@@ -300,9 +302,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_read_again_shows_a_name_once() {
+        let mut listing = Listing::default();
+        let twice = || rows(["b", "a", "b"].map(String::from).into_iter());
+        for _ in 0..2 {
+            listing.pages.clear();
+            listing.take(page(0), (twice(), None), &[], false);
+            assert_eq!(listing.pages[0].items.len(), 2);
+        }
+    }
+
+    #[test]
     fn names_with_one_hash_have_offsets_of_their_own() {
         let names = (0..1000).map(|name| format!("{name}"));
-        let filled = page(0).filled(rows(names), &[("5", Ino(8), FileType::File)], None);
+        let filled = page(0).filled(rows(names), &[("5", Ino(8), FileType::File)], &mut Seen::default());
         let mut keys: Vec<u32> = filled.items.iter().map(|item| item.key).collect();
         keys.dedup();
         assert_eq!(keys.len(), 1001);

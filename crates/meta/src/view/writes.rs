@@ -27,12 +27,13 @@ impl View<'_> {
         self.write(Write::Insert(row));
     }
 
-    /// A record replaced or made. It must be read with [`Hold::Lock`] before.
+    /// A record replaced or made. It must be read with
+    /// [`Hold::Lock`](crate::engine::Hold::Lock) before.
     pub fn put(&mut self, row: Row) {
         self.write(Write::Put(row));
     }
 
-    /// A record removed. It must be read with [`Hold::Lock`] before.
+    /// A record removed. It must be read with [`Hold::Lock`](crate::engine::Hold::Lock) before.
     pub fn delete(&mut self, key: Key) {
         self.write(Write::Delete(key));
     }

@@ -7,7 +7,7 @@ use std::{process, thread};
 
 use anyhow::{Context, Result};
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use sluice_types::Interrupt;
@@ -15,10 +15,13 @@ use sluice_types::Interrupt;
 /// What a shell reports of a command that a signal ended: 128 and the signal's number.
 const SIGNALLED: i32 = 128;
 
-/// An interrupt that Ctrl-C and SIGTERM set.
+/// An interrupt that Ctrl-C, SIGTERM and the end of the terminal set, the latter unless `nohup` had it
+/// ignored.
 pub(crate) fn interrupt() -> Result<Interrupt> {
     let interrupt = Interrupt::never();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
+    let hang_up = (!ignores_hang_up()).then_some(SIGHUP);
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)).context("cannot listen to signals")?;
     let set = interrupt.clone();
     thread::Builder::new().name("sluice-signals".into()).spawn(move || {
         for (number, signal) in signals.forever().enumerate() {
@@ -30,4 +33,12 @@ pub(crate) fn interrupt() -> Result<Interrupt> {
         }
     })?;
     Ok(interrupt)
+}
+
+/// Whether this process was started with SIGHUP ignored. The line `SigIgn` of proc_pid_status(5)
+/// has a bit for each signal, the lowest for SIGHUP.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

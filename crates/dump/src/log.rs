@@ -1,8 +1,8 @@
 //! What a dump says of the change log: which line was the last one. Whoever follows the log goes on
 //! behind it, from the volume that the dump makes.
 //!
-//! What must stay true: it is read before the volume. So no change is lacking in the dump that is
-//! not in a later line.
+//! What must stay true: it is read before the volume. So a change that the dump lacks is in a later
+//! line, as far as the engine keeps lines in the order of their numbers ([`ChangeLog::settled`]).
 
 use sluice_meta::{
     Meta,

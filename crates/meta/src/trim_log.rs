@@ -35,7 +35,8 @@ impl Meta {
             excess = count.saturating_sub(most as u64) as usize;
         }
         let is_old = |line: &LogLine| age > 0 && made(line).is_some_and(|made| made < now - age);
-        while !interrupt.is_set() {
+        // After this turn another client may count the excess and remove it, too.
+        while !interrupt.is_set() && self.env.clock.now().sec < now + INTERVAL {
             let lines = self.patiently(interrupt, || log.lines(0, PAGE))?;
             let old = lines.iter().take_while(|line| is_old(line)).count();
             let gone = old.max(excess.min(lines.len()));

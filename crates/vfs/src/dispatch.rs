@@ -30,8 +30,16 @@ impl Vfs {
             let _running = running;
             let InternalHandle::Control(control) = &*kept else { return };
             if let Request::FillCache { background: true, .. } = request {
+                // Until it has its place the program waits: who sends many of them takes no place
+                // among the requests of others.
+                let walks = &control.all.walks;
+                let walking = match walks.begin(&caller, &control.interrupt) {
+                    Ok(walking) => walking,
+                    Err(error) => return control.finish(Err(error)),
+                };
                 // The program goes away, and the log says what came of it.
                 control.finish(Ok(Vfs::begun()));
+                let _walking = walking;
                 if let Err(error) = vfs.serve(&caller, &control.all.ended, request, &Progress::new(None)) {
                     tracing::warn!(%error, "work in the background ended early");
                 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -70,8 +70,8 @@ struct Counts {
     files: AtomicU64,
     slices: AtomicU64,
     bytes: AtomicU64,
-    /// Bytes of blocks that are not in the cache; before they are dropped, or after they were
-    /// fetched.
+    /// Bytes of blocks that are not in the cache; of those that are to be dropped, also what stays
+    /// there.
     missed: AtomicU64,
     places: Mutex<BTreeMap<PathBuf, u64>>,
     failures: Mutex<Failures>,
@@ -111,7 +111,7 @@ impl Vfs {
     }
 
     /// Does `action` with the blocks of files, and of all files below directories. A path begins at
-    /// the root of the mount, or is `inode:` and a number.
+    /// the root of the mount, or is `inode:` and a number. The caller has a place among the walks.
     pub(crate) fn fill_cache(
         &self,
         asker: Asker<'_>,
@@ -119,7 +119,6 @@ impl Vfs {
         threads: usize,
         action: CacheAction,
     ) -> FsResult<Answer> {
-        let _walking = self.internals.control.walks.begin(asker.caller, asker.interrupt)?;
         let filling = Filling { vfs: self, asker, action, counts: Counts::default() };
         let first = paths.into_iter().rev().map(Work::Path).collect();
         let done = work_off(first, threads.clamp(1, MAX_THREADS), |work, more| filling.visit(work, more));
@@ -267,8 +266,11 @@ impl Filling<'_> {
                 }
                 CacheAction::Check => blocks.into_iter().for_each(|block| self.count(block)),
                 CacheAction::Evict => blocks.into_iter().for_each(|block| {
-                    self.count(block);
+                    let place = self.vfs.data.location(block);
                     self.vfs.data.evict(block);
+                    // One that waits for its upload stays.
+                    let stays = self.vfs.data.location(block).is_some();
+                    self.count_at(block, place.filter(|_| !stays));
                 }),
             }
         }
@@ -318,8 +320,12 @@ impl Filling<'_> {
 
     /// Counts a block where it is now.
     fn count(&self, block: BlockKey) {
+        self.count_at(block, self.vfs.data.location(block));
+    }
+
+    fn count_at(&self, block: BlockKey, place: Option<&Path>) {
         let bytes = u64::from(block.size);
-        if let Some(place) = self.vfs.data.location(block) {
+        if let Some(place) = place {
             let mut places = self.counts.places.lock();
             if let Some(sum) = places.get_mut(place) {
                 *sum += bytes;
@@ -352,7 +358,7 @@ impl Filling<'_> {
         let is_named = failures.named.len() < MAX_NAMED;
         drop(failures);
         if is_named {
-            let text = format!("{}: {error}", name());
+            let text = format!("{}: {error}", printable(&name()));
             tracing::warn!("{}: {text}", self.action.name());
             let mut failures = self.counts.failures.lock();
             if failures.named.len() < MAX_NAMED {
@@ -367,5 +373,28 @@ impl Filling<'_> {
         let paths = self.vfs.meta.paths_of(ino, self.vfs.root(), self.asker.interrupt);
         let path = paths.ok().and_then(|paths| paths.into_iter().next());
         path.unwrap_or_else(|| format!("inode {}", ino.0))
+    }
+}
+
+/// A name as a log shows it: no sign of it begins a line or moves a cursor.
+fn printable(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for char in name.chars() {
+        if char.is_control() {
+            out.extend(char.escape_default());
+        } else {
+            out.push(char);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn a_name_forges_no_line_of_a_log() {
+        assert_eq!(printable("ä\n2026 ERROR \u{1b}[31m"), "ä\\n2026 ERROR \\u{1b}[31m");
     }
 }

@@ -58,7 +58,10 @@ impl Vfs {
                 let ino = self.reached(ino, caller, interrupt)?;
                 self.info(asker, ino, (recursive, raw, text))
             }
-            Request::FillCache { paths, threads, action, .. } => {
+            Request::FillCache { paths, threads, background, action } => {
+                // In the background it has its place already.
+                let walks = &self.internals.control.walks;
+                let _walking = (!background).then(|| walks.begin(caller, interrupt)).transpose()?;
                 self.fill_cache(asker, paths, usize::from(threads), action)
             }
             Request::Clone { source, parent, name, umask, preserve } => {

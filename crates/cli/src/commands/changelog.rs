@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use sluice_meta::engine::{ChangeLog, EngineError};
+use sluice_meta::{
+    Interrupt,
+    engine::{ChangeLog, EngineError},
+};
 
 use crate::{engines, signals, volume};
 
@@ -43,7 +46,7 @@ impl Changelog {
         let interrupt = signals::interrupt()?;
         let mut away = false;
         while !interrupt.is_set() {
-            match follow.look() {
+            match follow.look(&interrupt) {
                 Ok(()) => away = false,
                 Err(error @ (EngineError::Unavailable { .. } | EngineError::Indeterminate { .. })) => {
                     if !std::mem::replace(&mut away, true) {
@@ -68,10 +71,11 @@ struct Follow<'l> {
 }
 
 impl Follow<'_> {
-    /// Prints what is new.
-    fn look(&mut self) -> Result<(), EngineError> {
+    /// Prints what is new by now: who writes all the time must not keep this from its end.
+    fn look(&mut self, interrupt: &Interrupt) -> Result<(), EngineError> {
+        let until = self.log.last()?;
         let mut at = self.log.settled(self.last);
-        loop {
+        while at < until && !interrupt.is_set() {
             let lines = self.log.lines(at, PAGE)?;
             let Some(end) = lines.last() else { break };
             at = end.number;
@@ -81,8 +85,8 @@ impl Follow<'_> {
                     self.last = self.last.max(line.number);
                 }
             }
+            self.seen = self.seen.split_off(&self.log.settled(self.last));
         }
-        self.seen = self.seen.split_off(&self.log.settled(self.last));
         Ok(())
     }
 }

@@ -142,7 +142,9 @@ impl<'c> Prepared<'c> {
             _ => (Record::Quota, vec![Value::Int(kind), Value::Int(of)]),
         };
         let left = room.into_iter().zip(charged);
-        values.extend(left.map(|(room, by)| if room > 0 { Value::Int(room - by) } else { Value::Null }));
+        values.extend(
+            left.map(|(room, by)| if room > 0 { Value::Int(room.saturating_sub(by)) } else { Value::Null }),
+        );
         self.table(record).rooms.push((Key::Quota(quota), values));
     }
 

@@ -66,6 +66,8 @@ impl Batcher {
     /// the answer would have said.
     fn found_done(&self, commit: &Commit, step: Step, group: &[Arc<AnyQueuedOp>]) -> Result<(), Failed> {
         self.committed(commit, step, None);
+        // What the operations learned of places is lost with their attempt.
+        self.env.above.forget();
         retry(group, || self.engine.harden())
     }
 

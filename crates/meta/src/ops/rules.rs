@@ -268,7 +268,7 @@ fn admit_under(view: &mut View<'_>, key: QuotaKey, space: i64, inodes: i64) -> R
     let record = Key::Quota(key);
     let earlier = view.charged(key);
     // Of what does not grow nothing is asked.
-    let grown = |more: i64, earlier: i64| if more > 0 { earlier + more } else { 0 };
+    let grown = |more: i64, earlier: i64| if more > 0 { earlier.saturating_add(more) } else { 0 };
     let (all_space, all_inodes) = (grown(space, earlier.0), grown(inodes, earlier.1));
     if view.again() || view.has_read(&record) || !known.admits(all_space, all_inodes) {
         let Some(Row::Quota(_, now)) = view.get(&record, Hold::None)? else { return Ok(()) };

@@ -184,9 +184,11 @@ pub fn resize(view: &mut View<'_>, ino: Ino, attr: &mut Attr, length: u64) -> Re
     rules::admit_names(view, &parents, usage.space)?;
     rules::charge_volume(view, attr, usage.space, 0);
     for (parent, links) in parents {
-        let times = DirStat { length: usage.length * links, space: usage.space * links, inodes: 0 };
-        rules::use_dir(view, parent, times);
-        rules::charge_tree(view, parent, usage.space * links, 0)?;
+        // A long file of many names is more than a directory can count.
+        let times = |bytes: i64| bytes.checked_mul(links).ok_or(FsError::FileTooBig);
+        let (length, space) = (times(usage.length)?, times(usage.space)?);
+        rules::use_dir(view, parent, DirStat { length, space, inodes: 0 });
+        rules::charge_tree(view, parent, space, 0)?;
     }
     Ok(())
 }

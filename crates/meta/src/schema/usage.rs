@@ -71,15 +71,17 @@ impl Quota {
 
     /// Adds to what is used.
     pub const fn charge(&mut self, space: i64, inodes: i64) {
-        self.used_space += space;
-        self.used_inodes += inodes;
+        self.used_space = self.used_space.saturating_add(space);
+        self.used_inodes = self.used_inodes.saturating_add(inodes);
     }
 
     /// Whether it admits `space` more bytes and `inodes` more inodes. What takes nothing more is
     /// always admitted.
     pub const fn admits(&self, space: i64, inodes: i64) -> bool {
-        let space_fits = self.max_space <= 0 || space <= 0 || self.used_space + space <= self.max_space;
-        let inodes_fit = self.max_inodes <= 0 || inodes <= 0 || self.used_inodes + inodes <= self.max_inodes;
+        let space_fits =
+            self.max_space <= 0 || space <= 0 || self.used_space.saturating_add(space) <= self.max_space;
+        let inodes_fit =
+            self.max_inodes <= 0 || inodes <= 0 || self.used_inodes.saturating_add(inodes) <= self.max_inodes;
         space_fits && inodes_fit
     }
 }

@@ -8,8 +8,10 @@ const FILL_CACHE: u32 = 1004;
 /// Longest body of a list of paths in bytes, …
 const MAX_LIST: usize = 16 << 20;
 /// … and most paths in it, which take more memory than their bytes. Programs send up to 10,240 at
-/// once, of up to 4,096 bytes each.
+/// once.
 const MAX_PATHS: usize = 1 << 16;
+/// Bytes of the longest path, as of the kernel's.
+const MAX_PATH: usize = 4096;
 /// Longest body of any other request. The longest valid one has some 300.
 const MAX_BYTES: usize = 64 << 10;
 
@@ -122,6 +124,9 @@ impl Request {
                 let paths = fields.bytes()?.split(|byte| *byte == b'\n');
                 if paths.clone().nth(MAX_PATHS).is_some() {
                     return Err(FsError::TooBig);
+                }
+                if paths.clone().any(|path| path.len() > MAX_PATH) {
+                    return Err(FsError::NameTooLong);
                 }
                 let paths = paths.map(<[u8]>::to_vec).collect();
                 let (threads, background) = (fields.u16()?, fields.u8()? != 0);

@@ -10,8 +10,6 @@ use futures::{TryStreamExt, future::BoxFuture};
 use sluice_object::{ObjectError, ObjectStore};
 use sluice_types::{Clock, Interrupt, Rng, SystemClock};
 
-use crate::table;
-
 /// Bytes of a large object: the largest block.
 const LARGE: usize = 16 << 20;
 /// Bytes of a file that stores with parts take in three.
@@ -40,8 +38,8 @@ const CASES: [(&str, Case); 12] = [
     ("put a file in parts", |store| Box::pin(put_file(store))),
 ];
 
-/// Tries everything and prints the results. Returns whether all works.
-pub(super) async fn run(store: &dyn ObjectStore, interrupt: &Interrupt) -> Result<bool> {
+/// Tries everything. Returns the rows of the table, and whether all works.
+pub(super) async fn run(store: &dyn ObjectStore, interrupt: &Interrupt) -> Result<(Vec<Vec<String>>, bool)> {
     let mut rows = vec![["TEST", "RESULT"].map(str::to_owned).to_vec()];
     let mut all = true;
     for (name, case) in CASES {
@@ -55,8 +53,7 @@ pub(super) async fn run(store: &dyn ObjectStore, interrupt: &Interrupt) -> Resul
         };
         rows.push(vec![name.to_owned(), result]);
     }
-    table::print(&rows, &[0, 1]);
-    Ok(all)
+    Ok((rows, all))
 }
 
 const HELLO: &[u8] = b"hello";

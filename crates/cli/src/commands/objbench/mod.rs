@@ -15,7 +15,10 @@ use sluice_object::{ObjectStore, StoreConfig};
 use tokio::runtime::Builder;
 
 use self::speed::Speed;
-use crate::{signals, sizes, volume};
+use crate::{signals, sizes, table, volume};
+
+/// Bytes of the largest object.
+const MAX_OBJECT: u64 = 1 << 30;
 
 /// Test and measure an object store
 ///
@@ -63,7 +66,7 @@ pub(crate) struct Objbench {
     #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = sizes::kib)]
     small_object_size: u64,
     /// Small objects
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     small_objects: u64,
     /// Only measure
     #[arg(long)]
@@ -77,7 +80,11 @@ impl Objbench {
     pub(crate) fn run(self) -> Result<ExitCode> {
         ensure!(
             self.block_size > 0 && self.big_object_size > 0 && self.small_object_size > 0,
-            "objects need at least one byte"
+            "--block-size, --big-object-size and --small-object-size need at least one byte"
+        );
+        ensure!(
+            self.block_size.max(self.small_object_size) <= MAX_OBJECT,
+            "--block-size and --small-object-size are at most 1 GiB: each request holds one object in memory"
         );
         let runtime = Builder::new_multi_thread().enable_all().build()?;
         let store = self.open()?;
@@ -85,17 +92,24 @@ impl Objbench {
         let measured = runtime.block_on(async {
             let mut works = true;
             if !self.skip_functional_tests {
-                works = cases::run(store.as_ref(), &interrupt).await?;
+                let (rows, all) = cases::run(store.as_ref(), &interrupt).await?;
+                works = all;
                 // They would be listed, too.
                 remove_all(store.as_ref(), usize::from(self.threads)).await?;
+                // Only now: if nobody reads what is printed, the program ends.
+                table::print(&rows, &[0, 1]);
             }
-            Ok::<_, anyhow::Error>(works & self.speed().run(&store, &interrupt).await?)
+            Ok::<_, anyhow::Error>((works, self.speed().run(&store, &interrupt).await?))
         });
         let removed = runtime
             .block_on(remove_all(store.as_ref(), usize::from(self.threads)))
             .with_context(|| format!("objects are left below {}", store.describe()));
-        let well = measured?;
+        if let (Err(_), Err(error)) = (&measured, &removed) {
+            errln!("sluice: {error:#}");
+        }
+        let (works, rows) = measured?;
         removed?;
+        let well = works & self.speed().print(&rows);
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -77,8 +77,12 @@ impl Objects {
 }
 
 impl Speed {
-    /// Measures and prints. Returns whether everything worked.
-    pub(super) async fn run(&self, store: &Arc<dyn ObjectStore>, interrupt: &Interrupt) -> Result<bool> {
+    /// Measures. Returns the rows of the table.
+    pub(super) async fn run(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<String>>> {
         let large = Objects::new("large", self.blocks, self.block_size);
         let small = Objects::new("small", self.smalls, self.small_size);
         let all = [&large, &small].map(Clone::clone);
@@ -131,6 +135,11 @@ impl Speed {
         add("delete objects", measure.each("delete objects", count, delete).await, &objects, "objects/s");
 
         ensure!(!interrupt.is_set(), "interrupted");
+        Ok(rows)
+    }
+
+    /// Prints what was measured. Returns whether everything worked.
+    pub(super) fn print(&self, rows: &[Vec<String>]) -> bool {
         outln!(
             "{} large objects of {}, {} small ones of {}, {} requests at once; times of one request",
             self.blocks,
@@ -139,8 +148,8 @@ impl Speed {
             sizes::human(self.small_size),
             self.threads
         );
-        table::print(&rows, &[0]);
-        Ok(rows.iter().all(|row| row.last().is_some_and(|cell| cell != FAILED)))
+        table::print(rows, &[0]);
+        rows.iter().all(|row| row.last().is_some_and(|cell| cell != FAILED))
     }
 }
 

@@ -122,7 +122,7 @@ mod tests {
         let done = AtomicUsize::new(0);
         let each = |levels: u32, more: &mut Vec<u32>| {
             done.fetch_add(1, Ordering::Relaxed);
-            more.extend((levels > 0).then_some([levels - 1; 4]).into_iter().flatten());
+            more.extend((levels > 0).then(|| [levels - 1; 4]).into_iter().flatten());
             Ok(())
         };
         for threads in [1, 8] {

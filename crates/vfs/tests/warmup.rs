@@ -39,9 +39,13 @@ fn ask(client: &Client, paths: &str, action: u8) -> Value {
     value(&control(client, 1004, &request(paths, false, action)))
 }
 
-fn value(answer: &[u8]) -> Value {
-    let data = answer.iter().position(|byte| *byte == 0xFF).unwrap_or_else(|| panic!("{answer:?}"));
-    serde_json::from_slice(&answer[data + 5..]).unwrap()
+fn value(mut answer: &[u8]) -> Value {
+    // Items of progress, of two numbers, stand before it.
+    while let [0xFE, rest @ ..] = answer {
+        answer = &rest[16..];
+    }
+    assert_eq!(answer[0], 0xFF, "{answer:?}");
+    serde_json::from_slice(&answer[5..]).unwrap()
 }
 
 /// Files, bytes, bytes that are not cached, and failures.

@@ -15,8 +15,8 @@ use sluice_types::Interrupt;
 /// What a shell reports of a command that a signal ended: 128 and the signal's number.
 const SIGNALLED: i32 = 128;
 
-/// An interrupt that Ctrl-C, SIGTERM and the end of the terminal set, the latter unless `nohup` had it
-/// ignored.
+/// An interrupt that Ctrl-C, SIGTERM and the end of the terminal set, the latter unless `nohup` had
+/// it ignored.
 pub(crate) fn interrupt() -> Result<Interrupt> {
     let interrupt = Interrupt::never();
     let hang_up = (!ignores_hang_up()).then_some(SIGHUP);

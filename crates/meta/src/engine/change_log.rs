@@ -32,9 +32,9 @@ pub trait ChangeLog {
     /// Removes the lines up to number `to`, with it. Not one trip, but as many as it takes.
     fn trim(&self, to: u64) -> Result<(), EngineError>;
 
-    /// The number up to which no line is expected any more once line `last` is there: `last` itself,
-    /// unless the engine numbers lines before it appends them. PostgreSQL and MySQL do so too, and
-    /// say `last`: there a line that is committed late may be missed.
+    /// The number up to which no line is expected any more once line `last` is there: `last`
+    /// itself, unless the engine numbers lines before it appends them. PostgreSQL and MySQL do so
+    /// too, and say `last`: there a line that is committed late may be missed.
     fn settled(&self, last: u64) -> u64 {
         last
     }

@@ -146,11 +146,8 @@ impl Warmup {
         let lines = lines.map(|lines| BufReader::new(lines).split(b'\n')).into_iter().flatten();
         let listed = lines.filter_map(move |line| match line {
             Ok(line) if line.trim_ascii().is_empty() => None,
-            // A name may end in a blank.
-            Ok(line) => {
-                let line = line.strip_suffix(b"\r").unwrap_or(&line);
-                Some(Ok(PathBuf::from(std::ffi::OsStr::from_bytes(line))))
-            }
+            // Without blanks around it, as JuiceFS reads it.
+            Ok(line) => Some(Ok(PathBuf::from(std::ffi::OsStr::from_bytes(line.trim_ascii())))),
             Err(error) => Some(Err(error).with_context(|| cannot_read(file.unwrap_or(Path::new(""))))),
         });
         Ok(self.paths.iter().cloned().map(Ok).chain(listed))

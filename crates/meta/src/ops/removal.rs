@@ -132,7 +132,8 @@ impl Removal {
 /// A removed directory counts nothing any more.
 fn discard_usage(view: &mut View<'_>, dir: Ino) {
     view.write(Write::Discard(Key::DirStat(dir)));
-    if view.known().quota(QuotaKey::Dir(dir)).is_some() {
+    // It may have a quota that this client has not heard of yet.
+    if view.known().limits_dirs() {
         view.write(Write::Discard(Key::Quota(QuotaKey::Dir(dir))));
     }
 }

@@ -107,7 +107,23 @@ pub fn random_changes_are_counted(factory: &Factory<'_>) {
 /// Eight clients at once.
 pub fn a_storm_under_nested_quotas_is_counted(factory: &Factory<'_>) {
     for seed in seeds(2) {
-        storm(factory, seed, false);
+        let (store, meta) = storm(factory, seed, false);
+        check(&meta, &State::of(store.open().as_ref()), &format!("seed {seed}"));
+    }
+}
+
+/// The same where only the limits must hold: on servers one storm of some eight ends with usage
+/// that is one inode off, which is not explained yet.
+pub fn a_storm_under_nested_quotas_passes_no_limit(factory: &Factory<'_>) {
+    for seed in seeds(2) {
+        let (store, meta) = storm(factory, seed, false);
+        let context = format!("seed {seed}");
+        State::of(store.open().as_ref()).assert_tree(&context);
+        for (key, quota) in meta.quotas(&Interrupt::never()).expect("quotas") {
+            if let QuotaKey::Dir(_) = key {
+                assert!(quota.used_inodes <= quota.max_inodes, "{key:?} has {quota:?}: {context}");
+            }
+        }
     }
 }
 
@@ -115,7 +131,8 @@ pub fn a_storm_under_nested_quotas_is_counted(factory: &Factory<'_>) {
 /// them with their heartbeats.
 pub fn a_quota_set_in_a_storm_is_exact(factory: &Factory<'_>) {
     for seed in seeds(1) {
-        storm(factory, seed, true);
+        let (store, meta) = storm(factory, seed, true);
+        check(&meta, &State::of(store.open().as_ref()), &format!("seed {seed}"));
     }
 }
 
@@ -129,7 +146,7 @@ impl Drop for EndOnDrop<'_> {
 }
 
 /// On the clock of the machine.
-fn storm(factory: &Factory<'_>, seed: u64, sets_meanwhile: bool) {
+fn storm(factory: &Factory<'_>, seed: u64, sets_meanwhile: bool) -> (SharedStore, Arc<Meta>) {
     let context = format!("seed {seed}");
     let store = factory();
     drop(volume(&store, 0, usize::from(sets_meanwhile)));
@@ -163,7 +180,7 @@ fn storm(factory: &Factory<'_>, seed: u64, sets_meanwhile: bool) {
         }
     });
     assert!(done.into_inner() > 40, "too few succeeded: {context}");
-    check(&setter, &State::of(store.open().as_ref()), &context);
+    (store, setter)
 }
 
 /// Shows that a client lives, and has it load the quotas, again and again.
@@ -184,8 +201,9 @@ fn set_meanwhile(store: &SharedStore, setter: &Meta, context: &str) {
     let first = QuotaKey::Dir(Ino(LIMITED[0]));
     for (key, max) in [(first, ALL), (QuotaKey::User(0), ALL), (QuotaKey::Group(2), ALL)] {
         let settled = limit(setter, key, max);
-        // The directory may have been removed meanwhile.
-        let removed = || settled == Err(FsError::NotFound) && gone(LIMITED[0]);
+        // The directory may have been removed meanwhile, and the quota with it.
+        let absent = matches!(settled, Err(FsError::NotFound | FsError::NoData));
+        let removed = || absent && gone(LIMITED[0]);
         assert!(settled == Ok(true) || removed(), "{key:?} could not be counted: {settled:?}, {context}");
     }
     for key in [QuotaKey::User(1), QuotaKey::User(0)] {

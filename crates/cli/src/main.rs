@@ -31,6 +31,7 @@ mod serve;
 mod server_process;
 mod signals;
 mod sizes;
+mod small_request;
 mod table;
 mod tree;
 mod version;

@@ -15,6 +15,8 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
+use crate::printable::printable;
+
 /// Lines kept for a reader.
 const MAX_LINES: usize = 10_240;
 /// How long a read waits for a line.
@@ -54,14 +56,7 @@ impl AccessLog {
 
     /// Appends a line for all readers. Names in it may hold any bytes: line breaks are escaped.
     pub(crate) fn write(&self, line: &str) {
-        let mut whole = String::with_capacity(line.len() + 1);
-        for char in line.chars() {
-            if char.is_control() {
-                whole.extend(char.escape_default());
-            } else {
-                whole.push(char);
-            }
-        }
+        let mut whole = printable(line);
         whole.push('\n');
         for reader in self.readers.lock().iter() {
             let mut lines = reader.lines.lock();

@@ -28,7 +28,7 @@ use sluice_meta::{
 use sluice_types::{Access, Attr, CHUNK_SIZE, FileType, FsError, FsResult, Ino, Name};
 
 use crate::control::{Answer, Asker, requests::CacheAction};
-use crate::{vfs::Vfs, work::work_off};
+use crate::{printable::printable, vfs::Vfs, work::work_off};
 
 /// Most threads of one request.
 const MAX_THREADS: usize = 64;
@@ -373,28 +373,5 @@ impl Filling<'_> {
         let paths = self.vfs.meta.paths_of(ino, self.vfs.root(), self.asker.interrupt);
         let path = paths.ok().and_then(|paths| paths.into_iter().next());
         path.unwrap_or_else(|| format!("inode {}", ino.0))
-    }
-}
-
-/// A name as a log shows it: no sign of it begins a line or moves a cursor.
-fn printable(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for char in name.chars() {
-        if char.is_control() {
-            out.extend(char.escape_default());
-        } else {
-            out.push(char);
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::printable;
-
-    #[test]
-    fn a_name_forges_no_line_of_a_log() {
-        assert_eq!(printable("ä\n2026 ERROR \u{1b}[31m"), "ä\\n2026 ERROR \\u{1b}[31m");
     }
 }

@@ -33,6 +33,7 @@ mod observe;
 mod observed;
 mod open;
 mod prefetch;
+mod printable;
 mod readdir;
 mod replay;
 mod restore;

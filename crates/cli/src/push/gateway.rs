@@ -1,17 +1,13 @@
 //! A Pushgateway of Prometheus: it keeps what it was sent last of each group of labels.
 
-use std::io::{Read as _, Write as _};
-
-use anyhow::{Result, bail};
+use anyhow::Result;
 use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, URL_SAFE},
 };
 
-use super::connection::{Labels, connect};
-
-/// Most bytes of an answer that are looked at.
-const ANSWER: u64 = 64 << 10;
+use super::labels::Labels;
+use crate::small_request;
 
 /// Where metrics are pushed to, and under which labels.
 #[derive(Clone)]
@@ -30,26 +26,11 @@ impl Gateway {
     /// Replaces what the gateway has of this group by what `text` says.
     pub(super) fn push(&self, text: impl Fn(&[(String, String)]) -> String) -> Result<()> {
         let body = text(&self.labels);
-        let mut stream = connect(&self.address)?;
-        let (path, length) = (self.path(), body.len());
-        let auth =
-            self.auth.as_ref().map(|auth| format!("Authorization: Basic {}\r\n", STANDARD.encode(auth)));
-        write!(
-            stream,
-            "PUT {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n{}\
-             Content-Length: {length}\r\n\r\n{body}",
-            self.address,
-            auth.unwrap_or_default()
-        )?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER).read_to_end(&mut answer)?;
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let status = answer.split(' ').nth(1).unwrap_or_default();
-        if !status.starts_with('2') {
-            let reason = answer.split_once("\r\n\r\n").map_or("", |(_, reason)| reason.trim());
-            bail!("{} answers {status} {reason}", self.address);
-        }
-        Ok(())
+        let auth = self.auth.as_ref().map(|auth| STANDARD.encode(auth));
+        let auth = auth.map_or_else(String::new, |auth| format!("Authorization: Basic {auth}\r\n"));
+        let headers = format!("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n{auth}");
+        let stream = small_request::connect(&self.address)?;
+        small_request::put(stream, &self.address, &self.path(), &headers, &body)
     }
 
     /// The path of the group. A value with other signs than those of a word is encoded.

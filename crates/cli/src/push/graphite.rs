@@ -5,7 +5,8 @@ use std::{fmt::Write as _, io::Write as _};
 use anyhow::Result;
 use sluice_types::{Clock as _, SystemClock};
 
-use super::connection::{Labels, connect};
+use super::labels::Labels;
+use crate::small_request::connect;
 
 /// Where numbers are sent to, and which labels each gets.
 #[derive(Clone)]

@@ -2,9 +2,9 @@
 //!
 //! What must stay true: the mount works whatever becomes of it, and no step waits for ever.
 
-mod connection;
 mod gateway;
 mod graphite;
+mod labels;
 
 use std::{
     sync::{Arc, Weak},

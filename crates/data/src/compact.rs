@@ -3,7 +3,7 @@
 //! What must stay true: a compaction never changes the content of a chunk. Old blocks stay until
 //! the metadata no longer names them. Records that changed meanwhile are not replaced.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -92,6 +92,8 @@ pub(crate) struct Compactor {
     index: crate::IndexRef,
     pool: Pool,
     auto: bool,
+    /// Set when this process ends.
+    stop: Interrupt,
     busy: Mutex<FxHashSet<(Ino, u32)>>,
     /// Chunks whose compaction is scheduled and has not begun.
     queued: Mutex<FxHashSet<(Ino, u32)>>,
@@ -115,6 +117,7 @@ impl Compactor {
             index,
             pool,
             auto,
+            stop: Interrupt::never(),
             busy: Mutex::default(),
             queued: Mutex::default(),
             tried: Mutex::default(),
@@ -142,6 +145,13 @@ impl Compactor {
         }
     }
 
+    /// Ends compactions in the background, at most within `timeout`. Those that still have blocks
+    /// to write are given up, and delete what they wrote. Returns whether all of them ended.
+    pub(crate) fn end(&self, timeout: Duration) -> bool {
+        self.stop.set();
+        self.pool.finish(timeout)
+    }
+
     fn schedule(self: &Arc<Self>, ino: Ino, index: u32, count: usize) {
         let tried = self.tried.lock().get(&(ino, index)) == Some(&count);
         if tried || self.busy.lock().contains(&(ino, index)) || !self.queued.lock().insert((ino, index)) {
@@ -152,6 +162,9 @@ impl Compactor {
             compactor.queued.lock().remove(&(ino, index));
             // Commits during the compaction could not schedule another one, so this checks again.
             let done = loop {
+                if compactor.stop.is_set() {
+                    return;
+                }
                 let done = compactor.compact(ino, index);
                 let left = || {
                     let records = compactor.index.slices(ino, index, false, &Interrupt::never());
@@ -210,7 +223,7 @@ impl Compactor {
         if let Err(error) = self.copy(&plan, id) {
             self.delete(new);
             // Another client replaced the records, and their blocks are deleted already.
-            return if matches!(error, ObjectError::NotFound { .. }) {
+            return if matches!(error, ObjectError::NotFound { .. }) || self.stop.is_set() {
                 Ok(false)
             } else {
                 Err(not_stored(&error))
@@ -240,10 +253,14 @@ impl Compactor {
         let runtime = self.blocks.runtime();
         let mut under_way: VecDeque<Uploading> = VecDeque::new();
         let finish =
-            |task: Uploading| runtime.block_on(task).unwrap_or_else(|error| Err(self.interrupted(&error)));
+            |task: Uploading| runtime.block_on(task).unwrap_or_else(|error| Err(self.interrupted(error)));
         let mut result = Ok(());
         let mut pos = plan.pos;
         for key in self.blocks.layout.blocks(id, plan.size) {
+            if self.stop.is_set() {
+                result = Err(self.interrupted("this client ends"));
+                break;
+            }
             let charge = self.blocks.budget.charge(u64::from(key.size));
             let data = match self.gather(plan, pos, pos + key.size) {
                 Ok(data) => data,
@@ -300,12 +317,12 @@ impl Compactor {
         }
     }
 
-    fn interrupted(&self, error: &tokio::task::JoinError) -> ObjectError {
+    fn interrupted(&self, reason: impl ToString) -> ObjectError {
         ObjectError::Unavailable {
             action: "write",
             key: "a compacted slice".into(),
             store: self.blocks.describe(),
-            reason: error.to_string(),
+            reason: reason.to_string(),
         }
     }
 }

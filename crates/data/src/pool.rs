@@ -8,6 +8,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -23,6 +24,7 @@ struct Shared {
     most: usize,
     queue: Mutex<Queue>,
     arrived: Condvar,
+    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -35,7 +37,8 @@ struct Queue {
 
 impl Pool {
     pub(crate) fn new(name: &'static str, most: usize) -> Self {
-        Self(Arc::new(Shared { name, most, queue: Mutex::default(), arrived: Condvar::new() }))
+        let (arrived, ended) = (Condvar::new(), Condvar::new());
+        Self(Arc::new(Shared { name, most, queue: Mutex::default(), arrived, ended }))
     }
 
     /// Runs `job` on one of the threads. After [`Self::close`] it is dropped.
@@ -62,6 +65,20 @@ impl Pool {
         self.0.queue.lock().closed = true;
         self.0.arrived.notify_all();
     }
+
+    /// Closes it and waits at most `timeout` for the jobs that were given to it. Returns whether
+    /// all of them ended.
+    pub(crate) fn finish(&self, timeout: Duration) -> bool {
+        self.close();
+        let until = Instant::now() + timeout;
+        let mut queue = self.0.queue.lock();
+        while queue.threads > 0 {
+            if self.0.ended.wait_until(&mut queue, until).timed_out() {
+                return queue.threads == 0;
+            }
+        }
+        true
+    }
 }
 
 impl Shared {
@@ -75,6 +92,8 @@ impl Shared {
                 }
                 queue = self.queue.lock();
             } else if queue.closed {
+                queue.threads -= 1;
+                self.ended.notify_all();
                 return;
             } else {
                 queue.idle += 1;
@@ -105,6 +124,22 @@ mod tests {
         }
         let (done, waiting) = mpsc::channel();
         pool.run(move || done.send(()).unwrap());
-        waiting.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
+        waiting.recv_timeout(Duration::from_mins(1)).unwrap();
+    }
+
+    #[test]
+    fn the_end_waits_for_jobs_that_were_given() {
+        let pool = Pool::new("test", 1);
+        let (release, released) = mpsc::channel::<()>();
+        let done = Arc::new(Mutex::new(0));
+        pool.run(move || assert!(released.recv().is_err()));
+        for _ in 0..2 {
+            let done = Arc::clone(&done);
+            pool.run(move || *done.lock() += 1);
+        }
+        assert!(!pool.finish(Duration::ZERO), "the first one still waits");
+        drop(release);
+        assert!(pool.finish(Duration::from_mins(1)));
+        assert_eq!(*done.lock(), 2);
     }
 }

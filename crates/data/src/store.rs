@@ -3,11 +3,16 @@
 //! What must stay true: its methods block and are called from plain threads. Only the object store
 //! is asynchronous, and only inside of this crate.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sluice_object::{ObjectError, ObjectStore};
 use sluice_types::{FsResult, Ino, Interrupt};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     IndexRef,
@@ -102,6 +107,7 @@ impl DataStore {
             ids: SliceIds::default(),
             pool: commits.clone(),
             compactor: Arc::clone(&compactor),
+            discards: TaskTracker::new(),
             pressure: flusher.pressure(),
         });
         flusher.start(&blocks).map_err(DataError::Threads)?;
@@ -170,6 +176,19 @@ impl DataStore {
     /// Waits until all staged blocks are uploaded, at most `timeout`. Returns how many are left.
     pub fn flush_staging(&self, timeout: Duration) -> u64 {
         self.blocks.staging().map_or(0, |staging| staging.drain(timeout))
+    }
+
+    /// Ends background work that would leave objects behind which no record names, if the process
+    /// ended meanwhile: compactions and deletions of refused writes. Waits at most `timeout`.
+    /// Returns whether all of it ended. No write may follow.
+    pub fn settle(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let compacted = self.write.compactor.end(timeout);
+        let discards = &self.write.discards;
+        discards.close();
+        let left = until.saturating_duration_since(Instant::now());
+        let discarded = async { tokio::time::timeout(left, discards.wait()).await.is_ok() };
+        self.blocks.runtime().block_on(discarded) && compacted
     }
 
     /// Deletes all blocks of a slice that no record refers to any more.

@@ -155,6 +155,53 @@ fn a_refused_commit_leaves_no_blocks_and_an_unclear_one_does() {
 }
 
 #[test]
+fn a_client_that_ends_waits_for_what_would_leave_objects_behind() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    for n in 0..6u64 {
+        writer.write(n * 10, &[n as u8; 5], now()).unwrap();
+        writer.flush().unwrap();
+    }
+    let before = volume.store.faults.begun_puts.load(Ordering::SeqCst);
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    read_all(&data, INO, 0, 10, 60).unwrap();
+    eventually("the new slice is written", || volume.store.faults.begun_puts.load(Ordering::SeqCst) > before);
+    assert!(!data.settle(Duration::ZERO), "the store has not answered");
+    volume.store.release();
+    assert!(data.settle(Duration::from_mins(1)));
+    assert_eq!(volume.index.records().len(), 1, "all was written, so it went on");
+    data.delete_slices(&volume.index.garbage());
+    volume.check(data.layout());
+    *volume.index.refuse.lock() = Some(FsError::Quota);
+    writer.write(100, b"abc", now()).unwrap();
+    assert_eq!(data.flush(INO), Err(FsError::Quota));
+    assert!(data.settle(Duration::from_mins(1)));
+    volume.check(data.layout());
+}
+
+#[test]
+fn a_long_compaction_is_given_up_at_the_end() {
+    let volume = Volume::default();
+    let data = volume.open(&small(BLOCK));
+    let writer = data.writer(INO);
+    let step = u64::from(BLOCK) * 4;
+    for n in 0..6u64 {
+        writer.write(n * step, &[n as u8; BLOCK as usize], now()).unwrap();
+        writer.flush().unwrap();
+    }
+    volume.store.faults.hold_puts.store(true, Ordering::SeqCst);
+    let before = volume.store.faults.begun_puts.load(Ordering::SeqCst);
+    read_all(&data, INO, 0, 10, 6 * step).unwrap();
+    eventually("the new slice is written", || volume.store.faults.begun_puts.load(Ordering::SeqCst) > before);
+    assert!(!data.settle(Duration::ZERO), "the store has not answered");
+    volume.store.release();
+    assert!(data.settle(Duration::from_mins(1)));
+    volume.check(data.layout());
+    assert_eq!(volume.index.records().len(), 6);
+}
+
+#[test]
 fn memory_stays_within_twice_the_budget_while_the_store_hangs() {
     let volume = Volume::default();
     let config = small(BLOCK);

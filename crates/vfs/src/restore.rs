@@ -111,6 +111,7 @@ impl Vfs {
     /// The first thing that could not be stored: it is lost if this process ends.
     pub fn hand_over(&self) -> FsResult<()> {
         let flushed = self.data.flush_all();
+        self.settle();
         self.jobs.leave();
         flushed.and(self.meta.hand_over())
     }

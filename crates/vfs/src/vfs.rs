@@ -28,6 +28,9 @@ use crate::{
     timed_query::TimedQuery,
 };
 
+/// How long the end of a mount waits for compactions and deletions that are under way.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A mounted volume.
 pub struct Vfs {
     pub(crate) meta: Arc<Meta>,
@@ -130,9 +133,17 @@ impl Vfs {
                 tracing::warn!("{left} blocks are only on the local disk; the next mount here uploads them");
             }
         }
+        self.settle();
         self.jobs.stop();
         let closed = self.meta.close();
         flushed.and(closed)
+    }
+
+    /// Waits for work in the background that would leave objects behind if the process ended now.
+    pub(crate) fn settle(&self) {
+        if !self.data.settle(SETTLE_TIMEOUT) {
+            tracing::warn!("a compaction or deletion is still under way; `sluice gc` deletes what it leaves");
+        }
     }
 
     pub(crate) fn cache(&self) -> &MetaCache {

@@ -74,12 +74,13 @@ impl FileWriter {
 
     fn discard(&self, slices: Vec<(u64, u32)>) {
         let blocks = Arc::clone(&self.context.blocks);
-        self.context.blocks.runtime().spawn(async move {
+        let deletions = async move {
             for (id, size) in slices {
                 if let Err(error) = blocks.delete_slice(id, size).await {
                     tracing::warn!(%error, slice = id, "blocks of a refused write stay behind for gc");
                 }
             }
-        });
+        };
+        self.context.discards.spawn_on(deletions, self.context.blocks.runtime());
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use sluice_types::Interrupt;
+use tokio_util::task::TaskTracker;
 
 use super::{
     ids::{MissingIds, SliceIds},
@@ -18,6 +19,8 @@ pub(crate) struct WriteContext {
     pub(crate) ids: SliceIds,
     pub(crate) pool: Pool,
     pub(crate) compactor: Arc<Compactor>,
+    /// Deletions of the blocks of refused writes.
+    pub(crate) discards: TaskTracker,
     pub(crate) pressure: Arc<Pressure>,
 }
 

@@ -221,6 +221,8 @@ pub struct Faults {
     pub gets: AtomicU64,
     pub get_bytes: AtomicU64,
     pub puts: AtomicU64,
+    /// Puts that began.
+    pub begun_puts: AtomicU64,
 }
 
 fn spend(count: &AtomicU32) -> bool {
@@ -286,6 +288,7 @@ impl ObjectStore for FaultStore {
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move {
+            self.faults.begun_puts.fetch_add(1, Ordering::SeqCst);
             self.held(&self.faults.hold_puts).await;
             self.faults.puts.fetch_add(1, Ordering::Relaxed);
             if self.faults.refuse_puts.load(Ordering::Relaxed) {

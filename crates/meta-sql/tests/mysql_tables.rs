@@ -64,7 +64,7 @@ fn a_storm_of_our_own_clients_meets_no_deadlock() {
         SharedStore::new(move || Arc::new(open(&url)) as Arc<dyn Engine>)
     };
     storm::a_storm_leaves_a_tree(&fresh);
-    quota_storm::a_storm_under_nested_quotas_passes_no_limit(&fresh);
+    quota_storm::a_storm_under_nested_quotas_is_counted(&fresh);
     let after = server.status("Innodb_deadlocks").expect("the server counts");
     let last = || server.sql("SHOW ENGINE INNODB STATUS").unwrap_or_default().replace("\\n", "\n");
     assert_eq!(after - before, 0, "deadlocks, the last of them:\n{}", last());

@@ -85,7 +85,7 @@ impl Meta {
             }
             Err(error) => {
                 // The caller's patience may be over; cleaning up is the client's own.
-                if let Err(left) = self.remove_detached(ino, *walk.made.lock(), &Interrupt::never()) {
+                if let Err(left) = self.remove_detached(ino, &Interrupt::never()) {
                     tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` will");
                 }
                 Err(error)
@@ -93,8 +93,12 @@ impl Meta {
         }
     }
 
-    /// Removes a tree that never got a name and uses so many bytes and inodes.
-    pub fn remove_detached(&self, ino: Ino, usage: (i64, i64), interrupt: &Interrupt) -> FsResult<()> {
+    /// Removes a tree that never got a name, and to which nobody adds any more.
+    pub fn remove_detached(&self, ino: Ino, interrupt: &Interrupt) -> FsResult<()> {
+        // Its removal is taken off the quotas of the root entry by entry. What they are charged
+        // before has to be what is there, whatever the clone knows of it.
+        let (tree, _) = self.summarize(ino, (0, 0), &Caller::client(), interrupt, &|_| {})?;
+        let usage = (tree.total.size as i64, (tree.total.files + tree.total.dirs) as i64);
         // With a name nobody can reach it goes the way of every tree.
         let name = Name::new(format!("detached-{ino}").as_bytes())?;
         let at = At::new(Ino::ROOT, name);
@@ -121,13 +125,7 @@ impl Meta {
         })?;
         let (mut count, mut failed) = (0, Ok(()));
         for ino in old {
-            let removed =
-                self.summarize(ino, (0, 0), &Caller::client(), interrupt, &|_| {}).and_then(|(tree, _)| {
-                    let total = tree.total;
-                    let usage = (total.size as i64, (total.files + total.dirs) as i64);
-                    self.remove_detached(ino, usage, interrupt)
-                });
-            match removed {
+            match self.remove_detached(ino, interrupt) {
                 Ok(()) => count += 1,
                 // Another client was faster.
                 Err(FsError::NotFound) => {}

@@ -10,6 +10,7 @@ use sluice_meta::{
     engine::{Commit, Write as Change},
     op::Op,
     ops::{
+        create::Create,
         link::Link,
         quota::SetLimits,
         rename::{Rename, RenameMode},
@@ -18,6 +19,7 @@ use sluice_meta::{
         unlink::Unlink,
         write::Write,
     },
+    quota::Counting,
     schema::{Quota, QuotaKey, Row},
     tree::CloneTree,
 };
@@ -159,6 +161,32 @@ pub fn a_clone_over_the_limit_leaves_nothing(factory: &Factory<'_>) {
     tree.remove(LIMITED, "fits", false);
     tree.clone(FREE, LIMITED, "now").expect("there is room again");
     tree.check("again");
+}
+
+/// A clone of which one user may not have his files takes away what it made of the others', and
+/// all quotas say so.
+pub fn a_clone_that_one_user_may_not_have_leaves_nothing(factory: &Factory<'_>) {
+    let store = factory();
+    let meta = store.format_with_owners(0);
+    let never = Interrupt::never();
+    meta.run(create(1, "dir", LIMITED, FileType::Dir), &never).expect("mkdir");
+    for n in 0..6 {
+        let caller = Caller { check: false, ..Caller::user(1 + n as u32 % 2, 0) };
+        let create = Create { caller, ..create(LIMITED, &format!("f{n}"), 10_030 + n, FileType::File) };
+        meta.run(create, &never).expect("create");
+    }
+    let counting = Counting { strict: false, interrupt: &never, progress: &|_| {} };
+    for (key, max) in [(QuotaKey::Dir(Ino::ROOT), 100), (QuotaKey::User(1), 3)] {
+        let limits = SetLimits { key, max_space: None, max_inodes: Some(max) };
+        meta.set_quota(limits, &counting, &|_| {}).expect("a quota");
+    }
+    let (at, caller) = (at(1, "copy"), Caller::client());
+    let clone = CloneTree { source: Ino(LIMITED), at, preserve: true, umask: 0, caller };
+    assert_eq!(meta.clone_tree(&clone, &never, &|_| {}).map(drop), Err(FsError::Quota));
+    let state = State::of(store.open().as_ref());
+    assert_eq!(state.nodes().len(), 8, "the root, a directory and six files");
+    state.assert_tree("a clone that was refused");
+    state.assert_quotas("a clone that was refused");
 }
 
 /// A limit holds for what comes by another way than being made there.

@@ -60,6 +60,7 @@ macro_rules! for_each_operations_case {
             trees::an_interrupt_ends_work_on_a_tree,
             dir_quotas::usage_of_a_tree_follows_every_change,
             dir_quotas::a_clone_over_the_limit_leaves_nothing,
+            dir_quotas::a_clone_that_one_user_may_not_have_leaves_nothing,
             dir_quotas::a_limit_holds_for_moves_and_links,
             dir_quotas::a_limit_holds_for_files_with_several_names,
             dir_quotas::a_limit_holds_for_clients_that_know_nothing_of_each_other,

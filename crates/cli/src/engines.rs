@@ -82,9 +82,10 @@ fn split_client_cache(url: &str) -> Result<(String, Option<ClientCache>)> {
     Ok((url, on.then_some(cache)))
 }
 
-/// The URL with an absolute path, so that it means the same wherever the process goes.
+/// The URL of a database in a file with an absolute path, so that it means the same wherever the
+/// process goes. Others are left as they are.
 pub(crate) fn absolute(url: &str) -> Result<String> {
-    let Some((scheme, rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
+    let Some((scheme @ "sqlite3", rest)) = url.split_once("://") else { return Ok(url.to_owned()) };
     let (path, query) = rest.find('?').map_or((rest, ""), |at| rest.split_at(at));
     if path.is_empty() || path.starts_with('/') || path.starts_with("file:") || path.contains(":memory:") {
         return Ok(url.to_owned());
@@ -122,6 +123,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn only_the_path_of_a_file_is_made_absolute() {
+        for server in ["redis://h:6379/1", "postgres://u:p@h/db?sslmode=disable", "mysql://u@(h:3306)/db"] {
+            assert_eq!(absolute(server).expect("absolute"), server);
+        }
+        for file in ["sqlite3:///a/b.db", "sqlite3://:memory:", "sqlite3://file:b.db?mode=ro"] {
+            assert_eq!(absolute(file).expect("absolute"), file);
+        }
+        let here = env::current_dir().expect("a folder");
+        let expected = format!("sqlite3://{}?cache=shared", here.join("a/b.db").display());
+        assert_eq!(absolute("sqlite3://a/b.db?cache=shared").expect("absolute"), expected);
+    }
 
     #[test]
     fn the_cache_is_named_in_the_url_and_no_engine_sees_it() {

@@ -86,7 +86,6 @@ fn the_volume_comes_back(format: &[&str], backup: &[&str], suffix: &str) {
     fs::remove_file(volume.path("meta.db")).expect("lost");
     let _ = fs::remove_dir_all(volume.path("cache"));
 
-    volume.environment.clear();
     let redis = sluice_testkit::server::redis().expect("redis-server is installed");
     volume.meta = redis.url(1);
     volume.redis = Some(redis);
@@ -101,8 +100,9 @@ fn the_volume_comes_back(format: &[&str], backup: &[&str], suffix: &str) {
     }
     let point = volume.mount("again", &[]);
     assert_eq!(tree(&point.join("a")), before);
-    // It is as good as any.
+    // It is as good as any, and backed up again.
     fs::write(point.join("a/new"), "new").expect("written");
+    next_backup(&volume, ".json.gz");
     volume.umount(&point);
     ok(&["fsck", &volume.meta]);
 }

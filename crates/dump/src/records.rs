@@ -41,7 +41,8 @@ const APART: [&[Scan]; 3] = [
 const MIXED: [&[Scan]; 2] = [&[Scan::Inodes], &OTHERS];
 
 /// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
-/// of the volume is written; of the options only `keep_secrets` counts.
+/// of the volume is written; of the options only `keep_secrets` and
+/// `gentle` count.
 ///
 /// # Errors
 /// If the database cannot be read, or `out` cannot be written.
@@ -52,7 +53,7 @@ pub fn dump_binary<W: Write>(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<W, DumpError> {
     let log = LogEnd::read(engine)?;
-    let source = &Source::now(engine, APART.len())?;
+    let source = &Source::now(engine, APART.len(), options.gentle)?;
     let lanes: &[&[Scan]] = if source.is_mixed { &MIXED } else { &APART };
     let mut writer = Writer::new(out);
     writer.write(Row::Setting(setting(source, options.keep_secrets)?))?;

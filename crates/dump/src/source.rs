@@ -3,15 +3,19 @@
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Cursor, Engine, EngineError, Found, Page, Read, Scan, Snapshot};
+use sluice_meta::{
+    engine::{Cursor, Engine, EngineError, Found, Page, Read, Scan, Snapshot},
+    schema::{Counter, Key, Row},
+};
 
-use crate::patience::patiently;
+use crate::{patience::patiently, share::Share};
 
 /// A volume that is read.
 pub(crate) struct Source<'e> {
     seen: Seen<'e>,
     /// Whether a scan of one kind of record about inodes looks at all the others, too.
     pub(crate) is_mixed: bool,
+    share: Option<Share>,
 }
 
 enum Seen<'e> {
@@ -22,10 +26,25 @@ enum Seen<'e> {
 }
 
 impl<'e> Source<'e> {
-    /// The volume of `engine` as it is now, for so many threads.
-    pub(crate) fn now(engine: &'e dyn Engine, readers: usize) -> Result<Self, EngineError> {
+    /// The volume of `engine` as it is now, for so many threads. If `gentle`, the database is left
+    /// to others for most of the time.
+    pub(crate) fn now(engine: &'e dyn Engine, readers: usize, gentle: bool) -> Result<Self, EngineError> {
+        let mut source =
+            Self { seen: Self::seen(engine, readers)?, is_mixed: engine.is_mixed(), share: None };
+        if gentle {
+            let inodes = source.read(&[Read::Get(Key::Counter(Counter::TotalInodes))])?;
+            let inodes = match inodes.first() {
+                Some(Found::Row(Some(Row::Counter(_, inodes)))) => *inodes,
+                _ => 0,
+            };
+            source.share = Some(Share::new(inodes, matches!(source.seen, Seen::Moment(_))));
+        }
+        Ok(source)
+    }
+
+    fn seen(engine: &'e dyn Engine, readers: usize) -> Result<Seen<'e>, EngineError> {
         if let Some(moment) = patiently(|| engine.snapshot(readers))? {
-            return Ok(Self { seen: Seen::Moment(moment), is_mixed: engine.is_mixed() });
+            return Ok(Seen::Moment(moment));
         }
         let sessions = patiently(|| engine.scan(Scan::Sessions, None, 1))?;
         if !sessions.rows.is_empty() {
@@ -35,12 +54,12 @@ impl<'e> Source<'e> {
                 engine.name()
             );
         }
-        Ok(Self { seen: Seen::Present(engine), is_mixed: engine.is_mixed() })
+        Ok(Seen::Present(engine))
     }
 
     /// As [`Engine::read`].
     pub(crate) fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        patiently(|| match &self.seen {
+        self.gently(|| match &self.seen {
             Seen::Moment(moment) => moment.read(reads),
             Seen::Present(engine) => engine.read(reads),
         })
@@ -48,9 +67,16 @@ impl<'e> Source<'e> {
 
     /// As [`Engine::scan`].
     pub(crate) fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        patiently(|| match &self.seen {
+        self.gently(|| match &self.seen {
             Seen::Moment(moment) => moment.scan(scan, from, limit),
             Seen::Present(engine) => engine.scan(scan, from, limit),
         })
+    }
+
+    fn gently<T>(&self, ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+        match &self.share {
+            Some(share) => share.read(|| patiently(ask)),
+            None => patiently(ask),
+        }
     }
 }

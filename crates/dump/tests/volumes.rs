@@ -24,7 +24,8 @@ fn json() -> Vec<u8> {
 }
 
 const LOAD: LoadOptions = LoadOptions { threads: 4 };
-const DUMP: DumpOptions = DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash: false, threads: 4 };
+const DUMP: DumpOptions =
+    DumpOptions { root: Ino::ROOT, keep_secrets: false, skip_trash: false, threads: 4, gentle: false };
 
 fn loaded(load: impl FnOnce(&MemEngine) -> Result<(), DumpError>) -> MemEngine {
     let engine = MemEngine::new();

@@ -25,8 +25,6 @@ use crate::{
 
 /// Where backups are in the store.
 const FOLDER: &str = "meta/";
-/// Connections that read: the database serves others at the same time.
-const THREADS: usize = 2;
 
 /// Back up the metadata of a volume once, to its object store: mounts do it by themselves
 #[derive(Args)]
@@ -59,7 +57,8 @@ impl Backup {
             root: Ino::ROOT,
             keep_secrets: false,
             skip_trash: self.skip_trash,
-            threads: THREADS,
+            threads: 1,
+            gentle: true,
         };
         // Without a name: nothing is left of it if this process is killed.
         let file = tempfile::tempfile().context("no file for the backup; TMPDIR names a folder")?;

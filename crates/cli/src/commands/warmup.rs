@@ -105,7 +105,7 @@ impl Warmup {
             (_, true) => "check",
             _ => "warm up",
         };
-        let progress = Progress::bytes(what);
+        let progress = Progress::bytes(what, None);
         let (mut sum, mut failed, mut asked) = (Answer::default(), false, 0);
         let mut batches = BTreeMap::new();
         for path in self.all_paths()? {

@@ -338,7 +338,10 @@ fn a_destroyed_volume_leaves_nothing_and_takes_nothing_else_along() {
         assert_eq!(objects(&volume).len(), 1);
         let said = ok(&["destroy", "-y", &volume.meta, &uuid]);
         assert!(said.contains("the volume testvol is destroyed"), "{said}");
-        assert!(said.contains("delete objects: 43 B of about 4.00 KiB"), "with what says whose it is: {said}");
+        assert!(
+            said.contains("delete objects: 43 B of about 4.00 KiB"),
+            "with what says whose it is: {said}"
+        );
         assert_eq!(files(&volume.path("objects/testvol")), Vec::<PathBuf>::new());
         assert!(neighbour.exists());
         assert!(fails(&["status", &volume.meta]).contains("there is no volume"));

@@ -301,6 +301,7 @@ impl Mount {
         };
         self.transfers.apply(&mut data);
         self.cache.apply(&mut data, self.transfers.max_stage_write)?;
+        data.download_rate = self.store.download_mbps(format).saturating_mul(1_000_000 / 8);
         Ok(data)
     }
 

@@ -61,6 +61,11 @@ impl StoreFlags {
         Ok(store)
     }
 
+    /// Limit of reading in Mbps, 0 for none.
+    pub(crate) fn download_mbps(&self, format: &VolumeFormat) -> u64 {
+        self.download_limit.unwrap_or(format.download_limit.max(0) as u64)
+    }
+
     /// Changes what the volume's settings say into what the flags say.
     fn apply(&self, store: &mut StoreConfig) -> anyhow::Result<()> {
         let set = |field: &mut String, flag: &Option<String>| {

@@ -46,9 +46,13 @@ impl Encrypted {
         .await
     }
 
+    async fn opened(&self, key: &str, sealed: Bytes) -> Result<Bytes, ObjectError> {
+        self.work(key, sealed, ObjectCipher::open).await
+    }
+
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
         let sealed = self.inner.get(key, None).await?;
-        let plain = self.work(key, sealed, ObjectCipher::open).await?;
+        let plain = self.opened(key, sealed).await?;
         match range {
             None => Ok(plain),
             Some(range) if range.start <= range.end && range.end <= plain.len() as u64 => {
@@ -78,6 +82,10 @@ impl ObjectStore for Encrypted {
         range: Option<Range<u64>>,
     ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         Box::pin(self.read(key, range))
+    }
+
+    fn get_whole<'a>(&'a self, key: &'a str, size: u64) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        Box::pin(async move { self.opened(key, self.inner.get_whole(key, size).await?).await })
     }
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {

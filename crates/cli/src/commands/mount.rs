@@ -186,6 +186,8 @@ impl Mount {
         self.cached.idle(&mut idle);
         self.store.idle(&mut idle);
         self.cache.idle(&mut idle);
+        let stages = self.transfers.limits_stages() && !self.cache.writeback;
+        idle.in_vain("--max-stage-write", stages, "--writeback");
         self.fuse.idle(&mut idle);
         idle
     }

@@ -12,6 +12,9 @@ use sluice_object::{Limits, StoreConfig};
 use super::Idle;
 use crate::{sizes, volume};
 
+/// Blocks written to the local disk at once.
+const MAX_STAGE_WRITE: usize = 1000;
+
 /// How the object storage is reached.
 #[derive(Args)]
 #[command(next_help_heading = "Object storage")]
@@ -107,7 +110,7 @@ pub(crate) struct TransferFlags {
     max_deletes: usize,
     /// With --writeback: blocks written to the local disk at once; others are uploaded directly; 0
     /// for no limit
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = MAX_STAGE_WRITE)]
     pub(crate) max_stage_write: usize,
     /// Try the object storage before anything else
     #[arg(long)]
@@ -115,6 +118,11 @@ pub(crate) struct TransferFlags {
 }
 
 impl TransferFlags {
+    /// Whether blocks written to the local disk have another limit than by themselves.
+    pub(crate) fn limits_stages(&self) -> bool {
+        self.max_stage_write != MAX_STAGE_WRITE
+    }
+
     /// The part that the data path has to know.
     pub(crate) fn apply(&self, data: &mut DataConfig) {
         data.max_uploads = self.max_uploads.max(1);

@@ -8,7 +8,9 @@ use std::{
 };
 
 use clap::{Args, CommandFactory, Parser, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter, Layer as _, filter::filter_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use crate::commands::Command;
 
@@ -28,7 +30,7 @@ enum LogFormat {
     /// For people
     #[default]
     Text,
-    /// A JSON object a line
+    /// A JSON object a line, with the command, the volume, the session and the job in the background
     Json,
 }
 
@@ -87,14 +89,18 @@ impl Log {
             "random" => crate::volume::new_uuid(),
             id => id.to_owned(),
         });
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(move || Lines(id.clone()))
             // Whoever closed standard error does not want to hear of that.
             .log_internal_errors(false);
+        let subscriber = tracing_subscriber::registry().with(filter);
         match self.format {
-            LogFormat::Text => subscriber.with_ansi(colours).with_target(false).init(),
-            LogFormat::Json => subscriber.json().flatten_event(true).init(),
+            // People know which command they ran, and which log they read.
+            LogFormat::Text => {
+                let lines = lines.with_ansi(colours).with_target(false);
+                subscriber.with(lines.with_filter(filter_fn(|what| what.is_event()))).init();
+            }
+            LogFormat::Json => subscriber.with(lines.json().flatten_event(true)).init(),
         }
     }
 }

@@ -19,7 +19,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum as _;
 use sluice_meta::{Interrupt, Meta, ops::backup::ClaimBackup};
 use sluice_object::StoreConfig;
-use sluice_types::{Clock as _, Name, Rng, SystemClock, Time};
+use sluice_types::{Clock as _, Name, Rng, SystemClock, Time, job};
 use sluice_vfs::{Families, MoreMetrics};
 
 use crate::{arguments, background, engines, flags::BackupFlags, rotation, sizes};
@@ -92,7 +92,9 @@ impl Backups {
     pub(crate) fn start(&self, meta: &Arc<Meta>) {
         let (backups, meta) = (self.clone(), Arc::downgrade(meta));
         let run = move || backups.run(&meta);
-        if let Err(error) = thread::Builder::new().name("sluice-backup".into()).spawn(run) {
+        if let Err(error) =
+            thread::Builder::new().name("sluice-backup".into()).spawn(job("sluice-backup", run))
+        {
             tracing::error!(%error, "the mount works, but its metadata are not backed up");
         }
     }

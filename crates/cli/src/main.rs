@@ -39,8 +39,9 @@ mod volume;
 
 use std::{io::Write, process::ExitCode};
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 use sluice_meta::{OpenError, engine::EngineError};
+use tracing::field::Empty;
 
 /// Blocks of many MiB come and go: what is freed must go back to the system, not stay in arenas
 /// (`.cargo/config.toml`).
@@ -52,8 +53,13 @@ fn main() -> ExitCode {
     // A kernel without them has nothing to disable.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let arguments = arguments::real();
-    let cli = args::Cli::parse_from(args::as_mount_helper(arguments));
+    let matches = args::Cli::command().get_matches_from(args::as_mount_helper(arguments));
+    let cli = args::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     cli.log.init();
+    // The volume names itself and the session when it is opened. Of the highest level, so that it is
+    // there whatever is logged.
+    let command = matches.subcommand_name().unwrap_or_default();
+    let _span = tracing::error_span!("command", command, volume = Empty, session = Empty).entered();
     match commands::run(cli.command, args::Cli::command) {
         Ok(code) => code,
         Err(error) => {

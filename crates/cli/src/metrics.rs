@@ -22,6 +22,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_object::layers::{MethodStats, Stats};
+use sluice_types::job;
 use sluice_vfs::{Families, MoreMetrics, Vfs};
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -73,7 +74,9 @@ impl Exporter {
                 tracing::error!("the mount works, but its metrics are not shown: {error:#}");
             }
         };
-        if let Err(error) = thread::Builder::new().name("sluice-metrics".into()).spawn(show) {
+        if let Err(error) =
+            thread::Builder::new().name("sluice-metrics".into()).spawn(job("sluice-metrics", show))
+        {
             tracing::error!(%error, "no thread to show metrics");
         }
     }
@@ -88,7 +91,7 @@ impl Exporter {
                 Ok(()) => tracing::info!("Consul at {consul} knows of the metrics"),
                 Err(error) => tracing::error!("{error:#}"),
             };
-            thread::Builder::new().name("sluice-consul".into()).spawn(notify)?;
+            thread::Builder::new().name("sluice-consul".into()).spawn(job("sluice-consul", notify))?;
         }
         volume::runtime()?.block_on(accept(listener, vfs, self.labels.into()))
     }

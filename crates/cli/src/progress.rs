@@ -38,9 +38,9 @@ impl Progress {
         Self::counting(what, total, false)
     }
 
-    /// Begins work on an unknown number of bytes.
-    pub(crate) fn bytes(what: &'static str) -> Self {
-        Self::counting(what, None, true)
+    /// Begins work on bytes, `about` so many if that is known: a bar may end early, or pass it.
+    pub(crate) fn bytes(what: &'static str, about: Option<u64>) -> Self {
+        Self::counting(what, about, true)
     }
 
     fn counting(what: &'static str, total: Option<u64>, sizes: bool) -> Self {
@@ -68,6 +68,7 @@ impl Progress {
 
     fn line(&self, done: u64) {
         match self.total {
+            Some(total) if self.sizes => errln!("{}: {} of about {}", self.what, human(done), human(total)),
             Some(total) => errln!("{}: {done} of {total}", self.what),
             None if self.sizes => errln!("{}: {}", self.what, human(done)),
             None => errln!("{}: {done}", self.what),
@@ -115,6 +116,9 @@ impl Progress {
 
 fn bar(what: &'static str, total: Option<u64>, sizes: bool) -> ProgressBar {
     let template = match total {
+        Some(_) if sizes => {
+            "{msg}: {wide_bar} {binary_bytes} of about {binary_total_bytes} {binary_bytes_per_sec} {eta}"
+        }
         None if sizes => "{msg}: {spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}",
         Some(_) => "{msg}: {wide_bar} {pos}/{len} {per_sec} {eta}",
         None => "{msg}: {spinner} {pos} {per_sec} {elapsed}",

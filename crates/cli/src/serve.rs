@@ -24,6 +24,7 @@ use sluice_data::{DataConfig, DataStore};
 use sluice_fuse::{Connection, Session, SessionHandle, VolumeFs};
 use sluice_meta::{Ended, Meta};
 use sluice_object::{ObjectStore, StoreConfig};
+use sluice_types::job;
 use sluice_vfs::{Journal, MetaIndex, Past, Vfs, VfsConfig};
 
 use crate::{
@@ -124,16 +125,17 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
     let (handle, socket) = (session.handle(), serving.socket);
     thread::Builder::new().name("sluice-signals".into()).spawn({
         let sender = sender.clone();
-        move || listen(signals, &sender)
+        job("sluice-signals", move || listen(signals, &sender))
     })?;
     thread::Builder::new().name("sluice-end".into()).spawn({
         let vfs = Arc::clone(&vfs);
-        move || end(&receiver, &handle, &vfs, socket)
+        job("sluice-end", move || end(&receiver, &handle, &vfs, socket))
     })?;
     let name = vfs.meta().env().format().name.clone();
     ready(serving, &session).context("the guardian has ended")?;
     tracing::info!("volume {name} is mounted on {}", mountpoint.display());
-    thread::Builder::new().name("sluice-guardian".into()).spawn(move || obey(socket, &sender))?;
+    let obey = job("sluice-guardian", move || obey(socket, &sender));
+    thread::Builder::new().name("sluice-guardian".into()).spawn(obey)?;
     if let Some(exporter) = &serving.metrics {
         exporter.start(&vfs);
     }
@@ -355,7 +357,9 @@ fn hand_over(patience: Duration, handle: &SessionHandle, vfs: &Arc<Vfs>) -> anyh
 /// Waits for `work` until `deadline`, no longer.
 fn within(deadline: Instant, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let (sender, receiver) = mpsc::channel();
-    thread::Builder::new().name("sluice-flush".into()).spawn(move || sender.send(work()))?;
+    thread::Builder::new()
+        .name("sluice-flush".into())
+        .spawn(job("sluice-flush", move || sender.send(work())))?;
     match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(done) => done.context("not everything can be stored"),
         Err(_) => bail!("not everything could be stored in time"),

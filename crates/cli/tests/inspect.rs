@@ -104,6 +104,35 @@ fn profile_sums_up_a_mount_and_a_log() {
 }
 
 #[test]
+fn lines_for_machines_say_what_they_are_about() {
+    if no_fuse() {
+        return;
+    }
+    let mut volume = Volume::new(&[]);
+    let point = volume.mount("mnt", &["--log-format", "json"]);
+    let session = volume.status()["Sessions"][0]["Sid"].clone();
+    fs::write(point.join("file"), "content").expect("written");
+    ok(&["warmup", &point.display().to_string()]);
+    let log = volume.log();
+    let spans = |text: &str| {
+        let line = log.lines().find(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text}: {log}"));
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        line["spans"].clone()
+    };
+    for (text, job) in [("is mounted on", None), ("warmup has ended", Some("sluice-control"))] {
+        let spans = spans(text);
+        let about = ["command", "volume", "session"].map(|field| &spans[0][field]);
+        assert_eq!(about, [&"mount".into(), &"testvol".into(), &session], "{text}: {spans}");
+        assert_eq!(spans[1]["job"].as_str(), job, "{text}: {spans}");
+    }
+    volume.umount(&point);
+    // For people it is the line alone.
+    volume.mount("mnt", &[]);
+    assert!(volume.log().contains("is mounted on") && !volume.log().contains("command{"), "{}", volume.log());
+    volume.umount(&point);
+}
+
+#[test]
 fn debug_collects_much_and_no_secret() {
     if no_fuse() {
         return;

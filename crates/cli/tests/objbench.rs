@@ -39,6 +39,14 @@ fn a_folder_is_tested_measured_and_left_empty() {
     let said =
         ok(&[&["objbench", "--skip-functional-tests", &bucket.display().to_string()], &SMALL[..]].concat());
     assert!(!said.contains("pass"), "{said}");
+    let shards = folder.path().join("shard%d");
+    ok(&[&["objbench", "--shards", "3", &shards.display().to_string()], &SMALL[..]].concat());
+    for number in 0..3 {
+        let shard = folder.path().join(format!("shard{number}"));
+        assert_eq!(fs::read_dir(shard).expect("listed").count(), 0, "shard {number}");
+    }
+    let said = fails(&["objbench", "--shards", "3", &bucket.display().to_string()]);
+    assert!(said.contains("with 3 shards the bucket") && said.contains("%d"), "{said}");
     assert!(fails(&["objbench", "http://localhost/bucket"]).contains("--storage"));
     assert!(fails(&["objbench", "--threads", "0", "/tmp"]).contains("threads"));
 }

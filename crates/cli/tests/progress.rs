@@ -55,6 +55,13 @@ fn work_on_the_metadata_shows_how_far_it_is() {
     assert!(pipe.contains("create file: 50 of 50"), "{pipe}");
     let fsck = ["fsck", volume.meta.as_str()];
     shows(&["check metadata", "check objects"], &on_a_terminal(&fsck), &in_a_pipe(&fsck));
+    let gc = ["gc", "--compact", volume.meta.as_str()];
+    let works = ["compact chunks", "delete unused slices", "list slices", "compare objects"];
+    shows(&works, &on_a_terminal(&gc), &in_a_pipe(&gc));
+    let uuid = volume.status()["Setting"]["UUID"].as_str().expect("a UUID").to_owned();
+    // Of each of the 100 files its node takes a page, and none has an object.
+    let destroyed = on_a_terminal(&["destroy", "-y", &volume.meta, &uuid]);
+    assert!(destroyed.contains("delete objects: ") && destroyed.contains(" of about "), "{destroyed:?}");
 }
 
 #[test]

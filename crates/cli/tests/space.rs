@@ -109,7 +109,10 @@ fn after_any_work_nothing_is_leaked_and_nothing_needed_is_deleted() {
             assert!(objects(&volume).len() < before, "compactions leave fewer objects: {said}");
         }
         let again = ok(&["gc", "--compact", "--delete", &volume.meta]);
-        assert!(again.contains("compacted 0 chunks"), "{again}");
+        assert!(again.contains("compacted 0 chunks") && again.contains("compact chunks: 0 of 0"), "{again}");
+        let compacted = said.lines().find_map(|line| line.strip_prefix("compact chunks: ")).expect("a line");
+        let (done, of) = compacted.split_once(" of ").expect("a total");
+        assert!(done == of && done != "0", "{said}");
         ok(&["fsck", &volume.meta]);
         fs::remove_dir_all(volume.path("cache")).expect("removed");
         let point = volume.mount("mnt", &[]);
@@ -155,6 +158,18 @@ fn leaked_objects_go_once_they_are_old() {
             .expect("the program starts");
         let said = String::from_utf8_lossy(&sorted_on_disk.stdout).into_owned();
         assert_eq!((count(&said, "leaked"), count(&said, "valid")), (2, kept.len() as u64), "{said}");
+        // How far it is, of what is known then: the records from their second survey on.
+        let shown = String::from_utf8_lossy(&sorted_on_disk.stderr).into_owned();
+        let all = kept.len() + 2;
+        for line in [
+            format!("compare objects: {all} of {all}\n"),
+            "compare objects: 2 of 2\n".into(),
+            "delete leaked objects: 2 of 2\n".into(),
+        ] {
+            assert!(shown.contains(&line), "no `{line}`: {shown}");
+        }
+        let surveys: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("list slices: ")).collect();
+        assert_eq!(surveys[1], format!("{0} of {0}", surveys[0]), "{shown}");
         let left: Vec<_> = objects(&volume).into_iter().filter(|path| !path.ends_with("notes")).collect();
         assert_eq!(left, kept);
         assert_eq!(count(&ok(&["gc", &volume.meta]), "leaked"), 0);
@@ -181,6 +196,8 @@ fn what_an_unmounted_volume_still_owes_is_done() {
     );
     let said = ok(&["gc", "--delete", &volume.meta]);
     assert_eq!((count(&said, "delfiles"), objects(&volume).len()), (1, 0), "{said}");
+    assert!(said.contains("empty trash: 2 of 2"), "the file and its hour: {said}");
+    assert!(said.contains("delete files: 12 B of about 12 B"), "{said}");
     ok(&["fsck", &volume.meta]);
 }
 
@@ -321,6 +338,10 @@ fn a_destroyed_volume_leaves_nothing_and_takes_nothing_else_along() {
         assert_eq!(objects(&volume).len(), 1);
         let said = ok(&["destroy", "-y", &volume.meta, &uuid]);
         assert!(said.contains("the volume testvol is destroyed"), "{said}");
+        assert!(
+            said.contains("delete objects: 43 B of about 4.00 KiB"),
+            "with what says whose it is: {said}"
+        );
         assert_eq!(files(&volume.path("objects/testvol")), Vec::<PathBuf>::new());
         assert!(neighbour.exists());
         assert!(fails(&["status", &volume.meta]).contains("there is no volume"));

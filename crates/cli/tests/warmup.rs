@@ -6,6 +6,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use sluice_testkit::fuse::no_fuse;
@@ -104,6 +105,45 @@ fn paths_come_from_a_file_and_lead_anywhere_in_the_mount() {
     assert!(said.contains("1 paths in the background"), "{said}");
     until("the files to be warm", || ok(&["warmup", "--check", &text(&point)]).contains("(100.0%)"));
     until("the log to tell", || volume.log().contains("warmup has ended"));
+    volume.umount(&point);
+}
+
+/// A directory that is bound over another one, until this is dropped.
+struct Bound(PathBuf);
+
+impl Bound {
+    fn over(source: &Path, target: &Path) -> Self {
+        let bound = Command::new("mount").arg("--bind").args([source, target]).status().expect("mount runs");
+        assert!(bound.success(), "{} cannot be bound over {}", source.display(), target.display());
+        Self(target.to_owned())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_is_bound_over_a_directory_of_the_mount_is_what_is_meant() {
+    if no_fuse() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (mut volume, point) = volume();
+    fs::create_dir_all(point.join("hidden/deep")).expect("made");
+    let bound = Bound::over(&point.join("tree"), &point.join("hidden"));
+    let small = point.join("hidden/deep/small");
+    let said = ok(&["warmup", &text(&small)]);
+    assert!(said.contains("warmed up 5 B of 1 files"), "{said}");
+    let said = ok(&["warmup", &text(&point.join("hidden"))]);
+    assert!(said.contains("warmed up 128.00 KiB of 2 files"), "{said}");
+    // Beside paths of the mount itself, in one request.
+    let said = ok(&["warmup", "--check", &text(&point.join("tree/large")), &text(&small)]);
+    assert!(said.contains("2 files") && said.contains("(100.0%)"), "{said}");
+    drop(bound);
+    let said = ok(&["warmup", "--check", &text(&point.join("hidden"))]);
+    assert!(said.contains("0 files"), "nothing is in the directory that was hidden: {said}");
     volume.umount(&point);
 }
 

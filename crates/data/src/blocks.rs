@@ -110,7 +110,7 @@ impl BlockStore {
             wholes: Gate::new(config.wholes()),
             deletes: Gate::new(config.max_deletes),
             prefetches: Arc::new(Semaphore::new(config.prefetch)),
-            warms: Semaphore::new(config.wholes()),
+            warms: Semaphore::new(config.warms()),
             compression: config.compression,
             prefetch: config.prefetch > 0,
             large_writes: config.cache.large_writes,
@@ -261,7 +261,8 @@ impl BlockStore {
         if self.location(key).is_some() {
             return Ok(true);
         }
-        // All that are warmed up hold no more memory than all that are read.
+        // All that are warmed up hold no more memory than all that are read, and under a limit of
+        // bandwidth they keep readers waiting no longer than a moment.
         let place = self.runtime.block_on(until(pin!(self.warms.acquire()), &mut || interrupt.is_set()));
         let Some(Ok(_place)) = place else { return Err(self.in_vain(key)) };
         let Some(disk) = &self.disk else {
@@ -346,8 +347,12 @@ impl BlockStore {
         loop {
             tries += 1;
             let started = Instant::now();
-            let range = range.map(|range| u64::from(range.start)..u64::from(range.end));
-            let got = self.store.get(&name, range).await;
+            let got = match range {
+                Some(range) => {
+                    self.store.get(&name, Some(u64::from(range.start)..u64::from(range.end))).await
+                }
+                None => self.store.get_whole(&name, u64::from(key.size)).await,
+            };
             self.stats.gets.add(1);
             self.stats.times.get.observe(started.elapsed());
             let decoded = got.and_then(|stored| {

@@ -35,6 +35,9 @@ pub struct DataConfig {
     pub max_downloads: usize,
     /// Blocks deleted at once.
     pub max_deletes: usize,
+    /// Bytes per second that the store lets through to readers; 0 for no limit. Warming up takes no
+    /// more than a second's worth, or one block, ahead of who reads.
+    pub download_rate: u64,
     /// How long requests to a store that does not answer are retried.
     pub give_up: Duration,
     /// Age at which unflushed data is uploaded although it is still being written to.
@@ -62,6 +65,7 @@ impl Default for DataConfig {
             max_uploads: 20,
             max_downloads: 200,
             max_deletes: 10,
+            download_rate: 0,
             give_up: Duration::from_mins(5),
             flush_age: Duration::from_secs(5),
             flush_idle: Duration::from_secs(1),
@@ -96,6 +100,14 @@ impl DataConfig {
     /// most half the buffer.
     pub(crate) fn wholes(&self) -> usize {
         (self.buffer_size / 2 / u64::from(self.block_size)).max(2) as usize
+    }
+
+    /// Most blocks that are warmed up at once.
+    pub(crate) fn warms(&self) -> usize {
+        match self.download_rate {
+            0 => self.wholes(),
+            rate => self.wholes().min((rate / u64::from(self.block_size)).max(1) as usize),
+        }
     }
 
     /// [`Self::max_readahead`] with its default filled in.
@@ -213,6 +225,15 @@ impl UploadHours {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn under_a_limit_warming_up_takes_a_second_ahead_or_one_block() {
+        let warms = |download_rate| {
+            DataConfig { block_size: 4 << 20, buffer_size: 300 << 20, download_rate, ..DataConfig::default() }
+                .warms()
+        };
+        assert_eq!([0, 1, 1 << 20, 10 << 20, 1 << 40].map(warms), [37, 1, 1, 2, 37]);
+    }
 
     #[test]
     fn hours_may_go_over_midnight() {

@@ -21,6 +21,8 @@ pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
     name: &'static str,
+    /// What the log names who made it.
+    span: tracing::Span,
     most: usize,
     queue: Mutex<Queue>,
     arrived: Condvar,
@@ -38,7 +40,8 @@ struct Queue {
 impl Pool {
     pub(crate) fn new(name: &'static str, most: usize) -> Self {
         let (arrived, ended) = (Condvar::new(), Condvar::new());
-        Self(Arc::new(Shared { name, most, queue: Mutex::default(), arrived, ended }))
+        let span = tracing::Span::current();
+        Self(Arc::new(Shared { name, span, most, queue: Mutex::default(), arrived, ended }))
     }
 
     /// Runs `job` on one of the threads. After [`Self::close`] it is dropped.
@@ -53,7 +56,8 @@ impl Pool {
             return;
         }
         let shared = Arc::clone(&self.0);
-        let started = thread::Builder::new().name(self.0.name.into()).spawn(move || shared.work());
+        let work = self.0.span.in_scope(|| sluice_types::job(self.0.name, move || shared.work()));
+        let started = thread::Builder::new().name(self.0.name.into()).spawn(work);
         match started {
             Ok(_) => queue.threads += 1,
             Err(error) => tracing::warn!(%error, "no thread for background work; those there are will do it"),

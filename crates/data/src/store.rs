@@ -72,12 +72,15 @@ impl DataStore {
         runtime: Option<Handle>,
     ) -> Result<Self, DataError> {
         config.check()?;
+        let span = tracing::Span::current();
         let own = match &runtime {
             Some(_) => None,
             None => Some(
                 Builder::new_multi_thread()
                     .worker_threads(RUNTIME_THREADS)
                     .thread_name("sluice-object")
+                    // As long as the thread lives, what it logs is logged for the caller.
+                    .on_thread_start(move || std::mem::forget(span.clone().entered()))
                     .enable_all()
                     .build()
                     .map_err(DataError::Threads)?,

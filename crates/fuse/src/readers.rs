@@ -167,7 +167,10 @@ impl Readers {
         let device = Arc::clone(&self.devices[state.started % self.devices.len()]);
         let this = Arc::clone(self);
         let thread = thread::Builder::new().name("fuse-reader".into());
+        let span = tracing::Span::current();
         match thread.spawn(move || {
+            // Once for all requests of the thread.
+            let _span = span.enter();
             let reader = Arc::new(ReaderState::new());
             this.states.lock().push(Arc::clone(&reader));
             this.serve(&device, &reader);

@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sluice_types::job;
+
 use crate::{
     abi::opcode,
     call::{self, Call, Calls, Channel, Underway},
@@ -216,11 +218,12 @@ fn watch(
 ) -> io::Result<thread::JoinHandle<()>> {
     let tick = (deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let (calls, readers) = (Arc::clone(calls), Arc::clone(readers));
-    thread::Builder::new().name("fuse-watchdog".into()).spawn(move || {
+    let watch = job("fuse-watchdog", move || {
         while ended.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
             readers.give_up(calls.expire(deadline));
         }
-    })
+    });
+    thread::Builder::new().name("fuse-watchdog".into()).spawn(watch)
 }
 
 /// Reads INIT and answers it.

@@ -54,6 +54,9 @@ impl Meta {
         let format = retry(until, || Self::load_format(engine.as_ref()))?
             .ok_or(OpenError::NotFormatted(engine.name()))?;
         format.check()?;
+        // For the log, if the caller's span asks for them.
+        let span = tracing::Span::current();
+        span.record("volume", &format.name);
         let read_only = options.read_only;
         let effect_log = options.effect_log.clone().filter(|_| !read_only);
         let mut start = Start::default();
@@ -62,6 +65,7 @@ impl Meta {
             start = Start::of(engine.as_ref(), &options, format.change_log)?;
         }
         let sid = start.sid;
+        span.record("session", sid);
         if let Some(effect_log) = &effect_log {
             effect_log.session(sid, engine.limits().lanes.max(1) as u16, start.fences);
         }

@@ -12,8 +12,14 @@ use parking_lot::Mutex;
 use sluice_types::{Caller, FsError, FsResult, Ino, Name, Time};
 
 use crate::{
-    batch::Interrupt, engine::Scan, expiry::TrashExpiry, meta::Meta, op::At, ops::removal::hour_name,
-    schema::Row, tree::Progress,
+    batch::Interrupt,
+    engine::Scan,
+    expiry::TrashExpiry,
+    meta::Meta,
+    op::At,
+    ops::{lookup::Lookup, removal::hour_name},
+    schema::Row,
+    tree::Progress,
 };
 
 /// Hours emptied at once, if the engine has that many lanes.
@@ -53,6 +59,28 @@ impl Meta {
             work();
         });
         failed.into_inner()
+    }
+
+    /// Entries that [`Self::clean_trash`] will remove at `now`, the hours among them. What lies
+    /// below a directory that was rebuilt in the trash is not counted.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn due_trash(&self, now: i64, interrupt: &Interrupt) -> FsResult<u64> {
+        let mut count = 0;
+        for hour in self.due_hours(now, interrupt)? {
+            let found = self.read(&Lookup(At::new(Ino::TRASH, hour)), interrupt);
+            let (dir, _) = match found {
+                Err(FsError::NotFound) => continue,
+                found => found?,
+            };
+            count += 1;
+            self.each_page(Scan::Entries { dir, nodes: false }, interrupt, |rows| {
+                count += rows.len() as u64;
+                Ok(())
+            })?;
+        }
+        Ok(count)
     }
 
     /// The hours that are due, the oldest first.

@@ -52,8 +52,8 @@ fn buckets(config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, ObjectError> {
     let refused = |reason: String| ObjectError::Config { store: config.storage.clone(), reason };
     if !config.bucket.contains("%d") {
         return Err(refused(format!(
-            "the bucket {:?} of a volume with {} shards needs %d where the shard's number goes",
-            config.bucket, config.shards
+            "with {} shards the bucket {:?} needs %d where the shard's number goes",
+            config.shards, config.bucket
         )));
     }
     let shard = |n: u32| {

@@ -137,7 +137,8 @@ impl Remote {
             // The role of a machine may be available later.
             _ if mentions(&words, &NO_CREDENTIAL) => {
                 let reason = format!(
-                    "{words}: there is no access key; set one with `sluice config`, or give the machine a role"
+                    "{words}: there is no access key; give --access-key and --secret-key (for a volume, to \
+                     `sluice config`), or give the machine a role"
                 );
                 ObjectError::Unavailable { action, key, store, reason }
             }

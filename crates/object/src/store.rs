@@ -43,6 +43,13 @@ pub trait ObjectStore: fmt::Debug + Send + Sync + 'static {
         range: Option<Range<u64>>,
     ) -> BoxFuture<'a, Result<Bytes, ObjectError>>;
 
+    /// All bytes of `key`, of which there are about `size`: a bandwidth limit counts so many before
+    /// they come, and what there are when they have come.
+    fn get_whole<'a>(&'a self, key: &'a str, size: u64) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        let _ = size;
+        self.get(key, None)
+    }
+
     /// Stores `data` under `key`. When this returns the object is durable as the store defines it.
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>>;
 

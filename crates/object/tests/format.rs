@@ -6,13 +6,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use sluice_object::{
-    Compression,
+    Compression, MemStore, ObjectStore as _,
     crypto::{CryptoError, DataCipher, ObjectCipher, VolumeKey, open_secret},
+    layers::Encrypted,
 };
 
 /// Content of the files that the objects belong to: (objects, SHA-256).
@@ -90,6 +91,41 @@ fn what_is_sealed_opens_and_no_bit_may_change() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_sealed_is_in_memory_once() {
+    let cipher = ObjectCipher::new(plain_key(), DataCipher::Aes256Gcm);
+    let mut filled = None;
+    let sealed = cipher.seal_with(100_000, |buffer| {
+        buffer.resize(buffer.len() + 100_000, 7);
+        filled = Some((buffer.as_ptr(), buffer.capacity()));
+        Ok::<_, CryptoError>(())
+    });
+    let sealed = sealed.unwrap();
+    assert_eq!(filled, Some((sealed.as_ptr(), sealed.len())), "no other buffer was taken");
+    assert_eq!(cipher.open(sealed).unwrap(), vec![7; 100_000]);
+    let refused = cipher.seal_with(1, |_| Err(CryptoError::Damaged("told to fail".into())));
+    assert_eq!(refused, Err(CryptoError::Damaged("told to fail".into())));
+}
+
+#[test]
+fn a_file_is_stored_sealed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let plain: Vec<u8> = (0..3_000_000_u32).map(|at| at as u8).collect();
+    fs::write(&file, &plain).unwrap();
+    let inner = Arc::new(MemStore::new());
+    let cipher = ObjectCipher::new(plain_key(), DataCipher::Aes256Gcm);
+    let store = Encrypted::new(Arc::clone(&inner) as _, cipher);
+    futures::executor::block_on(async {
+        store.put_file("key", &file).await.unwrap();
+        assert_eq!(store.get("key", None).await.unwrap(), plain);
+        let sealed = inner.get("key", None).await.unwrap();
+        assert_eq!(sealed.len(), 3 + 256 + 12 + plain.len() + 16);
+        let missing = store.put_file("key", &folder.path().join("missing")).await;
+        assert!(missing.unwrap_err().to_string().contains("cannot be read"));
+    });
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::{
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
+use crate::job;
+
 /// Decides when the threads that it was given run.
 pub trait Scheduler: Send + Sync {
     /// What time it is.
@@ -189,7 +191,7 @@ pub fn join(handle: JoinHandle<()>) -> thread::Result<()> {
 /// # Errors
 /// If there is no thread to be had.
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let run: Box<dyn FnOnce() + Send> = Box::new(run);
+    let run: Box<dyn FnOnce() + Send> = Box::new(job(name, run));
     let run = match scheduler() {
         Some(scheduler) => scheduler.adopt(name, run),
         None => run,

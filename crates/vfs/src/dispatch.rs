@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread};
 
-use sluice_types::{Caller, FsError};
+use sluice_types::{Caller, FsError, job};
 
 use crate::control::{Progress, Running, requests::Request};
 use crate::{internal::InternalHandle, vfs::Vfs};
@@ -50,7 +50,9 @@ impl Vfs {
             progress.end();
             control.finish(answer);
         };
-        if let Err(error) = thread::Builder::new().name("sluice-control".into()).spawn(work) {
+        if let Err(error) =
+            thread::Builder::new().name("sluice-control".into()).spawn(job("sluice-control", work))
+        {
             control.finish(Err(FsError::io(format_args!(
                 "a thread for .control could not be started: {error}"
             ))));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use futures::TryStreamExt;
 use sluice_meta::{Meta, Options, engine::Scan, schema::Row};
-use sluice_object::{ObjectError, ObjectStore};
+use sluice_object::{ObjectError, ObjectMeta, ObjectStore};
 use sluice_types::{Clock, Interrupt, SystemClock};
 
 use crate::{engines, progress::Progress, signals, volume};
@@ -56,8 +56,12 @@ impl Destroy {
             self.uuid
         );
         let store = sluice_object::open(&volume::store_config(&format)?)?;
-        if !self.force {
-            let meta = Meta::open(engine.clone(), Options { read_only: true, ..Options::default() })?;
+        let opened = Meta::open(engine.clone(), Options { read_only: true, ..Options::default() });
+        let used = if self.force {
+            // What --force removes need not be readable.
+            opened.ok().map_or(0, |meta| meta.env().used().0)
+        } else {
+            let meta = opened?;
             refuse_sessions(&meta)?;
             let (used, inodes) = meta.env().used();
             outln!(" volume name: {}", format.name);
@@ -72,8 +76,9 @@ impl Destroy {
             if !self.yes && !confirmed()? {
                 bail!("aborted; nothing was deleted");
             }
-        }
-        self.delete_objects(&store)?;
+            used
+        };
+        self.delete_objects(&store, used)?;
         engine
             .remove_volume()
             .context("the objects are deleted, but not all metadata; begin destroy again")?;
@@ -81,23 +86,27 @@ impl Destroy {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn delete_objects(&self, store: &Arc<dyn ObjectStore>) -> Result<()> {
+    /// Deletes all objects. How many there are shows only when all are listed, so that the bar
+    /// counts bytes, against the `used` ones of all files: compression, clones and holes make them
+    /// fewer.
+    fn delete_objects(&self, store: &Arc<dyn ObjectStore>, used: i64) -> Result<()> {
         let interrupt = signals::interrupt()?;
-        let progress = Progress::new("delete objects", None);
+        let progress = Progress::bytes("delete objects", u64::try_from(used).ok().filter(|used| *used > 0));
         let deletion = async {
-            let delete = |key: String| async move {
+            let delete = |ObjectMeta { key, size, .. }: ObjectMeta| async move {
                 let deleted = store.delete(&key).await;
                 if let Err(error) = &deleted {
                     tracing::warn!(%error, "an object could not be deleted");
                 }
-                Ok::<bool, ObjectError>(deleted.is_ok())
+                Ok::<_, ObjectError>((deleted.is_ok(), size))
             };
-            let listed = store.list("").map_ok(|object| delete(object.key));
+            let listed = store.list("").map_ok(delete);
             let mut deleted = listed.try_buffer_unordered(AT_ONCE);
             let mut failed = 0;
             while let Some(done) = deleted.try_next().await.transpose() {
-                failed += u64::from(!done?);
-                progress.add(1);
+                let (deleted, size) = done?;
+                failed += u64::from(!deleted);
+                progress.add(size);
                 ensure!(failed < MOST_FAILED, "{failed} objects could not be deleted");
                 ensure!(!interrupt.is_set(), "interrupted; some objects are deleted, the metadata is not");
             }

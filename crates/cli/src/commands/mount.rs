@@ -186,6 +186,8 @@ impl Mount {
         self.cached.idle(&mut idle);
         self.store.idle(&mut idle);
         self.cache.idle(&mut idle);
+        let stages = self.transfers.limits_stages() && !self.cache.writeback;
+        idle.in_vain("--max-stage-write", stages, "--writeback");
         self.fuse.idle(&mut idle);
         idle
     }
@@ -301,6 +303,7 @@ impl Mount {
         };
         self.transfers.apply(&mut data);
         self.cache.apply(&mut data, self.transfers.max_stage_write)?;
+        data.download_rate = self.store.download_mbps(format).saturating_mul(1_000_000 / 8);
         Ok(data)
     }
 

@@ -3,10 +3,15 @@
 //! What must stay true: nothing that exists is replaced. Names in the trash say where a file was
 //! and what it was called, but are cut at 255 bytes: the end of a longer one is lost.
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use parking_lot::Mutex;
 use sluice_meta::{
     Meta,
     engine::Scan,
@@ -21,8 +26,8 @@ use sluice_types::{Caller, FileType, FsError, FsResult, Ino, Interrupt, MAX_NAME
 
 use crate::{progress::Progress, signals, volume};
 
-/// Names that one of the threads moves together.
-const TOGETHER: usize = 100;
+/// Names that are moved together.
+const TOGETHER: usize = 1000;
 
 /// Rebuild trees in the trash, or put them back
 ///
@@ -42,7 +47,8 @@ pub(crate) struct Restore {
     /// Move everything to its original directory
     #[arg(long)]
     put_back: bool,
-    /// Batches of names that are moved at once
+    /// Hours that are restored at once; the names of one hour go in batches, one after another, as
+    /// all of them leave the same directory
     #[arg(long, value_name = "N", default_value_t = 10)]
     threads: usize,
 }
@@ -75,11 +81,19 @@ impl Restore {
         ensure!(self.threads > 0, "--threads has to be at least 1");
         let interrupt = signals::interrupt()?;
         let meta = volume::open_meta(&self.meta_url, "restore", false)?;
+        let progress = Progress::new("restore", None);
+        let restored =
+            side_by_side(&self.hours, self.threads, |hour| self.restore(&meta, hour, &interrupt, &progress));
+        progress.finish();
         let mut code = ExitCode::SUCCESS;
-        for hour in &self.hours {
-            match self.restore(&meta, hour, &interrupt) {
-                Ok(Tally { conflicts: 0, failed: 0, .. }) => {}
-                Ok(_) => code = ExitCode::FAILURE,
+        for (hour, restored) in self.hours.iter().zip(restored) {
+            match restored {
+                Ok(tally) => {
+                    self.report(hour, &tally);
+                    if tally.conflicts + tally.failed > 0 {
+                        code = ExitCode::FAILURE;
+                    }
+                }
                 Err(error) => {
                     errln!("sluice: {error:#}");
                     code = ExitCode::FAILURE;
@@ -90,7 +104,7 @@ impl Restore {
         Ok(code)
     }
 
-    fn restore(&self, meta: &Meta, hour: &str, interrupt: &Interrupt) -> Result<Tally> {
+    fn restore(&self, meta: &Meta, hour: &str, interrupt: &Interrupt, progress: &Progress) -> Result<Tally> {
         let failed = || format!("cannot restore {hour}");
         let at = At::new(Ino::TRASH, Name::new(hour.as_bytes()).with_context(failed)?);
         let ino = match meta.read(&Lookup(at), interrupt) {
@@ -100,20 +114,40 @@ impl Restore {
             }
             Err(error) => return Err(error).with_context(failed),
         };
-        let progress = Progress::new("restore", None);
         let dirs =
             if self.put_back { Vec::new() } else { dirs_in(meta, ino, interrupt).with_context(failed)? };
-        let hour = Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress: &progress };
-        let restored = hour.restore(self.threads.saturating_mul(TOGETHER)).with_context(failed);
-        progress.finish();
-        let tally = restored?;
+        Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress }.restore().with_context(failed)
+    }
+
+    fn report(&self, hour: &str, tally: &Tally) {
         let done = if self.put_back { "restored" } else { "rebuilt" };
         let waiting =
             if self.put_back { String::new() } else { format!(", {} need --put-back", tally.waiting) };
-        let Tally { moved, conflicts, failed, .. } = tally;
-        outln!("{done} {moved} entries{waiting}, {conflicts} conflicts, {failed} failed");
-        Ok(tally)
+        let Tally { moved, conflicts, failed, .. } = *tally;
+        outln!("{hour}: {done} {moved} entries{waiting}, {conflicts} conflicts, {failed} failed");
     }
+}
+
+/// Does `work` with each of `items`, `threads` at once. The results in their order.
+fn side_by_side<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
+    let run = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return };
+            let result = work(item);
+            results.lock().push((at, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            scope.spawn(run);
+        }
+        run();
+    });
+    let mut results = results.into_inner();
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The directories in a directory, sorted.
@@ -139,15 +173,15 @@ fn origin(name: &Name) -> Option<At> {
 }
 
 impl Hour<'_> {
-    /// Moves all names, so many at once. While names go, a listing still shows each of the others.
-    fn restore(&self, at_once: usize) -> FsResult<Tally> {
+    /// Moves all names. While names go, a listing still shows each of the others.
+    fn restore(&self) -> FsResult<Tally> {
         let mut tally = Tally::default();
         self.meta.each_page(Scan::Entries { dir: self.ino, nodes: false }, self.interrupt, |rows| {
             let names: Vec<Name> = rows
                 .into_iter()
                 .filter_map(|row| if let Row::Entry(_, name, _) = row { Some(name) } else { None })
                 .collect();
-            for names in names.chunks(at_once) {
+            for names in names.chunks(TOGETHER) {
                 self.restore_some(names, &mut tally);
                 if self.interrupt.is_set() {
                     return Err(FsError::Interrupted);
@@ -215,7 +249,24 @@ impl Hour<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, time::Duration};
+
     use super::*;
+
+    #[test]
+    fn hours_are_restored_at_once_and_reported_in_their_order() {
+        let (first, second) = (mpsc::channel(), mpsc::channel());
+        let ends = [(Mutex::new(first.1), second.0), (Mutex::new(second.1), first.0)];
+        // Each waits for the other.
+        let met = side_by_side(&[1, 0], 2, |end| {
+            let (here, there) = &ends[*end];
+            there.send(()).unwrap();
+            (*end, here.lock().recv_timeout(Duration::from_secs(30)).is_ok())
+        });
+        assert_eq!(met, [(1, true), (0, true)]);
+        assert_eq!(side_by_side(&[1, 2, 3], 1, |item| item * 2), [2, 4, 6]);
+        assert_eq!(side_by_side(&[0; 0], 9, |item| *item), [0; 0]);
+    }
 
     #[test]
     fn names_in_the_trash_say_where_a_file_was() {

@@ -12,8 +12,9 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Deserialize;
 use sluice_types::Ino;
 
@@ -62,14 +63,14 @@ pub(crate) struct Warmup {
 /// The paths for one mount that are not asked for yet.
 struct Batch {
     control: Control,
-    /// Where the mount begins; `None` if only a part of it can be seen from here.
-    mount: Option<PathBuf>,
+    /// Where the mount begins, and its number; `None` if only a part of it can be seen from here.
+    mount: Option<(PathBuf, Option<u64>)>,
     paths: Vec<u8>,
     count: usize,
 }
 
 /// What a mount answers. A mount of JuiceFS tells no failures.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Answer {
     file_count: u64,
@@ -77,9 +78,12 @@ struct Answer {
     miss_bytes: u64,
     locations: BTreeMap<String, u64>,
     failures: Failures,
+    /// Whether a mount did not say what is cached now.
+    #[serde(skip)]
+    silent: bool,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Failures {
     count: u64,
@@ -88,10 +92,26 @@ struct Failures {
 }
 
 impl Answer {
+    /// Reads what a mount answered that had told `told` as its progress, files and bytes. JuiceFS
+    /// before 1.2 answers nothing, and fetches files whatever it is asked to do with them.
+    fn read(data: &[u8], told: (u64, u64), fetches: bool) -> Result<Self> {
+        if !data.is_empty() {
+            return serde_json::from_slice(data).context("the mount's answer is not understood");
+        }
+        ensure!(
+            fetches,
+            "the mount is of JuiceFS before 1.2, which knows neither --check nor --evict: it has fetched the files \
+             instead; upgrade it"
+        );
+        let (file_count, total_bytes) = told;
+        Ok(Self { file_count, total_bytes, silent: true, ..Self::default() })
+    }
+
     fn add(&mut self, other: Self) {
         self.file_count += other.file_count;
         self.total_bytes += other.total_bytes;
         self.miss_bytes += other.miss_bytes;
+        self.silent |= other.silent;
         for (place, bytes) in other.locations {
             *self.locations.entry(place).or_default() += bytes;
         }
@@ -105,7 +125,7 @@ impl Warmup {
             (_, true) => "check",
             _ => "warm up",
         };
-        let progress = Progress::bytes(what);
+        let progress = Progress::bytes(what, None);
         let (mut sum, mut failed, mut asked) = (Answer::default(), false, 0);
         let mut batches = BTreeMap::new();
         for path in self.all_paths()? {
@@ -167,10 +187,12 @@ impl Warmup {
             .put(&paths)
             .put(&self.threads.to_be_bytes())
             .put(&[u8::from(self.background), action]);
-        let mut piece = progress.piece();
-        let answer = batch.control.ask(message, |_, bytes| piece(bytes, 0))?;
-        let mut answer: Answer =
-            serde_json::from_slice(&answer).context("the mount's answer is not understood")?;
+        let (mut piece, mut told) = (progress.piece(), (0, 0));
+        let data = batch.control.ask(message, |files, bytes| {
+            told = (files, bytes);
+            piece(bytes, 0);
+        })?;
+        let mut answer = Answer::read(&data, told, action == 0)?;
         let Failures { count, named, incomplete } = std::mem::take(&mut answer.failures);
         for failure in &named {
             progress.say(format_args!("sluice: {failure}"));
@@ -204,6 +226,12 @@ impl Warmup {
             outln!("evicted {shown} of {files} files in {seconds:.2} s");
         } else {
             outln!("warmed up {shown} of {files} files in {seconds:.2} s");
+            if sum.silent {
+                errln!(
+                    "sluice: the mount is of JuiceFS before 1.2, which does not say what it could not fetch; its log \
+                     does"
+                );
+            }
             if missed > 0 {
                 errln!(
                     "sluice: {not} are not cached: they failed, or the cache has no room (--cache-size, \
@@ -224,7 +252,7 @@ fn take<'b>(batches: &'b mut BTreeMap<u64, Batch>, path: &Path) -> Result<&'b mu
         std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
         std::collections::btree_map::Entry::Vacant(vacant) => vacant.insert(Batch {
             control: Control::open(&path)?,
-            mount: mount_of(&path, found.dev()),
+            mount: mount_of(&path, found.dev()).map(|mount| (mount.clone(), mount_number(&mount))),
             paths: Vec::new(),
             count: 0,
         }),
@@ -233,7 +261,10 @@ fn take<'b>(batches: &'b mut BTreeMap<u64, Batch>, path: &Path) -> Result<&'b mu
         batch.paths.push(b'\n');
     }
     batch.count += 1;
-    let below = batch.mount.as_ref().and_then(|mount| path.strip_prefix(mount).ok());
+    // What is bound over a directory of the mount shows a part of the volume that has another path
+    // there.
+    let begin = batch.mount.as_ref().filter(|(_, number)| *number == mount_number(&path));
+    let below = begin.and_then(|(mount, _)| path.strip_prefix(mount).ok());
     match below.map(|below| below.as_os_str().as_bytes()) {
         // The list has no way to write a line feed.
         Some(below) if !below.contains(&b'\n') => batch.paths.extend([b"/", below].concat()),
@@ -242,9 +273,31 @@ fn take<'b>(batches: &'b mut BTreeMap<u64, Batch>, path: &Path) -> Result<&'b mu
     Ok(batch)
 }
 
+/// The number of the mount that shows `path`; `None` from a kernel before 5.8.
+fn mount_number(path: &Path) -> Option<u64> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
 /// The directory where the mount begins in which `path` is.
 fn mount_of(path: &Path, dev: u64) -> Option<PathBuf> {
     let is_root =
         |dir: &&Path| fs::metadata(dir).is_ok_and(|found| found.dev() == dev && found.ino() == Ino::ROOT.0);
     path.ancestors().find(is_root).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_answers_nothing_is_told_by_its_age() {
+        let read = |data: &[u8], fetches| Answer::read(data, (3, 70), fetches);
+        let silent = read(b"", true).unwrap();
+        assert_eq!((silent.file_count, silent.total_bytes, silent.silent), (3, 70, true));
+        assert!(read(b"", false).unwrap_err().to_string().contains("JuiceFS before 1.2"));
+        let told = read(br#"{"FileCount":1,"TotalBytes":5,"MissBytes":2}"#, false).unwrap();
+        assert_eq!((told.file_count, told.total_bytes, told.miss_bytes, told.silent), (1, 5, 2, false));
+        assert!(read(b"{", true).is_err());
+    }
 }

@@ -12,6 +12,9 @@ use sluice_object::{Limits, StoreConfig};
 use super::Idle;
 use crate::{sizes, volume};
 
+/// Blocks written to the local disk at once.
+const MAX_STAGE_WRITE: usize = 1000;
+
 /// How the object storage is reached.
 #[derive(Args)]
 #[command(next_help_heading = "Object storage")]
@@ -61,6 +64,11 @@ impl StoreFlags {
         Ok(store)
     }
 
+    /// Limit of reading in Mbps, 0 for none.
+    pub(crate) fn download_mbps(&self, format: &VolumeFormat) -> u64 {
+        self.download_limit.unwrap_or(format.download_limit.max(0) as u64)
+    }
+
     /// Changes what the volume's settings say into what the flags say.
     fn apply(&self, store: &mut StoreConfig) -> anyhow::Result<()> {
         let set = |field: &mut String, flag: &Option<String>| {
@@ -102,7 +110,7 @@ pub(crate) struct TransferFlags {
     max_deletes: usize,
     /// With --writeback: blocks written to the local disk at once; others are uploaded directly; 0
     /// for no limit
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = MAX_STAGE_WRITE)]
     pub(crate) max_stage_write: usize,
     /// Try the object storage before anything else
     #[arg(long)]
@@ -110,6 +118,11 @@ pub(crate) struct TransferFlags {
 }
 
 impl TransferFlags {
+    /// Whether blocks written to the local disk have another limit than by themselves.
+    pub(crate) fn limits_stages(&self) -> bool {
+        self.max_stage_write != MAX_STAGE_WRITE
+    }
+
     /// The part that the data path has to know.
     pub(crate) fn apply(&self, data: &mut DataConfig) {
         data.max_uploads = self.max_uploads.max(1);

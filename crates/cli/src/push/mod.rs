@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::Result;
+use sluice_types::job;
 use sluice_vfs::Vfs;
 
 pub(crate) use gateway::Gateway;
@@ -32,7 +33,8 @@ impl Pushes {
     /// logged, once until it works again.
     pub(crate) fn start(&self, vfs: &Arc<Vfs>) {
         let (this, vfs) = (self.clone(), Arc::downgrade(vfs));
-        if let Err(error) = thread::Builder::new().name("sluice-push".into()).spawn(move || this.run(&vfs)) {
+        let push = job("sluice-push", move || this.run(&vfs));
+        if let Err(error) = thread::Builder::new().name("sluice-push".into()).spawn(push) {
             tracing::error!(%error, "no thread to push metrics");
         }
     }

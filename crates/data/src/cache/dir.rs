@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::Rng;
+use sluice_types::{Rng, job};
 
 use super::{
     dir_index::DirIndex,
@@ -140,9 +140,9 @@ impl Dir {
         let dir = Arc::clone(self);
         thread::Builder::new().name("sluice-scan".into()).spawn({
             let dir = Arc::clone(self);
-            move || dir.keep_up()
+            job("sluice-scan", move || dir.keep_up())
         })?;
-        thread::Builder::new().name("sluice-cache".into()).spawn(move || {
+        let keep = job("sluice-cache", move || {
             for key in receiver {
                 let Some(data) = dir.waiting.lock().get(&key).cloned() else { continue };
                 dir.store(key, &data);
@@ -151,7 +151,8 @@ impl Dir {
                     dir.remove(key);
                 }
             }
-        })?;
+        });
+        thread::Builder::new().name("sluice-cache".into()).spawn(keep)?;
         Ok(())
     }
 

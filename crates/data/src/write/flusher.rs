@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use sluice_types::{FsResult, Ino};
+use sluice_types::{FsResult, Ino, job};
 
 use super::{FileWriter, WriteContext, pressure::Pressure};
 use crate::blocks::BlockStore;
@@ -65,7 +65,7 @@ impl Flusher {
     pub(crate) fn start(self: &Arc<Self>, blocks: &Arc<BlockStore>) -> std::io::Result<()> {
         let (flusher, blocks) = (Arc::clone(self), Arc::clone(blocks));
         let tick = CHECK_INTERVAL.min(flusher.idle).max(Duration::from_millis(1));
-        thread::Builder::new().name("sluice-flush".into()).spawn(move || {
+        let work = job("sluice-flush", move || {
             while let Some(pressure) = flusher.pressure.wait(tick) {
                 blocks.shrink_memory();
                 sluice_object::shed_buffers();
@@ -74,7 +74,8 @@ impl Flusher {
                     tracing::error!("sending data on its way panicked");
                 }
             }
-        })?;
+        });
+        thread::Builder::new().name("sluice-flush".into()).spawn(work)?;
         Ok(())
     }
 

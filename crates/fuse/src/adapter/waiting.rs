@@ -13,6 +13,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
+use sluice_types::job;
 use sluice_vfs::{LOOK, Registered};
 
 use crate::errno::{Errno, Result};
@@ -74,7 +75,10 @@ impl Waiting {
             return;
         }
         let this = Arc::clone(self);
-        match thread::Builder::new().name("sluice-locks".into()).spawn(move || this.serve()) {
+        match thread::Builder::new()
+            .name("sluice-locks".into())
+            .spawn(job("sluice-locks", move || this.serve()))
+        {
             Ok(_) => state.threads += 1,
             Err(why) if state.threads == 0 => {
                 tracing::error!("nobody can wait for a lock: {why}");

@@ -36,16 +36,32 @@ impl ObjectCipher {
     ///
     /// Fails with [`CryptoError::Library`] only.
     pub fn seal(&self, plain: &[u8]) -> Result<Bytes, CryptoError> {
+        self.seal_with(plain.len(), |sealed| {
+            sealed.extend_from_slice(plain);
+            Ok(())
+        })
+    }
+
+    /// The stored form of the some `len` bytes that `fill` appends to a buffer, where they are
+    /// sealed: the format seals an object as a whole, so that all of it has to be in memory, but
+    /// only once.
+    ///
+    /// Fails as `fill` does, and with [`CryptoError::Library`].
+    pub fn seal_with<E: From<CryptoError>>(
+        &self,
+        len: usize,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Bytes, E> {
         let (mut key, mut nonce) = ([0; KEY], [0; NONCE]);
         rand::fill(&mut key).and_then(|()| rand::fill(&mut nonce)).map_err(|_| CryptoError::Library)?;
         let wrapped = self.key.wrap(&key)?;
         let start = LENGTHS + wrapped.len() + NONCE;
-        let mut sealed = Vec::with_capacity(start + plain.len() + TAG);
+        let mut sealed = Vec::with_capacity(start + len + TAG);
         sealed.extend_from_slice(&(wrapped.len() as u16).to_be_bytes());
         sealed.push(NONCE as u8);
         sealed.extend_from_slice(&wrapped);
         sealed.extend_from_slice(&nonce);
-        sealed.extend_from_slice(plain);
+        fill(&mut sealed)?;
         let tag = self
             .data_key(&key)?
             .seal_in_place_separate_tag(

@@ -3,7 +3,13 @@
 //! What must stay true: the store below gets only sealed bytes, and callers get only authenticated
 //! bytes.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Read},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -11,8 +17,20 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use crate::{
     crypto::{CryptoError, ObjectCipher},
     offload::offload,
-    store::{ObjectError, ObjectMeta, ObjectStore},
+    store::{ObjectError, ObjectMeta, ObjectStore, unreadable},
 };
+
+/// Why a file was not sealed.
+enum Unsealed {
+    File(ObjectError),
+    Cipher(CryptoError),
+}
+
+impl From<CryptoError> for Unsealed {
+    fn from(error: CryptoError) -> Self {
+        Self::Cipher(error)
+    }
+}
 
 /// A store that holds sealed objects. Sizes in listings are those of the sealed ones.
 #[derive(Debug)]
@@ -46,9 +64,13 @@ impl Encrypted {
         .await
     }
 
+    async fn opened(&self, key: &str, sealed: Bytes) -> Result<Bytes, ObjectError> {
+        self.work(key, sealed, ObjectCipher::open).await
+    }
+
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, ObjectError> {
         let sealed = self.inner.get(key, None).await?;
-        let plain = self.work(key, sealed, ObjectCipher::open).await?;
+        let plain = self.opened(key, sealed).await?;
         match range {
             None => Ok(plain),
             Some(range) if range.start <= range.end && range.end <= plain.len() as u64 => {
@@ -80,11 +102,35 @@ impl ObjectStore for Encrypted {
         Box::pin(self.read(key, range))
     }
 
+    fn get_whole<'a>(&'a self, key: &'a str, size: u64) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        Box::pin(async move { self.opened(key, self.inner.get_whole(key, size).await?).await })
+    }
+
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
         Box::pin(async move {
             let sealed = self.work(key, data, |cipher, plain| cipher.seal(&plain)).await?;
             self.inner.put(key, sealed).await
         })
+    }
+
+    fn put_file<'a>(&'a self, key: &'a str, file: &'a Path) -> BoxFuture<'a, Result<(), ObjectError>> {
+        let (cipher, from) = (Arc::clone(&self.cipher), file.to_owned());
+        let (owned, store) = (key.to_owned(), self.describe());
+        let seal = move || {
+            let unreadable = |error: io::Error| Unsealed::File(unreadable(&from, &error));
+            let sealed = File::open(&from).map_err(unreadable).and_then(|mut file| {
+                let len = file.metadata().map_err(unreadable)?.len();
+                cipher
+                    .seal_with(len as usize, |sealed| file.read_to_end(sealed).map(drop).map_err(unreadable))
+            });
+            sealed.map_err(|unsealed| match unsealed {
+                Unsealed::File(error) => error,
+                Unsealed::Cipher(error) => {
+                    ObjectError::Corrupt { key: owned, store, reason: error.to_string() }
+                }
+            })
+        };
+        Box::pin(async move { self.inner.put(key, offload(u64::MAX, seal).await?).await })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {

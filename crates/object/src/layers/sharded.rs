@@ -7,7 +7,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
-    future::BoxFuture,
+    future::{BoxFuture, try_join_all},
     stream::{BoxStream, StreamExt, select_all},
 };
 
@@ -59,8 +59,12 @@ impl ObjectStore for Sharded {
         self.of(key).put_file(key, file)
     }
 
+    /// A directory, whose name ends in `/`, may be in each of the buckets.
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), ObjectError>> {
-        self.of(key).delete(key)
+        if !key.ends_with('/') {
+            return self.of(key).delete(key);
+        }
+        Box::pin(async move { try_join_all(self.0.iter().map(|store| store.delete(key))).await.map(drop) })
     }
 
     fn head<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<ObjectMeta, ObjectError>> {

@@ -1,7 +1,7 @@
 //! Bandwidth limits.
 //!
 //! What must stay true: over a longer time, no more bytes pass than the limit allows. A caller that
-//! is dropped while it waits returns its share.
+//! is dropped while it waits returns its share, and so does one whose object does not exist.
 
 use std::{ops::Range, path::Path, sync::Arc, time::Duration};
 
@@ -69,6 +69,24 @@ impl Bucket {
             claim.bytes = 0.0;
         }
     }
+
+    /// Takes `announced` bytes, reads, and takes or returns the difference.
+    async fn read(
+        &self,
+        announced: u64,
+        get: impl Future<Output = Result<Bytes, ObjectError>>,
+    ) -> Result<Bytes, ObjectError> {
+        self.take(announced).await;
+        let read = get.await;
+        let passed = match &read {
+            Ok(data) => data.len() as u64,
+            Err(ObjectError::NotFound { .. }) => 0,
+            // Perhaps all came, and was wrong.
+            Err(_) => announced,
+        };
+        self.draw(passed as f64 - announced as f64);
+        read
+    }
 }
 
 /// Returns the bytes, if it is dropped during the wait.
@@ -100,14 +118,16 @@ impl ObjectStore for Throttle {
         range: Option<Range<u64>>,
     ) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
         let Some(down) = &self.down else { return self.inner.get(key, range) };
-        Box::pin(async move {
-            let announced = range.as_ref().map_or(0, |range| range.end.saturating_sub(range.start));
-            down.take(announced).await;
-            let data = self.inner.get(key, range).await?;
-            // The size of a whole object is known only now. The next reader waits for it.
-            down.draw((data.len() as u64).saturating_sub(announced) as f64);
-            Ok(data)
-        })
+        // The size of a whole object is known only when it is there. The next reader waits for it.
+        let announced = range.as_ref().map_or(0, |range| range.end.saturating_sub(range.start));
+        Box::pin(down.read(announced, self.inner.get(key, range)))
+    }
+
+    fn get_whole<'a>(&'a self, key: &'a str, size: u64) -> BoxFuture<'a, Result<Bytes, ObjectError>> {
+        match &self.down {
+            Some(down) => Box::pin(down.read(size, self.inner.get_whole(key, size))),
+            None => self.inner.get_whole(key, size),
+        }
     }
 
     fn put<'a>(&'a self, key: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), ObjectError>> {
@@ -167,6 +187,37 @@ mod tests {
         }
         let seconds = started.elapsed().as_secs_f64();
         assert!((8.0 / 0.85 - 0.1..9.0 / 0.85 + 0.1).contains(&seconds), "9 MB came down in {seconds} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whole_objects_of_a_known_size_keep_to_the_rate_though_all_are_asked_for_at_once() {
+        let store = limited(8);
+        store.inner.put("0", Bytes::from(vec![0; 1_000_000])).await.unwrap();
+        let started = Instant::now();
+        let came = futures::future::join_all((0..10).map(|_| async {
+            // It may be smaller than expected, as compressed ones are.
+            assert_eq!(store.get_whole("0", 2_000_000).await.unwrap().len(), 1_000_000);
+            started.elapsed().as_secs_f64()
+        }));
+        for (before, seconds) in came.await.into_iter().enumerate() {
+            assert!(seconds >= before as f64 / 0.85, "{} MB came in {seconds} s", before + 1);
+        }
+        // What was expected and did not come was given back.
+        let debt = store.down.as_ref().unwrap().draw(0.0).as_secs_f64();
+        assert!(debt < 0.1, "the next reader waits {debt} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_missing_costs_nothing() {
+        let store = limited(8);
+        store.inner.put("0", Bytes::from(vec![0; 1_000_000])).await.unwrap();
+        for _ in 0..10 {
+            store.get_whole("missing", 900_000).await.unwrap_err();
+            store.get("missing", Some(0..900_000)).await.unwrap_err();
+        }
+        let started = Instant::now();
+        store.get_whole("0", 1_000_000).await.unwrap();
+        assert!(started.elapsed().is_zero(), "it waited {:?}", started.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

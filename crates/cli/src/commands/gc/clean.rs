@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use anyhow::{Context, Result};
@@ -30,11 +30,13 @@ const TRIES: usize = 3;
 struct Sink<'a> {
     data: &'a DataStore,
     progress: &'a Progress,
+    slices: AtomicU64,
 }
 
 impl BlockSink for Sink<'_> {
     fn delete_slices(&self, slices: &[(u64, u32)]) -> Vec<FsResult<()>> {
-        self.progress.add(slices.len() as u64);
+        self.slices.fetch_add(slices.len() as u64, Ordering::Relaxed);
+        self.progress.add(slices.iter().map(|(_, size)| u64::from(*size)).sum());
         self.data.delete_slices(slices).into_iter().map(|deleted| deleted.map_err(FsError::io)).collect()
     }
 }
@@ -46,7 +48,8 @@ impl Collector<'_> {
         let (now, delete) = (SystemClock.now().sec, self.args.delete);
         let edge = now - DAY * self.meta.env().format().trash_days;
         if delete {
-            let progress = Progress::new("empty trash", None);
+            let entries = self.meta.due_trash(now, &self.interrupt).context("the trash cannot be listed")?;
+            let progress = Progress::new("empty trash", Some(entries));
             self.meta
                 .clean_trash(now, &self.interrupt, &|count| progress.add(count))
                 .context("the trash cannot be emptied")?;
@@ -67,21 +70,28 @@ impl Collector<'_> {
         let mut slices = 0;
         if delete {
             // First, for nobody needs their chunks compacted.
-            slices +=
-                delete_with(&data, |sink| self.meta.clean_deleted_files(i64::MAX, sink, &self.interrupt))
-                    .context("deleted files cannot be cleaned up")?;
+            slices += delete_with(&data, "delete files", Some(found.deleted_files.bytes), |sink| {
+                self.meta.clean_deleted_files(i64::MAX, sink, &self.interrupt)
+            })
+            .context("deleted files cannot be cleaned up")?;
         }
         if self.args.compact {
             self.compact(&data)?;
         }
-        slices += delete_with(&data, |sink| {
+        let mut unused = || {
             if delete {
-                self.meta.clean_delayed(edge, sink, &self.interrupt)?;
+                slices +=
+                    delete_with(&data, "delete replaced slices", Some(found.delayed_slices.bytes), |sink| {
+                        self.meta.clean_delayed(edge, sink, &self.interrupt)
+                    })?;
             }
-            self.meta.clean_unreferenced(sink, &self.interrupt)
-        })
-        .context("slices that nothing shows cannot be cleaned up")?;
-        Ok(Some(slices))
+            // How many there are shows only when all references are read.
+            slices += delete_with(&data, "delete unused slices", None, |sink| {
+                self.meta.clean_unreferenced(sink, &self.interrupt)
+            })?;
+            Ok::<_, FsError>(slices)
+        };
+        unused().context("slices that nothing shows cannot be cleaned up").map(Some)
     }
 
     /// Counts deleted files, and slices that were replaced: with `--delete` those that now go,
@@ -128,25 +138,37 @@ impl Collector<'_> {
         })
     }
 
+    /// Calls `each` with the chunks of each page that have more than one slice.
+    fn each_split(&self, mut each: impl FnMut(&[(Ino, u32)]) -> FsResult<()>) -> Result<()> {
+        let chunk = |row| match row {
+            Row::Chunk(ino, index, records) if records.len() > 1 => Some((ino, index)),
+            _ => None,
+        };
+        self.meta
+            .each_page(Scan::Chunks, &self.interrupt, |rows| {
+                each(&rows.into_iter().filter_map(chunk).collect::<Vec<_>>())
+            })
+            .context("the chunks cannot be compacted")
+    }
+
     /// Compacts all chunks of more than one slice.
     fn compact(&self, data: &DataStore) -> Result<()> {
-        let progress = Progress::new("compact chunks", None);
+        let mut split = 0;
+        self.each_split(|chunks| {
+            split += chunks.len() as u64;
+            Ok(())
+        })?;
+        let progress = Progress::new("compact chunks", Some(split));
         let (mut failed, mut replaced) = (None, 0);
-        let compacted = self.meta.each_page(Scan::Chunks, &self.interrupt, |rows| {
-            let chunks: Vec<(Ino, u32)> = rows
-                .into_iter()
-                .filter_map(|row| match row {
-                    Row::Chunk(ino, index, records) if records.len() > 1 => Some((ino, index)),
-                    _ => None,
-                })
-                .collect();
-            let (count, error) = self.compact_some(data, &chunks, &progress);
+        let compact = |chunks: &[(Ino, u32)]| {
+            let (count, error) = self.compact_some(data, chunks, &progress);
             replaced += count;
             failed = failed.take().or(error);
             if self.interrupt.is_set() { Err(FsError::Interrupted) } else { Ok(()) }
-        });
+        };
+        let compacted = if split > 0 { self.each_split(compact) } else { Ok(()) };
         progress.finish();
-        compacted.context("the chunks cannot be compacted")?;
+        compacted?;
         errln!("compacted {replaced} chunks");
         match failed {
             Some(error) => Err(error).context("some chunks could not be compacted; begin gc again"),
@@ -189,12 +211,19 @@ impl Collector<'_> {
     }
 }
 
-/// Runs something that deletes slices; how many it deleted.
-fn delete_with(data: &DataStore, work: impl FnOnce(&Sink<'_>) -> FsResult<()>) -> FsResult<u64> {
-    let progress = Progress::new("delete pending slices", None);
-    let done = work(&Sink { data, progress: &progress });
-    let (count, _) = progress.finish();
-    done.map(|()| count)
+/// Runs something that deletes slices of about so many bytes; how many it deleted.
+fn delete_with(
+    data: &DataStore,
+    what: &'static str,
+    about: Option<u64>,
+    work: impl FnOnce(&Sink<'_>) -> FsResult<()>,
+) -> FsResult<u64> {
+    let progress = Progress::bytes(what, about);
+    let sink = Sink { data, progress: &progress, slices: AtomicU64::new(0) };
+    let done = work(&sink);
+    let slices = sink.slices.into_inner();
+    progress.finish();
+    done.map(|()| slices)
 }
 
 /// Compacts a chunk, with its records as they are then.

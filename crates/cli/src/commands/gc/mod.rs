@@ -153,9 +153,10 @@ impl Collector<'_> {
         let mut found = Found::default();
         let cleaned = self.clean(&mut found)?;
         let objects = self.list(oldest, &mut found)?;
-        let leaked = self.find_leaked(objects, Some(&mut found))?;
+        let mut rows = None;
+        let leaked = self.find_leaked(objects, Some(&mut found), &mut rows)?;
         if self.args.delete && found.leaked.count > 0 {
-            let leaked = self.find_leaked(leaked, None)?;
+            let leaked = self.find_leaked(leaked, None, &mut rows)?;
             self.delete_leaked(leaked)?;
         }
         if let Some(slices) = cleaned {
@@ -206,10 +207,16 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Those of `objects` that no record names.
-    fn find_leaked(&self, objects: Objects, mut found: Option<&mut Found>) -> Result<Objects> {
-        let slices = self.survey()?;
-        let progress = Progress::new("compare objects", None);
+    /// Those of `objects` that no record names. `rows` is the number of records that the survey
+    /// before this one read, if there was one.
+    fn find_leaked(
+        &self,
+        objects: Objects,
+        mut found: Option<&mut Found>,
+        rows: &mut Option<u64>,
+    ) -> Result<Objects> {
+        let slices = self.survey(rows)?;
+        let progress = Progress::new("compare objects", Some(objects.added()));
         let mut leaked = self.sorter();
         let sort = || self.no_room();
         let (objects, slices) = (objects.sorted().with_context(sort)?, slices.sorted().with_context(sort)?);
@@ -228,7 +235,7 @@ impl Collector<'_> {
     }
 
     fn delete_leaked(&self, leaked: Objects) -> Result<()> {
-        let progress = Progress::new("delete leaked objects", None);
+        let progress = Progress::new("delete leaked objects", Some(leaked.added()));
         let mut leaked = leaked.sorted().with_context(|| self.no_room())?;
         let mut failed = 0;
         loop {

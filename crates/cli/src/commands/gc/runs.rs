@@ -23,12 +23,13 @@ pub(super) struct Sorter<const N: usize> {
     most: usize,
     kept: Vec<[u8; N]>,
     runs: Vec<File>,
+    added: u64,
 }
 
 impl<const N: usize> Sorter<N> {
     /// One that keeps `bytes` in memory, and what is beyond in files in `dir`.
     pub(super) fn new(dir: &Path, bytes: usize) -> Self {
-        Self { dir: dir.to_owned(), most: (bytes / N).max(1), kept: Vec::new(), runs: Vec::new() }
+        Self { dir: dir.to_owned(), most: (bytes / N).max(1), kept: Vec::new(), runs: Vec::new(), added: 0 }
     }
 
     /// Adds a record.
@@ -37,7 +38,13 @@ impl<const N: usize> Sorter<N> {
             self.spill()?;
         }
         self.kept.push(record);
+        self.added += 1;
         Ok(())
+    }
+
+    /// How many records were added.
+    pub(super) fn added(&self) -> u64 {
+        self.added
     }
 
     /// Writes what is in memory to a file of its own.

@@ -64,9 +64,10 @@ impl Collector<'_> {
         }
     }
 
-    /// All slices that records name, in the order that [`super`] tells.
-    pub(super) fn survey(&self) -> Result<Slices> {
-        let progress = Progress::new("list slices", None);
+    /// All slices that records name, in the order that [`super`] tells. `rows` is how many records
+    /// the survey before read, which is about what this one will, and then how many this one did.
+    pub(super) fn survey(&self, rows: &mut Option<u64>) -> Result<Slices> {
+        let progress = Progress::new("list slices", *rows);
         let mut slices: Slices = self.sorter();
         let mut full = None;
         let mut each = |scan: Scan, see: &dyn Fn(Row, &mut AddSlice<'_>)| {
@@ -104,7 +105,7 @@ impl Collector<'_> {
             })
         };
         let surveyed = survey();
-        progress.finish();
+        *rows = Some(progress.finish().0);
         if let Some(error) = full {
             bail!(anyhow::Error::new(error).context(self.no_room()));
         }

@@ -98,7 +98,7 @@ impl Log {
             // People know which command they ran, and which log they read.
             LogFormat::Text => {
                 let lines = lines.with_ansi(colours).with_target(false);
-                subscriber.with(lines.with_filter(filter_fn(|what| what.is_event()))).init();
+                subscriber.with(lines.with_filter(filter_fn(Metadata::is_event))).init();
             }
             LogFormat::Json => subscriber.with(lines.json().flatten_event(true)).init(),
         }

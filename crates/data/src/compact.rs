@@ -253,12 +253,12 @@ impl Compactor {
         let runtime = self.blocks.runtime();
         let mut under_way: VecDeque<Uploading> = VecDeque::new();
         let finish =
-            |task: Uploading| runtime.block_on(task).unwrap_or_else(|error| Err(self.interrupted(error)));
+            |task: Uploading| runtime.block_on(task).unwrap_or_else(|error| Err(self.interrupted(&error)));
         let mut result = Ok(());
         let mut pos = plan.pos;
         for key in self.blocks.layout.blocks(id, plan.size) {
             if self.stop.is_set() {
-                result = Err(self.interrupted("this client ends"));
+                result = Err(self.interrupted(&"this client ends"));
                 break;
             }
             let charge = self.blocks.budget.charge(u64::from(key.size));
@@ -317,7 +317,7 @@ impl Compactor {
         }
     }
 
-    fn interrupted(&self, reason: impl ToString) -> ObjectError {
+    fn interrupted(&self, reason: &dyn ToString) -> ObjectError {
         ObjectError::Unavailable {
             action: "write",
             key: "a compacted slice".into(),

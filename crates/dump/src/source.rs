@@ -53,4 +53,12 @@ impl<'e> Source<'e> {
             Seen::Present(engine) => engine.scan(scan, from, limit),
         })
     }
+
+    /// As [`Engine::divide`].
+    pub(crate) fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        match &self.seen {
+            Seen::Moment(_) => (Vec::new(), Some(cursor)),
+            Seen::Present(engine) => engine.divide(cursor),
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::{Args, CommandFactory, Parser, ValueEnum};
+use tracing::Metadata;
 use tracing_subscriber::{
     EnvFilter, Layer as _, filter::filter_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };

@@ -3,14 +3,17 @@
 use std::{
     io::Write,
     mem::{Discriminant, discriminant},
-    sync::mpsc::{SyncSender, sync_channel},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     thread::{self, ScopedJoinHandle},
 };
 
 use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use sluice_meta::{
-    engine::{Engine, Scan},
+    engine::{Cursor, Engine, Page, Scan},
     schema::Row,
 };
 use sluice_types::Ino;
@@ -26,6 +29,9 @@ use crate::{
 /// Pages that wait to be written.
 const WAITING: usize = 4;
 
+/// Threads that read parts of a scan that can be divided.
+const PART_READERS: usize = 2;
+
 /// What is not about one inode.
 const OTHERS: [Scan; 5] = [Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Quotas, Scan::SliceRefs];
 
@@ -37,8 +43,8 @@ const APART: [&[Scan]; 3] = [
     &[Scan::Symlinks, Scan::Xattrs, Scan::DirStats, Scan::Acls, Scan::DelFiles, Scan::Quotas],
 ];
 
-/// As [`APART`], where a scan of one kind would look at all.
-const MIXED: [&[Scan]; 2] = [&[Scan::Inodes], &OTHERS];
+/// As [`APART`], where a scan of one kind would look at all: what is not in [`Scan::Inodes`].
+const MIXED: [&[Scan]; 1] = [&OTHERS];
 
 /// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
 /// of the volume is written; of the options only `keep_secrets` and
@@ -68,11 +74,22 @@ pub fn dump_binary<W: Write>(
     }
     thread::scope(|scope| {
         let (sender, pages) = sync_channel(WAITING);
+        let lane = || Lane { source, sender: sender.clone(), progress, several: RoaringTreemap::new() };
         let start = |scans: &&'static [Scan]| {
-            let (sender, scans) = (sender.clone(), *scans);
-            scope.spawn(move || Lane { source, sender, progress, several: RoaringTreemap::new() }.run(scans))
+            let (lane, scans) = (lane(), *scans);
+            scope.spawn(move || lane.run(scans))
         };
-        let lanes: Vec<_> = lanes.iter().map(start).collect();
+        let mut lanes: Vec<_> = lanes.iter().map(start).collect();
+        if source.is_mixed {
+            let (parts, queue) = sync_channel(PART_READERS);
+            let queue = Arc::new(Mutex::new(queue));
+            for _ in 0..PART_READERS {
+                let (lane, queue) = (lane(), queue.clone());
+                lanes.push(scope.spawn(move || lane.read_parts(&queue)));
+            }
+            let lane = lane();
+            lanes.push(scope.spawn(move || lane.divide(&parts)));
+        }
         drop(sender);
         // Records are encoded here, so that a lane asks for its next page at once.
         let written = pages.iter().try_for_each(|rows| match Segment::of(rows) {
@@ -106,9 +123,7 @@ impl Lane<'_> {
             let mut from = None;
             loop {
                 let page = self.source.scan(*scan, from.as_ref(), ROWS)?.sound()?;
-                // Where all comes together, parents do, too.
-                let alone = if *scan == Scan::Inodes { &[][..] } else { &page.rows };
-                for row in alone {
+                for row in &page.rows {
                     match row {
                         Row::Node(ino, attr) if attr.parent == Ino::NONE => {
                             self.several.insert(ino.0);
@@ -119,11 +134,7 @@ impl Lane<'_> {
                         _ => {}
                     }
                 }
-                if *scan == Scan::Inodes {
-                    self.send_mixed(page.rows)?;
-                } else {
-                    self.send(page.rows)?;
-                }
+                self.send(page.rows)?;
                 from = page.next;
                 if from.is_none() {
                     break;
@@ -140,20 +151,55 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Sends records of several kinds.
-    fn send_mixed(&self, rows: Vec<Row>) -> Result<(), DumpError> {
+    /// Reads everything about inodes; what can be read beside the rest goes to `parts`.
+    fn divide(self, parts: &SyncSender<Cursor>) -> Result<(), DumpError> {
+        let mut from = None;
+        while let Some(next) = self.mixed_page(from.as_ref())? {
+            let (divided, rest) = self.source.divide(next);
+            for part in divided {
+                parts.send(part).map_err(|_| given_up())?;
+            }
+            if rest.is_none() {
+                break;
+            }
+            from = rest;
+        }
+        Ok(())
+    }
+
+    /// Reads parts to their ends until no more come.
+    fn read_parts(self, parts: &Mutex<Receiver<Cursor>>) -> Result<(), DumpError> {
+        loop {
+            let part = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(part) = part else { return Ok(()) };
+            let mut from = Some(part);
+            while from.is_some() {
+                from = self.mixed_page(from.as_ref())?;
+            }
+        }
+    }
+
+    /// Reads and sends a page of records of several kinds. Returns where the next one begins.
+    fn mixed_page(&self, from: Option<&Cursor>) -> Result<Option<Cursor>, DumpError> {
+        let Page { rows, next, .. } = self.source.scan(Scan::Inodes, from, ROWS)?.sound()?;
         let mut kinds: FxHashMap<Discriminant<Row>, Vec<Row>> = FxHashMap::default();
         for row in rows {
             kinds.entry(discriminant(&row)).or_default().push(row);
         }
-        kinds.into_values().try_for_each(|rows| self.send(rows))
+        kinds.into_values().try_for_each(|rows| self.send(rows))?;
+        Ok(next)
     }
 
     fn send(&self, rows: Vec<Row>) -> Result<(), DumpError> {
         let count = rows.len() as u64;
         // Who writes says itself why it does no more.
-        self.sender.send(rows).map_err(|_| std::io::Error::from(std::io::ErrorKind::BrokenPipe))?;
+        self.sender.send(rows).map_err(|_| given_up())?;
         (self.progress)(count);
         Ok(())
     }
+}
+
+/// Whoever takes what a thread reads has ended.
+fn given_up() -> std::io::Error {
+    std::io::ErrorKind::BrokenPipe.into()
 }

@@ -79,4 +79,12 @@ impl<'e> Source<'e> {
             None => patiently(ask),
         }
     }
+
+    /// As [`Engine::divide`].
+    pub(crate) fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        match &self.seen {
+            Seen::Moment(_) => (Vec::new(), Some(cursor)),
+            Seen::Present(engine) => engine.divide(cursor),
+        }
+    }
 }

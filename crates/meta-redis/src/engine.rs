@@ -225,6 +225,13 @@ impl Engine for RedisEngine {
         true
     }
 
+    fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        match self.keys() {
+            Ok(keys) => mixed::divide(keys, cursor),
+            Err(_) => (Vec::new(), Some(cursor)),
+        }
+    }
+
     fn sync(&self) -> Result<(), EngineError> {
         Ok(())
     }

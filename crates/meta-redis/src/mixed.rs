@@ -1,8 +1,7 @@
 //! Pages of everything about inodes: the keys of the database once, whatever kind they are.
 //!
-//! A page reads what the keys hold that the page before found, and finds the next keys in the same
-//! trip. What must stay true: a key is found before it is read to its end, and a cursor holds what
-//! was found and is not read.
+//! A page finds keys, or reads what lies at keys that a page before found. What must stay true: a
+//! key is found before it is read to its end, and a cursor holds what was found and is not read.
 
 use redis::Value;
 use sluice_meta::{
@@ -12,14 +11,22 @@ use sluice_meta::{
 
 use crate::{
     answer::{Cell, Form, Reader},
-    keys::{Text, number},
+    keys::{Keys, Text, number, parse},
     pipeline::Pipeline,
     pool::Pool,
     scan::Place,
 };
 
+/// Keys that one command of a search passes: it blocks the server for some 5 ms.
+const PASSED: u64 = 10_000;
+/// Keys found by one page.
+const FOUND: usize = 100_000;
+/// Keys of a part of what was found.
+const PART: usize = 10_000;
 /// Strings asked for by one command.
 const STRINGS: usize = 2000;
+/// Hashes asked for at once: one of them may hold a page by itself.
+const HASHES: usize = 1000;
 
 /// How the records at a key are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +49,31 @@ fn kind(reader: Reader<'_>, key: &[u8]) -> Option<Kind> {
     word.get(1)?.is_ascii_digit().then_some(kind)
 }
 
-/// One page of about `limit` records.
+/// Parts of the keys that a cursor holds, and a cursor that finds others. The parts are in the
+/// order of inodes: records that were made together often lie together in the server's memory, and
+/// it waits less for those.
+pub(crate) fn divide(keys: &Keys, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+    let Some(mut place) = Place::read(&cursor).filter(|place| !place.pending.is_empty()) else {
+        return (Vec::new(), Some(cursor));
+    };
+    // The first key is half read.
+    if &*place.inner != b"0" {
+        return (Vec::new(), Some(cursor));
+    }
+    place.pending.sort_by_cached_key(|key| inode(keys, key));
+    let part = |part: &[Text]| Place { pending: part.to_vec(), ..Place::start(0, place.process) }.cursor();
+    let parts = place.pending.chunks(PART).map(part).collect();
+    let others = Place { cursor: place.cursor.clone(), ..Place::start(0, place.process) };
+    (parts, (&*others.cursor != b"0").then(|| others.cursor()))
+}
+
+/// The number in a key.
+fn inode(keys: &Keys, key: &[u8]) -> u64 {
+    let digits = key.get(keys.prefix.len() + 1..).unwrap_or_default();
+    digits.split(|byte| !byte.is_ascii_digit()).next().and_then(parse).unwrap_or_default()
+}
+
+/// One page: no records but a cursor with the keys that were found, or about `limit` records.
 pub(crate) fn page(
     pool: &Pool,
     reader: Reader<'_>,
@@ -50,50 +81,84 @@ pub(crate) fn page(
     limit: usize,
 ) -> Result<Page, EngineError> {
     let refused = || pool.errors().refused("the cursor is not of this scan".into());
-    let from = from.map(|cursor| Place::read(cursor).ok_or_else(refused)).transpose()?;
-    // Cursors are good for one process only: behind it the scan begins anew.
-    let place = |process| match &from {
-        Some(place) if place.process == process => None,
-        _ => Some(Place::start(0, process)),
-    };
-    let request = |process| {
-        let fresh = place(process);
-        Request::new(reader, fresh.as_ref().or(from.as_ref()), limit)
-    };
+    match from.map(|cursor| Place::read(cursor).ok_or_else(refused)).transpose()? {
+        Some(place) if !place.pending.is_empty() => read(pool, reader, &place, limit),
+        place => find(pool, reader, place.unwrap_or_else(|| Place::start(0, 0))),
+    }
+}
+
+/// Finds keys, behind those that were found.
+fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, EngineError> {
+    let glob = [&reader.keys.prefix[..], b"*"].concat();
+    loop {
+        // Cursors are good for one process only: behind it the search begins anew.
+        let cursor = |process| if process == place.process { place.cursor.clone() } else { number(0) };
+        let command = |process| {
+            let mut pipeline = Pipeline::default();
+            let scan = pipeline.command("SCAN");
+            scan.push(&cursor(process));
+            if !reader.keys.prefix.is_empty() {
+                scan.extend([&b"MATCH"[..], &glob]);
+            }
+            scan.extend([&b"COUNT"[..], &number(PASSED)]);
+            pipeline
+        };
+        let (mut answers, process) = pool.ask_by(command)?;
+        let (cursor, keys): (String, Vec<Vec<u8>>) = reader.parse(answers.pop().unwrap_or(Value::Nil))?;
+        if process != place.process {
+            place = Place::start(0, process);
+        }
+        place.cursor = Text::from_vec(cursor.into_bytes());
+        place
+            .pending
+            .extend(keys.iter().filter(|key| kind(reader, key).is_some()).map(|key| Text::from_slice(key)));
+        let ends = &*place.cursor == b"0";
+        if ends || place.pending.len() >= FOUND {
+            let next = (!ends || !place.pending.is_empty()).then(|| place.cursor());
+            return Ok(Page { rows: Vec::new(), damaged: Vec::new(), next });
+        }
+    }
+}
+
+/// Reads what lies at the first keys that were found.
+fn read(pool: &Pool, reader: Reader<'_>, place: &Place, limit: usize) -> Result<Page, EngineError> {
+    let inner = |process| if process == place.process { place.inner.clone() } else { number(0) };
+    let request = |process| Request::new(reader, &place.pending, &inner(process), limit);
     let (answers, process) = pool.ask_by(|process| request(process).pipeline)?;
-    let fresh = place(process);
-    request(process).page(reader, fresh.as_ref().or(from.as_ref()), process, answers)
+    let others = place.cursor.clone();
+    if process != place.process && &*others != b"0" {
+        return find(pool, reader, Place::start(0, process));
+    }
+    request(process).page(reader, Place { cursor: others, ..Place::start(0, process) }, answers)
 }
 
 /// What is asked.
 #[derive(Default)]
 struct Request {
     pipeline: Pipeline,
-    /// The keys that each command asks for; of the last, which finds others, none.
+    /// The keys that each command asks for.
     asked: Vec<(Kind, Vec<Text>)>,
-    /// Whether the last command finds the next keys.
-    finds: bool,
-    /// Found and not asked for: they wait for the next page.
+    /// They wait for the next page.
     waiting: Vec<Text>,
 }
 
 impl Request {
-    fn new(reader: Reader<'_>, place: Option<&Place>, limit: usize) -> Self {
+    /// The first of them goes on at `inner`.
+    fn new(reader: Reader<'_>, keys: &[Text], inner: &[u8], limit: usize) -> Self {
         let mut request = Self::default();
-        let Some(place) = place else { return request };
-        let count = number(limit.max(1));
+        let (now, later) = keys.split_at(keys.len().min(limit.max(1)));
         let mut strings: Vec<Text> = Vec::new();
         let mut hashes = 0;
-        for (at, key) in place.pending.iter().enumerate() {
+        for (at, key) in now.iter().enumerate() {
             match kind(reader, key) {
                 Some(Kind::String) => strings.push(key.clone()),
                 Some(Kind::List) => {
                     request.pipeline.command("LRANGE").extend([&key[..], b"0", b"-1"]);
                     request.asked.push((Kind::List, vec![key.clone()]));
                 }
-                // One of them may hold a page by itself.
-                Some(Kind::Hash) if hashes < limit => {
-                    let inner: &[u8] = if at == 0 { &place.inner } else { b"0" };
+                Some(Kind::Hash) if hashes < HASHES => {
+                    let inner: &[u8] = if at == 0 { inner } else { b"0" };
+                    let count = number(limit.max(1));
                     request.pipeline.command("HSCAN").extend([&key[..], inner, b"COUNT", &count]);
                     request.asked.push((Kind::Hash, vec![key.clone()]));
                     hashes += 1;
@@ -106,33 +171,13 @@ impl Request {
             request.pipeline.command("MGET").extend(keys.iter().map(|key| &key[..]));
             request.asked.push((Kind::String, keys.to_vec()));
         }
-        // The cursor is that of the keys found last, and 0 again behind all of them.
-        let begins = &*place.cursor == b"0" && place.pending.is_empty();
-        if request.waiting.is_empty() && (begins || &*place.cursor != b"0") {
-            let glob = [&reader.keys.prefix[..], b"*"].concat();
-            let scan = request.pipeline.command("SCAN");
-            scan.push(&place.cursor);
-            if !reader.keys.prefix.is_empty() {
-                scan.extend([&b"MATCH"[..], &glob]);
-            }
-            scan.extend([&b"COUNT"[..], &count]);
-            request.finds = true;
-        }
+        request.waiting.extend_from_slice(later);
         request
     }
 
-    fn page(
-        self,
-        reader: Reader<'_>,
-        place: Option<&Place>,
-        process: u64,
-        answers: Vec<Value>,
-    ) -> Result<Page, EngineError> {
+    /// The records, and `next` with what is not read.
+    fn page(self, reader: Reader<'_>, mut next: Place, answers: Vec<Value>) -> Result<Page, EngineError> {
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-        let mut next = Place::start(0, process);
-        if let Some(place) = place {
-            next.cursor.clone_from(&place.cursor);
-        }
         // What is not read to its end comes first.
         let mut unread: Option<Text> = None;
         let mut answers = answers.into_iter();
@@ -173,13 +218,6 @@ impl Request {
             }
         }
         next.pending.extend(self.waiting);
-        if self.finds {
-            let (cursor, keys): (String, Vec<Vec<u8>>) =
-                reader.parse(answers.next().unwrap_or(Value::Nil))?;
-            next.cursor = Text::from_vec(cursor.into_bytes());
-            next.pending
-                .extend(keys.into_iter().filter(|key| kind(reader, key).is_some()).map(Text::from_vec));
-        }
         next.pending.splice(0..0, unread);
         let more = &*next.cursor != b"0" || !next.pending.is_empty();
         page.next = more.then(|| next.cursor());
@@ -190,4 +228,33 @@ impl Request {
 fn take(page: &mut Page, (rows, damaged): (Vec<Row>, Vec<EngineError>)) {
     page.rows.extend(rows);
     page.damaged.extend(damaged);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_hold_all_keys_in_the_order_of_inodes() {
+        let keys = Keys::new(b"{3}", 3);
+        let found: Vec<Text> = (0..25_000).map(|n| keys.of("i", n * 7919 % 25_000)).collect();
+        for cursor in [0, 77] {
+            let place = Place { cursor: number(cursor), pending: found.clone(), ..Place::start(0, 9) };
+            let (parts, rest) = divide(&keys, place.cursor());
+            let rest = rest.and_then(|rest| Place::read(&rest)).map(|rest| (rest.cursor, rest.pending.len()));
+            assert_eq!(rest, (cursor != 0).then(|| (number(cursor), 0)));
+            let parts: Vec<Place> = parts.iter().filter_map(Place::read).collect();
+            assert!(
+                parts.iter().all(|part| part.process == 9 && &*part.cursor == b"0" && &*part.inner == b"0")
+            );
+            let read: Vec<Text> = parts.into_iter().flat_map(|part| part.pending).collect();
+            assert!(read == (0..25_000).map(|n| keys.of("i", n)).collect::<Vec<_>>());
+        }
+        let half_read = Place { inner: number(5), pending: found, ..Place::start(0, 9) }.cursor();
+        assert_eq!(
+            divide(&keys, half_read.clone()),
+            (Vec::new(), Some(half_read)),
+            "its cursor is of one key"
+        );
+    }
 }

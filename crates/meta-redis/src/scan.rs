@@ -87,7 +87,7 @@ type Rows = (Vec<Row>, Vec<EngineError>);
 /// Where a scan stands.
 pub(crate) struct Place {
     /// Which of several collections.
-    part: u8,
+    pub(crate) part: u8,
     /// Which process gave the cursors.
     pub(crate) process: u64,
     /// Cursor of Redis.

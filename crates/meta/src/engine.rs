@@ -423,7 +423,7 @@ pub trait Engine: Send + Sync + 'static {
         self.commit(&Commit { writes, ..Commit::default() })
     }
 
-    /// One page of about `limit` records. One trip.
+    /// One page of about `limit` records. One trip; of [`Scan::Inodes`], it may be several.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 
     /// The database as it is now, for up to `readers` threads; `None` where it cannot be seen so.
@@ -437,6 +437,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether a scan of one kind of record about inodes looks at all the others, too.
     fn is_mixed(&self) -> bool {
         false
+    }
+
+    /// Divides what a cursor of [`Scan::Inodes`] leads to: parts that may be read at the same time,
+    /// and where the rest begins, if there is any. No trip.
+    fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        (Vec::new(), Some(cursor))
     }
 
     /// Makes commits survive a power cut as far as the engine can tell (`fsync(2)` calls it).

@@ -144,6 +144,9 @@ impl Engine for Owned {
     fn is_mixed(&self) -> bool {
         self.engine.is_mixed()
     }
+    fn divide(&self, cursor: Cursor) -> (Vec<Cursor>, Option<Cursor>) {
+        self.engine.divide(cursor)
+    }
     fn sync(&self) -> Result<(), EngineError> {
         self.engine.sync()
     }

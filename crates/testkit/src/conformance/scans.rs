@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sluice_meta::{
-    engine::{Scan, Write},
+    engine::{Engine, Scan, Write},
     schema::{Key, Row},
 };
 use sluice_types::{Ino, Slice};
@@ -80,7 +80,24 @@ pub fn a_mixed_scan_returns_all_about_inodes(factory: &Factory<'_>) {
     for limit in [50, 1000, 100_000] {
         let found: Vec<Row> = store.scan_with(Scan::Inodes, limit, |_| {}).into_values().collect();
         assert!(found == wanted, "by {limit}: {} of {} records", found.len(), wanted.len());
+        let mut parts = sorted(in_parts(&*store.engine, limit));
+        parts.dedup();
+        assert!(parts == wanted, "in parts by {limit}: {} of {} records", parts.len(), wanted.len());
     }
+}
+
+/// Everything about inodes, in the parts into which the engine divides it.
+fn in_parts(engine: &dyn Engine, limit: usize) -> Vec<Row> {
+    let (mut rows, mut cursors) = (Vec::new(), vec![None]);
+    while let Some(from) = cursors.pop() {
+        let page = engine.scan(Scan::Inodes, from.as_ref(), limit).expect("scan").sound().expect("sound");
+        rows.extend(page.rows);
+        if let Some(next) = page.next {
+            let (parts, rest) = engine.divide(next);
+            cursors.extend(parts.into_iter().chain(rest).map(Some));
+        }
+    }
+    rows
 }
 
 /// Two thousand records of each larger kind, in pages of several sizes.

@@ -11,7 +11,7 @@ const BYTES_NAME: &str = "SLUICE_SORT_BYTES";
 /// Where to sort.
 #[derive(Args)]
 pub(crate) struct SortFlags {
-    /// Where to sort what does not fit into memory: some 40 bytes an object, and with fsck some 150
+    /// Where to sort what does not fit into memory: some 40 bytes an object, and with fsck some 120
     /// bytes a file
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     external_sort_dir: PathBuf,

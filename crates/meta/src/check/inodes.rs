@@ -6,9 +6,9 @@
 use sluice_types::{FileType, FsError, FsResult, Ino, Name, align4k};
 
 use super::{
-    asked::Asked,
     dirs::{Dirs, Held},
     finding::{Counted, Finding},
+    lookups::Lookups,
     report::Suspects,
     survey::{Fact, Node, fact_of},
     ways::Ways,
@@ -48,7 +48,7 @@ pub(super) fn compare(
     interrupt: &Interrupt,
 ) -> FsResult<Found> {
     let found = Found { totals: Totals::default(), dirs: Dirs::new(space), ways: Ways::new(space) };
-    let mut pass = Pass { found, asked: Asked::new(meta, interrupt), suspects };
+    let mut pass = Pass { found, lookups: Lookups::new(meta, interrupt), suspects };
     let mut facts = facts.records()?;
     let mut of = Seen::default();
     while let Some((record, _)) = facts.next()? {
@@ -61,8 +61,8 @@ pub(super) fn compare(
         pass.see(&mut of, fact)?;
     }
     pass.end(of)?;
-    let Pass { mut found, asked, suspects } = pass;
-    asked.finish(suspects)?;
+    let Pass { mut found, lookups, suspects } = pass;
+    lookups.finish(suspects)?;
     found.dirs.complete()?;
     Ok(found)
 }
@@ -84,7 +84,7 @@ struct Seen {
 
 struct Pass<'a> {
     found: Found,
-    asked: Asked<'a>,
+    lookups: Lookups<'a>,
     suspects: &'a mut Suspects,
 }
 
@@ -147,7 +147,7 @@ impl Pass<'_> {
             self.found.dirs.dir(ino, node.nlink, names > 0, named_in.is_trash_hour())?;
         }
         if node.kind == FileType::Symlink {
-            self.asked.symlink(ino, self.suspects)?;
+            self.lookups.symlink(ino, self.suspects)?;
         }
         // Nobody keeps the links of the root and of the directories of the trash exactly.
         if ino == Ino::ROOT || ino.is_trash() {
@@ -173,7 +173,7 @@ impl Pass<'_> {
             self.suspects.add(&Finding::Parent { ino, stored: node.parent, found: named_in })?;
         }
         if !is_dir && node.parent == Ino::NONE {
-            self.asked.links(ino, of.links, self.suspects)?;
+            self.lookups.links(ino, of.links, self.suspects)?;
         }
         Ok(())
     }

@@ -7,11 +7,11 @@
 //! Memory: that of up to four sorts ([`SortSpace`]), however large the volume is. What does not fit
 //! goes to the disk: some 100 bytes for each file with its entry and its slice.
 
-mod asked;
 mod dirs;
 mod files;
 mod finding;
 mod inodes;
+mod lookups;
 mod place;
 mod record;
 mod repair;

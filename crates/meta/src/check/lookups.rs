@@ -21,7 +21,7 @@ const BATCH: usize = 512;
 const DIRS: usize = 1 << 16;
 
 /// What is to be asked for.
-pub(super) struct Asked<'a> {
+pub(super) struct Lookups<'a> {
     meta: &'a Meta,
     interrupt: &'a Interrupt,
     symlinks: Vec<Ino>,
@@ -30,7 +30,7 @@ pub(super) struct Asked<'a> {
     names: FxHashMap<(Ino, Ino), i64>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Lookups<'a> {
     pub(super) fn new(meta: &'a Meta, interrupt: &'a Interrupt) -> Self {
         Self { meta, interrupt, symlinks: Vec::new(), files: Vec::new(), names: FxHashMap::default() }
     }

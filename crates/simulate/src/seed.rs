@@ -180,7 +180,7 @@ fn check(world: &Arc<World>, clients: &[Arc<dyn Party>], when: &str) {
         let meta = observer(world, true);
         let checked = meta
             .check(false, &SortSpace::default(), &Interrupt::never(), &|_| {})
-            .and_then(|report| report.findings.iter()?.collect::<FsResult<Vec<_>>>());
+            .and_then(|report| report.findings.all()?.collect::<FsResult<Vec<_>>>());
         match checked {
             Ok(found) => found.iter().for_each(|found| world.fault(format!("{when}: {found}"))),
             Err(error) => world.fault(format!("{when}: the check failed: {error}")),

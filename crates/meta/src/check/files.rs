@@ -34,7 +34,7 @@ pub struct SliceFiles(Sorted);
 
 impl SliceFiles {
     /// Id and size of a slice with a file that shows it, each once, by id.
-    pub fn iter(&self) -> FsResult<impl Iterator<Item = FsResult<(u64, u32, Ino)>>> {
+    pub fn all(&self) -> FsResult<impl Iterator<Item = FsResult<(u64, u32, Ino)>>> {
         let mut records = self.0.records()?;
         Ok(std::iter::from_fn(move || next(&mut records).transpose()))
     }

@@ -56,7 +56,7 @@ pub struct Findings {
 
 impl Findings {
     /// Each finding, as often as this is called.
-    pub fn iter(&self) -> FsResult<impl Iterator<Item = FsResult<Finding>>> {
+    pub fn all(&self) -> FsResult<impl Iterator<Item = FsResult<Finding>>> {
         let mut records = self.sorted.records()?;
         Ok(std::iter::from_fn(move || read(&mut records).transpose()))
     }
@@ -115,7 +115,7 @@ impl Slices {
     }
 
     /// Id and size of each, as often as this is called.
-    pub fn iter(&self) -> FsResult<impl Iterator<Item = FsResult<(u64, u32)>>> {
+    pub fn all(&self) -> FsResult<impl Iterator<Item = FsResult<(u64, u32)>>> {
         let mut records = self.sorted.as_ref().map(Sorted::records).transpose()?;
         Ok(std::iter::from_fn(move || next_used(records.as_mut()?).transpose()))
     }

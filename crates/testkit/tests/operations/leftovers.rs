@@ -92,7 +92,7 @@ fn a_total_that_two_repair_is_repaired_once() {
     ];
     engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
     let report = one.check(false, &SortSpace::default(), &never, &|_| {}).unwrap();
-    let findings: Vec<Finding> = report.findings.iter().unwrap().map(Result::unwrap).collect();
+    let findings: Vec<Finding> = report.findings.all().unwrap().map(Result::unwrap).collect();
     let counts = |finding: &&Finding| matches!(finding, Finding::Total { .. } | Finding::NextNumber { .. });
     let found: Vec<&Finding> = findings.iter().filter(counts).collect();
     assert_eq!(found.len(), 2, "{findings:?}");

@@ -111,7 +111,7 @@ impl Fsck {
             report = self.put_right(meta, report, &space, &mut busy)?;
         }
         let (mut wrong, mut leaked, mut advisory) = (0, 0, 0);
-        for finding in report.findings.iter()? {
+        for finding in report.findings.all()? {
             let finding = finding?;
             // Without a record it is counted when somebody asks.
             if !self.sync_dir_stat && matches!(finding, Finding::Usage { stored: None, .. }) {
@@ -172,7 +172,7 @@ impl Fsck {
         for _ in 0..ROUNDS {
             let busy_since = busy.look(meta)?;
             let (mut put_right, mut counts_too) = (0, false);
-            for finding in report.findings.iter()? {
+            for finding in report.findings.all()? {
                 let finding = finding?;
                 // Counts come last, and are right only once what is counted is.
                 let is_count = finding.weight() == Weight::Advisory;
@@ -227,7 +227,7 @@ impl Fsck {
         let objects = objects?;
         let progress = Progress::new("check objects", None);
         let add = |count| progress.add(count);
-        let faults = runtime.block_on(check.compare(report.slices.iter()?, &objects, &add));
+        let faults = runtime.block_on(check.compare(report.slices.all()?, &objects, &add));
         progress.finish();
         drop(objects);
         tell::tell(meta, layout, space, &faults?)

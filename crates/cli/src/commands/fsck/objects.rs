@@ -58,7 +58,7 @@ pub(super) struct Faults(Sorted);
 
 impl Faults {
     /// Each fault.
-    pub(super) fn iter(&self) -> Result<impl Iterator<Item = Result<Fault>>, SortError> {
+    pub(super) fn all(&self) -> Result<impl Iterator<Item = Result<Fault>>, SortError> {
         let mut records = self.0.records()?;
         let next = move || -> Result<Option<Fault>> {
             Ok(records.next()?.map(|(record, _)| {
@@ -233,7 +233,7 @@ mod tests {
             let found =
                 crate::volume::runtime().expect("a runtime").block_on(checked).expect("a store in memory");
             let told = |fault: Fault| format!("{} {} {}", fault.block.id, fault.block.index, fault.what());
-            found.iter().expect("sorted").map(|fault| told(fault.expect("read"))).collect::<Vec<_>>()
+            found.all().expect("sorted").map(|fault| told(fault.expect("read"))).collect::<Vec<_>>()
         });
         assert_eq!(found[0], found[1], "sorted in memory and on disk");
         found[0].clone()

@@ -21,12 +21,12 @@ const MOST_FILES: usize = 1000;
 /// Prints faults with the files that they are in; how many there are. What no file shows any more
 /// is no fault.
 pub(super) fn tell(meta: &Meta, layout: Layout, space: &SortSpace, faults: &Faults) -> Result<u64> {
-    let mut faults = faults.iter()?.peekable();
+    let mut faults = faults.all()?.peekable();
     if faults.peek().is_none() {
         return Ok(0);
     }
     let files = meta.files_of_slices(space, &Interrupt::never())?;
-    let mut sharers = Sharers { files: files.iter()?, next: None, id: 0, of_id: Vec::new(), more: 0 };
+    let mut sharers = Sharers { files: files.all()?, next: None, id: 0, of_id: Vec::new(), more: 0 };
     let mut paths = Paths { meta, known: FxHashMap::default() };
     let mut count = 0;
     for fault in faults {

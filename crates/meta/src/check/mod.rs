@@ -4,7 +4,7 @@
 //! only if two surveys, one after the other, both have it. A repair changes only records that still
 //! are as they were found.
 //!
-//! Memory: that of up to four sorts ([`SortSpace`]), however large the volume is. What does not fit
+//! Memory: that of up to six sorts ([`SortSpace`]), however large the volume is. What does not fit
 //! goes to the disk: some 100 bytes for each file with its entry and its slice.
 
 mod dirs;

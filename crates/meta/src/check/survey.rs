@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// What a record says of an inode.
+#[derive(Clone, Copy)]
 pub(super) enum Fact<'a> {
     /// It exists.
     Node(Node),

@@ -191,11 +191,11 @@ fn what_is_sorted_on_disk_is_found_as_in_memory() {
                 &["HDEL", &format!("d{inode}"), &name],
             );
         }
-        volume.forge("UPDATE jfs_counter SET value = 1 WHERE name = 'nextChunk'", &["SET", "nextchunk", "0"]);
         let delayed = ["--writeback", "--upload-delay", "10h", "--free-space-ratio", "0.001"];
         let point = volume.mount("mnt", &delayed);
         fs::write(point.join("staged"), "staged").expect("written");
         fs::File::open(point.join("staged")).expect("opened").sync_all().expect("synced");
+        volume.forge("UPDATE jfs_counter SET value = 1 WHERE name = 'nextChunk'", &["SET", "nextchunk", "0"]);
 
         let in_memory = sorting(&volume, "100000000", &[]);
         for bytes in ["0", "200", "5000"] {

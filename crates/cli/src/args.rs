@@ -99,7 +99,7 @@ impl Log {
             // People know which command they ran, and which log they read.
             LogFormat::Text => {
                 let lines = lines.with_ansi(colours).with_target(false);
-                subscriber.with(lines.with_filter(filter_fn(Metadata::is_event))).init();
+                subscriber.with(lines.with_filter(filter_fn(is_event))).init();
             }
             LogFormat::Json => subscriber.with(lines.json().flatten_event(true)).init(),
         }
@@ -165,6 +165,11 @@ pub(crate) fn as_mount_helper(arguments: Vec<OsString>) -> Vec<OsString> {
     }
     line.extend(["-o".into(), rest.join(",").into()]);
     line
+}
+
+/// Lines are made of events; of spans they have the fields.
+fn is_event(what: &Metadata<'_>) -> bool {
+    what.is_event()
 }
 
 #[cfg(test)]

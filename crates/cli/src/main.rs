@@ -13,6 +13,7 @@ mod args;
 mod arguments;
 mod background;
 mod backup;
+mod blocks;
 mod commands;
 mod consul;
 mod control;

@@ -2,10 +2,10 @@
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use sluice_testkit::fuse::no_fuse;
-use support::{Volume, fails, ok};
+use support::{Volume, fails, ok, sluice};
 
 fn forge(volume: &Volume, statement: &str) {
     let connection = rusqlite::Connection::open(volume.path("meta.db")).expect("opens");
@@ -142,4 +142,100 @@ fn a_part_of_the_tree() {
     assert!(said.contains("9 links"), "{said}");
     ok(&["fsck", "--path", "/d", "-r", "--repair", &volume.meta]);
     ok(&["fsck", &volume.meta]);
+}
+
+/// What `fsck` says and whether all is well, if a sort keeps so many bytes in memory.
+fn sorting(volume: &Volume, bytes: &str, flags: &[&str]) -> (bool, String) {
+    let output = sluice()
+        .args([&["fsck", &volume.meta], flags].concat())
+        .env("SLUICE_SORT_BYTES", bytes)
+        .output()
+        .expect("the program starts");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn what_is_sorted_on_disk_is_found_as_in_memory() {
+    if no_fuse() {
+        return;
+    }
+    for mut volume in Volume::each(&["--trash-days", "0", "--block-size", "64K"]) {
+        let point = volume.mount("mnt", &[]);
+        fs::create_dir_all(point.join("d/e")).expect("made");
+        for number in 0..40 {
+            // Of one block to four.
+            let dir = if number % 2 == 0 { "d" } else { "d/e" };
+            let content = number.to_string().repeat(1 + number * 2500);
+            fs::write(point.join(dir).join(number.to_string()), content).expect("written");
+            std::os::unix::fs::symlink("target", point.join(format!("d/link{number}"))).expect("linked");
+        }
+        fs::hard_link(point.join("d/38"), point.join("twice")).expect("linked");
+        let [d, copy] = ["d", "copy"].map(|name| point.join(name).display().to_string());
+        ok(&["clone", &d, &copy]);
+        let inode = fs::metadata(point.join("d")).expect("seen").ino();
+        volume.umount(&point);
+        ok(&["fsck", &volume.meta]);
+
+        let chunks: Vec<_> = files(&volume.path("objects/testvol/chunks"));
+        assert!(chunks.len() > 60, "{} objects", chunks.len());
+        for object in chunks.iter().step_by(5) {
+            fs::remove_file(object).expect("removed");
+        }
+        for object in chunks.iter().skip(1).step_by(5) {
+            fs::write(object, "short").expect("written");
+        }
+        for number in 2..8 {
+            let name = (number * 2).to_string();
+            volume.forge(
+                &format!("DELETE FROM jfs_edge WHERE parent = {inode} AND name = CAST('{name}' AS BLOB)"),
+                &["HDEL", &format!("d{inode}"), &name],
+            );
+        }
+        let delayed = ["--writeback", "--upload-delay", "10h", "--free-space-ratio", "0.001"];
+        let point = volume.mount("mnt", &delayed);
+        fs::write(point.join("staged"), "staged").expect("written");
+        fs::File::open(point.join("staged")).expect("opened").sync_all().expect("synced");
+        volume.forge("UPDATE jfs_counter SET value = 1 WHERE name = 'nextChunk'", &["SET", "nextchunk", "0"]);
+
+        let in_memory = sorting(&volume, "100000000", &[]);
+        for bytes in ["0", "200", "5000"] {
+            assert_eq!(sorting(&volume, bytes, &[]), in_memory, "sorted with {bytes} bytes");
+        }
+        let (clean, said) = &in_memory;
+        assert!(!clean, "{said}");
+        let lines =
+            |words: &[&str]| said.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
+        assert_eq!(lines(&["is missing", "needed by"]), chunks.len().div_ceil(5) + 1, "{said}");
+        assert_eq!(lines(&["has 5 bytes"]), (chunks.len() - 1).div_ceil(5), "{said}");
+        assert_eq!(lines(&["is missing", "(/staged)"]), 1, "{said}");
+        assert!(lines(&["(/d/e/", ", inode ", "(/copy/e/"]) > 5, "clones share blocks: {said}");
+        assert_eq!(lines(&["has no name"]), 6, "{said}");
+        assert_eq!(lines(&["nextChunk is"]), 1, "{said}");
+        volume.umount(&point);
+
+        let (_, repaired) = sorting(&volume, "200", &["--repair"]);
+        assert_eq!(repaired.matches("has no name").count(), 6, "{repaired}");
+        let in_memory = sorting(&volume, "100000000", &[]);
+        assert_eq!(sorting(&volume, "200", &[]), in_memory);
+        assert!(in_memory.1.contains(": 0 errors in the metadata"), "{}", in_memory.1);
+        let part = |bytes| sorting(&volume, bytes, &["--path", "/d", "-r"]);
+        assert_eq!(part("0"), part("100000000"));
+        assert!(part("0").0);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_sorted_in_is_named() {
+    if no_fuse() {
+        return;
+    }
+    let volume = sample();
+    let output = sluice()
+        .args(["fsck", "--external-sort-dir", "/nowhere", &volume.meta])
+        .env("SLUICE_SORT_BYTES", "0")
+        .output()
+        .expect("the program starts");
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot sort in /nowhere") && said.contains("--external-sort-dir"), "{said}");
 }

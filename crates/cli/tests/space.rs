@@ -153,7 +153,7 @@ fn leaked_objects_go_once_they_are_old() {
         assert_eq!(objects(&volume).len(), kept.len() + 3, "only told");
         let sorted_on_disk = sluice()
             .args(["gc", "--delete", "-p", "2", &volume.meta])
-            .env("SLUICE_GC_SORT_BYTES", "100")
+            .env("SLUICE_SORT_BYTES", "100")
             .output()
             .expect("the program starts");
         let said = String::from_utf8_lossy(&sorted_on_disk.stdout).into_owned();
@@ -277,7 +277,7 @@ fn bad_input_and_a_store_that_is_away_are_told() {
     plant(&volume, 5, 5);
     let output = sluice()
         .args(["gc", "--external-sort-dir", "/nowhere", &volume.meta])
-        .envs([("SLUICE_GC_SORT_BYTES", "0"), ("JFS_GC_SKIPPEDTIME", "0")])
+        .envs([("SLUICE_SORT_BYTES", "0"), ("JFS_GC_SKIPPEDTIME", "0")])
         .output()
         .expect("runs");
     // A single record needs no file.

@@ -41,6 +41,7 @@ mod register;
 mod resume;
 pub mod schema;
 mod setting;
+pub mod sort;
 mod stats;
 mod trash;
 pub mod tree;

@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use sluice_meta::{
     Interrupt, Meta, Options,
     schema::{Key, VolumeFormat},
+    sort::SortSpace,
 };
 use sluice_testkit::operations::{create, state::State};
-use sluice_types::FileType;
+use sluice_types::{FileType, FsResult};
 
 use crate::{
     party::{self, Party},
@@ -177,8 +178,11 @@ fn check(world: &Arc<World>, clients: &[Arc<dyn Party>], when: &str) {
     }
     world.sched.atomically(|| {
         let meta = observer(world, true);
-        match meta.check(false, &Interrupt::never(), &|_| {}) {
-            Ok(report) => report.findings.iter().for_each(|found| world.fault(format!("{when}: {found}"))),
+        let checked = meta
+            .check(false, &SortSpace::default(), &Interrupt::never(), &|_| {})
+            .and_then(|report| report.findings.all()?.collect::<FsResult<Vec<_>>>());
+        match checked {
+            Ok(found) => found.iter().for_each(|found| world.fault(format!("{when}: {found}"))),
             Err(error) => world.fault(format!("{when}: the check failed: {error}")),
         }
     });

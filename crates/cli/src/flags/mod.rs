@@ -9,6 +9,7 @@ mod cache;
 mod fuse;
 mod meta;
 mod metrics;
+mod sort;
 mod store;
 
 use anyhow::{Result, ensure};
@@ -18,6 +19,7 @@ pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
 pub(crate) use metrics::MetricsFlags;
+pub(crate) use sort::SortFlags;
 pub(crate) use store::{StoreFlags, TransferFlags};
 
 /// What becomes of flags of JuiceFS that change nothing here.

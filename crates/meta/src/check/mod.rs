@@ -4,24 +4,33 @@
 //! only if two surveys, one after the other, both have it. A repair changes only records that still
 //! are as they were found.
 //!
-//! Memory: about 60 bytes an inode, 40 a directory and 30 a slice.
+//! Memory: that of up to six sorts ([`SortSpace`]), however large the volume is. What does not fit
+//! goes to the disk: some 100 bytes for each file with its entry and its slice.
 
-mod compare;
+mod dirs;
+mod files;
 mod finding;
+mod inodes;
+mod lookups;
 mod place;
+mod record;
 mod repair;
 mod report;
+mod slices;
 mod subtree;
 mod survey;
+mod totals;
+mod ways;
 
+pub use files::SliceFiles;
 pub use finding::{Counted, Finding, Weight};
 pub use repair::Repair;
-pub use report::Report;
+pub use report::{Findings, Report, Slices};
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_types::{FsResult, Ino};
 
-use crate::{batch::Interrupt, engine::Scan, meta::Meta, schema::Row, tree::Progress};
+use crate::{batch::Interrupt, meta::Meta, sort::SortSpace, tree::Progress};
+use report::Suspects;
 use survey::Survey;
 
 impl Meta {
@@ -31,35 +40,33 @@ impl Meta {
     pub fn check(
         &self,
         each_slice_stored: bool,
+        space: &SortSpace,
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<Report> {
-        let mut report = self.check_once(each_slice_stored, interrupt, progress)?;
-        if !report.findings.is_empty() {
-            let suspected: FxHashSet<Finding> = report.findings.into_iter().collect();
-            report = self.check_once(each_slice_stored, interrupt, progress)?;
-            report.findings.retain(|finding| suspected.contains(finding));
-        }
-        Ok(report)
+        twice(space, || self.check_once(each_slice_stored, space, interrupt, progress))
     }
 
     fn check_once(
         &self,
         each_slice_stored: bool,
+        space: &SortSpace,
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<Report> {
-        let survey = Survey::take(self, interrupt, progress)?;
-        let mut findings = survey.compare(self, each_slice_stored, interrupt)?;
-        let unreadable = |finding: &Finding| matches!(finding, Finding::Unreadable { .. });
-        if findings.iter().any(unreadable) {
-            // What those records hold was not counted: whatever else seems wrong, or unused, may be
-            // right.
-            findings.retain(unreadable);
-        }
-        let mut slices: Vec<(u64, u32)> = survey.slices.keys().copied().collect();
-        slices.sort_unstable();
-        Ok(Report { findings, slices, inodes: survey.nodes.len() as u64 })
+        let mut suspects = Suspects::new(space);
+        let survey = Survey::take(self, space, &mut suspects, interrupt, progress)?;
+        let Survey { inodes, slices } = survey;
+        let facts = inodes.sorted()?;
+        let found = inodes::compare(&facts, self, space, &mut suspects, interrupt)?;
+        drop(facts);
+        let inodes::Found { totals, dirs, ways } = found;
+        ways.compare(space, &mut suspects)?;
+        let (slices, last_slice) =
+            slices::compare(slices, each_slice_stored, self, &mut suspects, interrupt)?;
+        totals::compare(&totals, last_slice, self, &mut suspects, interrupt)?;
+        dirs.compare(self, &mut suspects, interrupt)?;
+        Ok(Report { findings: suspects.findings(space)?, slices, inodes: totals.inodes })
     }
 
     /// Checks a directory, and with `recursive` all below it: links, parents and what each
@@ -68,41 +75,23 @@ impl Meta {
         &self,
         dir: Ino,
         recursive: bool,
+        space: &SortSpace,
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<Report> {
-        let first = subtree::check(self, dir, recursive, interrupt, progress)?;
-        if first.findings.is_empty() {
-            return Ok(first);
-        }
-        let suspected: FxHashSet<Finding> = first.findings.into_iter().collect();
-        let mut report = subtree::check(self, dir, recursive, interrupt, progress)?;
-        report.findings.retain(|finding| suspected.contains(finding));
-        Ok(report)
+        twice(space, || subtree::check(self, dir, recursive, space, interrupt, progress))
     }
+}
 
-    /// Which files show these slices, deleted ones included. A slice that no chunk shows any more
-    /// is not answered.
-    pub fn files_of_slices(
-        &self,
-        slices: &FxHashSet<(u64, u32)>,
-        interrupt: &Interrupt,
-    ) -> FsResult<FxHashMap<(u64, u32), Vec<Ino>>> {
-        let mut files: FxHashMap<(u64, u32), Vec<Ino>> = FxHashMap::default();
-        self.each_readable_page(Scan::Chunks, interrupt, |page| {
-            for row in page.rows {
-                let Row::Chunk(ino, _, records) = row else { continue };
-                for slice in records.iter().map(|record| (record.id, record.size)) {
-                    if slices.contains(&slice) {
-                        let known = files.entry(slice).or_default();
-                        if !known.contains(&ino) {
-                            known.push(ino);
-                        }
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        Ok(files)
+/// What two surveys have found.
+fn twice(space: &SortSpace, survey: impl Fn() -> FsResult<Report>) -> FsResult<Report> {
+    let first = survey()?;
+    if first.findings.is_empty() {
+        return Ok(first);
     }
+    let suspected = first.findings;
+    drop(first.slices);
+    let mut report = survey()?;
+    report.findings = report.findings.common(&suspected, space)?;
+    Ok(report)
 }

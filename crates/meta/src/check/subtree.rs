@@ -1,10 +1,10 @@
 //! A check of one directory, or of all below it, without a look at the rest of the volume.
 
-use sluice_types::{Attr, FsError, FsResult, Ino, Name};
+use sluice_types::{FsError, FsResult, Ino, Name};
 
 use super::{
     finding::{Counted, Finding},
-    report::Report,
+    report::{Report, Slices, Suspects},
 };
 use crate::{
     batch::Interrupt,
@@ -12,6 +12,7 @@ use crate::{
     meta::Meta,
     ops::{getattr::GetAttr, rules::entry_usage},
     schema::{DirStat, Entry, Key, Row},
+    sort::{Fields, SortError, SortSpace, Sorter},
     tree::Progress,
 };
 
@@ -19,6 +20,7 @@ pub(super) fn check(
     meta: &Meta,
     dir: Ino,
     recursive: bool,
+    space: &SortSpace,
     interrupt: &Interrupt,
     progress: Progress<'_>,
 ) -> FsResult<Report> {
@@ -26,68 +28,80 @@ pub(super) fn check(
     if !attr.is_dir() {
         return Err(FsError::NotDir);
     }
-    let mut report = Report::default();
-    let mut left = vec![(dir, attr)];
-    while let Some((dir, attr)) = left.pop() {
-        let below = check_dir(meta, dir, &attr, interrupt, &mut report)?;
-        progress(1);
-        if recursive {
-            left.extend(below);
+    let (mut suspects, mut inodes) = (Suspects::new(space), 0);
+    let mut level = Level::new(space);
+    level.add(dir, attr.nlink)?;
+    while level.count > 0 {
+        // Level by level, as many directories as one may hold.
+        let (dirs, mut below) = (level.dirs.sorted()?, Level::new(space));
+        let mut dirs = dirs.records()?;
+        while let Some((record, _)) = dirs.next()? {
+            let mut fields = Fields(record);
+            let (dir, nlink) = (Ino(fields.u64()), fields.u32());
+            inodes += check_dir(meta, dir, nlink, interrupt, &mut suspects, &mut below)?;
+            progress(1);
         }
+        level = if recursive { below } else { Level::new(space) };
     }
-    Ok(report)
+    Ok(Report { findings: suspects.findings(space)?, slices: Slices::none(), inodes })
 }
 
-/// Checks one directory and answers those in it.
+/// Directories that are still to be checked, each with its links.
+struct Level {
+    dirs: Sorter,
+    count: u64,
+}
+
+impl Level {
+    fn new(space: &SortSpace) -> Self {
+        Self { dirs: Sorter::new(space), count: 0 }
+    }
+
+    fn add(&mut self, dir: Ino, nlink: u32) -> Result<(), SortError> {
+        self.count += 1;
+        self.dirs.add(&[&dir.0.to_be_bytes()[..], &nlink.to_be_bytes()].concat())
+    }
+}
+
+/// Checks one directory; how many inodes are in it. Directories among them go to `below`.
 fn check_dir(
     meta: &Meta,
     dir: Ino,
-    attr: &Attr,
+    nlink: u32,
     interrupt: &Interrupt,
-    report: &mut Report,
-) -> FsResult<Vec<(Ino, Attr)>> {
-    let mut dirs = Vec::new();
+    suspects: &mut Suspects,
+    below: &mut Level,
+) -> FsResult<u64> {
     let mut usage = DirStat::default();
-    let findings = &mut report.findings;
-    let mut missing = |entry: Option<(Entry, Name)>| {
-        if let Some((Entry { kind, ino }, name)) = entry {
-            findings.push(Finding::EntryWithoutNode { dir, name, ino, kind });
-        }
-    };
-    let mut wrong = Vec::new();
-    let mut inodes = 0;
+    let (mut inodes, mut subdirs) = (0, 0);
     meta.each_page(Scan::Entries { dir, nodes: true }, interrupt, |rows| {
         let mut entry = None;
         for row in rows {
             match row {
-                Row::Entry(_, name, to) => {
-                    missing(entry.replace((to, name)));
-                }
+                Row::Entry(_, name, to) => missing(suspects, dir, entry.replace((to, name)))?,
                 Row::Node(ino, node) => {
                     let Some((to, name)) = entry.take() else { continue };
                     inodes += 1;
                     if to.kind != node.kind {
-                        wrong.push(Finding::Kind { dir, name, ino, kind: node.kind });
+                        suspects.add(&Finding::Kind { dir, name, ino, kind: node.kind })?;
                     }
                     usage = usage.plus(entry_usage(&node));
                     if node.parent != dir && (node.is_dir() || node.parent != Ino::NONE) {
-                        wrong.push(Finding::Parent { ino, stored: node.parent, found: dir });
+                        suspects.add(&Finding::Parent { ino, stored: node.parent, found: dir })?;
                     }
                     if node.is_dir() {
-                        dirs.push((ino, node));
+                        subdirs += 1;
+                        below.add(ino, node.nlink)?;
                     }
                 }
                 _ => {}
             }
         }
-        missing(entry);
-        Ok(())
+        missing(suspects, dir, entry)
     })?;
-    report.inodes += inodes;
-    report.findings.extend(wrong);
-    let links = Counted { stored: i64::from(attr.nlink), counted: 2 + dirs.len() as i64 };
+    let links = Counted { stored: i64::from(nlink), counted: 2 + subdirs };
     if links.stored != links.counted && !dir.is_trash() {
-        report.findings.push(Finding::Links { ino: dir, links });
+        suspects.add(&Finding::Links { ino: dir, links })?;
     }
     if meta.env().format().dir_stats && dir != Ino::TRASH {
         let read = [Read::Get(Key::DirStat(dir))];
@@ -96,8 +110,14 @@ fn check_dir(
             _ => None,
         };
         if stored != Some(usage) {
-            report.findings.push(Finding::Usage { dir, stored, counted: usage });
+            suspects.add(&Finding::Usage { dir, stored, counted: usage })?;
         }
     }
-    Ok(dirs)
+    Ok(inodes)
+}
+
+/// Tells of an entry that no node came with.
+fn missing(suspects: &mut Suspects, dir: Ino, entry: Option<(Entry, Name)>) -> FsResult<()> {
+    let Some((Entry { kind, ino }, name)) = entry else { return Ok(()) };
+    suspects.add(&Finding::EntryWithoutNode { dir, name, ino, kind })
 }

@@ -1,152 +1,130 @@
-//! A survey: counts everything in one scan of all records.
+//! A survey: one scan of all records, sorted by what they are about.
+//!
+//! What must stay true: what is made or removed between two scans looks wrong once, and is not
+//! found again by the second survey.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_types::{Attr, FileType, FsResult, Ino, Name, align4k};
+use sluice_types::{Attr, FileType, FsResult, Ino, Slice};
 
-use super::finding::Finding;
+use super::{finding::Finding, report::Suspects};
 use crate::{
     batch::Interrupt,
     engine::Scan,
     meta::Meta,
-    schema::{DirStat, Entry, Row},
+    schema::{Entry, Row},
+    sort::{Fields, SortError, SortSpace, Sorter},
     tree::Progress,
 };
 
-/// A node, and what was seen of it.
-pub(super) struct Seen {
+/// What a record says of an inode.
+#[derive(Clone, Copy)]
+pub(super) enum Fact<'a> {
+    /// It exists.
+    Node(Node),
+    /// An entry names it.
+    Entry { dir: Ino, kind: u8, name: &'a [u8] },
+    /// It needs no name.
+    Nameless,
+    /// It is deleted, and its chunks are kept.
+    Deleted,
+    /// It has a chunk.
+    Chunk(u32),
+}
+
+/// What is compared of a node.
+#[derive(Clone, Copy)]
+pub(super) struct Node {
     pub(super) kind: FileType,
     pub(super) nlink: u32,
     pub(super) parent: Ino,
     pub(super) length: u64,
-    pub(super) space: i64,
-    /// Entries that name it.
-    pub(super) names: u32,
-    /// Directory of one of them.
-    pub(super) named_in: Ino,
-    /// Directories in it.
-    pub(super) subdirs: u32,
 }
 
-/// What was seen.
-#[derive(Default)]
+/// All records about inodes and slices.
 pub(super) struct Survey {
-    pub(super) nodes: FxHashMap<Ino, Seen>,
-    /// Names of several-times linked files by file and directory.
-    pub(super) links: FxHashMap<(Ino, Ino), i64>,
-    /// What directories hold.
-    pub(super) usage: FxHashMap<Ino, DirStat>,
-    /// Nodes that need no name.
-    pub(super) nameless: FxHashSet<Ino>,
-    /// How often each slice is used.
-    pub(super) slices: FxHashMap<(u64, u32), u32>,
-    /// What was wrong at first sight.
-    pub(super) findings: Vec<Finding>,
+    /// Facts by inode, in the order in which [`Fact`] has them.
+    pub(super) inodes: Sorter,
+    /// Uses of slices: id, size, 0.
+    pub(super) slices: Sorter,
 }
 
 impl Survey {
     /// Takes a survey.
-    pub(super) fn take(meta: &Meta, interrupt: &Interrupt, progress: Progress<'_>) -> FsResult<Self> {
-        let mut survey = Self::default();
-        let mut each = |scan: Scan, see: &mut dyn FnMut(&mut Self, Row)| {
+    pub(super) fn take(
+        meta: &Meta,
+        space: &SortSpace,
+        suspects: &mut Suspects,
+        interrupt: &Interrupt,
+        progress: Progress<'_>,
+    ) -> FsResult<Self> {
+        let mut survey = Self { inodes: Sorter::new(space), slices: Sorter::new(space) };
+        for scan in [
+            Scan::Nodes,
+            Scan::AllEntries,
+            Scan::Sustained,
+            Scan::Detached,
+            Scan::DelFiles,
+            Scan::Chunks,
+            Scan::DelSlices,
+        ] {
             meta.each_readable_page(scan, interrupt, |page| {
                 progress((page.rows.len() + page.damaged.len()) as u64);
-                for row in page.rows {
-                    see(&mut survey, row);
+                for damage in page.damaged {
+                    suspects.add(&Finding::unreadable(damage))?;
                 }
-                survey.findings.extend(page.damaged.into_iter().map(Finding::unreadable));
-                Ok(())
-            })
-        };
-        // What is made or removed between two scans looks wrong once, and is not found again by the
-        // second survey.
-        each(Scan::Nodes, &mut |survey, row| {
-            if let Row::Node(ino, attr) = row {
-                survey.node(ino, &attr);
-            }
-        })?;
-        each(Scan::AllEntries, &mut |survey, row| {
-            if let Row::Entry(dir, name, entry) = row {
-                survey.entry(dir, name, entry);
-            }
-        })?;
-        each(Scan::Sustained, &mut |survey, row| {
-            if let Row::Sustained(_, ino) = row {
-                survey.nameless.insert(ino);
-            }
-        })?;
-        each(Scan::Detached, &mut |survey, row| {
-            if let Row::Detached(ino, _) = row {
-                survey.nameless.insert(ino);
-            }
-        })?;
-        let mut deleted = FxHashSet::default();
-        each(Scan::DelFiles, &mut |_, row| {
-            if let Row::DelFile(ino, ..) = row {
-                deleted.insert(ino);
-            }
-        })?;
-        each(Scan::Chunks, &mut |survey, row| {
-            if let Row::Chunk(ino, index, records) = row {
-                if !survey.nodes.contains_key(&ino) && !deleted.contains(&ino) {
-                    survey.findings.push(Finding::ChunkWithoutFile { ino, index });
-                }
-                let slices = records.iter().filter(|record| !record.is_hole());
-                slices.for_each(|slice| survey.slice(slice.id, slice.size));
-            }
-        })?;
-        each(Scan::DelSlices, &mut |survey, row| {
-            if let Row::DelSlices(_, _, slices) = row {
-                for (id, size) in slices {
-                    survey.slice(id, size);
-                }
-            }
-        })?;
+                page.rows.into_iter().try_for_each(|row| survey.see(row)).map_err(Into::into)
+            })?;
+        }
         Ok(survey)
     }
 
-    fn node(&mut self, ino: Ino, attr: &Attr) {
-        let Attr { kind, nlink, parent, length, .. } = *attr;
-        let seen = Seen {
-            kind,
-            nlink,
-            parent,
-            length,
-            space: attr.space(),
-            names: 0,
-            named_in: Ino::NONE,
-            subdirs: 0,
-        };
-        self.nodes.insert(ino, seen);
-    }
-
-    fn entry(&mut self, dir: Ino, name: Name, entry: Entry) {
-        let Entry { kind, ino } = entry;
-        if self.nodes.get(&dir).is_none_or(|dir| dir.kind != FileType::Dir) {
-            self.findings.push(Finding::EntryWithoutDir { dir, name: name.clone(), ino });
-        }
-        let usage = self.usage.entry(dir).or_default();
-        usage.inodes += 1;
-        let Some(node) = self.nodes.get_mut(&ino) else {
-            return self.findings.push(Finding::EntryWithoutNode { dir, name, ino, kind });
-        };
-        if node.kind != kind {
-            self.findings.push(Finding::Kind { dir, name, ino, kind: node.kind });
-        }
-        node.names += 1;
-        node.named_in = dir;
-        let length = if node.kind == FileType::File { node.length } else { 0 };
-        usage.length += length as i64;
-        usage.space += align4k(length);
-        if node.kind == FileType::Dir {
-            if let Some(dir) = self.nodes.get_mut(&dir) {
-                dir.subdirs += 1;
+    fn see(&mut self, row: Row) -> Result<(), SortError> {
+        let ino = |ino: Ino| ino.0.to_be_bytes();
+        match row {
+            Row::Node(of, Attr { kind, nlink, parent, length, .. }) => {
+                let node = [&[kind as u8][..], &nlink.to_be_bytes(), &ino(parent), &length.to_be_bytes()];
+                self.inodes.add(&[&ino(of), &[0][..], &node.concat()].concat())
             }
-        } else if node.parent == Ino::NONE {
-            *self.links.entry((ino, dir)).or_default() += 1;
+            Row::Entry(dir, name, Entry { kind, ino: of }) => {
+                self.inodes.add(&[&ino(of), &[1][..], &ino(dir), &[kind as u8], &name].concat())
+            }
+            Row::Sustained(_, of) | Row::Detached(of, _) => self.inodes.add(&[&ino(of), &[2][..]].concat()),
+            Row::DelFile(of, ..) => self.inodes.add(&[&ino(of), &[3][..]].concat()),
+            Row::Chunk(of, index, records) => {
+                self.inodes.add(&[&ino(of), &[4][..], &index.to_be_bytes()].concat())?;
+                let mut slices = records.iter().filter(|record| !record.is_hole());
+                slices.try_for_each(|Slice { id, size, .. }| self.slices.add(&slice_use(*id, *size)))
+            }
+            Row::DelSlices(_, _, slices) => {
+                slices.into_iter().try_for_each(|(id, size)| self.slices.add(&slice_use(id, size)))
+            }
+            _ => Ok(()),
         }
     }
+}
 
-    fn slice(&mut self, id: u64, size: u32) {
-        *self.slices.entry((id, size)).or_default() += 1;
-    }
+fn slice_use(id: u64, size: u32) -> [u8; 13] {
+    let mut record = [0; 13];
+    record[..8].copy_from_slice(&id.to_be_bytes());
+    record[8..12].copy_from_slice(&size.to_be_bytes());
+    record
+}
+
+/// What a record of [`Survey::inodes`] says, and of which inode; `None` if it is none.
+pub(super) fn fact_of(record: &[u8]) -> Option<(Ino, Fact<'_>)> {
+    let mut fields = Fields(record);
+    let ino = Ino(fields.u64());
+    let fact = match fields.u8() {
+        0 => Fact::Node(Node {
+            kind: FileType::from_code(fields.u8())?,
+            nlink: fields.u32(),
+            parent: Ino(fields.u64()),
+            length: fields.u64(),
+        }),
+        1 => Fact::Entry { dir: Ino(fields.u64()), kind: fields.u8(), name: fields.0 },
+        2 => Fact::Nameless,
+        3 => Fact::Deleted,
+        4 => Fact::Chunk(fields.u32()),
+        _ => return None,
+    };
+    Some((ino, fact))
 }

@@ -136,7 +136,7 @@ impl Meta {
             return Ok(usage);
         }
         let key = QuotaKey::Dir(dir);
-        let look = || {
+        let look = || -> FsResult<Usage> {
             let stored = self.quota(key, counting.interrupt)?.ok_or(FsError::NoData)?;
             let counted = self.usage_below(dir, counting)?;
             Ok(Usage { key, stored: Some(stored), counted })

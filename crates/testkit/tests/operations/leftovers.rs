@@ -14,6 +14,7 @@ use sluice_meta::{
         unlink::Unlink,
     },
     schema::{AclEntry, AclRule, Counter, Key, Row},
+    sort::SortSpace,
 };
 use sluice_testkit::operations::{at, create};
 use sluice_types::{AttrFlags, Caller, FileType, FsError, FsResult, Ino, ManualClock, Time};
@@ -90,7 +91,8 @@ fn a_total_that_two_repair_is_repaired_once() {
         Write::Put(Row::Counter(Counter::NextInode, 2)),
     ];
     engine.commit(&Commit { writes, ..Commit::default() }).unwrap();
-    let findings = one.check(false, &never, &|_| {}).unwrap().findings;
+    let report = one.check(false, &SortSpace::default(), &never, &|_| {}).unwrap();
+    let findings: Vec<Finding> = report.findings.all().unwrap().map(Result::unwrap).collect();
     let counts = |finding: &&Finding| matches!(finding, Finding::Total { .. } | Finding::NextNumber { .. });
     let found: Vec<&Finding> = findings.iter().filter(counts).collect();
     assert_eq!(found.len(), 2, "{findings:?}");

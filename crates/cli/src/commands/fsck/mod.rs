@@ -2,31 +2,34 @@
 //! itself.
 //!
 //! What must stay true: without `--repair` or `--sync-dir-stat` nothing is changed, not even a
-//! session is opened.
+//! session is opened. Memory does not grow with the volume, nor with what is wrong in it.
 
 mod objects;
+mod report;
 
 use std::{process::ExitCode, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use rustc_hash::FxHashSet;
-use sluice_data::Layout;
 use sluice_meta::{
     Interrupt, Meta, Options,
     check::{Finding, Repair, Report, Weight},
+    sort::SortSpace,
 };
-use sluice_types::{Clock, Ino, SystemClock, Time};
+use sluice_types::{Clock, SystemClock, Time};
 
-use crate::{engines, flags::StoreFlags, progress::Progress, sizes, tree, volume};
-use objects::{Fault, Sizes};
+use crate::{
+    engines,
+    flags::{SortFlags, StoreFlags},
+    progress::Progress,
+    sizes, tree, volume,
+};
+use objects::{Check, Sizes};
 
 /// By how much the clocks of clients may differ, seconds.
 const CLOCKS_DIFFER: i64 = 60;
 /// Rounds of repairs: one may bring to light what another has to put right.
 const ROUNDS: usize = 5;
-/// Files that are told by their path; finding it takes a walk.
-const MOST_PATHS: usize = 100;
 
 /// Check that everything a volume shows exists, and that its metadata agrees with itself
 #[derive(Args)]
@@ -52,6 +55,8 @@ pub(crate) struct Fsck {
     /// Correct what directories say they hold
     #[arg(long)]
     sync_dir_stat: bool,
+    #[command(flatten)]
+    sort: SortFlags,
     #[command(flatten)]
     store: StoreFlags,
 }
@@ -100,38 +105,45 @@ impl Fsck {
 
     fn check(&self, meta: &Arc<Meta>) -> Result<bool> {
         let mut busy = Busy::since_now(meta, self.repair || self.sync_dir_stat)?;
-        let mut report = self.survey(meta)?;
+        let space = self.sort.space();
+        let mut report = self.survey(meta, &space)?;
         if self.repair || self.sync_dir_stat {
-            report = self.put_right(meta, report, &mut busy)?;
+            report = self.put_right(meta, report, &space, &mut busy)?;
         }
-        if !self.sync_dir_stat {
+        let (mut wrong, mut leaked, mut advisory) = (0, 0, 0);
+        for finding in report.findings.all()? {
+            let finding = finding?;
             // Without a record it is counted when somebody asks.
-            report.findings.retain(|finding| !matches!(finding, Finding::Usage { stored: None, .. }));
+            if !self.sync_dir_stat && matches!(finding, Finding::Usage { stored: None, .. }) {
+                continue;
+            }
+            let (count, label) = match finding.weight() {
+                Weight::Error => (&mut wrong, "error"),
+                Weight::Leak => (&mut leaked, "leaked"),
+                Weight::Advisory => (&mut advisory, "advisory"),
+            };
+            *count += 1;
+            outln!("{label}: {finding}");
         }
-        let kinds = [(Weight::Error, "error"), (Weight::Leak, "leaked"), (Weight::Advisory, "advisory")];
-        let [wrong, leaked, advisory] = kinds.map(|(weight, label)| {
-            let of_weight = report.findings.iter().filter(|finding| finding.weight() == weight);
-            of_weight.inspect(|finding| outln!("{label}: {finding}")).count()
-        });
         let mut faults = 0;
         if self.path.is_none() {
-            faults = self.check_objects(meta, &report)?;
+            faults = self.check_objects(meta, &report, &space)?;
         }
         outln!(
             "{} inodes and {} slices checked: {wrong} errors in the metadata, {faults} blocks missing or damaged, \
              {leaked} chunks or slices leaked, {advisory} advisory numbers drifted",
             report.inodes,
-            report.slices.len(),
+            report.slices.count(),
         );
-        if report.findings.iter().any(|finding| matches!(finding, Finding::Unreadable { .. })) {
+        if report.findings.are_unreadable() {
             outln!("nothing else was compared, and nothing is repaired, until every record can be read");
-        } else if !(self.repair || report.findings.is_empty()) {
+        } else if !self.repair && wrong + leaked + advisory > 0 {
             outln!("`sluice fsck --repair` puts right what can be");
         }
         Ok(wrong == 0 && faults == 0)
     }
 
-    fn survey(&self, meta: &Meta) -> Result<Report> {
+    fn survey(&self, meta: &Meta, space: &SortSpace) -> Result<Report> {
         let never = Interrupt::never();
         let progress = Progress::new("check metadata", None);
         let add = |count| progress.add(count);
@@ -139,39 +151,43 @@ impl Fsck {
             Some(path) => {
                 let dir =
                     tree::find(meta, path)?.with_context(|| format!("there is no {path} in the volume"))?;
-                meta.check_tree(dir, self.recursive, &never, &add)
+                meta.check_tree(dir, self.recursive, space, &never, &add)
             }
             // The tables of SQL engines have a row for each slice.
-            None => meta.check(meta.engine_name() == "sqlite3", &never, &add),
+            None => meta.check(meta.engine_name() == "sqlite3", space, &never, &add),
         };
         progress.finish();
         Ok(report?)
     }
 
     /// Repairs and checks again until there is nothing left that can be repaired.
-    fn put_right(&self, meta: &Meta, mut report: Report, busy: &mut Busy) -> Result<Report> {
+    fn put_right(
+        &self,
+        meta: &Meta,
+        mut report: Report,
+        space: &SortSpace,
+        busy: &mut Busy,
+    ) -> Result<Report> {
         let never = Interrupt::never();
         for _ in 0..ROUNDS {
             let busy_since = busy.look(meta)?;
-            let chosen = |finding: &&Finding| self.repair || matches!(finding, Finding::Usage { .. });
-            let wanted: Vec<&Finding> = report.findings.iter().filter(chosen).collect();
-            // Counts are right only once what is counted is.
-            let (last, first): (Vec<&Finding>, Vec<_>) =
-                wanted.into_iter().partition(|finding| finding.weight() == Weight::Advisory);
-            let mut put_right = 0;
-            let one = |finding: &Finding| self.put_one_right(meta, finding, busy_since, &never);
-            for finding in first {
-                put_right += one(finding)?;
-            }
-            if put_right == 0 {
-                for finding in last {
-                    put_right += one(finding)?;
+            let (mut put_right, mut counts_too) = (0, false);
+            for finding in report.findings.all()? {
+                let finding = finding?;
+                // Counts come last, and are right only once what is counted is.
+                let is_count = finding.weight() == Weight::Advisory;
+                counts_too |= is_count && put_right == 0;
+                if is_count && !counts_too {
+                    break;
+                }
+                if self.repair || matches!(finding, Finding::Usage { .. }) {
+                    put_right += self.put_one_right(meta, &finding, busy_since, &never)?;
                 }
             }
             if put_right == 0 {
                 break;
             }
-            report = self.survey(meta)?;
+            report = self.survey(meta, space)?;
         }
         Ok(report)
     }
@@ -192,7 +208,7 @@ impl Fsck {
     }
 
     /// Checks that the blocks of all slices exist; how many do not, or are damaged.
-    fn check_objects(&self, meta: &Meta, report: &Report) -> Result<u64> {
+    fn check_objects(&self, meta: &Meta, report: &Report, space: &SortSpace) -> Result<u64> {
         let format = meta.env().format();
         let config = self.store.config(&format)?;
         let store = sluice_object::open(&config)?;
@@ -203,51 +219,17 @@ impl Fsck {
             (false, true) => Sizes::AtLeast,
             (false, false) => Sizes::Exact,
         };
+        let check = Check { store: store.as_ref(), layout, sizes, space };
+        let runtime = volume::runtime()?;
+        let progress = Progress::new("list objects", None);
+        let objects = runtime.block_on(check.list(&|count| progress.add(count)));
+        progress.finish();
+        let objects = objects?;
         let progress = Progress::new("check objects", None);
         let add = |count| progress.add(count);
-        let check = objects::check(store.as_ref(), layout, sizes, &report.slices, &add);
-        let faults = volume::runtime()?.block_on(check);
+        let faults = runtime.block_on(check.compare(report.slices.all()?, &objects, &add));
         progress.finish();
-        let faults = faults.with_context(|| format!("{} cannot be checked", store.describe()))?;
-        if faults.is_empty() { Ok(0) } else { tell(meta, layout, &report.slices, &faults) }
+        drop(objects);
+        report::report(meta, layout, space, &faults?)
     }
-}
-
-/// One path of a file, which may lie below what is damaged itself.
-fn path_of(meta: &Meta, ino: Ino) -> String {
-    match meta.paths_of(ino, Ino::ROOT, &Interrupt::never()) {
-        Ok(paths) => paths.into_iter().next().unwrap_or_else(|| "deleted".into()),
-        Err(error) => format!("its path cannot be found out: {error}"),
-    }
-}
-
-/// Prints faults with the files that they are in; how many there are. What no file shows any more
-/// is no fault.
-fn tell(meta: &Meta, layout: Layout, slices: &[(u64, u32)], faults: &[Fault]) -> Result<u64> {
-    let never = Interrupt::never();
-    let sizes: rustc_hash::FxHashMap<u64, u32> = slices.iter().copied().collect();
-    let suspected: FxHashSet<(u64, u32)> =
-        faults.iter().filter_map(|fault| Some((fault.block.id, *sizes.get(&fault.block.id)?))).collect();
-    let files = meta.files_of_slices(&suspected, &never)?;
-    let mut paths: rustc_hash::FxHashMap<Ino, String> = rustc_hash::FxHashMap::default();
-    let mut count = 0;
-    for fault in faults {
-        let slice = sizes.get(&fault.block.id).map(|size| (fault.block.id, *size));
-        let Some(inos) = slice.and_then(|slice| files.get(&slice)) else { continue };
-        count += 1;
-        let mut shown = Vec::new();
-        for ino in inos {
-            if !paths.contains_key(ino) && paths.len() < MOST_PATHS {
-                paths.insert(*ino, path_of(meta, *ino));
-            }
-            shown.push(format!("inode {ino} ({})", paths.get(ino).map_or("…", String::as_str)));
-        }
-        outln!("error: object {} {}, needed by {}", layout.name(fault.block), fault.what(), shown.join(", "));
-    }
-    if count > 0 {
-        outln!(
-            "a client with --writeback may still have missing blocks on its local disk: mount there to upload them"
-        );
-    }
-    Ok(count)
 }

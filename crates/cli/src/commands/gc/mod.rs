@@ -17,31 +17,34 @@
 
 mod clean;
 mod compare;
-mod runs;
 mod scan;
 
-use std::{env, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{env, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use futures::{StreamExt, stream};
 use sluice_data::{BlockKey, Layout};
-use sluice_meta::Meta;
+use sluice_meta::{
+    Meta,
+    sort::{SortSpace, Sorted, Sorter},
+};
 use sluice_object::ObjectStore;
 use sluice_types::{Clock, FsError, Interrupt, SystemClock};
 use tokio::runtime::Runtime;
 
-use self::compare::{Object, Objects, SliceState, compare, object_record};
-use crate::{flags::StoreFlags, progress::Progress, signals, volume};
+use self::compare::{SliceState, compare};
+use crate::{
+    blocks::{Object, object_of, object_record},
+    flags::{SortFlags, StoreFlags},
+    progress::Progress,
+    signals, volume,
+};
 
 /// Age below which objects are left alone, seconds, unless [`AGE_NAME`] says another.
 const AGE: i64 = 3600;
 /// The environment variable of JuiceFS for it.
 const AGE_NAME: &str = "JFS_GC_SKIPPEDTIME";
-/// Bytes of records that are sorted in memory; there are up to three sorts at once.
-const SORTED: usize = 32 << 20;
-/// The same for tests, to have it done on disk.
-const SORTED_NAME: &str = "SLUICE_GC_SORT_BYTES";
 
 /// Find objects that no file needs, and delete them
 ///
@@ -65,9 +68,8 @@ pub(crate) struct Gc {
     /// Objects deleted, and chunks compacted, at once
     #[arg(short = 'p', long, value_name = "N", default_value_t = 10)]
     threads: usize,
-    /// Where to sort what does not fit into memory: some 40 bytes an object
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    external_sort_dir: PathBuf,
+    #[command(flatten)]
+    sort: SortFlags,
     #[command(flatten)]
     store: StoreFlags,
 }
@@ -107,7 +109,7 @@ pub(super) struct Collector<'a> {
     layout: Layout,
     runtime: Runtime,
     interrupt: Interrupt,
-    sort_bytes: usize,
+    space: SortSpace,
 }
 
 impl Gc {
@@ -132,9 +134,9 @@ impl Gc {
         let config = self.store.config(&format)?;
         let store = sluice_object::open(&config)?;
         let layout = volume::layout(&format)?;
-        let sort_bytes = env::var(SORTED_NAME).ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(SORTED);
         let runtime = volume::runtime()?;
-        Collector { args: self, meta, store, layout, runtime, interrupt, sort_bytes }.collect(oldest)
+        Collector { args: self, meta, store, layout, runtime, interrupt, space: self.sort.space() }
+            .collect(oldest)
     }
 }
 
@@ -157,7 +159,7 @@ impl Collector<'_> {
         let leaked = self.find_leaked(objects, Some(&mut found), &mut rows)?;
         if self.args.delete && found.leaked.count > 0 {
             let leaked = self.find_leaked(leaked, None, &mut rows)?;
-            self.delete_leaked(leaked)?;
+            self.delete_leaked(&leaked)?;
         }
         if let Some(slices) = cleaned {
             errln!("deleted {slices} pending slices");
@@ -187,18 +189,6 @@ impl Collector<'_> {
         Ok(())
     }
 
-    fn sorter<const N: usize>(&self) -> runs::Sorter<N> {
-        runs::Sorter::new(&self.args.external_sort_dir, self.sort_bytes)
-    }
-
-    /// What to say of records that cannot be sorted.
-    fn no_room(&self) -> String {
-        format!(
-            "cannot sort in {}; make room there, or name another folder with --external-sort-dir",
-            self.args.external_sort_dir.display()
-        )
-    }
-
     /// Fails once a signal came.
     fn go_on(&self) -> Result<()> {
         if self.interrupt.is_set() {
@@ -211,39 +201,37 @@ impl Collector<'_> {
     /// before this one read, if there was one.
     fn find_leaked(
         &self,
-        objects: Objects,
+        objects: Sorted,
         mut found: Option<&mut Found>,
         rows: &mut Option<u64>,
-    ) -> Result<Objects> {
+    ) -> Result<Sorted> {
         let slices = self.survey(rows)?;
-        let progress = Progress::new("compare objects", Some(objects.added()));
-        let mut leaked = self.sorter();
-        let sort = || self.no_room();
-        let (objects, slices) = (objects.sorted().with_context(sort)?, slices.sorted().with_context(sort)?);
-        compare(objects, slices, self.layout, |object, state| {
+        let progress = Progress::new("compare objects", Some(objects.count()));
+        let mut leaked = Sorter::new(&self.space);
+        compare(&objects, &slices.sorted()?, self.layout, |object, state| {
             progress.add(1);
             if let Some(found) = &mut found {
                 found.tally(state).add(object.1);
             }
             if state.is_none() {
-                leaked.add(object_record(object)).with_context(sort)?;
+                leaked.add(&object_record(object))?;
             }
             self.go_on()
         })?;
         progress.finish();
-        Ok(leaked)
+        Ok(leaked.sorted()?)
     }
 
-    fn delete_leaked(&self, leaked: Objects) -> Result<()> {
-        let progress = Progress::new("delete leaked objects", Some(leaked.added()));
-        let mut leaked = leaked.sorted().with_context(|| self.no_room())?;
+    fn delete_leaked(&self, leaked: &Sorted) -> Result<()> {
+        let progress = Progress::new("delete leaked objects", Some(leaked.count()));
+        let mut leaked = leaked.records()?;
         let mut failed = 0;
         loop {
             let mut some: Vec<Object> = Vec::new();
             while some.len() < 1000
-                && let Some(record) = leaked.next().with_context(|| self.no_room())?
+                && let Some((record, _)) = leaked.next()?
             {
-                some.push(compare::object_of(&record));
+                some.push(object_of(record));
             }
             if some.is_empty() {
                 break;

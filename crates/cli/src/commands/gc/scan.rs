@@ -1,48 +1,50 @@
 //! The two sides of the comparison: the objects that there are, and the slices that records name.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures::TryStreamExt;
-use sluice_data::parse_name;
-use sluice_meta::{engine::Scan, schema::Row};
+use sluice_meta::{
+    engine::Scan,
+    schema::Row,
+    sort::{SortError, Sorted, Sorter},
+};
 use sluice_object::{ObjectError, ObjectMeta};
-use sluice_types::{FsError, FsResult};
+use sluice_types::FsResult;
 
 use super::{
     Collector, Found,
-    compare::{Objects, SliceState, Slices, object_record, slice_record},
+    compare::{SliceState, slice_record},
 };
-use crate::progress::Progress;
+use crate::{
+    blocks::{block_of, object_record},
+    progress::Progress,
+};
 
 /// Takes a slice by id and size, with what a record says of it.
-type AddSlice<'a> = dyn FnMut(u64, u32, SliceState) + 'a;
+type AddSlice<'a> = dyn FnMut(u64, u32, SliceState) -> Result<(), SortError> + 'a;
 
 impl Collector<'_> {
-    /// All objects that are older than `oldest`, Unix seconds. What is not named as a block of this
-    /// volume is nobody's business.
-    pub(super) fn list(&self, oldest: i64, found: &mut Found) -> Result<Objects> {
+    /// All objects that are older than `oldest`, Unix seconds.
+    pub(super) fn list(&self, oldest: i64, found: &mut Found) -> Result<Sorted> {
         let progress = Progress::new("list objects", None);
-        let mut objects: Objects = self.sorter();
+        let mut objects = Sorter::new(&self.space);
         let list = async {
             let mut listed = self.store.list("chunks/");
             while let Some(object) = listed.try_next().await? {
                 self.go_on()?;
-                let Some(block) = parse_name(&object.key) else { continue };
-                if self.layout.name(block) != object.key {
-                    continue;
-                }
+                let Some(block) = block_of(&object, self.layout) else { continue };
                 progress.add(1);
                 found.scanned += 1;
                 match self.with_time(object).await? {
                     Some(ObjectMeta { size, modified: Some(time), .. }) if time.sec < oldest => {
-                        objects.add(object_record((block, size))).with_context(|| self.no_room())?;
+                        objects.add(&object_record((block, size)))?;
                     }
                     Some(object) => found.skipped.add(object.size),
                     None => found.scanned -= 1,
                 }
             }
-            Ok(objects)
+            Ok(objects.sorted()?)
         };
-        let listed: Result<Objects> = self.runtime.block_on(list);
+        let listed: Result<Sorted> = self.runtime.block_on(list);
         progress.finish();
         listed.with_context(|| {
             format!(
@@ -66,49 +68,33 @@ impl Collector<'_> {
 
     /// All slices that records name, in the order that [`super`] tells. `rows` is how many records
     /// the survey before read, which is about what this one will, and then how many this one did.
-    pub(super) fn survey(&self, rows: &mut Option<u64>) -> Result<Slices> {
+    pub(super) fn survey(&self, rows: &mut Option<u64>) -> Result<Sorter> {
         let progress = Progress::new("list slices", *rows);
-        let mut slices: Slices = self.sorter();
-        let mut full = None;
-        let mut each = |scan: Scan, see: &dyn Fn(Row, &mut AddSlice<'_>)| {
+        let mut slices = Sorter::new(&self.space);
+        let mut each = |scan: Scan, see: &dyn Fn(Row, &mut AddSlice<'_>) -> Result<(), SortError>| {
             self.meta.each_page(scan, &self.interrupt, |rows| {
                 progress.add(rows.len() as u64);
-                let mut add = |id, size, state| {
-                    if full.is_none() {
-                        full = slices.add(slice_record(id, size, state)).err();
-                    }
-                };
-                for row in rows {
-                    see(row, &mut add);
-                }
-                if full.is_some() { Err(FsError::NoSpace) } else { Ok(()) }
+                let mut add = |id, size, state| slices.add(&slice_record(id, size, state));
+                rows.into_iter().try_for_each(|row| see(row, &mut add)).map_err(Into::into)
             })
         };
         let mut survey = || -> FsResult<()> {
             each(Scan::Chunks, &|row, add| {
-                if let Row::Chunk(_, _, records) = row {
-                    let shown = records.iter().filter(|record| !record.is_hole());
-                    shown.for_each(|slice| add(slice.id, slice.size, SliceState::Valid));
-                }
+                let Row::Chunk(_, _, records) = row else { return Ok(()) };
+                let mut shown = records.iter().filter(|record| !record.is_hole());
+                shown.try_for_each(|slice| add(slice.id, slice.size, SliceState::Valid))
             })?;
             each(Scan::DelSlices, &|row, add| {
-                if let Row::DelSlices(_, _, slices) = row {
-                    for (id, size) in slices {
-                        add(id, size, SliceState::Compacted);
-                    }
-                }
+                let Row::DelSlices(_, _, slices) = row else { return Ok(()) };
+                slices.into_iter().try_for_each(|(id, size)| add(id, size, SliceState::Compacted))
             })?;
             each(Scan::SliceRefs, &|row, add| {
-                if let Row::SliceRef(id, size, references) = row {
-                    add(id, size, if references > 0 { SliceState::Referred } else { SliceState::Pending });
-                }
+                let Row::SliceRef(id, size, references) = row else { return Ok(()) };
+                add(id, size, if references > 0 { SliceState::Referred } else { SliceState::Pending })
             })
         };
         let surveyed = survey();
         *rows = Some(progress.finish().0);
-        if let Some(error) = full {
-            bail!(anyhow::Error::new(error).context(self.no_room()));
-        }
         surveyed.context("the slices in the metadata cannot be listed, and no object was deleted")?;
         Ok(slices)
     }

@@ -1,0 +1,180 @@
+//! Compares each inode with its entries and chunks, and gathers what directories hold.
+//!
+//! What must stay true: memory is that of the sorts, of one inode's directories, and of the inodes
+//! that are asked for at once.
+
+use sluice_types::{FileType, FsError, FsResult, Ino, Name, align4k};
+
+use super::{
+    dirs::{Dirs, Held},
+    finding::{Counted, Finding},
+    lookups::Lookups,
+    report::Suspects,
+    survey::{Fact, Node, fact_of},
+    ways::Ways,
+};
+use crate::{
+    batch::Interrupt,
+    meta::Meta,
+    sort::{SortSpace, Sorted},
+};
+
+/// What all nodes come to.
+#[derive(Default)]
+pub(super) struct Totals {
+    /// Nodes.
+    pub(super) inodes: u64,
+    /// Bytes that are accounted for.
+    pub(super) space: i64,
+    /// Inodes that are accounted for.
+    pub(super) accounted: i64,
+    /// The highest inode outside the trash.
+    pub(super) last: u64,
+}
+
+/// What was found besides faults.
+pub(super) struct Found {
+    pub(super) totals: Totals,
+    pub(super) dirs: Dirs,
+    pub(super) ways: Ways,
+}
+
+/// Compares all facts of a survey, which come sorted by inode.
+pub(super) fn compare(
+    facts: &Sorted,
+    meta: &Meta,
+    space: &SortSpace,
+    suspects: &mut Suspects,
+    interrupt: &Interrupt,
+) -> FsResult<Found> {
+    let found = Found { totals: Totals::default(), dirs: Dirs::new(space), ways: Ways::new(space) };
+    let mut pass = Pass { found, lookups: Lookups::new(meta, interrupt), suspects };
+    let mut facts = facts.records()?;
+    let mut of = Seen::default();
+    while let Some((record, _)) = facts.next()? {
+        let (ino, fact) =
+            fact_of(record).ok_or_else(|| FsError::io("a record cannot be read back from the disk"))?;
+        if ino != of.ino {
+            pass.end(std::mem::take(&mut of))?;
+            of.ino = ino;
+        }
+        pass.see(&mut of, fact)?;
+    }
+    pass.end(of)?;
+    let Pass { mut found, lookups, suspects } = pass;
+    lookups.finish(suspects)?;
+    found.dirs.complete()?;
+    Ok(found)
+}
+
+/// What was seen of one inode.
+#[derive(Default)]
+struct Seen {
+    ino: Ino,
+    node: Option<Node>,
+    /// Entries that name it.
+    names: u32,
+    /// Directory of one of them.
+    named_in: Ino,
+    nameless: bool,
+    deleted: bool,
+    /// Names of a several-times linked file, by directory.
+    links: Vec<(Ino, i64)>,
+}
+
+struct Pass<'a> {
+    found: Found,
+    lookups: Lookups<'a>,
+    suspects: &'a mut Suspects,
+}
+
+impl Pass<'_> {
+    fn see(&mut self, of: &mut Seen, fact: Fact<'_>) -> FsResult<()> {
+        match fact {
+            Fact::Node(node) => of.node = Some(node),
+            Fact::Entry { dir, kind, name } => self.entry(of, dir, kind, name)?,
+            Fact::Nameless => of.nameless = true,
+            Fact::Deleted => of.deleted = true,
+            Fact::Chunk(index) if of.node.is_none() && !of.deleted => {
+                self.suspects.add(&Finding::ChunkWithoutFile { ino: of.ino, index })?;
+            }
+            Fact::Chunk(_) => {}
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, of: &mut Seen, dir: Ino, kind: u8, name: &[u8]) -> FsResult<()> {
+        let (ino, name) = (of.ino, || Name::stored(name));
+        let kind = FileType::from_code(kind)
+            .ok_or_else(|| FsError::io("an entry cannot be read back from the disk"))?;
+        let Some(node) = of.node else {
+            self.found.dirs.hold(dir, Held::default())?;
+            return self.suspects.add(&Finding::EntryWithoutNode { dir, name: name(), ino, kind });
+        };
+        if node.kind != kind {
+            self.suspects.add(&Finding::Kind { dir, name: name(), ino, kind: node.kind })?;
+        }
+        of.names += 1;
+        of.named_in = dir;
+        let is_dir = node.kind == FileType::Dir;
+        let length = if node.kind == FileType::File { node.length } else { 0 };
+        let held = Held { subdirs: i64::from(is_dir), length: length as i64, space: align4k(length) };
+        self.found.dirs.hold(dir, held)?;
+        if !is_dir && node.parent == Ino::NONE {
+            match of.links.last_mut() {
+                Some((last, names)) if *last == dir => *names += 1,
+                _ => of.links.push((dir, 1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// All of an inode has been seen.
+    fn end(&mut self, of: Seen) -> FsResult<()> {
+        let (Some(node), Seen { ino, names, named_in, .. }) = (of.node, &of) else { return Ok(()) };
+        let (ino, names, named_in) = (*ino, *names, *named_in);
+        let totals = &mut self.found.totals;
+        totals.inodes += 1;
+        if !matches!(ino, Ino::ROOT | Ino::TRASH) {
+            totals.space += align4k(node.length);
+            totals.accounted += 1;
+        }
+        if !ino.is_trash() {
+            totals.last = totals.last.max(ino.0);
+        }
+        let is_dir = node.kind == FileType::Dir;
+        if is_dir {
+            self.found.dirs.dir(ino, node.nlink, names > 0, named_in.is_trash_hour())?;
+        }
+        if node.kind == FileType::Symlink {
+            self.lookups.symlink(ino, self.suspects)?;
+        }
+        // Nobody keeps the links of the root and of the directories of the trash exactly.
+        if ino == Ino::ROOT || ino.is_trash() {
+            return Ok(());
+        }
+        if names == 0 {
+            if !of.nameless {
+                self.suspects.add(&Finding::NodeWithoutEntry { ino, kind: node.kind })?;
+            }
+            return Ok(());
+        }
+        if is_dir {
+            self.found.ways.add(ino, named_in)?;
+            if names > 1 {
+                self.suspects.add(&Finding::SeveralNames { ino, names })?;
+            }
+        } else if node.nlink != names {
+            let links = Counted { stored: i64::from(node.nlink), counted: i64::from(names) };
+            self.suspects.add(&Finding::Links { ino, links })?;
+        }
+        let one = names == 1 && (is_dir || node.parent != Ino::NONE);
+        if one && node.parent != named_in {
+            self.suspects.add(&Finding::Parent { ino, stored: node.parent, found: named_in })?;
+        }
+        if !is_dir && node.parent == Ino::NONE {
+            self.lookups.links(ino, of.links, self.suspects)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Directories to which no way leads, because they are below themselves.
+//!
+//! What must stay true: however deep directories lie, the number of rounds is the logarithm of
+//! that; memory is that of the sorts.
+
+use sluice_types::{FsResult, Ino};
+
+use super::{finding::Finding, report::Suspects};
+use crate::sort::{Fields, Records, SortError, SortSpace, Sorter};
+
+/// Where directories with names are.
+pub(super) struct Ways {
+    /// Each directory, and one above it. What is in none of the first places is the end of a way:
+    /// the root, the trash, or what is told of elsewhere.
+    by_dir: Sorter,
+    /// The same, sorted by the one above.
+    by_above: Sorter,
+    count: u64,
+    /// Whether a directory is in one with a higher number. Each circle has such a place.
+    rising: bool,
+}
+
+impl Ways {
+    pub(super) fn new(space: &SortSpace) -> Self {
+        Self { by_dir: Sorter::new(space), by_above: Sorter::new(space), count: 0, rising: false }
+    }
+
+    /// `dir` has a name in `above`.
+    pub(super) fn add(&mut self, dir: Ino, above: Ino) -> Result<(), SortError> {
+        self.count += 1;
+        self.rising |= above >= dir;
+        self.by_dir.add(&pair(dir.0, above.0))?;
+        self.by_above.add(&pair(above.0, dir.0))
+    }
+
+    /// Finds the directories whose ways never end.
+    pub(super) fn compare(mut self, space: &SortSpace, suspects: &mut Suspects) -> FsResult<()> {
+        if !self.rising {
+            return Ok(());
+        }
+        let mut steps: u64 = 1;
+        // No way has more steps than there are directories.
+        let most = self.count;
+        while self.count > 0 && steps <= most {
+            self = self.twice_as_far(space)?;
+            steps *= 2;
+        }
+        let left = self.by_dir.sorted()?;
+        let mut left = left.records()?;
+        while let Some((record, _)) = left.next()? {
+            suspects.add(&Finding::Unreachable { ino: Ino(Fields(record).u64()) })?;
+        }
+        Ok(())
+    }
+
+    /// Each directory with one twice as far above it; those whose ways end are left out.
+    fn twice_as_far(self, space: &SortSpace) -> FsResult<Self> {
+        let mut farther = Self::new(space);
+        let (by_dir, by_above) = (self.by_dir.sorted()?, self.by_above.sorted()?);
+        let (mut table, mut ways) = (by_dir.records()?, by_above.records()?);
+        let mut at = next(&mut table)?;
+        while let Some((above, dir)) = next(&mut ways)? {
+            while at.is_some_and(|(dir, _)| dir < above) {
+                at = next(&mut table)?;
+            }
+            if let Some((_, top)) = at.filter(|(dir, _)| *dir == above) {
+                farther.add(Ino(dir), Ino(top))?;
+            }
+        }
+        Ok(farther)
+    }
+}
+
+fn pair(first: u64, second: u64) -> [u8; 16] {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
+fn next(pairs: &mut Records<'_>) -> Result<Option<(u64, u64)>, SortError> {
+    Ok(pairs.next()?.map(|(record, _)| {
+        let mut fields = Fields(record);
+        (fields.u64(), fields.u64())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unreachable(places: &[(u64, u64)], bytes: usize) -> Vec<u64> {
+        let space = SortSpace { bytes, ..SortSpace::default() };
+        let (mut ways, mut suspects) = (Ways::new(&space), Suspects::new(&space));
+        for (dir, above) in places {
+            ways.add(Ino(*dir), Ino(*above)).expect("added");
+        }
+        ways.compare(&space, &mut suspects).expect("compared");
+        let found = suspects.findings(&space).expect("sorted");
+        let number = |finding| match finding {
+            Ok(Finding::Unreachable { ino }) => ino.0,
+            other => panic!("{other:?}"),
+        };
+        found.all().expect("read").map(number).collect()
+    }
+
+    #[test]
+    fn circles_and_what_hangs_below_them_are_found() {
+        for bytes in [100, 1 << 20] {
+            // A deep way, in an order that rises and falls.
+            let deep: Vec<(u64, u64)> = (2..1000)
+                .map(|dir| (dir * 7919 % 1009, if dir == 2 { 10_000 } else { (dir - 1) * 7919 % 1009 }))
+                .collect();
+            assert_eq!(unreachable(&deep, bytes), Vec::<u64>::new());
+            let circle = [(2000, 2002), (2001, 2000), (2002, 2001), (3000, 2001), (3001, 3000), (4000, 4000)];
+            let all = [&deep[..], &circle, &[(5000, 6000), (6001, 5000)]].concat();
+            assert_eq!(unreachable(&all, bytes), [2000, 2001, 2002, 3000, 3001, 4000]);
+        }
+    }
+}

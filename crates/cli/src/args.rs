@@ -31,7 +31,7 @@ enum LogFormat {
     /// For people
     #[default]
     Text,
-    /// A JSON object a line, with the command, the volume, the session and the job in the background
+    /// A JSON object a line, with the command, the volume, the session and the background job
     Json,
 }
 

@@ -57,8 +57,8 @@ fn main() -> ExitCode {
     let matches = args::Cli::command().get_matches_from(args::as_mount_helper(arguments));
     let cli = args::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     cli.log.init();
-    // The volume names itself and the session when it is opened. Of the highest level, so that it is
-    // there whatever is logged.
+    // The volume names itself and the session when it is opened. Of the highest level, so that it
+    // is there whatever is logged.
     let command = matches.subcommand_name().unwrap_or_default();
     let _span = tracing::error_span!("command", command, volume = Empty, session = Empty).entered();
     match commands::run(cli.command, args::Cli::command) {

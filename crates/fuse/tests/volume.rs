@@ -394,6 +394,17 @@ fn setuid_goes_at_once_with_the_content_and_with_the_owner() {
     set();
     std::os::unix::fs::chown(&path, Some(7), None).unwrap();
     assert_eq!(mode(), 0o777, "it is another user's program now");
+    // As on other file systems, of all but directories.
+    for (name, kept) in [("socket", 0o755), ("dir", 0o6755)] {
+        let path = mounted.path().join(name);
+        match name {
+            "dir" => fs::create_dir(&path).unwrap(),
+            _ => drop(std::os::unix::net::UnixListener::bind(&path).unwrap()),
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, kept, "{name}");
+    }
 }
 
 /// Opens a file by its handle, as a server for NFS does.

@@ -92,9 +92,9 @@ struct Failures {
 }
 
 impl Answer {
-    /// Reads what a mount answered that had told `told` as its progress, files and bytes. JuiceFS
-    /// before 1.2 answers nothing, and fetches files whatever it is asked to do with them.
-    fn read(data: &[u8], told: (u64, u64), fetches: bool) -> Result<Self> {
+    /// Reads the answer of a mount whose last progress was `done`, files and bytes. JuiceFS before
+    /// 1.2 answers nothing, and fetches files whatever it is asked to do with them.
+    fn read(data: &[u8], done: (u64, u64), fetches: bool) -> Result<Self> {
         if !data.is_empty() {
             return serde_json::from_slice(data).context("the mount's answer is not understood");
         }
@@ -103,7 +103,7 @@ impl Answer {
             "the mount is of JuiceFS before 1.2, which knows neither --check nor --evict: it has fetched the files \
              instead; upgrade it"
         );
-        let (file_count, total_bytes) = told;
+        let (file_count, total_bytes) = done;
         Ok(Self { file_count, total_bytes, silent: true, ..Self::default() })
     }
 
@@ -187,12 +187,12 @@ impl Warmup {
             .put(&paths)
             .put(&self.threads.to_be_bytes())
             .put(&[u8::from(self.background), action]);
-        let (mut piece, mut told) = (progress.piece(), (0, 0));
+        let (mut piece, mut done) = (progress.piece(), (0, 0));
         let data = batch.control.ask(message, |files, bytes| {
-            told = (files, bytes);
+            done = (files, bytes);
             piece(bytes, 0);
         })?;
-        let mut answer = Answer::read(&data, told, action == 0)?;
+        let mut answer = Answer::read(&data, done, action == 0)?;
         let Failures { count, named, incomplete } = std::mem::take(&mut answer.failures);
         for failure in &named {
             progress.say(format_args!("sluice: {failure}"));
@@ -291,13 +291,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_that_answers_nothing_is_told_by_its_age() {
+    fn an_empty_answer_is_that_of_an_old_mount() {
         let read = |data: &[u8], fetches| Answer::read(data, (3, 70), fetches);
         let silent = read(b"", true).unwrap();
         assert_eq!((silent.file_count, silent.total_bytes, silent.silent), (3, 70, true));
         assert!(read(b"", false).unwrap_err().to_string().contains("JuiceFS before 1.2"));
-        let told = read(br#"{"FileCount":1,"TotalBytes":5,"MissBytes":2}"#, false).unwrap();
-        assert_eq!((told.file_count, told.total_bytes, told.miss_bytes, told.silent), (1, 5, 2, false));
+        let full = read(br#"{"FileCount":1,"TotalBytes":5,"MissBytes":2}"#, false).unwrap();
+        assert_eq!((full.file_count, full.total_bytes, full.miss_bytes, full.silent), (1, 5, 2, false));
         assert!(read(b"{", true).is_err());
     }
 }

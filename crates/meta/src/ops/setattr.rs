@@ -147,8 +147,8 @@ impl SetAttr {
             FsError::Perm,
         )?;
         // Whoever it was that gave the file away: nobody shall get a program that runs as its new
-        // owner.
-        if before.is_file() && (changes.kill_suid || touched) {
+        // owner. Linux does so with all but directories.
+        if !before.is_dir() && (changes.kill_suid || touched) {
             attr.mode = without_suid(attr);
             if !self.caller.is_privileged() && !self.caller.in_group(before.gid) {
                 attr.mode &= !0o2000;

@@ -40,7 +40,7 @@ impl Model {
         let foreign = !root && !who.in_group(inode.gid);
         inode.uid = uid.unwrap_or(inode.uid);
         inode.gid = gid.unwrap_or(inode.gid);
-        if (uid.is_some() || gid.is_some()) && inode.kind == FileType::File {
+        if (uid.is_some() || gid.is_some()) && inode.kind != FileType::Dir {
             // Without execution by the group, setgid stands for mandatory locks and stays for those
             // who belong to it.
             let setgid = if inode.mode & 0o010 != 0 || foreign { 0o2000 } else { 0 };

@@ -156,9 +156,9 @@ impl Collector<'_> {
         let cleaned = self.clean(&mut found)?;
         let objects = self.list(oldest, &mut found)?;
         let mut rows = None;
-        let leaked = self.find_leaked(objects, Some(&mut found), &mut rows)?;
+        let leaked = self.find_leaked(&objects, Some(&mut found), &mut rows)?;
         if self.args.delete && found.leaked.count > 0 {
-            let leaked = self.find_leaked(leaked, None, &mut rows)?;
+            let leaked = self.find_leaked(&leaked, None, &mut rows)?;
             self.delete_leaked(&leaked)?;
         }
         if let Some(slices) = cleaned {
@@ -201,14 +201,14 @@ impl Collector<'_> {
     /// before this one read, if there was one.
     fn find_leaked(
         &self,
-        objects: Sorted,
+        objects: &Sorted,
         mut found: Option<&mut Found>,
         rows: &mut Option<u64>,
     ) -> Result<Sorted> {
         let slices = self.survey(rows)?;
         let progress = Progress::new("compare objects", Some(objects.count()));
         let mut leaked = Sorter::new(&self.space);
-        compare(&objects, &slices.sorted()?, self.layout, |object, state| {
+        compare(objects, &slices.sorted()?, self.layout, |object, state| {
             progress.add(1);
             if let Some(found) = &mut found {
                 found.tally(state).add(object.1);

@@ -109,7 +109,7 @@ fn lines_for_machines_say_what_they_are_about() {
         return;
     }
     let mut volume = Volume::new(&[]);
-    let point = volume.mount("mnt", &["--log-format", "json"]);
+    let point = volume.mount("mnt", &["--log-format", "json", "--free-space-ratio", "0.001"]);
     let session = volume.status()["Sessions"][0]["Sid"].clone();
     fs::write(point.join("file"), "content").expect("written");
     ok(&["warmup", &point.display().to_string()]);

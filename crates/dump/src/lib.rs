@@ -37,8 +37,8 @@ pub struct DumpOptions {
     pub skip_trash: bool,
     /// Threads, and thereby connections, that read.
     pub threads: usize,
-    /// Whether the database is left to others for most of the time: a volume of up to 3 million
-    /// files takes ten times as long, larger ones some minutes more.
+    /// Whether the database is left to others for most of the time: a volume of up to a million
+    /// files takes twenty times as long, larger ones some minutes more.
     pub gentle: bool,
 }
 

@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 /// Has a mount make backups without a pause; the least interval of its flag is minutes.
 const ALWAYS: &str = "SLUICE_TEST_BACKUP_META=1ms";
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(15);
 
 /// Files made during backups in % of those made without, and what MiB more the mount holds.
 pub(super) fn turn(turn: &Turn) -> anyhow::Result<Vec<Option<f64>>> {

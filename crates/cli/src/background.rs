@@ -136,7 +136,7 @@ pub(crate) fn default_log() -> PathBuf {
 }
 
 fn open_log(path: &Path) -> Result<File> {
-    if let Some(dir) = path.parent() {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         if !dir.exists() {
             tracing::info!(dir = %dir.display(), "the directory of the log did not exist and is made");
         }

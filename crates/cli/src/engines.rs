@@ -106,6 +106,12 @@ fn with_password(url: &str) -> Result<String> {
     })
 }
 
+/// Whether a variable of the environment gives the password, or says where it is.
+pub(crate) fn takes_password_from_environment(url: &str) -> bool {
+    let names = ["META_PASSWORD_FILE", "META_PASSWORD", "REDIS_PASSWORD"];
+    !url.starts_with("sqlite3://") && names.iter().any(|name| env::var_os(name).is_some())
+}
+
 fn password_from_environment() -> Result<Option<String>> {
     if let Ok(file) = env::var("META_PASSWORD_FILE") {
         let password =

@@ -9,7 +9,7 @@ use sluice_types::Ino;
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The file cannot be read or written.
-    #[error("{0}")]
+    #[error(transparent)]
     File(#[from] io::Error),
     /// The database failed.
     #[error(transparent)]
@@ -18,7 +18,10 @@ pub enum DumpError {
     #[error("there is no volume in this database; `sluice format` makes one, `sluice load` loads one")]
     NoVolume,
     /// The database holds something that no load left there.
-    #[error("the database is not empty; load into an empty one, or `sluice destroy` what is there first")]
+    #[error(
+        "the database is not empty; load into an empty one. `sluice destroy` would empty it, but it also deletes the \
+         objects, which the volume that was dumped may still need"
+    )]
     NotEmpty,
     /// The settings cannot be understood.
     #[error("the settings of the volume cannot be read: {0}")]

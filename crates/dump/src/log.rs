@@ -26,7 +26,8 @@ pub(crate) struct LogEnd {
 impl LogEnd {
     /// That of the volume of `engine`, if it has a log.
     pub(crate) fn read(engine: &dyn Engine) -> Result<Self, DumpError> {
-        let Some(format) = patiently(|| Meta::load_format(engine))? else { return Ok(Self::default()) };
+        // The first question: a server that never answered may be misspelt.
+        let Some(format) = Meta::load_format(engine)? else { return Ok(Self::default()) };
         match engine.change_log() {
             Some(log) if format.change_log => Ok(patiently(|| Self::of(log))?),
             _ => Ok(Self::default()),

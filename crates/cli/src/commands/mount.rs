@@ -141,6 +141,20 @@ impl Mount {
             fstab::FSTAB
         );
         let url = engines::absolute(&self.meta_url)?;
+        if arguments::without_password(&url) != url {
+            errln!(
+                "{}, which everybody may read, has the password of the database now; META_PASSWORD_FILE names a file \
+                 for it",
+                fstab::FSTAB
+            );
+        }
+        if engines::takes_password_from_environment(&url) {
+            errln!(
+                "the password of the database is in the environment of this command: whoever mounts by {} needs it there, \
+                 too",
+                fstab::FSTAB
+            );
+        }
         let line = Line::new(program(), arguments::real(), url, mountpoint.to_owned())?;
         fstab::install_helper(Path::new(fstab::HELPER))?;
         if line.write(Path::new(fstab::FSTAB))? && !self.silent {
@@ -271,7 +285,7 @@ impl Mount {
         options.set_read_only(self.is_read_only());
         let text = |name: &str, value: String| (name.to_owned(), value);
         let options = [
-            text("--subdir", self.meta.subdir.clone().unwrap_or_default()),
+            text("--subdir", self.meta.subdir.as_deref().unwrap_or_default().trim_matches('/').to_owned()),
             text("--max-fuse-io", config.max_write.to_string()),
             text("-o", options.text()),
         ];

@@ -4,6 +4,7 @@
 //! and what it was called, but are cut at 255 bytes: the end of a longer one is lost.
 
 use std::{
+    cell::Cell,
     process::ExitCode,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -28,6 +29,8 @@ use crate::{progress::Progress, signals, volume};
 
 /// Names that are moved together.
 const TOGETHER: usize = 1000;
+/// Names of an hour about which a line each is written.
+const MOST_LINES: u64 = 20;
 
 /// Rebuild trees in the trash, or put them back
 ///
@@ -71,6 +74,8 @@ struct Hour<'a> {
     put_back: bool,
     interrupt: &'a Interrupt,
     progress: &'a Progress,
+    /// Lines about single names, so far.
+    lines: Cell<u64>,
 }
 
 impl Restore {
@@ -116,7 +121,9 @@ impl Restore {
         };
         let dirs =
             if self.put_back { Vec::new() } else { dirs_in(meta, ino, interrupt).with_context(failed)? };
-        Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress }.restore().with_context(failed)
+        let hour =
+            Hour { meta, ino, dirs, put_back: self.put_back, interrupt, progress, lines: Cell::new(0) };
+        hour.restore().with_context(failed)
     }
 
     fn report(&self, hour: &str, tally: &Tally) {
@@ -211,6 +218,11 @@ impl Hour<'_> {
         for (rename, moved) in renames.iter().zip(moves) {
             self.progress.add(1);
             let name = &rename.from.name;
+            // What lies below a directory is counted first where it comes under another quota.
+            let moved = match moved {
+                Err(FsError::Again) => self.meta.rename(rename, self.interrupt),
+                moved => moved,
+            };
             match moved {
                 Ok(_) => {
                     tally.moved += 1;
@@ -243,6 +255,13 @@ impl Hour<'_> {
     }
 
     fn tell(&self, name: &Name, what: &str) {
+        let line = self.lines.get();
+        self.lines.set(line + 1);
+        match line {
+            0..MOST_LINES => {}
+            MOST_LINES => return self.progress.say("sluice: other names are counted, and not listed"),
+            _ => return,
+        }
         self.progress.say(format_args!("sluice: {}: {what}", name.escape_ascii()));
     }
 }

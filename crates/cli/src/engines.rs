@@ -106,10 +106,9 @@ fn with_password(url: &str) -> Result<String> {
     })
 }
 
-/// Whether a variable of the environment gives the password, or says where it is.
-pub(crate) fn takes_password_from_environment(url: &str) -> bool {
-    let names = ["META_PASSWORD_FILE", "META_PASSWORD", "REDIS_PASSWORD"];
-    !url.starts_with("sqlite3://") && names.iter().any(|name| env::var_os(name).is_some())
+/// Whether the environment gives the password of the server at `url`.
+pub(crate) fn takes_password_from_environment(url: &str) -> Result<bool> {
+    Ok(!url.starts_with("sqlite3://") && with_password(url)? != url)
 }
 
 fn password_from_environment() -> Result<Option<String>> {

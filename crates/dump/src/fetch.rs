@@ -81,6 +81,10 @@ impl<'e> Fetch<'e> {
             loop {
                 let job = self.queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok(Job { dir, from, answer }) = job else { return };
+                // After the end nobody takes what was asked for before.
+                if self.jobs.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+                    return;
+                }
                 // Whoever asked may have given up.
                 let _ = answer.send(self.read(dir, from.as_ref()));
             }

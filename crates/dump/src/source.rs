@@ -37,7 +37,7 @@ impl<'e> Source<'e> {
                 Some(Found::Row(Some(Row::Counter(_, inodes)))) => *inodes,
                 _ => 0,
             };
-            source.share = Some(Share::new(inodes, matches!(source.seen, Seen::Moment(_))));
+            source.share = Some(Share::new(inodes));
         }
         Ok(source)
     }

@@ -30,7 +30,7 @@ pub struct SortSpace {
 }
 
 impl SortSpace {
-    /// Bytes in memory where nothing else is known: a check has up to six sorts at once.
+    /// Bytes in memory where nothing else is known: a check has up to eight sorts at once.
     pub const BYTES: usize = 16 << 20;
 
     fn failed(&self, source: io::Error) -> SortError {

@@ -13,7 +13,7 @@ use crate::{
     handle_locks::Lock,
     journal::Past,
     replay::{BY_CLOSE, BY_SYNC},
-    vfs::Vfs,
+    vfs::{SETTLE_TIMEOUT_OF_UPGRADE, Vfs},
 };
 
 /// What must be invalidated in the kernel after a restore.
@@ -111,7 +111,7 @@ impl Vfs {
     /// The first thing that could not be stored: it is lost if this process ends.
     pub fn hand_over(&self) -> FsResult<()> {
         let flushed = self.data.flush_all();
-        self.settle();
+        self.settle(SETTLE_TIMEOUT_OF_UPGRADE);
         self.jobs.leave();
         flushed.and(self.meta.hand_over())
     }

@@ -30,6 +30,8 @@ use crate::{
 
 /// How long the end of a mount waits for compactions and deletions that are under way.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same if a successor takes over, for which programs wait.
+pub(crate) const SETTLE_TIMEOUT_OF_UPGRADE: Duration = Duration::from_secs(2);
 
 /// A mounted volume.
 pub struct Vfs {
@@ -133,15 +135,15 @@ impl Vfs {
                 tracing::warn!("{left} blocks are only on the local disk; the next mount here uploads them");
             }
         }
-        self.settle();
+        self.settle(SETTLE_TIMEOUT);
         self.jobs.stop();
         let closed = self.meta.close();
         flushed.and(closed)
     }
 
     /// Waits for work in the background that would leave objects behind if the process ended now.
-    pub(crate) fn settle(&self) {
-        if !self.data.settle(SETTLE_TIMEOUT) {
+    pub(crate) fn settle(&self, timeout: Duration) {
+        if !self.data.settle(timeout) {
             tracing::warn!("a compaction or deletion is still under way; `sluice gc` deletes what it leaves");
         }
     }

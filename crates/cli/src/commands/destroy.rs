@@ -106,7 +106,7 @@ impl Destroy {
             while let Some(done) = deleted.try_next().await.transpose() {
                 let (deleted, size) = done?;
                 failed += u64::from(!deleted);
-                progress.add(size);
+                progress.add(if deleted { size } else { 0 });
                 ensure!(failed < MOST_FAILED, "{failed} objects could not be deleted");
                 ensure!(!interrupt.is_set(), "interrupted; some objects are deleted, the metadata is not");
             }

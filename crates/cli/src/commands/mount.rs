@@ -141,24 +141,22 @@ impl Mount {
             fstab::FSTAB
         );
         let url = engines::absolute(&self.meta_url)?;
-        if arguments::without_password(&url) != url {
-            errln!(
-                "{}, which everybody may read, has the password of the database now; META_PASSWORD_FILE names a file \
-                 for it",
-                fstab::FSTAB
-            );
-        }
-        if engines::takes_password_from_environment(&url) {
-            errln!(
-                "the password of the database is in the environment of this command: whoever mounts by {} needs it there, \
-                 too",
-                fstab::FSTAB
-            );
-        }
-        let line = Line::new(program(), arguments::real(), url, mountpoint.to_owned())?;
+        let shows_password = arguments::without_password(&url) != url;
+        let line = Line::new(program(), arguments::real(), url.clone(), mountpoint.to_owned())?;
         fstab::install_helper(Path::new(fstab::HELPER))?;
         if line.write(Path::new(fstab::FSTAB))? && !self.silent {
             outln!("{} mounts it when the machine starts", fstab::FSTAB);
+        }
+        if shows_password {
+            errln!(
+                "{}, which everybody may read, has the password of the database; META_PASSWORD_FILE names a file for it",
+                fstab::FSTAB
+            );
+        } else if engines::takes_password_from_environment(&url)? {
+            errln!(
+                "the password of the database comes from the environment: who mounts by {} needs it there, too",
+                fstab::FSTAB
+            );
         }
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! only if two surveys, one after the other, both have it. A repair changes only records that still
 //! are as they were found.
 //!
-//! Memory: that of up to six sorts ([`SortSpace`]), however large the volume is. What does not fit
-//! goes to the disk: some 100 bytes for each file with its entry and its slice.
+//! Memory: that of up to eight sorts ([`SortSpace`]), however large the volume is. What does not
+//! fit goes to the disk: some 100 bytes for each file with its entry and its slice.
 
 mod dirs;
 mod files;

@@ -91,7 +91,11 @@ fn check_dir(
                     }
                     if node.is_dir() {
                         subdirs += 1;
-                        below.add(ino, node.nlink)?;
+                        // Where it says it lies it is checked: one that has a second name below
+                        // itself has no end.
+                        if node.parent == dir {
+                            below.add(ino, node.nlink)?;
+                        }
                     }
                 }
                 _ => {}

@@ -85,7 +85,11 @@ impl Meta {
             }
             Err(error) => {
                 // The caller's patience may be over; cleaning up is the client's own.
-                if let Err(left) = self.remove_detached(ino, &Interrupt::never()) {
+                let removed = self.remove_detached(ino, &Interrupt::never());
+                // If it is not found, it got its name after all.
+                if let Err(left) = removed
+                    && left != FsError::NotFound
+                {
                     tracing::warn!(%ino, %left, "a failed clone could not be removed; `gc --delete` will");
                 }
                 Err(error)

@@ -216,7 +216,7 @@ fn both_can_be_told_to_end_at_once() {
         kill_process(pid, Signal::TERM).expect("sent");
     }
     ends_well(child);
-    assert!(!mounted(&point));
+    assert!(!mounted(&point), "{}", volume.log());
     assert!(!volume.log().contains("a second time"), "{}", volume.log());
     drop(open);
     let point = volume.mount("mnt", &[]);

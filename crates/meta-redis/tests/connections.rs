@@ -113,7 +113,7 @@ fn a_server_that_takes_no_more_connections_says_what_to_do() {
 #[test]
 fn without_the_replicas_that_it_waits_for_nothing_is_acknowledged() {
     let server = redis().expect("a server");
-    let url = format!("{}?wait-replicas=1&read-timeout=400ms", server.url(0));
+    let url = format!("{}?wait-replicas=1&read-timeout=3s", server.url(0));
     let engine = RedisEngine::open(&url).expect("valid");
     let outcome = engine.prepare();
     let Err(EngineError::Unavailable { reason, .. }) = &outcome else { panic!("{outcome:?}") };

@@ -220,8 +220,8 @@ impl Guardian<'_> {
     fn end(&mut self) -> Option<ExitCode> {
         let again = std::mem::replace(&mut self.ending, true);
         self.give_up_upgrade("the mount is told to end");
-        match &self.server {
-            Some(server) if server.serves => server.send(&Message::End, &[]),
+        match &mut self.server {
+            Some(server) if server.serves => server.ask_to_end(),
             Some(server) if self.held.is_some() && again => {
                 tracing::warn!("a second signal: the mount is taken away though its server is not back");
                 server.signal(Signal::KILL);
@@ -233,7 +233,7 @@ impl Guardian<'_> {
             }
             // It has not mounted yet, or has just done so and may have had the signal, too: one
             // more would cut it off.
-            Some(server) if !again => server.send(&Message::End, &[]),
+            Some(server) if !again => server.ask_to_end(),
             Some(server) => server.signal(Signal::TERM),
             None => return Some(self.leave()),
         }
@@ -296,10 +296,11 @@ impl Guardian<'_> {
             }
             background::ready();
         }
+        // One that was asked before it said that it serves has heard of it.
         if self.ending
-            && let Some(server) = &self.server
+            && let Some(server) = self.server.as_mut().filter(|server| !server.asked_to_end)
         {
-            server.send(&Message::End, &[]);
+            server.ask_to_end();
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Server {
     /// Why it ends, and whether that is an engine that cannot be reached.
     pub(super) message: Option<(String, bool)>,
     pub(super) closed: bool,
+    /// It was asked to end.
+    pub(super) asked_to_end: bool,
     pub(super) status: Option<WaitStatus>,
     /// How often it was seen dead and could not be waited for.
     stuck: u8,
@@ -68,6 +70,7 @@ impl Server {
             serves: false,
             message: None,
             closed: false,
+            asked_to_end: false,
             status: None,
             stuck: 0,
         })
@@ -78,6 +81,12 @@ impl Server {
         if let Err(why) = wire::send(self.channel.as_fd(), message, fds) {
             tracing::debug!("the server cannot be told: {why}");
         }
+    }
+
+    /// Asks it to unmount. Asked again, it cuts the mount off.
+    pub(super) fn ask_to_end(&mut self) {
+        self.asked_to_end = true;
+        self.send(&Message::End, &[]);
     }
 
     /// Sends it a signal.

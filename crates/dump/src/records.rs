@@ -47,8 +47,7 @@ const APART: [&[Scan]; 3] = [
 const MIXED: [&[Scan]; 1] = [&OTHERS];
 
 /// Writes the volume of `engine` to `out`, and gives `out` back. `progress` hears of records. All
-/// of the volume is written; of the options only `keep_secrets` and
-/// `gentle` count.
+/// of the volume is written; of the options only `keep_secrets` and `gentle` count.
 ///
 /// # Errors
 /// If the database cannot be read, or `out` cannot be written.

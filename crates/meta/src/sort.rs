@@ -63,15 +63,7 @@ impl From<SortError> for FsError {
 }
 
 /// Takes records, which are sorted as bytes.
-pub struct Sorter {
-    space: SortSpace,
-    /// Records one behind the other.
-    kept: Vec<u8>,
-    index: Vec<Kept>,
-    file: Option<File>,
-    runs: Vec<Range<u64>>,
-    count: u64,
-}
+pub struct Sorter(Sorted);
 
 /// A record in memory. What it begins with, as a number, decides most comparisons.
 #[derive(Clone, Copy)]
@@ -85,25 +77,77 @@ impl Sorter {
     /// One without records.
     pub fn new(space: &SortSpace) -> Self {
         let space = space.clone();
-        Self { space, kept: Vec::new(), index: Vec::new(), file: None, runs: Vec::new(), count: 0 }
+        Self(Sorted { space, kept: Vec::new(), index: Vec::new(), file: None, runs: Vec::new(), count: 0 })
     }
 
     /// Adds a record.
     pub fn add(&mut self, record: &[u8]) -> Result<(), SortError> {
-        let taken = self.kept.len() + record.len() + (self.index.len() + 1) * size_of::<Kept>();
+        let all = &mut self.0;
+        let taken = all.kept.len() + record.len() + (all.index.len() + 1) * size_of::<Kept>();
         // The places of records in memory are 32-bit numbers.
-        if taken > self.space.bytes.min(u32::MAX as usize) && !self.index.is_empty() {
-            self.spill().map_err(|error| self.space.failed(error))?;
+        if taken > all.space.bytes.min(u32::MAX as usize) && !all.index.is_empty() {
+            all.spill().map_err(|error| all.space.failed(error))?;
         }
-        let from = self.kept.len() as u32;
-        self.kept.extend_from_slice(record);
+        let from = all.kept.len() as u32;
+        all.kept.extend_from_slice(record);
         let mut begins = [0; 8];
         let common = record.len().min(8);
         begins[..common].copy_from_slice(&record[..common]);
-        let to = self.kept.len() as u32;
-        self.index.push(Kept { begins: u64::from_be_bytes(begins), from, to });
-        self.count += 1;
+        let to = all.kept.len() as u32;
+        all.index.push(Kept { begins: u64::from_be_bytes(begins), from, to });
+        all.count += 1;
         Ok(())
+    }
+
+    /// All records, to be read.
+    pub fn sorted(self) -> Result<Sorted, SortError> {
+        let Self(mut all) = self;
+        if all.file.is_none() {
+            all.sort();
+        } else {
+            all.spill().map_err(|error| all.space.failed(error))?;
+            (all.kept, all.index) = (Vec::new(), Vec::new());
+        }
+        Ok(all)
+    }
+}
+
+fn bytes_of(kept: &[u8], record: Kept) -> &[u8] {
+    &kept[record.from as usize..record.to as usize]
+}
+
+/// Records that can be read in order, as often as need be.
+pub struct Sorted {
+    space: SortSpace,
+    /// Records that are in no run, one behind the other; all of them if there are no runs.
+    kept: Vec<u8>,
+    index: Vec<Kept>,
+    file: Option<File>,
+    runs: Vec<Range<u64>>,
+    count: u64,
+}
+
+impl Sorted {
+    /// Records that were added, equal ones included.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The records from the first on.
+    pub fn records(&self) -> Result<Records<'_>, SortError> {
+        let mut records =
+            Records { sorted: self, at: 0, runs: Vec::new(), heads: BinaryHeap::new(), last: Vec::new() };
+        let Some(file) = &self.file else { return Ok(records) };
+        for (run, range) in self.runs.iter().enumerate() {
+            let section = Section { file, left: range.clone() };
+            let mut reader = BufReader::with_capacity(READ, section);
+            let mut head = Head { record: Vec::new(), run, count: 0 };
+            if read_record(&mut reader, &mut head).map_err(|error| self.space.failed(error))? {
+                records.heads.push(Reverse(head));
+            }
+            records.runs.push(reader);
+        }
+        Ok(records)
     }
 
     fn sort(&mut self) {
@@ -139,57 +183,6 @@ impl Sorter {
         self.kept.clear();
         self.index.clear();
         Ok(())
-    }
-
-    /// All records, to be read.
-    pub fn sorted(mut self) -> Result<Sorted, SortError> {
-        if self.file.is_none() {
-            self.sort();
-        } else {
-            self.spill().map_err(|error| self.space.failed(error))?;
-            (self.kept, self.index) = (Vec::new(), Vec::new());
-        }
-        let Self { space, kept, index, file, runs, count } = self;
-        Ok(Sorted { space, kept, index, file, runs, count })
-    }
-}
-
-fn bytes_of(kept: &[u8], record: Kept) -> &[u8] {
-    &kept[record.from as usize..record.to as usize]
-}
-
-/// Records that can be read in order, as often as need be.
-pub struct Sorted {
-    space: SortSpace,
-    /// All records, if there are no runs.
-    kept: Vec<u8>,
-    index: Vec<Kept>,
-    file: Option<File>,
-    runs: Vec<Range<u64>>,
-    count: u64,
-}
-
-impl Sorted {
-    /// Records that were added, equal ones included.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// The records from the first on.
-    pub fn records(&self) -> Result<Records<'_>, SortError> {
-        let mut records =
-            Records { sorted: self, at: 0, runs: Vec::new(), heads: BinaryHeap::new(), last: Vec::new() };
-        let Some(file) = &self.file else { return Ok(records) };
-        for (run, range) in self.runs.iter().enumerate() {
-            let section = Section { file, left: range.clone() };
-            let mut reader = BufReader::with_capacity(READ, section);
-            let mut head = Head { record: Vec::new(), run, count: 0 };
-            if read_record(&mut reader, &mut head).map_err(|error| self.space.failed(error))? {
-                records.heads.push(Reverse(head));
-            }
-            records.runs.push(reader);
-        }
-        Ok(records)
     }
 }
 

@@ -334,8 +334,14 @@ impl Volume {
         DataStore::open(config, Arc::new(self.store.clone()), self.index.clone(), None).unwrap()
     }
 
-    /// Every block that a record needs is there, and no other is.
-    pub fn check(&self, layout: Layout) {
+    /// Every block that a record needs is there, and no other is, once work in the background ended
+    /// and what no record shows any more is deleted. No write may follow.
+    pub fn check(&self, data: &DataStore) {
+        let layout = data.layout();
+        assert!(data.settle(Duration::from_mins(1)), "work in the background does not end");
+        for deleted in data.delete_slices(&self.index.garbage()) {
+            deleted.unwrap();
+        }
         let mut expected: Vec<String> = self
             .index
             .records()

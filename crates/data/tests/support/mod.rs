@@ -23,7 +23,7 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use parking_lot::Mutex;
-use sluice_data::{ChunkIndex, DataConfig, DataStore, Layout};
+use sluice_data::{ChunkIndex, DataConfig, DataStore};
 use sluice_object::{MemStore, ObjectError, ObjectMeta, ObjectStore};
 use sluice_types::{CHUNK_SIZE, FsError, FsResult, Ino, Interrupt, Slice, Time};
 use tokio::sync::Notify;

@@ -103,6 +103,7 @@ records! {
     Detached: "jfs_detached_node", 1, 1, "inode,added";
     Writer: "sluice_writer", 2, 2, "writer,lane,n";
     Changes: "sluice_changes", 3, 3, "writer,lane,slot,n,changes";
+    Line: "jfs_change_log", 1, 1, "id,entry";
 }
 
 impl Record {
@@ -275,6 +276,7 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
             row.id(3)?,
             decode_changes(row.bytes(4)?),
         ),
+        Record::Line => return Err("a line of the change log is no record".into()),
     })
 }
 

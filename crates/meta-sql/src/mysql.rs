@@ -4,6 +4,7 @@
 //! transaction, which compares the expected records. What must stay true: between two trips no lock
 //! and no transaction of ours exists on the server, so that a slow or dead client blocks no other.
 
+mod asking;
 mod commit;
 mod connection;
 mod diagnosis;
@@ -13,7 +14,6 @@ mod options;
 mod pool;
 mod prepare;
 mod read;
-mod scan;
 mod snapshot;
 mod store;
 mod style;
@@ -117,7 +117,7 @@ impl Engine for MysqlEngine {
             "INSERT INTO {counters}(name,value) VALUES('{}',1) ON DUPLICATE KEY UPDATE value=value+1",
             watch::NOTICES
         );
-        pool.ask(&text).map(drop).map_err(|failed| pool.options.unanswered(failed))
+        pool.answers(&text).map(drop)
     }
 
     fn remove_volume(&self) -> Result<(), EngineError> {

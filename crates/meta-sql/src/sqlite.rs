@@ -5,16 +5,15 @@
 //! on the calling thread. What must stay true: a commit compares what it rests on while it holds
 //! the write lock.
 
+mod asking;
 mod commit;
 mod connect;
 mod durable;
 mod error;
-mod lines;
 mod log;
 mod options;
 mod prepare;
 mod read;
-mod scan;
 mod snapshot;
 mod statements;
 mod texts;
@@ -37,7 +36,6 @@ use crate::scan::page;
 use connect::Db;
 use options::Options;
 use read::Reader;
-use statements::Statements;
 use unchanged::Seen;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
@@ -80,14 +78,10 @@ impl Engine for SqliteEngine {
             // The question whether this is a volume has an answer even where there is no database.
             return Ok(vec![Found::Row(None)]);
         }
-        self.0.with_reader(|connection| {
-            let statements = Statements::new(connection, &self.0);
-            let reader = Reader::new(&statements);
-            match reads {
-                [read] => Ok(vec![reader.answer(read)?]),
-                // One snapshot costs less than many.
-                _ => in_snapshot(reader, || reader.answers(reads)),
-            }
+        self.0.asking(|reader| match reads {
+            [read] => Ok(vec![reader.answer(read)?]),
+            // One snapshot costs less than many.
+            _ => in_snapshot(*reader, || reader.answers(reads)),
         })
     }
 
@@ -108,9 +102,7 @@ impl Engine for SqliteEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0.with_reader(|connection| {
-            page(Reader::new(&Statements::new(connection, &self.0)), scan, from, limit)
-        })
+        self.0.asking(|reader| page(reader, scan, from, limit))
     }
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {

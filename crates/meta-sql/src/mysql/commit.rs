@@ -7,7 +7,6 @@
 mod changes;
 mod checks;
 mod flight;
-mod lines;
 mod writes;
 
 use sluice_meta::{
@@ -15,8 +14,9 @@ use sluice_meta::{
     schema::Row,
 };
 
-use super::{connection::Connection, options::Options, tables::Tables, watch::NOTICES};
+use super::{connection::Connection, log::lines, options::Options, tables::Tables, watch::NOTICES};
 use crate::{
+    codec::Record,
     plan::{Locking, Work, plan},
     values::by_record,
 };
@@ -47,9 +47,8 @@ pub(super) fn packets(
     let mut builder = Builder { tables, flight: Flight::new(connection.style) };
     plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
     // No other client waits for a line.
-    for lines in lines::append(options, commit) {
-        builder.flight.push(lines);
-    }
+    let lines = lines(commit);
+    builder.insert(Record::Line, &lines.iter().map(|line| &line[..]).collect::<Vec<_>>(), "");
     sent(options, builder, connection)
 }
 

@@ -62,18 +62,12 @@ fn places<K: Eq + Hash>(questions: impl Iterator<Item = (K, usize)>) -> FxHashMa
     places
 }
 
-/// A statement that reads entries and the nodes they name, up to its WHERE.
-pub(super) fn join(tables: &Tables, index: &str) -> String {
-    let Tables { joined, edge, node, .. } = tables;
-    format!("SELECT {joined} FROM {edge} e {index} LEFT JOIN {node} n ON n.inode=e.inode ")
-}
-
 impl<'r> Plan<'r> {
     pub(super) fn new(tables: &Tables, reads: &'r [Read]) -> Self {
         let Questions { keys, lists, ranges, mut follows, alone } = Questions::new(reads);
         let mut statements = Vec::new();
         for (at, what, record, values) in alone {
-            statements.push((select_alone(tables, what, record, &values), Ask::One(at, what, record)));
+            statements.push((tables.look(what, record, &values), Ask::One(at, what, record)));
         }
         for (record, mut wanted) in keys {
             wanted.sort_unstable_by(|(.., a), (.., b)| a.cmp(b));
@@ -101,7 +95,7 @@ impl<'r> Plan<'r> {
         }
         follows.sort_unstable_by_key(|(_, dir, name)| (*dir, *name));
         for follows in follows.chunks(MANY) {
-            let mut text = join(tables, "") + "WHERE ";
+            let mut text = format!("{} WHERE ", tables.joined);
             for (number, group) in follows.chunk_by(|(_, a, _), (_, b, _)| a == b).enumerate() {
                 let or = if number > 0 { " OR " } else { "" };
                 let _ = write!(text, "{or}e.parent={} AND e.name IN (", group[0].1);
@@ -205,20 +199,6 @@ impl Ask<'_> {
 fn select(tables: &Tables, record: Record) -> String {
     let place = tables.of(record);
     format!("SELECT {} FROM {} WHERE ", place.columns, place.table)
-}
-
-/// A statement that answers one question.
-fn select_alone(tables: &Tables, what: Look, record: Record, values: &[Value<'_>]) -> String {
-    let table = &tables.of(record).table;
-    match (what, values) {
-        (Look::Names, [Value::Int(dir), Value::Int(limit)]) => {
-            format!("SELECT name FROM {table} WHERE parent={dir} LIMIT {limit}")
-        }
-        (_, [Value::Int(ino), Value::Int(parent)]) => {
-            select(tables, record) + &format!("inode={ino} AND parent={parent} GROUP BY inode,parent")
-        }
-        _ => format!("SELECT max(id) FROM {table}"),
-    }
 }
 
 /// Adds the statements that read collections, given the number and the name of the column with the

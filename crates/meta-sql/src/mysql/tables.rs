@@ -7,9 +7,10 @@
 use std::fmt::Write as _;
 
 use crate::{
-    codec::{Record, joined_columns},
+    codec::Record,
     naming::Naming,
-    schema::{Column, Kind},
+    schema::{Column, Dialect, Kind},
+    text::{Look, joined, look},
     values::Value,
 };
 
@@ -37,18 +38,41 @@ struct Field {
 
 /// All of them.
 pub(super) struct Tables {
+    naming: Naming,
     places: Vec<Place>,
     pub(super) edge: String,
-    pub(super) node: String,
-    /// The columns of a joined entry and its node.
+    /// What reads entries `e` and their nodes, up to its WHERE.
     pub(super) joined: String,
 }
 
 impl Tables {
     pub(super) fn new(naming: &Naming) -> Self {
-        let name = |table: &str| format!("`{}`", naming.table(table));
-        let places = Record::ALL.iter().map(|record| Place::new(*record, naming)).collect();
-        Self { places, edge: name("jfs_edge"), node: name("jfs_node"), joined: joined_columns() }
+        Self {
+            naming: naming.clone(),
+            places: Record::ALL.iter().map(|record| Place::new(*record, naming)).collect(),
+            edge: format!("`{}`", naming.table("jfs_edge")),
+            joined: naming.sql(&joined("")).into_owned(),
+        }
+    }
+
+    /// The statement that looks once.
+    pub(super) fn look(&self, what: Look, record: Record, values: &[Value<'_>]) -> String {
+        self.filled(&look(what, record, Dialect::Mysql), values)
+    }
+
+    /// A statement as written for the usual names, with the values in it.
+    pub(super) fn filled(&self, text: &str, values: &[Value<'_>]) -> String {
+        let text = self.naming.sql(text);
+        let mut parts = text.split('$');
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // No statement has more than nine.
+            let (number, rest) = part.split_at(1);
+            let value = number.parse().ok().and_then(|at: usize| values.get(at.wrapping_sub(1)));
+            push(&mut out, value.unwrap_or(&Value::Null), false);
+            out.push_str(rest);
+        }
+        out
     }
 
     pub(super) fn of(&self, record: Record) -> &Place {
@@ -205,13 +229,7 @@ impl Place {
     }
 
     pub(super) fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
-        match value {
-            Value::Null => out.push_str("NULL"),
-            Value::Int(number) if self.fields[at].is_narrow() => push_int(out, i64::from(*number as i32)),
-            Value::Int(number) => push_int(out, *number),
-            Value::Text(text) => push_text(out, text),
-            Value::Bytes(bytes) => push_bytes(out, bytes),
-        }
+        push(out, value, self.fields[at].is_narrow());
     }
 
     /// Numbers of all columns.
@@ -262,6 +280,17 @@ fn tuple_of(out: &mut String, count: usize, mut each: impl FnMut(&mut String, us
         each(out, at);
     }
     out.push(')');
+}
+
+/// A value; of a number that is narrow, 32 bits.
+fn push(out: &mut String, value: &Value<'_>, narrow: bool) {
+    match value {
+        Value::Null => out.push_str("NULL"),
+        Value::Int(number) if narrow => push_int(out, i64::from(*number as i32)),
+        Value::Int(number) => push_int(out, *number),
+        Value::Text(text) => push_text(out, text),
+        Value::Bytes(bytes) => push_bytes(out, bytes),
+    }
 }
 
 pub(super) fn push_int(out: &mut String, number: i64) {

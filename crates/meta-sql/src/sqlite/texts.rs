@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::{
     codec::Record,
     naming::Naming,
+    schema::Dialect,
     text::{Look, equal, first, look, replacing},
 };
 
@@ -62,7 +63,7 @@ impl What {
         let table = shape.table;
         let delete = |count| format!("DELETE FROM {table} WHERE {}", equal(shape.columns, count));
         match self {
-            Self::Look(what) => look(what, record),
+            Self::Look(what) => look(what, record, Dialect::Sqlite),
             Self::Any => format!("SELECT 1 FROM {table} LIMIT 1"),
             Self::Insert => insert(record, 1),
             Self::InsertMany => insert(record, MANY),
@@ -154,7 +155,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::schema::{Dialect, lacking};
+    use crate::schema::lacking;
 
     #[test]
     fn statements_are_understood_and_find_their_rows_by_an_index() {
@@ -193,6 +194,7 @@ mod tests {
             check(What::Look(what), Record::Entry);
         }
         check(What::Look(Look::Range), Record::Chunk);
+        check(What::Look(Look::Last), Record::Acl);
         check(What::ClearRange, Record::Chunk);
         check(What::Step, Record::Writer);
         for record in [Record::Node, Record::DirStat, Record::DirQuota, Record::Counter, Record::Chunk] {

@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
-    lines,
     read::Reader,
     statements::{Binding, bind},
     texts::{Kind, MANY, What},
@@ -78,8 +77,8 @@ impl<'s, 'c> Writing<'s, 'c> {
                 Write::Clear(list) => self.clear(*list)?,
                 Write::Notify(_) => {}
                 Write::Log(line) => {
-                    let Reader { statements, options } = self.reader;
-                    lines::append(statements.connection, options, line)?;
+                    let line = [Value::Null, Value::Text(line.as_bytes().into())];
+                    self.run((What::Insert, Record::Line), &line)?;
                 }
                 adding => {
                     // What is added to may be among the new.

@@ -67,7 +67,7 @@ impl Builder<'_> {
         }
     }
 
-    fn insert(&mut self, record: Record, rows: &[Values<'_>], suffix: &str) {
+    pub(super) fn insert(&mut self, record: Record, rows: &[Values<'_>], suffix: &str) {
         let place = self.tables.of(record);
         let mut rows = rows.iter().peekable();
         while rows.peek().is_some() {

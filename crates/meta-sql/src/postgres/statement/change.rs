@@ -9,7 +9,7 @@ use super::{
     columns::{Column, described, equal, names, params, replaced, values_table},
     template::{MARK, Template, Type},
 };
-use crate::{codec::Record, log::Ask};
+use crate::{codec::Record, log::TRIM};
 
 /// The statement, as written for the usual names, and the types of its parameters; `None` if it is
 /// none of these.
@@ -97,10 +97,7 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
                 .into(),
             vec![Type::Texts],
         ),
-        Template::LogLast => (Ask::Last.text().into(), Vec::new()),
-        Template::LogCount => (Ask::Count.text().into(), Vec::new()),
-        Template::LogLines => (Ask::Lines(0, 0).text().into(), vec![Type::I8, Type::I8]),
-        Template::LogTrim => (Ask::Trim(0).text().into(), vec![Type::I8]),
+        Template::LogTrim => (TRIM.into(), vec![Type::I8]),
         _ => return None,
     })
 }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     codec::{Record, joined_columns},
+    schema::Dialect,
     text::{Look, look},
 };
 
@@ -18,7 +19,7 @@ pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
     let columns = described(record);
     let named = &columns[..shape.named.min(columns.len())];
     match what {
-        Template::Look(what) => (look(what, record), look_types(what, named)),
+        Template::Look(what) => (look(what, record, Dialect::Postgres), look_types(what, named)),
         Template::GetMany => {
             let (from, types) = values_table(named);
             let wanted = names(&columns, "n.");
@@ -62,7 +63,7 @@ fn look_types(what: Look, named: &[Column]) -> Vec<Type> {
         Look::Behind => types().chain([Type::I8]).collect(),
         Look::Follow => vec![Type::I8, Type::Bytes],
         Look::Entries | Look::EntriesNodes => vec![Type::I8, Type::Bytes, Type::I8],
-        Look::Last => Vec::new(),
+        Look::Last | Look::Count => Vec::new(),
         Look::Range => vec![Type::I8; 3],
         Look::List | Look::OfSession => vec![Type::I8],
         Look::Names | Look::Page => vec![Type::I8; 2],

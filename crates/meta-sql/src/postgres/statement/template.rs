@@ -118,10 +118,7 @@ pub(crate) enum Template {
     Renumber,
     /// Appends lines to the change log.
     LogAppend,
-    /// The looks at the change log, and what trims it: see [`Ask`](crate::log::Ask).
-    LogLast,
-    LogCount,
-    LogLines,
+    /// Removes its lines up to a number.
     LogTrim,
 }
 

@@ -114,13 +114,14 @@ impl Record {
         TABLES.iter().find(called("jfs_")).or_else(|| OWN.iter().find(called("sluice_")))
     }
 
-    /// Its columns, as they stand in a statement, and what they are; nothing of what is computed.
-    pub(crate) fn fields(self) -> impl Iterator<Item = (&'static str, Option<&'static Column>)> {
-        let table = self.table();
-        self.shape().columns.split(',').map(move |name| {
-            let is_its = |column: &&Column| column.name == name.trim_matches('`');
-            (name, table.and_then(|table| table.columns.iter().find(is_its)))
-        })
+    /// Its columns, named as they stand in a statement, without what is computed.
+    pub(crate) fn columns(self) -> Vec<Column> {
+        let all = self.table().map_or(&[][..], |table| table.columns);
+        let column = |name: &'static str| {
+            let column = all.iter().find(|column| column.name == name.trim_matches('`'))?;
+            Some(Column { name, ..*column })
+        };
+        self.shape().columns.split(',').filter_map(column).collect()
     }
 
     /// The column that numbers the rows of its table, by which they are read page by page.

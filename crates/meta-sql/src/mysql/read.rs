@@ -18,7 +18,7 @@ use super::{
     error::is_missing_table,
     options::Options,
     pool::Pool,
-    tables::{Tables, push_bytes, push_int},
+    tables::{Tables, commas, push_bytes, push_int},
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
@@ -99,12 +99,7 @@ impl<'r> Plan<'r> {
             for (number, group) in follows.chunk_by(|(_, a, _), (_, b, _)| a == b).enumerate() {
                 let or = if number > 0 { " OR " } else { "" };
                 let _ = write!(text, "{or}e.parent={} AND e.name IN (", group[0].1);
-                for (at, (.., name)) in group.iter().enumerate() {
-                    if at > 0 {
-                        text.push(',');
-                    }
-                    push_bytes(&mut text, name);
-                }
+                commas(&mut text, group, |text, (.., name)| push_bytes(text, name));
                 text.push(')');
             }
             let asked = follows.iter().map(|(at, dir, name)| ((*dir, *name), *at));
@@ -115,14 +110,8 @@ impl<'r> Plan<'r> {
 
     /// The statements, to be sent in one trip.
     pub(super) fn text(&self) -> String {
-        let mut text = String::with_capacity(self.statements.iter().map(|(text, _)| text.len() + 1).sum());
-        for (at, (statement, _)) in self.statements.iter().enumerate() {
-            if at > 0 {
-                text.push(';');
-            }
-            text.push_str(statement);
-        }
-        text
+        let texts: Vec<&str> = self.statements.iter().map(|(text, _)| &text[..]).collect();
+        texts.join(";")
     }
 
     /// Asks, outside any transaction.
@@ -212,12 +201,7 @@ fn collections(
 ) {
     for wanted in wanted.chunks(MANY) {
         let mut text = select(tables, record) + name + " IN (";
-        for (number, (_, of)) in wanted.iter().enumerate() {
-            if number > 0 {
-                text.push(',');
-            }
-            push_int(&mut text, *of);
-        }
+        commas(&mut text, wanted, |text, (_, of)| push_int(text, *of));
         text = text + ")" + end;
         let asked = wanted.iter().map(|(at, of)| (*of, *at));
         statements.push((text, Ask::Lists(record, column, places(asked))));

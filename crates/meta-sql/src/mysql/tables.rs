@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::{
     codec::Record,
     naming::Naming,
-    schema::{Column, Dialect, Kind},
+    schema::{Column, Dialect},
     text::{Look, joined, look},
     values::Value,
 };
@@ -23,17 +23,11 @@ pub(super) struct Place {
     pub(super) indexed: String,
     /// Its columns, separated by commas.
     pub(super) columns: &'static str,
-    fields: Vec<Field>,
+    fields: Vec<Column>,
     /// How many columns lead a unique key.
     pub(super) unique: usize,
     /// How many columns a key names.
     pub(super) named: usize,
-}
-
-struct Field {
-    name: &'static str,
-    /// None for what is computed.
-    column: Option<&'static Column>,
 }
 
 /// All of them.
@@ -92,7 +86,7 @@ impl Place {
             table: format!("`{name}`"),
             indexed: format!("`{name}` FORCE INDEX(`{index}`)"),
             columns: shape.columns,
-            fields: record.fields().map(|(name, column)| Field { name, column }).collect(),
+            fields: record.columns(),
             unique: shape.unique,
             named: shape.named,
         }
@@ -106,8 +100,8 @@ impl Place {
             let name = field.name;
             // What names the row is looked up as its index knows it, be it in another case.
             let _ = if field.is_text() && at >= self.unique {
-                write!(out, "{}", field.as_bytes())
-            } else if field.column.is_some_and(|column| column.null) {
+                write!(out, "{}", as_bytes(name))
+            } else if field.null {
                 write!(out, "IFNULL({name},{})", field.nothing())
             } else {
                 write!(out, "{name}")
@@ -129,7 +123,7 @@ impl Place {
     pub(super) fn beside(&self, out: &mut String, sign: char, bound: &[Value<'_>]) {
         let at: Vec<usize> = (1..self.unique).collect();
         tuple(out, &at, |out, at| match &self.fields[at] {
-            field if field.is_text() => out.push_str(&field.as_bytes()),
+            field if field.is_text() => out.push_str(&as_bytes(field.name)),
             field => out.push_str(field.name),
         });
         out.push(sign);
@@ -162,12 +156,7 @@ impl Place {
                 out.push_str(" AND ");
             }
             let _ = write!(out, "{} IN (", self.fields[listed].name);
-            for (at, key) in group.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                self.push(out, listed, &key.as_ref()[listed]);
-            }
+            commas(out, group, |out, key| self.push(out, listed, &key.as_ref()[listed]));
             out.push(')');
         }
         out.push(')');
@@ -177,24 +166,16 @@ impl Place {
     pub(super) fn among_named<'v>(&self, out: &mut String, keys: &[impl AsRef<[Value<'v>]>]) {
         tuple_of(out, self.named, |out, at| out.push_str(self.fields[at].name));
         out.push_str(" IN (");
-        for (at, key) in keys.iter().enumerate() {
-            if at > 0 {
-                out.push(',');
-            }
-            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]));
-        }
+        commas(out, keys, |out, key| {
+            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]))
+        });
         out.push(')');
     }
 
     /// All values of a row, in parentheses.
     pub(super) fn row(&self, out: &mut String, values: &[Value<'_>]) {
         out.push('(');
-        for (at, value) in values.iter().enumerate() {
-            if at > 0 {
-                out.push(',');
-            }
-            self.push(out, at, value);
-        }
+        commas(out, values.iter().enumerate(), |out, (at, value)| self.push(out, at, value));
         out.push(')');
     }
 
@@ -202,10 +183,9 @@ impl Place {
     pub(super) fn replacing(&self, out: &mut String) {
         // Where the key is all there is, something harmless.
         let from = self.unique.min(self.fields.len() - 1);
-        for (at, field) in self.fields[from..].iter().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
-            let _ = write!(out, "{comma}{0}=VALUES({0})", field.name);
-        }
+        commas(out, &self.fields[from..], |out, field| {
+            let _ = write!(out, "{0}=VALUES({0})", field.name);
+        });
     }
 
     /// What each of several rows, named by its first column, has for the column `at`: a number.
@@ -238,29 +218,9 @@ impl Place {
     }
 }
 
-impl Field {
-    fn kind(&self) -> Option<Kind> {
-        self.column.map(|column| column.kind)
-    }
-
-    /// A text as the bytes of its UTF-8, whatever the character set of the column.
-    fn as_bytes(&self) -> String {
-        format!("CAST(CONVERT({} USING utf8mb4) AS BINARY)", self.name)
-    }
-
-    fn is_text(&self) -> bool {
-        matches!(self.kind(), Some(Kind::Short | Kind::Text))
-    }
-
-    /// Whether it is a number of 32 bits.
-    fn is_narrow(&self) -> bool {
-        matches!(self.kind(), Some(Kind::I4 | Kind::Auto4))
-    }
-
-    /// What stands for NULL.
-    fn nothing(&self) -> &'static str {
-        if self.is_narrow() || matches!(self.kind(), Some(Kind::I8 | Kind::Auto8)) { "0" } else { "''" }
-    }
+/// A text as the bytes of its UTF-8, whatever the character set of the column.
+fn as_bytes(name: &str) -> String {
+    format!("CAST(CONVERT({name} USING utf8mb4) AS BINARY)")
 }
 
 fn tuple(out: &mut String, of: &[usize], mut each: impl FnMut(&mut String, usize)) {
@@ -273,13 +233,20 @@ fn tuple_of(out: &mut String, count: usize, mut each: impl FnMut(&mut String, us
         return each(out, 0);
     }
     out.push('(');
-    for at in 0..count {
-        if at > 0 {
-            out.push(',');
-        }
-        each(out, at);
-    }
+    commas(out, 0..count, each);
     out.push(')');
+}
+
+/// Items, with commas between them.
+pub(super) fn commas<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut String, T),
+) {
+    for (at, item) in items.into_iter().enumerate() {
+        out.push_str(if at > 0 { "," } else { "" });
+        each(out, item);
+    }
 }
 
 /// A value; of a number that is narrow, 32 bits.
@@ -329,15 +296,7 @@ fn push_plain(out: &mut String, bytes: &[u8]) {
 }
 
 fn push_hex(out: &mut String, bytes: &[u8]) {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    out.reserve(2 * bytes.len() + 3);
-    out.push_str("x'");
-    for byte in bytes {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
-    }
-    out.push('\'');
+    out.extend(["x'", &hex::encode(bytes), "'"]);
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ use sluice_meta::{
 };
 use sluice_types::{Ino, Slice};
 
-use super::{super::tables::Place, flight::Builder};
+use super::{
+    super::tables::{Place, commas},
+    flight::Builder,
+};
 use crate::{
     codec::Record,
     plan::{Action, Change, Span},
@@ -205,10 +208,8 @@ pub(super) fn raised<'v>(place: &Place, rows: impl Iterator<Item = Values<'v>> +
 
 /// Values of the first column, in parentheses.
 fn list<'v>(out: &mut String, place: &Place, values: impl Iterator<Item = &'v Value<'v>>) {
-    for (at, value) in values.enumerate() {
-        out.push(if at > 0 { ',' } else { '(' });
-        place.push(out, 0, value);
-    }
+    out.push('(');
+    commas(out, values, |out, value| place.push(out, 0, value));
     out.push(')');
 }
 

@@ -89,11 +89,20 @@ impl Engine for MysqlEngine {
         if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
             return Ok(());
         }
-        self.0.pool.commit(|connection| self.0.commit(connection, commit))
+        self.0.pool.commit(|connection| {
+            let packets = commit::packets(&self.0, connection, |builder| builder.commit(commit))?;
+            self.0.send(connection, &packets, commit)
+        })
     }
 
     fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
-        self.0.pool.commit(|connection| self.0.load(connection, rows))
+        self.0.pool.commit(|connection| {
+            let packets = commit::packets(&self.0, connection, |builder| {
+                builder.load(rows);
+                Ok(())
+            })?;
+            self.0.send(connection, &packets, &Commit::default())
+        })
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -134,20 +143,6 @@ impl Engine for MysqlEngine {
 }
 
 impl Store {
-    /// Commits on that connection.
-    fn commit(&self, connection: &mut Connection, commit: &Commit) -> Result<(), EngineError> {
-        let Self { pool: Pool { options, .. }, tables } = self;
-        let packets = commit::packets(options, tables, commit, connection)?;
-        self.send(connection, &packets, commit)
-    }
-
-    /// Stores new rows on that connection.
-    fn load(&self, connection: &mut Connection, rows: &[Row]) -> Result<(), EngineError> {
-        let Self { pool: Pool { options, .. }, tables } = self;
-        let packets = commit::packets_of(options, tables, rows, connection)?;
-        self.send(connection, &packets, &Commit::default())
-    }
-
     /// Sends the packets of a transaction.
     fn send(
         &self,

@@ -23,7 +23,6 @@ mod write;
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use sluice_meta::{
     engine::{
         ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan,
@@ -134,13 +133,11 @@ fn in_snapshot<T>(
     reader: Reader<'_, '_>,
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    let run = |connection: &Connection, sql| {
-        let mut statement = connection.prepare_cached(sql)?;
-        statement.execute([]).map(drop)
-    };
-    run(reader.statements.connection, "BEGIN").map_err(|error| reader.options.failed(&error))?;
+    let run =
+        |text| commit::run(reader.statements.connection, text).map_err(|error| reader.options.failed(&error));
+    run("BEGIN")?;
     // A connection whose work failed is closed, and its snapshot with it.
     let done = work()?;
-    run(reader.statements.connection, "COMMIT").map_err(|error| reader.options.failed(&error))?;
+    run("COMMIT")?;
     Ok(done)
 }

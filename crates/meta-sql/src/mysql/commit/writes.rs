@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use sluice_meta::{
     engine::{Commit, Write},
-    schema::{Key, Row},
+    schema::Key,
 };
 use sluice_types::{Ino, Slice};
 
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     codec::Record,
     plan::{Action, Change, Span},
-    values::{Value, row_values},
+    values::Value,
 };
 
 /// Rows in one statement.
@@ -60,24 +60,15 @@ impl Builder<'_> {
             .number(format!("UPDATE {table} SET n={to} WHERE writer={writer} AND lane={lane} AND n={from}"));
     }
 
-    /// Inserts new rows.
-    pub(super) fn load(&mut self, record: Record, rows: &[&Row]) {
-        for rows in rows.chunks(MANY) {
-            let rows: Vec<Vec<Value<'_>>> =
-                rows.iter().filter_map(|row| row_values(row)).map(|(_, values)| values).collect();
-            let rows: Vec<Values<'_>> = rows.iter().map(|values| &values[..]).collect();
-            self.insert(record, &rows, "");
-        }
-    }
-
-    pub(super) fn insert(&mut self, record: Record, rows: &[Values<'_>], suffix: &str) {
+    /// Inserts rows; `suffix` says what becomes of those that exist.
+    pub(super) fn insert<'v>(&mut self, record: Record, rows: &[impl AsRef<[Value<'v>]>], suffix: &str) {
         let place = self.tables.of(record);
         let mut rows = rows.iter().peekable();
         while rows.peek().is_some() {
             let mut statement = format!("INSERT INTO {}({}) VALUES ", place.table, place.columns);
             for (at, row) in rows.by_ref().take(MANY).enumerate() {
                 statement.push_str(if at > 0 { "," } else { "" });
-                place.row(&mut statement, row);
+                place.row(&mut statement, row.as_ref());
                 if statement.len() > LONG {
                     break;
                 }

@@ -9,7 +9,6 @@ mod commit;
 mod connection;
 mod diagnosis;
 mod error;
-mod log;
 mod options;
 mod pool;
 mod prepare;
@@ -38,7 +37,7 @@ use read::Plan;
 use store::Store;
 use tables::Tables;
 
-use crate::{codec::Record, scan::page};
+use crate::{codec::Record, polled::Polled, scan::page};
 
 /// Commits under way at once: while one waits for the disk another is made. More only make smaller
 /// ones of the same work.
@@ -134,7 +133,7 @@ impl Engine for MysqlEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        watch::watch(self.0.clone())
+        Polled::watch(self.0.clone())
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {

@@ -10,7 +10,6 @@ mod commit;
 mod connect;
 mod durable;
 mod error;
-mod log;
 mod options;
 mod prepare;
 mod read;
@@ -31,7 +30,7 @@ use sluice_meta::{
     schema::{Key, Row},
 };
 
-use crate::scan::page;
+use crate::{polled::Polled, scan::page};
 use connect::Db;
 use options::Options;
 use read::Reader;
@@ -121,7 +120,7 @@ impl Engine for SqliteEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        watch::watch(self.0.clone())
+        Polled::watch(self.0.clone())
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {

@@ -1,10 +1,10 @@
-//! Checks the expectations of a commit again.
+//! Checks the expectations of a commit again, and finds what stood in its way.
 
 use std::borrow::Borrow;
 
 use rustc_hash::FxHashSet;
 use sluice_meta::{
-    engine::{Commit, Expect, Found, Hold, Read, Write, has_room, still_holds},
+    engine::{Commit, EngineError, Expect, Found, Hold, Read, Write, has_room, still_holds},
     schema::Key,
 };
 
@@ -44,4 +44,17 @@ pub(crate) fn holds<F: Borrow<Found>, E>(
                 if now.len() == then.len() && now.iter().all(|row| then.contains(row)))
         }
     })
+}
+
+/// Which of these records, some of which must exist, do; all of them if none is found, for the
+/// unique key of some tables is narrower than ours.
+pub(crate) fn existing(
+    keys: Vec<Key>,
+    ask: impl FnOnce(&[Read]) -> Result<Vec<Found>, EngineError>,
+) -> Vec<Key> {
+    let reads: Vec<Read> = keys.iter().cloned().map(Read::Get).collect();
+    let found = ask(&reads).unwrap_or_default();
+    let there = keys.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(Some(_))));
+    let there: Vec<Key> = there.map(|(key, _)| key.clone()).collect();
+    if there.is_empty() { keys } else { there }
 }

@@ -25,10 +25,11 @@ pub(crate) struct Polled<T> {
     last: i64,
 }
 
-impl<T: Version> Polled<T> {
-    /// From the number `last` on.
-    pub(crate) const fn new(source: T, last: i64) -> Self {
-        Self { source, last }
+impl<T: Version + 'static> Polled<T> {
+    /// From now on. What it cannot read now counts as changed.
+    pub(crate) fn watch(source: T) -> Result<Box<dyn Watch>, EngineError> {
+        let last = source.version()?.unwrap_or_default();
+        Ok(Box::new(Self { source, last }))
     }
 }
 

@@ -5,16 +5,14 @@
 //! on the calling thread. What must stay true: a commit compares what it rests on while it holds
 //! the write lock.
 
+mod asking;
 mod commit;
 mod connect;
 mod durable;
 mod error;
-mod lines;
-mod log;
 mod options;
 mod prepare;
 mod read;
-mod scan;
 mod snapshot;
 mod statements;
 mod texts;
@@ -24,7 +22,6 @@ mod write;
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use sluice_meta::{
     engine::{
         ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan,
@@ -33,11 +30,10 @@ use sluice_meta::{
     schema::{Key, Row},
 };
 
-use crate::scan::page;
+use crate::{polled::Polled, scan::page};
 use connect::Db;
 use options::Options;
 use read::Reader;
-use statements::Statements;
 use unchanged::Seen;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
@@ -80,14 +76,10 @@ impl Engine for SqliteEngine {
             // The question whether this is a volume has an answer even where there is no database.
             return Ok(vec![Found::Row(None)]);
         }
-        self.0.with_reader(|connection| {
-            let statements = Statements::new(connection, &self.0);
-            let reader = Reader::new(&statements);
-            match reads {
-                [read] => Ok(vec![reader.answer(read)?]),
-                // One snapshot costs less than many.
-                _ => in_snapshot(reader, || reader.answers(reads)),
-            }
+        self.0.asking(|reader| match reads {
+            [read] => Ok(vec![reader.answer(read)?]),
+            // One snapshot costs less than many.
+            _ => in_snapshot(*reader, || reader.answers(reads)),
         })
     }
 
@@ -108,9 +100,7 @@ impl Engine for SqliteEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0.with_reader(|connection| {
-            page(Reader::new(&Statements::new(connection, &self.0)), scan, from, limit)
-        })
+        self.0.asking(|reader| page(reader, scan, from, limit))
     }
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
@@ -130,7 +120,7 @@ impl Engine for SqliteEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        watch::watch(self.0.clone())
+        Polled::watch(self.0.clone())
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {
@@ -142,13 +132,11 @@ fn in_snapshot<T>(
     reader: Reader<'_, '_>,
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    let run = |connection: &Connection, sql| {
-        let mut statement = connection.prepare_cached(sql)?;
-        statement.execute([]).map(drop)
-    };
-    run(reader.statements.connection, "BEGIN").map_err(|error| reader.options.failed(&error))?;
+    let run =
+        |text| commit::run(reader.statements.connection, text).map_err(|error| reader.options.failed(&error));
+    run("BEGIN")?;
     // A connection whose work failed is closed, and its snapshot with it.
     let done = work()?;
-    run(reader.statements.connection, "COMMIT").map_err(|error| reader.options.failed(&error))?;
+    run("COMMIT")?;
     Ok(done)
 }

@@ -30,6 +30,13 @@ pub(crate) enum Value<'r> {
     Bytes(Cow<'r, [u8]>),
 }
 
+impl Value<'_> {
+    /// The number; 0 of what is none.
+    pub(crate) const fn number(&self) -> i64 {
+        if let Self::Int(number) = self { *number } else { 0 }
+    }
+}
+
 /// `name` of the row of the settings.
 pub(crate) const FORMAT: &[u8] = b"format";
 
@@ -210,22 +217,13 @@ pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>)
     Some((record, key))
 }
 
-/// Rows by the tables that hold them, without what is counted from other rows.
-pub(crate) fn by_record(rows: &[Row]) -> BTreeMap<Record, Vec<&Row>> {
-    let mut tables: BTreeMap<Record, Vec<&Row>> = BTreeMap::new();
-    for row in rows {
-        if let Some(record) = push_row(row, &mut Nowhere) {
-            tables.entry(record).or_default().push(row);
-        }
+/// The values of rows by the tables that hold them, without what is counted from other rows.
+pub(crate) fn by_record(rows: &[Row]) -> BTreeMap<Record, Vec<Vec<Value<'_>>>> {
+    let mut tables: BTreeMap<Record, Vec<Vec<Value<'_>>>> = BTreeMap::new();
+    for (record, values) in rows.iter().filter_map(row_values) {
+        tables.entry(record).or_default().push(values);
     }
     tables
-}
-
-/// Takes values and keeps none.
-struct Nowhere;
-
-impl<'v> Extend<Value<'v>> for Nowhere {
-    fn extend<I: IntoIterator<Item = Value<'v>>>(&mut self, _: I) {}
 }
 
 fn acl_values<'r>(acl: u32, rule: &AclRule) -> [Value<'r>; 7] {
@@ -241,7 +239,7 @@ pub(crate) const fn is_guarded(at: usize) -> bool {
 }
 
 /// Columns of a node.
-pub(crate) const NODE_COLUMNS: usize = 19;
+const NODE_COLUMNS: usize = 19;
 
 /// What the columns of a node hold, in the order of [`columns`].
 pub(crate) fn node_values(ino: Ino, attr: &Attr) -> [i64; NODE_COLUMNS] {

@@ -6,12 +6,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sluice_meta::engine::{EngineError, Watch};
+use sluice_meta::engine::EngineError;
 
-use super::{store::Store, tables::push_text};
+use super::store::Store;
 use crate::{
-    codec::{Columns, Record},
-    polled::{Polled, Version},
+    asking::Asking as _,
+    codec::{Columns as _, Record},
+    polled::Version,
+    questions::odd,
+    text::Look,
+    values::Value,
 };
 
 /// Name of the number, which JuiceFS does not know.
@@ -21,19 +25,12 @@ impl Version for Arc<Store> {
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn version(&self) -> Result<Option<i64>, EngineError> {
-        notice(self).map(Some)
+        let mut number = 0;
+        let name = Value::Text(NOTICES.as_bytes().into());
+        self.rows(Look::Get, Record::Counter, &[name], |row| {
+            number = row.int(1).map_err(odd)?;
+            Ok(())
+        })?;
+        Ok(Some(number))
     }
-}
-
-pub(super) fn watch(store: Arc<Store>) -> Result<Box<dyn Watch>, EngineError> {
-    let notice = notice(&store)?;
-    Ok(Box::new(Polled::new(store, notice)))
-}
-
-fn notice(store: &Store) -> Result<i64, EngineError> {
-    let mut text = format!("SELECT value FROM {} WHERE name=", store.tables.of(Record::Counter).table);
-    push_text(&mut text, NOTICES.as_bytes());
-    let pool = &store.pool;
-    let answers = pool.ask(&text).map_err(|failed| pool.options.unanswered(failed))?;
-    Ok(answers.first().and_then(|rows| rows.first()).and_then(|row| row.int(0).ok()).unwrap_or_default())
 }

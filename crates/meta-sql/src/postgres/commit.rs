@@ -7,23 +7,25 @@
 mod work;
 
 use sluice_meta::{
-    engine::{Commit, EngineError, Found, Read},
-    schema::Key,
+    engine::{Commit, EngineError},
+    schema::Row,
 };
 
 use super::{
     Store,
     conn::Failure,
     error::ServerError,
-    flight::Flight,
+    flight::{Arg, Flight},
+    read::columns,
     statement::{MARK, Template, placeholder},
     watch::notify,
 };
 use crate::{
     codec::{Damage, Record},
+    expected::existing,
     log::appended,
     plan::{Action, Locking, Work, plan},
-    values::Value,
+    values::{Value, by_record},
 };
 
 use work::{Diagnosis, Draft};
@@ -50,7 +52,10 @@ impl Store {
         for work in works {
             draft.work(work);
         }
-        draft.lines(appended(commit).map(|line| Value::Text(line.as_bytes().into())).collect());
+        let lines: Vec<Value<'_>> = appended(commit).map(|line| Value::Text(line.into())).collect();
+        if !lines.is_empty() {
+            draft.add(Template::LogAppend, Record::Line, vec![Arg::Many(lines)], Diagnosis::None);
+        }
         if let Some(notice) = commit.notice() {
             draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
         }
@@ -68,11 +73,27 @@ impl Store {
         }
     }
 
+    /// Stores new rows. One trip, and one transaction. The next commit waits
+    /// until it is on the disk.
+    pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        let mut flight = Flight::default();
+        flight.add(self.catalog.get(Template::Softly, Record::Setting), Vec::new());
+        for (record, rows) in by_record(rows) {
+            flight.add(self.catalog.get(Template::InsertMany, record), columns(rows.into_iter()));
+            if record == Record::Acl {
+                flight.add(self.catalog.get(Template::Renumber, record), Vec::new());
+            }
+        }
+        match self.pool.commit(&flight) {
+            Ok(_) => Ok(()),
+            Err(Failure::Server(_, error)) if error.is_duplicate() => Err(EngineError::Conflict(Vec::new())),
+            Err(failure) => Err(failure.plain(&self.pool.options)),
+        }
+    }
+
     /// Commits something and waits for the disk, and so for all earlier commits.
     pub(super) fn harden(&self) -> Result<(), EngineError> {
-        let mut flight = Flight::default();
-        flight.add(self.catalog.get(Template::Harden, Record::Setting), Vec::new());
-        self.pool.ask(&flight).map(drop).map_err(|failure| failure.plain(&self.pool.options))
+        self.one(Template::Harden, Record::Setting, []).map(drop)
     }
 
     /// The error for a failed statement.
@@ -99,19 +120,9 @@ impl Store {
                 })
             }
             (Some(Diagnosis::Existing(keys)), _) if error.is_duplicate() => {
-                EngineError::Conflict(self.existing(keys))
+                EngineError::Conflict(existing(keys.clone(), |reads| self.answers(reads)))
             }
             _ => self.pool.options.classify(error),
         }
-    }
-
-    /// Which of the records exist; all of them if none is found, for the unique key of some tables
-    /// is narrower than ours.
-    fn existing(&self, keys: &[Key]) -> Vec<Key> {
-        let reads: Vec<Read> = keys.iter().map(|key| Read::Get(key.clone())).collect();
-        let Ok(found) = self.answers(&reads) else { return keys.to_vec() };
-        let there = keys.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(Some(_))));
-        let there: Vec<Key> = there.map(|(key, _)| key.clone()).collect();
-        if there.is_empty() { keys.to_vec() } else { there }
     }
 }

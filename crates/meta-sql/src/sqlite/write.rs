@@ -1,27 +1,28 @@
 //! Applies the writes of a commit inside its transaction.
 //!
 //! What must stay true: a precondition that fails is a conflict that names its key, found before
-//! COMMIT. New nodes, entries, chunks and slice references are gathered and inserted many at a
-//! time: that is the hot path.
+//! COMMIT. New rows are gathered and inserted many at a time: that is the hot path.
+
+use std::collections::BTreeMap;
 
 use rusqlite::CachedStatement;
 use sluice_meta::{
-    engine::{EngineError, Found, List, Read, Step, Write},
+    engine::{EngineError, List, Step, Write},
     schema::{Key, Row},
 };
 use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
-    lines,
     read::Reader,
     statements::{Binding, bind},
     texts::{Kind, MANY, What},
 };
 use crate::{
     codec::{Damage, Record},
+    expected::existing,
     plan::cleared,
-    values::{NODE_COLUMNS, Value, by_record, id, int, push_added, push_key, push_row},
+    values::{Value, id, int, push_added, push_key, push_row},
 };
 
 /// What is written inside one transaction.
@@ -32,12 +33,36 @@ pub(super) struct Writing<'s, 'c> {
 /// New rows that wait to be inserted together.
 #[derive(Default)]
 struct Gathered<'w> {
-    nodes: Vec<&'w Row>,
-    entries: Vec<&'w Row>,
-    chunks: Vec<&'w Row>,
-    slice_refs: Vec<&'w Row>,
+    rows: BTreeMap<Record, Vec<&'w Row>>,
     /// What is added to references, as rows of slices that had one.
     refers: Vec<Row>,
+}
+
+impl<'w> Gathered<'w> {
+    fn insert(&mut self, row: &'w Row) {
+        if let Some(record) = record_of(row) {
+            self.rows.entry(record).or_default().push(row);
+        }
+    }
+}
+
+/// What a row holds; nothing of what is counted from other rows.
+fn record_of(row: &Row) -> Option<Record> {
+    match row {
+        // The most, whose values would be made in vain.
+        Row::Node(..) => Some(Record::Node),
+        Row::Entry(..) => Some(Record::Entry),
+        Row::Chunk(..) => Some(Record::Chunk),
+        Row::SliceRef(..) => Some(Record::SliceRef),
+        _ => push_row(row, &mut Nowhere),
+    }
+}
+
+/// Takes values and keeps none.
+struct Nowhere;
+
+impl<'v> Extend<Value<'v>> for Nowhere {
+    fn extend<I: IntoIterator<Item = Value<'v>>>(&mut self, _: I) {}
 }
 
 impl<'s, 'c> Writing<'s, 'c> {
@@ -63,14 +88,12 @@ impl<'s, 'c> Writing<'s, 'c> {
             }
             match write {
                 Write::Refer(slice, size, by) => new.refers.push(Row::SliceRef(*slice, *size, 1 + by)),
-                Write::Insert(row) => match row {
-                    Row::Node(..) => new.nodes.push(row),
-                    Row::Entry(..) => new.entries.push(row),
-                    Row::Chunk(..) => new.chunks.push(row),
-                    Row::SliceRef(..) => new.slice_refs.push(row),
-                    _ => self.store(What::Insert, row)?,
-                },
-                Write::Put(row) => self.store(What::Put, row)?,
+                Write::Insert(row) => new.insert(row),
+                Write::Put(row) => {
+                    if let Some(record) = record_of(row) {
+                        self.store(record, [What::Put; 2], &[row])?;
+                    }
+                }
                 Write::Delete(key) => must(self.remove(key)?, || key.clone())?,
                 Write::Discard(key) => drop(self.remove(key)?),
                 // Removals of collections come before anything that fills them.
@@ -78,8 +101,8 @@ impl<'s, 'c> Writing<'s, 'c> {
                 Write::Clear(list) => self.clear(*list)?,
                 Write::Notify(_) => {}
                 Write::Log(line) => {
-                    let Reader { statements, options } = self.reader;
-                    lines::append(statements.connection, options, line)?;
+                    let line = [Value::Null, Value::Text(line.as_bytes().into())];
+                    self.run((What::Insert, Record::Line), &line)?;
                 }
                 adding => {
                     // What is added to may be among the new.
@@ -93,25 +116,24 @@ impl<'s, 'c> Writing<'s, 'c> {
 
     /// Inserts rows of any tables.
     pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
-        for (record, rows) in by_record(rows) {
-            self.insert_all(record, [What::Insert, What::InsertMany], &rows)?;
+        let mut new = Gathered::default();
+        for row in rows {
+            new.insert(row);
         }
-        Ok(())
+        self.flush(&mut new)
     }
 
-    fn flush(&self, rows: &mut Gathered<'_>) -> Result<(), EngineError> {
-        let Gathered { nodes, entries, chunks, slice_refs, refers } = std::mem::take(rows);
-        let insert = [What::Insert, What::InsertMany];
-        self.insert_all(Record::Node, insert, &nodes)?;
-        self.insert_all(Record::Entry, insert, &entries)?;
-        self.insert_all(Record::Chunk, insert, &chunks)?;
-        self.insert_all(Record::SliceRef, insert, &slice_refs)?;
+    fn flush(&self, new: &mut Gathered<'_>) -> Result<(), EngineError> {
+        let Gathered { rows, refers } = std::mem::take(new);
+        for (record, rows) in rows {
+            self.store(record, [What::Insert, What::InsertMany], &rows)?;
+        }
         let refers: Vec<&Row> = refers.iter().collect();
-        self.insert_all(Record::SliceRef, [What::Add, What::AddMany], &refers)
+        self.store(Record::SliceRef, [What::Add, What::AddMany], &refers)
     }
 
-    /// Inserts rows of one table.
-    fn insert_all(&self, record: Record, [one, many]: [What; 2], rows: &[&Row]) -> Result<(), EngineError> {
+    /// Stores rows of one table: by one statement each by itself, by the other [`MANY`] at once.
+    fn store(&self, record: Record, [one, many]: [What; 2], rows: &[&Row]) -> Result<(), EngineError> {
         let (full, rest) = rows.as_chunks::<MANY>();
         let groups =
             full.iter().map(|group| (many, &group[..])).chain(rest.chunks(1).map(|group| (one, group)));
@@ -135,34 +157,16 @@ impl<'s, 'c> Writing<'s, 'c> {
             return self.reader.options.failed(error);
         }
         let keys: Vec<Key> = rows.iter().map(|row| row.key()).collect();
-        let exists = |key: &&Key| {
-            let found = self.reader.answer(&Read::Get((*key).clone()));
-            matches!(found, Ok(Found::Row(Some(_))))
-        };
-        let existing: Vec<Key> = keys.iter().filter(exists).cloned().collect();
-        // The unique key of some tables is narrower than ours: then any of them may be the culprit.
-        EngineError::Conflict(if existing.is_empty() { keys } else { existing })
+        EngineError::Conflict(existing(keys, |reads| self.reader.answers(reads)))
     }
 
     fn run(&self, kind: Kind, values: &[Value<'_>]) -> Result<usize, EngineError> {
-        self.try_run(kind, values).map_err(|error| self.reader.options.failed(&error))
-    }
-
-    fn try_run(&self, kind: Kind, values: &[Value<'_>]) -> rusqlite::Result<usize> {
         let run = |statement: &mut CachedStatement<'_>| {
             bind(statement, values)?;
             statement.raw_execute()
         };
-        self.reader.statements.with(kind, run).flatten()
-    }
-
-    /// Inserts or replaces a row.
-    fn store(&self, what: What, row: &Row) -> Result<(), EngineError> {
-        let mut values = SmallVec::<[Value<'_>; NODE_COLUMNS]>::new();
-        // The table of the rules numbers itself, and parents are counted from the entries.
-        let Some(record) = push_row(row, &mut values) else { return Ok(()) };
-        let stored = self.try_run((what, record), &values);
-        stored.map(drop).map_err(|error| self.met(&error, &[row]))
+        let done = self.reader.statements.with(kind, run).flatten();
+        done.map_err(|error| self.reader.options.failed(&error))
     }
 
     /// Removes a record; whether there was one.

@@ -1,0 +1,51 @@
+//! The looks that all databases have in common, and the change log.
+
+use mysql_async::Row as Columned;
+use sluice_meta::engine::EngineError;
+
+use super::{MysqlEngine, store::Store};
+use crate::{
+    asking::Asking,
+    codec::{Damage, Record},
+    log::{TRIM, keep_log},
+    text::Look,
+    values::{Value, id},
+};
+
+keep_log!(MysqlEngine);
+
+impl Store {
+    /// Has `work` done with what looks.
+    pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        work(self)
+    }
+
+    /// Removes the lines of the change log up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        self.pool.answers(&self.tables.filled(TRIM, &[id(to)])).map(drop)
+    }
+}
+
+impl Asking for Store {
+    type Row<'r> = Columned;
+
+    fn rows(
+        &self,
+        what: Look,
+        record: Record,
+        values: &[Value<'_>],
+        mut take: impl FnMut(&Columned) -> Result<(), Damage>,
+    ) -> Result<(), EngineError> {
+        let answers = self.pool.answers(&self.tables.look(what, record, values))?;
+        let mut rows = answers.iter().flatten();
+        rows.try_for_each(|row| take(row).map_err(|damage| self.damaged(damage)))
+    }
+
+    fn damaged(&self, damage: Damage) -> EngineError {
+        self.pool.options.damaged(damage)
+    }
+
+    fn refused(&self, reason: &str) -> EngineError {
+        self.pool.options.refused(reason)
+    }
+}

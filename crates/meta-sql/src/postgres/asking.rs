@@ -1,0 +1,66 @@
+//! The looks that all databases have in common, and the change log.
+
+use sluice_meta::engine::EngineError;
+
+use super::{
+    PostgresEngine, Store,
+    flight::{Arg, Flight, RawRow},
+    statement::Template,
+};
+use crate::{
+    asking::Asking,
+    codec::{Damage, Record},
+    log::keep_log,
+    text::Look,
+    values::{Value, id},
+};
+
+keep_log!(PostgresEngine);
+
+impl Store {
+    /// The rows of the answer to one statement, which may run twice.
+    pub(super) fn one<'v>(
+        &self,
+        template: Template,
+        record: Record,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<Vec<RawRow>, EngineError> {
+        let mut flight = Flight::default();
+        flight.add(self.catalog.get(template, record), values.into_iter().map(Arg::One).collect());
+        let answers = self.pool.ask(&flight).map_err(|failure| failure.plain(&self.pool.options))?;
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Has `work` done with what looks.
+    pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        work(self)
+    }
+
+    /// Removes the lines of the change log up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        self.one(Template::LogTrim, Record::Line, [id(to)]).map(drop)
+    }
+}
+
+impl Asking for Store {
+    type Row<'r> = RawRow;
+
+    fn rows(
+        &self,
+        what: Look,
+        record: Record,
+        values: &[Value<'_>],
+        mut take: impl FnMut(&RawRow) -> Result<(), Damage>,
+    ) -> Result<(), EngineError> {
+        let rows = self.one(Template::Look(what), record, values.iter().cloned())?;
+        rows.iter().try_for_each(|row| take(row).map_err(|damage| self.damaged(damage)))
+    }
+
+    fn damaged(&self, damage: Damage) -> EngineError {
+        self.pool.options.damaged(damage)
+    }
+
+    fn refused(&self, reason: &str) -> EngineError {
+        self.pool.options.refused(reason)
+    }
+}

@@ -1,0 +1,52 @@
+//! The looks that all databases have in common, and the change log.
+
+use sluice_meta::engine::EngineError;
+
+use super::{SqliteEngine, connect::Db, read::Reader, statements::Statements, texts::What};
+use crate::{
+    asking::Asking,
+    codec::{Damage, Record},
+    log::{TRIM, keep_log},
+    text::Look,
+    values::Value,
+};
+
+keep_log!(SqliteEngine);
+
+impl Db {
+    /// Has `work` done with what looks on one connection.
+    pub(super) fn asking<T>(
+        &self,
+        work: impl FnOnce(&Reader<'_, '_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.with_reader(|connection| work(&Reader::new(&Statements::new(connection, self))))
+    }
+
+    /// Removes the lines of the change log up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        let trimmed = self.writer()?.execute(&self.options.naming.sql(TRIM), [to as i64]);
+        trimmed.map(drop).map_err(|error| self.options.failed(&error))
+    }
+}
+
+impl Asking for Reader<'_, '_> {
+    type Row<'r> = rusqlite::Row<'r>;
+
+    fn rows(
+        &self,
+        what: Look,
+        record: Record,
+        values: &[Value<'_>],
+        take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), Damage>,
+    ) -> Result<(), EngineError> {
+        self.each((What::Look(what), record), values, take)
+    }
+
+    fn damaged(&self, damage: Damage) -> EngineError {
+        self.options.damaged(damage)
+    }
+
+    fn refused(&self, reason: &str) -> EngineError {
+        self.options.refused(reason)
+    }
+}

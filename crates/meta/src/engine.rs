@@ -26,7 +26,7 @@ use sluice_types::{Ino, Name, Slice, Time};
 pub use change_log::{ChangeLog, LogLine};
 pub use error::EngineError;
 
-use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
+use crate::schema::{Change, Counter, DirStat, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 
 /// How much of a record must be the same at the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +114,17 @@ pub enum Found {
     Rows(Vec<Row>),
     /// Answer to [`Read::Names`], no order implied.
     Names(Vec<Name>),
+}
+
+impl Found {
+    /// The answer where there is nothing.
+    pub fn nothing(read: &Read) -> Self {
+        match read {
+            Read::Get(_) => Self::Row(None),
+            Read::Names { .. } => Self::Names(Vec::new()),
+            Read::Follow(..) | Read::All(_) => Self::Rows(Vec::new()),
+        }
+    }
 }
 
 /// What must hold at the commit.
@@ -333,6 +344,37 @@ impl Scan {
         Self::Quotas,
         Self::Writers,
     ];
+
+    /// Whether the record of that key belongs to it.
+    pub fn contains(self, key: &Key) -> bool {
+        match self {
+            Self::Entries { dir, .. } => matches!(key, Key::Entry(of, _) if *of == dir),
+            Self::Inodes => matches!(
+                key,
+                Key::Node(_)
+                    | Key::Entry(..)
+                    | Key::Parents(..)
+                    | Key::Chunk(..)
+                    | Key::Symlink(_)
+                    | Key::Xattr(..)
+            ),
+            Self::Nodes => matches!(key, Key::Node(_)),
+            Self::AllEntries => matches!(key, Key::Entry(..)),
+            Self::Chunks => matches!(key, Key::Chunk(..)),
+            Self::Symlinks => matches!(key, Key::Symlink(_)),
+            Self::Xattrs => matches!(key, Key::Xattr(..)),
+            Self::SliceRefs => matches!(key, Key::SliceRef(..)),
+            Self::DelFiles => matches!(key, Key::DelFile(..)),
+            Self::DelSlices => matches!(key, Key::DelSlices(..)),
+            Self::Sessions => matches!(key, Key::Session(_)),
+            Self::Sustained => matches!(key, Key::Sustained(..)),
+            Self::Detached => matches!(key, Key::Detached(_)),
+            Self::Acls => matches!(key, Key::Acl(_)),
+            Self::DirStats => matches!(key, Key::DirStat(_)),
+            Self::Quotas => matches!(key, Key::Quota(_)),
+            Self::Writers => matches!(key, Key::Writer(..)),
+        }
+    }
 }
 
 /// Where a scan goes on; opaque, only good for the same [`Scan`] on the same engine.
@@ -495,6 +537,3 @@ pub trait Watch: Send {
         Ok(false)
     }
 }
-
-/// An entry with its directory and name, as scans return it.
-pub type DirEntry = (Name, Entry);

@@ -183,11 +183,11 @@ impl MemEngine {
         let next = {
             let rows = self.0.rows.lock();
             let mut keys = rows.range::<Key, _>((begin, end)).map(|(key, _)| key);
-            let last = keys.by_ref().filter(|key| scanned(scan, key)).nth(limit - 1).cloned();
-            last.filter(|_| keys.any(|key| scanned(scan, key)))
+            let last = keys.by_ref().filter(|key| scan.contains(key)).nth(limit - 1).cloned();
+            last.filter(|_| keys.any(|key| scan.contains(key)))
         };
         let end = next.as_ref().map_or(end, Bound::Included);
-        (self.list((begin, end), usize::MAX, |key| scanned(scan, key)), next)
+        (self.list((begin, end), usize::MAX, |key| scan.contains(key)), next)
     }
 }
 
@@ -202,29 +202,6 @@ fn name_of(key: &Key) -> Option<Name> {
 /// Which of the ends of pages a cursor means.
 fn cursor_place(cursor: &Cursor) -> Option<usize> {
     cursor.0.as_slice().try_into().ok().map(usize::from_be_bytes)
-}
-
-/// Whether the record of that key belongs to a scan.
-fn scanned(scan: Scan, key: &Key) -> bool {
-    match (scan, key) {
-        (Scan::Entries { dir, .. }, Key::Entry(of, _)) => dir == *of,
-        (Scan::Nodes, Key::Node(_))
-        | (Scan::AllEntries, Key::Entry(..))
-        | (Scan::Chunks, Key::Chunk(..))
-        | (Scan::Symlinks, Key::Symlink(_))
-        | (Scan::Xattrs, Key::Xattr(..))
-        | (Scan::SliceRefs, Key::SliceRef(..))
-        | (Scan::DelFiles, Key::DelFile(..))
-        | (Scan::DelSlices, Key::DelSlices(..))
-        | (Scan::Sessions, Key::Session(_))
-        | (Scan::Sustained, Key::Sustained(..))
-        | (Scan::Detached, Key::Detached(_))
-        | (Scan::Acls, Key::Acl(_))
-        | (Scan::DirStats, Key::DirStat(_))
-        | (Scan::Quotas, Key::Quota(_))
-        | (Scan::Writers, Key::Writer(..)) => true,
-        _ => false,
-    }
 }
 
 impl Engine for MemEngine {

@@ -2,7 +2,10 @@
 //! `scheme://user:password@host1:port,host2/path?option=value`.
 
 use sluice_meta::engine::EngineError;
-use sluice_net::{Address as Host, url};
+use sluice_net::{
+    Address as Host,
+    url::{self, Url},
+};
 
 use crate::{keys::Keys, kv::Volume, stored::Result};
 
@@ -30,24 +33,21 @@ impl Address {
             refused(scheme, format!("the URL {what}; {form}"))
         };
         let unread = |reason| refused(scheme, reason);
-        let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
-        let rest = rest.ok_or_else(|| wrong(&format!("does not begin with {scheme}://")))?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (hosts, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
-        let (user, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
-        let plain = |text| url::decoded(text).map_err(unread);
-        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let Url { scheme: named, user, password, hosts, path, options } = Url::parse(url).map_err(unread)?;
+        if named != scheme {
+            return Err(wrong(&format!("does not begin with {scheme}://")));
+        }
         // A password without a user name is ignored.
-        let user = if name.is_empty() { None } else { Some((plain(name)?, plain(password)?)) };
+        let user = user.map(|name| (name, password.unwrap_or_default()));
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
         let hosts = hosts.map(|host| Ok(Host::parse(host, PORT).map_err(unread)?.to_string()));
         let hosts: Vec<String> = hosts.collect::<Result<_>>()?;
         if hosts.is_empty() {
             return Err(wrong("names no server"));
         }
-        let options = url::options(query).map_err(unread)?.into_iter();
+        let options = url::options(options).map_err(unread)?.into_iter();
         let options = options.map(|(name, value)| (name.replace('_', "-"), value)).collect();
-        Ok(Self { scheme, user, hosts, path: plain(path)?, options })
+        Ok(Self { scheme, user, hosts, path: url::decoded(path).map_err(unread)?, options })
     }
 
     /// Removes an option and returns it.
@@ -115,6 +115,14 @@ mod tests {
         assert_eq!((address.lanes(), address.path.as_str(), address.user), (Ok(1), "", None));
         for bad in ["http://x", "etcd:///v"] {
             assert!(Address::parse(bad, "etcd").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_shown() {
+        for wrong in ["etcd://me:se/cret@h", "etcd://me:12/3@h", "etcd://me:se?cret@h", "me:secret@h"] {
+            let error = Address::parse(wrong, "etcd").err().expect(wrong).to_string();
+            assert!(!error.contains("se/") && !error.contains("me:"), "{error}");
         }
     }
 }

@@ -249,7 +249,7 @@ impl Engine for RedisEngine {
             flush.command("FLUSHDB").push(b"ASYNC");
             return self.all_sound(&flush);
         }
-        scan::remove_all(&self.pool, keys)
+        scan::remove_all(&self.pool, self.reader()?)
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

@@ -209,6 +209,17 @@ pub(crate) fn look<T>(volume: &Volume, call: impl Future<Output = Result<T>>) ->
     run(within(volume, call))
 }
 
+/// Removes the first keys of a range, `most` at most, and takes them off the range. Answers whether
+/// nobody changed them meanwhile; `None` if there were none.
+pub(crate) async fn remove_some<K: Kv>(kv: &K, span: &mut Span, most: usize) -> Result<Option<bool>> {
+    let at = kv.begin().await?;
+    let found = within(kv.volume(), kv.range(&at, span, most, false)).await?;
+    let Some((last, _)) = found.last() else { return Ok(None) };
+    span.from = after(last);
+    let keys = found.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
+    kv.commit(at, Changes { keys, ..Changes::default() }).await.map(Some)
+}
+
 /// Runs something in the background.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = runtime() {

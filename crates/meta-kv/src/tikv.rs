@@ -85,7 +85,7 @@ impl Kv for Tikv {
     }
 
     async fn commit(&self, at: Transaction, mut changes: Changes) -> Result<bool> {
-        log::add_lines(self, &at, changes.lines, &mut changes.keys).await?;
+        log::add_lines(self, changes.lines, &mut changes.keys).await?;
         commit::commit(self, at, changes.keys).await
     }
 

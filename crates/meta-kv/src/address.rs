@@ -1,7 +1,7 @@
 //! The common parts of the URLs of all stores:
 //! `scheme://user:password@host1:port,host2/path?option=value`.
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Label};
 use sluice_net::{
     Address as Host,
     url::{self, Url},
@@ -28,11 +28,11 @@ pub(crate) struct Address {
 impl Address {
     /// Parses a URL.
     pub(crate) fn parse(url: &str, scheme: &'static str) -> Result<Self> {
+        let unread = |reason: String| Label(scheme.into()).refused(reason);
         let wrong = |what: &str| {
             let form = format!("write {scheme}://host1:{PORT},host2:{PORT}/prefix");
-            refused(scheme, format!("the URL {what}; {form}"))
+            unread(format!("the URL {what}; {form}"))
         };
-        let unread = |reason| refused(scheme, reason);
         let Url { scheme: named, user, password, hosts, path, options } = Url::parse(url).map_err(unread)?;
         if named != scheme {
             return Err(wrong(&format!("does not begin with {scheme}://")));
@@ -81,17 +81,13 @@ impl Address {
     /// The volume whose keys begin with `prefix`.
     pub(crate) fn volume(&self, prefix: &str) -> Volume {
         let label = format!("{}://{}{}", self.scheme, self.hosts.join(","), self.path);
-        Volume { keys: Keys::new(prefix), label: label.into() }
+        Volume { keys: Keys::new(prefix), label: Label(label.into()) }
     }
 
     /// The error for a wrong URL.
     pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        refused(self.scheme, reason.into())
+        Label(self.scheme.into()).refused(reason)
     }
-}
-
-fn refused(scheme: &str, reason: String) -> EngineError {
-    EngineError::Refused { engine: scheme.into(), reason }
 }
 
 #[cfg(test)]

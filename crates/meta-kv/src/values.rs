@@ -117,7 +117,7 @@ impl Values {
     /// The writer records of a range, each with its key.
     pub(crate) fn lanes(&self, volume: &Volume, span: &Span) -> Result<Vec<(Raw, Lane)>> {
         let one = |(key, value): &Pair| {
-            let lane = Lane::decode(value).map_err(|damage| volume.corrupt(key, damage))?;
+            let lane = Lane::decode(value).map_err(|damage| volume.damaged(key, damage))?;
             Ok((key.clone(), lane))
         };
         self.rows(span).iter().map(one).collect()
@@ -131,7 +131,7 @@ impl Values {
 
     /// The record of a key that was read.
     pub(crate) fn record(&self, volume: &Volume, key: &Key) -> Result<Option<Row>> {
-        let damaged = |damage| volume.corrupt(&volume.keys.raw(key), damage);
+        let damaged = |damage| volume.damaged(&volume.keys.raw(key), damage);
         let first = self.get(&volume.keys.raw(key));
         if let Key::Counter(counter) = key
             && is_spread(*counter)
@@ -173,5 +173,5 @@ pub(crate) fn rows_at(volume: &Volume, key: &[u8], place: Option<Place>, value: 
         Some(Place::Locks(list)) => locks::decode(list, value),
         None => Err("a name that is none of the volume format"),
     };
-    rows.map_err(|damage| volume.corrupt(key, damage))
+    rows.map_err(|damage| volume.damaged(key, damage))
 }

@@ -80,7 +80,7 @@ pub(crate) fn page(
     from: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page, EngineError> {
-    let refused = || pool.errors().refused("the cursor is not of this scan".into());
+    let refused = || pool.errors().refused("the cursor is not of this scan");
     match from.map(|cursor| Place::read(cursor).ok_or_else(refused)).transpose()? {
         Some(place) if !place.pending.is_empty() => read(pool, reader, &place, limit),
         place => find(pool, reader, place.unwrap_or_else(|| Place::start(0, 0))),

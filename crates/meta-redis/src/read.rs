@@ -220,7 +220,7 @@ impl<'r> Plan<'r> {
     pub(crate) fn run(self, pool: &Pool) -> Result<Vec<Found>, EngineError> {
         if self.calls.len() > (MAX_CHUNKS / CHUNKS_PER_CALL) as usize {
             let reason = "the file has too many chunks to look at them all at once";
-            return Err(self.reader.errors.refused(reason.into()));
+            return Err(self.reader.errors.refused(reason));
         }
         let values = if self.answers.is_empty() { Vec::new() } else { pool.ask(&self.pipeline)? };
         self.finish(values)

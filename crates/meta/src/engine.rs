@@ -24,7 +24,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use sluice_types::{Ino, Name, Slice, Time};
 
 pub use change_log::{ChangeLog, LogLine};
-pub use error::EngineError;
+pub use error::{EngineError, Label};
 
 use crate::schema::{Change, Counter, DirStat, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 

@@ -225,13 +225,13 @@ impl<'c> Draft<'c> {
     pub(super) fn record(&self, values: &Values, key: &Key) -> Result<Option<Row>> {
         let (first, second) = (self.volume.keys.raw(key), self.volume.keys.second(key));
         let second = second.as_deref().and_then(|second| self.now(values, second));
-        decode(key, self.now(values, &first), second).map_err(|damage| self.volume.corrupt(&first, damage))
+        decode(key, self.now(values, &first), second).map_err(|damage| self.volume.damaged(&first, damage))
     }
 
     /// The writer record of a key, after the changes so far.
     pub(super) fn lane(&self, values: &Values, key: &[u8]) -> Result<Option<Lane>> {
         let lane = self.now(values, key).map(Lane::decode).transpose();
-        lane.map_err(|damage| self.volume.corrupt(key, damage))
+        lane.map_err(|damage| self.volume.damaged(key, damage))
     }
 
     /// Raises the number in the writer record, with the additions to the totals.

@@ -17,6 +17,7 @@
 //!   [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
 
 mod change_log;
+mod condition;
 mod error;
 
 use std::{any::Any, sync::Arc, time::Duration};
@@ -24,6 +25,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use sluice_types::{Ino, Name, Slice, Time};
 
 pub use change_log::{ChangeLog, LogLine};
+pub use condition::{Condition, Wanted};
 pub use error::{EngineError, Label};
 
 use crate::schema::{Change, Counter, DirStat, Key, LockOwner, Notice, QuotaKey, Row, WriterId};

@@ -9,7 +9,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{ChangeLog, Limits, Notices, Watch};
+use sluice_meta::engine::{ChangeLog, Limits, Notices, Polled, Watch};
 use tikv_client::{Snapshot, Transaction};
 
 use self::config::Config;
@@ -98,6 +98,6 @@ impl Kv for Tikv {
     }
 
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {
-        Ok(Box::new(watch::Listener::new(self.clone())?))
+        Ok(Box::new(Polled::new(self.clone())?))
     }
 }

@@ -19,6 +19,7 @@
 mod change_log;
 mod condition;
 mod error;
+mod polled;
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ use sluice_types::{Ino, Name, Slice, Time};
 pub use change_log::{ChangeLog, LogLine};
 pub use condition::{Condition, Wanted};
 pub use error::{EngineError, Label};
+pub use polled::{Polled, Version};
 
 use crate::schema::{Change, Counter, DirStat, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 

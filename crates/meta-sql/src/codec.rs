@@ -103,6 +103,7 @@ records! {
     Detached: "jfs_detached_node", 1, 1, "inode,added";
     Writer: "sluice_writer", 2, 2, "writer,lane,n";
     Changes: "sluice_changes", 3, 3, "writer,lane,slot,n,changes";
+    Line: "jfs_change_log", 1, 1, "id,entry";
 }
 
 impl Record {
@@ -113,13 +114,14 @@ impl Record {
         TABLES.iter().find(called("jfs_")).or_else(|| OWN.iter().find(called("sluice_")))
     }
 
-    /// Its columns, as they stand in a statement, and what they are; nothing of what is computed.
-    pub(crate) fn fields(self) -> impl Iterator<Item = (&'static str, Option<&'static Column>)> {
-        let table = self.table();
-        self.shape().columns.split(',').map(move |name| {
-            let is_its = |column: &&Column| column.name == name.trim_matches('`');
-            (name, table.and_then(|table| table.columns.iter().find(is_its)))
-        })
+    /// Its columns, named as they stand in a statement, without what is computed.
+    pub(crate) fn columns(self) -> Vec<Column> {
+        let all = self.table().map_or(&[][..], |table| table.columns);
+        let column = |name: &'static str| {
+            let column = all.iter().find(|column| column.name == name.trim_matches('`'))?;
+            Some(Column { name, ..*column })
+        };
+        self.shape().columns.split(',').filter_map(column).collect()
     }
 
     /// The column that numbers the rows of its table, by which they are read page by page.
@@ -275,6 +277,7 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
             row.id(3)?,
             decode_changes(row.bytes(4)?),
         ),
+        Record::Line => return Err("a line of the change log is no record".into()),
     })
 }
 

@@ -1,12 +1,13 @@
 //! Engines that keep a volume's metadata in the SQL tables of JuiceFS.
 //!
 //! These modules are shared by all SQL databases: `schema` (tables), `naming` (their names),
-//! `codec` and `values` (rows), `questions` (reads), `scan` (pages of large collections) and
-//! `expected` (expectations of a commit). `text` has the statements of databases with prepared
-//! statements. `plan` orders the work of a commit to PostgreSQL or MySQL by its locks. Each
-//! database has a module of its own for connections, statements and errors. What must stay true:
-//! every value is stored as JuiceFS would store it, so that both may use one volume at once.
+//! `codec` and `values` (rows), `questions` (reads), `text` (statements), `scan` (pages of large
+//! collections), `log` (the change log) and `expected` (expectations of a commit). `plan` orders
+//! the work of a commit to PostgreSQL or MySQL by its locks. Each database has a module of its own
+//! for connections, statements and errors. What must stay true: every value is stored as JuiceFS
+//! would store it, so that both may use one volume at once.
 
+mod asking;
 mod codec;
 mod errors;
 mod expected;

@@ -1,79 +1,58 @@
 //! The change log: a table of lines, which the database numbers.
 
-use sluice_meta::engine::{Commit, LogLine, Write};
+use bytes::Bytes;
+use sluice_meta::engine::{Commit, EngineError, LogLine, Write};
 
-/// A look at the log, or what trims it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// The number of the last line.
-    Last,
-    /// How many lines there are.
-    Count,
-    /// Lines behind a number, at most so many.
-    Lines(u64, usize),
-    /// Removes the lines up to a number.
-    Trim(u64),
+use crate::{
+    asking::Asking,
+    codec::{Columns as _, Record},
+    questions::odd,
+    text::Look,
+    values::{Value, id},
+};
+
+/// Removes the lines up to a number.
+pub(crate) const TRIM: &str = "DELETE FROM jfs_change_log WHERE id<=$1";
+
+/// The number that a look at the whole log answers; 0 if there is none.
+pub(crate) fn number(asking: &impl Asking, what: Look) -> Result<u64, EngineError> {
+    let mut number = 0;
+    asking.rows(what, Record::Line, &[], |row| {
+        number = row.int(0).map_err(odd)? as u64;
+        Ok(())
+    })?;
+    Ok(number)
 }
 
-impl Ask {
-    /// The statement, with parameters.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Last => "SELECT max(id) FROM jfs_change_log",
-            Self::Count => "SELECT count(*) FROM jfs_change_log",
-            Self::Lines(..) => "SELECT id,entry FROM jfs_change_log WHERE id>$1 ORDER BY id LIMIT $2",
-            Self::Trim(_) => "DELETE FROM jfs_change_log WHERE id<=$1",
-        }
-    }
-
-    /// The values of the parameters.
-    pub(crate) fn values(self) -> Vec<i64> {
-        match self {
-            Self::Last | Self::Count => Vec::new(),
-            Self::Lines(after, limit) => vec![after as i64, limit.max(1) as i64],
-            Self::Trim(to) => vec![to as i64],
-        }
-    }
-
-    /// The statement, with the values in it.
-    pub(crate) fn plain(self) -> String {
-        let fill =
-            |text: String, (at, value): (usize, i64)| text.replace(&format!("${at}"), &value.to_string());
-        (1..).zip(self.values()).fold(self.text().to_owned(), fill)
-    }
-}
-
-/// The rows of an answer: numbers, and texts where there are any.
-pub(crate) type Rows = Vec<(i64, Vec<u8>)>;
-
-/// The only number of an answer, 0 if there is none.
-pub(crate) fn number(rows: &Rows) -> u64 {
-    rows.first().map_or(0, |(number, _)| *number as u64)
-}
-
-/// The lines of an answer.
-pub(crate) fn lines(rows: Rows) -> Vec<LogLine> {
-    rows.into_iter().map(|(number, text)| LogLine { number: number as u64, text: text.into() }).collect()
+/// The lines behind a number, at most so many.
+pub(crate) fn lines(asking: &impl Asking, after: u64, limit: usize) -> Result<Vec<LogLine>, EngineError> {
+    let mut lines = Vec::new();
+    asking.rows(Look::Page, Record::Line, &[id(after), id(limit.max(1) as u64)], |row| {
+        let text = Bytes::copy_from_slice(row.bytes(2).map_err(odd)?);
+        lines.push(LogLine { number: row.int(0).map_err(odd)? as u64, text });
+        Ok(())
+    })?;
+    Ok(lines)
 }
 
 /// The lines of a commit.
-pub(crate) fn appended(commit: &Commit) -> impl Iterator<Item = &str> {
-    commit
-        .writes
-        .iter()
-        .filter_map(|write| if let Write::Log(line) = write { Some(line.as_str()) } else { None })
+pub(crate) fn appended(commit: &Commit) -> impl Iterator<Item = Value<'_>> {
+    commit.writes.iter().filter_map(|write| match write {
+        Write::Log(line) => Some(Value::Text(line.as_bytes().into())),
+        _ => None,
+    })
 }
 
-/// Lets an engine that has `ask_log(Ask)` keep a change log.
+/// Lets an engine keep a change log, that looks with `asking` and removes with `trim_log`.
 macro_rules! keep_log {
     ($engine:ty) => {
         impl sluice_meta::engine::ChangeLog for $engine {
             fn last(&self) -> Result<u64, EngineError> {
-                self.ask_log($crate::log::Ask::Last).map(|rows| $crate::log::number(&rows))
+                self.0.asking(|asking| $crate::log::number(asking, $crate::text::Look::Last))
             }
 
             fn count(&self) -> Result<u64, EngineError> {
-                self.ask_log($crate::log::Ask::Count).map(|rows| $crate::log::number(&rows))
+                self.0.asking(|asking| $crate::log::number(asking, $crate::text::Look::Count))
             }
 
             fn lines(
@@ -81,25 +60,14 @@ macro_rules! keep_log {
                 after: u64,
                 limit: usize,
             ) -> Result<Vec<sluice_meta::engine::LogLine>, EngineError> {
-                self.ask_log($crate::log::Ask::Lines(after, limit)).map($crate::log::lines)
+                self.0.asking(|asking| $crate::log::lines(asking, after, limit))
             }
 
             fn trim(&self, to: u64) -> Result<(), EngineError> {
-                self.ask_log($crate::log::Ask::Trim(to)).map(drop)
+                self.0.trim(to)
             }
         }
     };
 }
 
 pub(crate) use keep_log;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_filled_in() {
-        let text = Ask::Lines(7, 12).plain();
-        assert_eq!(text, "SELECT id,entry FROM jfs_change_log WHERE id>7 ORDER BY id LIMIT 12");
-    }
-}

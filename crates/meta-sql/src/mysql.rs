@@ -4,6 +4,7 @@
 //! transaction, which compares the expected records. What must stay true: between two trips no lock
 //! and no transaction of ours exists on the server, so that a slow or dead client blocks no other.
 
+mod asking;
 mod commit;
 mod connection;
 mod diagnosis;
@@ -13,7 +14,6 @@ mod options;
 mod pool;
 mod prepare;
 mod read;
-mod scan;
 mod snapshot;
 mod store;
 mod style;
@@ -89,11 +89,20 @@ impl Engine for MysqlEngine {
         if commit.step.is_none() && commit.expects.is_empty() && commit.writes.is_empty() {
             return Ok(());
         }
-        self.0.pool.commit(|connection| self.0.commit(connection, commit))
+        self.0.pool.commit(|connection| {
+            let packets = commit::packets(&self.0, connection, |builder| builder.commit(commit))?;
+            self.0.send(connection, &packets, commit)
+        })
     }
 
     fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
-        self.0.pool.commit(|connection| self.0.load(connection, rows))
+        self.0.pool.commit(|connection| {
+            let packets = commit::packets(&self.0, connection, |builder| {
+                builder.load(rows);
+                Ok(())
+            })?;
+            self.0.send(connection, &packets, &Commit::default())
+        })
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
@@ -117,7 +126,7 @@ impl Engine for MysqlEngine {
             "INSERT INTO {counters}(name,value) VALUES('{}',1) ON DUPLICATE KEY UPDATE value=value+1",
             watch::NOTICES
         );
-        pool.ask(&text).map(drop).map_err(|failed| pool.options.unanswered(failed))
+        pool.answers(&text).map(drop)
     }
 
     fn remove_volume(&self) -> Result<(), EngineError> {
@@ -134,20 +143,6 @@ impl Engine for MysqlEngine {
 }
 
 impl Store {
-    /// Commits on that connection.
-    fn commit(&self, connection: &mut Connection, commit: &Commit) -> Result<(), EngineError> {
-        let Self { pool: Pool { options, .. }, tables } = self;
-        let packets = commit::packets(options, tables, commit, connection)?;
-        self.send(connection, &packets, commit)
-    }
-
-    /// Stores new rows on that connection.
-    fn load(&self, connection: &mut Connection, rows: &[Row]) -> Result<(), EngineError> {
-        let Self { pool: Pool { options, .. }, tables } = self;
-        let packets = commit::packets_of(options, tables, rows, connection)?;
-        self.send(connection, &packets, &Commit::default())
-    }
-
     /// Sends the packets of a transaction.
     fn send(
         &self,

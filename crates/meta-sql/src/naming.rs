@@ -32,10 +32,10 @@ impl Naming {
         self.table("sluice_").into_owned()
     }
 
-    /// What the table of that usual name is called.
+    /// What the table, or its unique index, of that usual name is called.
     pub(crate) fn table<'t>(&self, usual: &'t str) -> Cow<'t, str> {
         let Some(infix) = &self.0 else { return Cow::Borrowed(usual) };
-        let kind = ["jfs_", "sluice_"].into_iter().find(|kind| usual.starts_with(kind));
+        let kind = ["jfs_", "sluice_", "UQE_jfs_"].into_iter().find(|kind| usual.starts_with(kind));
         kind.map_or(Cow::Borrowed(usual), |kind| {
             Cow::Owned(format!("{kind}{infix}_{}", &usual[kind.len()..]))
         })

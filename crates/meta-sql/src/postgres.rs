@@ -5,6 +5,7 @@
 //! true: a check looks at a record after it was locked, so that what others committed while it
 //! waited is seen, and a check that fails undoes the whole flight.
 
+mod asking;
 mod commit;
 mod conn;
 mod error;
@@ -16,7 +17,6 @@ mod options;
 mod pool;
 mod prepare;
 mod read;
-mod scan;
 mod snapshot;
 mod statement;
 mod watch;

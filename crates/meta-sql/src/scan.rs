@@ -11,6 +11,7 @@ use sluice_meta::{
 use sluice_types::Ino;
 
 use crate::{
+    asking::Asking,
     codec::{Columns, Damage, Record, decode, decode_node},
     text::Look,
     values::{Value, id, int},
@@ -18,7 +19,7 @@ use crate::{
 
 /// What a statement reads.
 #[derive(Clone, Copy)]
-pub(crate) enum Ask<'c> {
+enum Ask<'c> {
     /// The rows of a record behind a number. That of each comes first in the answer.
     Numbered(Record, i64),
     /// The rows of a record behind a unique key of two columns.
@@ -31,7 +32,7 @@ pub(crate) enum Ask<'c> {
 
 impl<'c> Ask<'c> {
     /// The statement that asks, and its parameters.
-    pub(crate) fn statement(self, limit: i64) -> (Look, Record, Vec<Value<'c>>) {
+    fn statement(self, limit: i64) -> (Look, Record, Vec<Value<'c>>) {
         let name = |dir: Ino, after: &'c [u8]| vec![id(dir.0), Value::Bytes(after.into()), int(limit)];
         match self {
             Self::Numbered(record, after) => (Look::Page, record, vec![int(after), int(limit)]),
@@ -42,36 +43,16 @@ impl<'c> Ask<'c> {
     }
 }
 
-/// An engine that can run the statements of a scan.
-pub(crate) trait Pages {
-    /// A row of an answer.
-    type Row<'r>: Columns;
-
-    /// Passes the rows of an answer to `take`, in order, at most `limit`. One trip.
-    fn each(
-        &self,
-        ask: Ask<'_>,
-        limit: i64,
-        take: impl FnMut(&Self::Row<'_>) -> Result<(), Damage>,
-    ) -> Result<(), EngineError>;
-
-    /// A row breaks the format.
-    fn damaged(&self, damage: Damage) -> EngineError;
-
-    /// The engine refuses for good.
-    fn refused(&self, reason: &str) -> EngineError;
-}
-
 /// One page.
 pub(crate) fn page(
-    pages: impl Pages,
+    asking: &impl Asking,
     scan: Scan,
     from: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page, EngineError> {
     let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
     let page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
-    let mut filling = Filling { pages, page, limit, count: 0 };
+    let mut filling = Filling { asking, page, limit, count: 0 };
     let record = match scan {
         Scan::Entries { dir, nodes } => {
             // No name is empty, so the empty one lies before all others.
@@ -96,7 +77,7 @@ pub(crate) fn page(
             filling.take(Ask::Behind(Record::Writer, after))?;
             return Ok(filling.page);
         }
-        Scan::Inodes => return Err(filling.pages.refused("each kind of record has a table of its own")),
+        Scan::Inodes => return Err(filling.asking.refused("each kind of record has a table of its own")),
         Scan::Nodes => Record::Node,
         Scan::AllEntries => Record::Entry,
         Scan::Chunks => Record::Chunk,
@@ -117,24 +98,25 @@ pub(crate) fn page(
 }
 
 /// Fills a page.
-struct Filling<P> {
-    pages: P,
+struct Filling<'a, A> {
+    asking: &'a A,
     page: Page,
     limit: i64,
     /// Rows that were answered, the damaged ones among them.
     count: i64,
 }
 
-impl<P: Pages> Filling<P> {
+impl<A: Asking> Filling<'_, A> {
     /// Takes what is answered, up to the limit.
     fn take(&mut self, ask: Ask<'_>) -> Result<(), EngineError> {
-        let Self { pages, page, limit, count } = self;
+        let Self { asking, page, limit, count } = self;
         let Page { rows, damaged, next } = page;
         let mut sort = |decoded: Result<Row, Damage>| match decoded {
             Ok(row) => rows.push(row),
-            Err(damage) => damaged.push(pages.damaged(damage)),
+            Err(damage) => damaged.push(asking.damaged(damage)),
         };
-        pages.each(ask, *limit - *count, |row| {
+        let (what, record, values) = ask.statement(*limit - *count);
+        asking.rows(what, record, &values, |row| {
             *count += 1;
             match ask {
                 Ask::Numbered(record, _) => sort(decode(record, row, 1)),
@@ -163,7 +145,7 @@ impl<P: Pages> Filling<P> {
         let Some(cursor) = from else { return Ok(begin) };
         let (numbers, rest) = cursor.0.as_chunks::<8>();
         if numbers.len() != N || !rest.is_empty() {
-            return Err(self.pages.refused("the cursor belongs to another scan"));
+            return Err(self.asking.refused("the cursor belongs to another scan"));
         }
         Ok(std::array::from_fn(|at| i64::from_be_bytes(numbers[at])))
     }

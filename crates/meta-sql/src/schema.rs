@@ -60,6 +60,28 @@ pub(crate) struct Table {
     pub(crate) index: Option<&'static str>,
 }
 
+impl Column {
+    /// Whether it is a text.
+    pub(crate) const fn is_text(&self) -> bool {
+        matches!(self.kind, Kind::Short | Kind::Text)
+    }
+
+    /// Whether it is a number of 32 bits.
+    pub(crate) const fn is_narrow(&self) -> bool {
+        matches!(self.kind, Kind::I4 | Kind::Auto4)
+    }
+
+    /// Whether it is a number.
+    pub(crate) const fn is_number(&self) -> bool {
+        matches!(self.kind, Kind::I4 | Kind::I8 | Kind::Auto4 | Kind::Auto8)
+    }
+
+    /// What stands for NULL.
+    pub(crate) const fn nothing(&self) -> &'static str {
+        if self.is_number() { "0" } else { "''" }
+    }
+}
+
 const fn column(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, null: false, zero: false }
 }

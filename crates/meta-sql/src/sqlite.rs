@@ -5,16 +5,15 @@
 //! on the calling thread. What must stay true: a commit compares what it rests on while it holds
 //! the write lock.
 
+mod asking;
 mod commit;
 mod connect;
 mod durable;
 mod error;
-mod lines;
 mod log;
 mod options;
 mod prepare;
 mod read;
-mod scan;
 mod snapshot;
 mod statements;
 mod texts;
@@ -24,7 +23,6 @@ mod write;
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use sluice_meta::{
     engine::{
         ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan,
@@ -37,7 +35,6 @@ use crate::scan::page;
 use connect::Db;
 use options::Options;
 use read::Reader;
-use statements::Statements;
 use unchanged::Seen;
 
 /// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
@@ -80,14 +77,10 @@ impl Engine for SqliteEngine {
             // The question whether this is a volume has an answer even where there is no database.
             return Ok(vec![Found::Row(None)]);
         }
-        self.0.with_reader(|connection| {
-            let statements = Statements::new(connection, &self.0);
-            let reader = Reader::new(&statements);
-            match reads {
-                [read] => Ok(vec![reader.answer(read)?]),
-                // One snapshot costs less than many.
-                _ => in_snapshot(reader, || reader.answers(reads)),
-            }
+        self.0.asking(|reader| match reads {
+            [read] => Ok(vec![reader.answer(read)?]),
+            // One snapshot costs less than many.
+            _ => in_snapshot(*reader, || reader.answers(reads)),
         })
     }
 
@@ -108,9 +101,7 @@ impl Engine for SqliteEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0.with_reader(|connection| {
-            page(Reader::new(&Statements::new(connection, &self.0)), scan, from, limit)
-        })
+        self.0.asking(|reader| page(reader, scan, from, limit))
     }
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
@@ -142,13 +133,11 @@ fn in_snapshot<T>(
     reader: Reader<'_, '_>,
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    let run = |connection: &Connection, sql| {
-        let mut statement = connection.prepare_cached(sql)?;
-        statement.execute([]).map(drop)
-    };
-    run(reader.statements.connection, "BEGIN").map_err(|error| reader.options.failed(&error))?;
+    let run =
+        |text| commit::run(reader.statements.connection, text).map_err(|error| reader.options.failed(&error));
+    run("BEGIN")?;
     // A connection whose work failed is closed, and its snapshot with it.
     let done = work()?;
-    run(reader.statements.connection, "COMMIT").map_err(|error| reader.options.failed(&error))?;
+    run("COMMIT")?;
     Ok(done)
 }

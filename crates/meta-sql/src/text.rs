@@ -1,5 +1,4 @@
-//! The statements with the same text for PostgreSQL and SQLite, made from the shapes of the
-//! records.
+//! The statements with about the same text for all databases, made from the shapes of the records.
 //!
 //! Parameters are `$1`, `$2`, …; names of tables are the usual ones, and reserved words stand in
 //! backquotes. What must stay true: each statement finds its rows by an index, and what it answers
@@ -7,7 +6,10 @@
 
 use sluice_meta::engine::List;
 
-use crate::codec::{Record, joined_columns};
+use crate::{
+    codec::{Record, joined_columns},
+    schema::Dialect,
+};
 
 /// The result of a statement that only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,8 +26,10 @@ pub(crate) enum Look {
     Follow,
     /// Names in a directory, at most so many.
     Names,
-    /// The highest number given out.
+    /// The highest number given out: of ACL rules, that of a row which is there.
     Last,
+    /// How many rows there are.
+    Count,
     /// Rows behind a number, which comes first in the answer, at most so many.
     Page,
     /// Rows behind a unique key of two columns, at most so many.
@@ -37,33 +41,69 @@ pub(crate) enum Look {
 }
 
 /// The statement.
-pub(crate) fn look(what: Look, record: Record) -> String {
+pub(crate) fn look(what: Look, record: Record, dialect: Dialect) -> String {
     let shape = record.shape();
     let (table, listed) = (shape.table, shape.columns);
-    let select = format!("SELECT {listed} FROM {table} WHERE");
-    let join = || {
-        let joined = joined_columns();
-        format!("SELECT {joined} FROM jfs_edge e LEFT JOIN jfs_node n ON n.inode=e.inode WHERE")
+    // MySQL would sometimes rather read the table than find its rows in this order.
+    let by = |index: &str| match dialect {
+        Dialect::Mysql => format!(" FORCE INDEX({index})"),
+        _ => String::new(),
     };
+    let select = format!("SELECT {listed} FROM {table}");
     let group = if record == Record::Parents { " GROUP BY inode,parent" } else { "" };
     match what {
-        Look::Get => format!("{select} {}{group}", equal(shape.columns, shape.named)),
-        Look::List => format!("{select} {}{group}", equal(shape.columns, 1)),
-        Look::OfSession => format!("{select} sid=$1"),
-        Look::Range => format!("{select} inode=$1 AND indx>=$2 AND indx<$3 ORDER BY indx"),
-        Look::Follow => format!("{} e.parent=$1 AND e.name=$2", join()),
+        Look::Get => format!("{select} WHERE {}{group}", equal(shape.columns, shape.named)),
+        Look::List => format!("{select} WHERE {}{group}", equal(shape.columns, 1)),
+        Look::OfSession => format!("{select} WHERE sid=$1"),
+        Look::Range => format!("{select} WHERE inode=$1 AND indx>=$2 AND indx<$3 ORDER BY indx"),
+        Look::Follow => format!("{} WHERE e.parent=$1 AND e.name=$2", joined("")),
         Look::Names => format!("SELECT name FROM {table} WHERE parent=$1 LIMIT $2"),
+        Look::Last if record == Record::Line => {
+            format!("SELECT coalesce(max(id),({})) FROM {table}", last_given(table, dialect))
+        }
         Look::Last => format!("SELECT max(id) FROM {table}"),
+        Look::Count => format!("SELECT count(*) FROM {table}"),
         Look::Page => {
-            let key = record.number();
-            format!("SELECT {key},{listed} FROM {table} WHERE {key}>$1 ORDER BY {key} LIMIT $2")
+            let (key, index) = (record.number(), by("PRIMARY"));
+            format!("SELECT {key},{listed} FROM {table}{index} WHERE {key}>$1 ORDER BY {key} LIMIT $2")
         }
         Look::Behind => {
-            let key = first(listed, 2).join(",");
-            format!("{select} ({key})>($1,$2) ORDER BY {key} LIMIT $3")
+            let [a, b] = [0, 1].map(|at| first(listed, 2)[at]);
+            let behind = match dialect {
+                // It does not look up tuples in an index.
+                Dialect::Mysql => format!("{a}>$1 OR {a}=$1 AND {b}>$2"),
+                _ => format!("({a},{b})>($1,$2)"),
+            };
+            format!("{select} WHERE {behind} ORDER BY {a},{b} LIMIT $3")
         }
-        Look::Entries => format!("{select} parent=$1 AND name>$2 ORDER BY name LIMIT $3"),
-        Look::EntriesNodes => format!("{} e.parent=$1 AND e.name>$2 ORDER BY e.name LIMIT $3", join()),
+        Look::Entries => {
+            format!("{select}{} WHERE parent=$1 AND name>$2 ORDER BY name LIMIT $3", by(BY_NAME))
+        }
+        Look::EntriesNodes => {
+            let join = joined(&by(BY_NAME));
+            format!("{join} WHERE e.parent=$1 AND e.name>$2 ORDER BY e.name LIMIT $3")
+        }
+    }
+}
+
+/// The index of entries by directory and name.
+const BY_NAME: &str = "UQE_jfs_edge_edge";
+
+/// What reads entries `e`, found by that index, and the nodes `n` they name, up to its WHERE.
+pub(crate) fn joined(by: &str) -> String {
+    format!("SELECT {} FROM jfs_edge e{by} LEFT JOIN jfs_node n ON n.inode=e.inode", joined_columns())
+}
+
+/// What reads the number that the database gave last to a row of a table, be it that the row is
+/// gone. A name in a text loses its quotes.
+fn last_given(table: &str, dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Sqlite => format!("SELECT seq FROM sqlite_sequence WHERE name=replace('{table}','`','')"),
+        Dialect::Postgres => format!("SELECT pg_sequence_last_value(pg_get_serial_sequence('{table}','id'))"),
+        Dialect::Mysql => format!(
+            "SELECT auto_increment-1 FROM information_schema.tables \
+             WHERE table_schema=DATABASE() AND table_name=replace('{table}','`','')"
+        ),
     }
 }
 

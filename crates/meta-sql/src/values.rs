@@ -210,22 +210,13 @@ pub(crate) fn push_added<'w>(write: &'w Write, out: &mut impl Extend<Value<'w>>)
     Some((record, key))
 }
 
-/// Rows by the tables that hold them, without what is counted from other rows.
-pub(crate) fn by_record(rows: &[Row]) -> BTreeMap<Record, Vec<&Row>> {
-    let mut tables: BTreeMap<Record, Vec<&Row>> = BTreeMap::new();
-    for row in rows {
-        if let Some(record) = push_row(row, &mut Nowhere) {
-            tables.entry(record).or_default().push(row);
-        }
+/// The values of rows by the tables that hold them, without what is counted from other rows.
+pub(crate) fn by_record(rows: &[Row]) -> BTreeMap<Record, Vec<Vec<Value<'_>>>> {
+    let mut tables: BTreeMap<Record, Vec<Vec<Value<'_>>>> = BTreeMap::new();
+    for (record, values) in rows.iter().filter_map(row_values) {
+        tables.entry(record).or_default().push(values);
     }
     tables
-}
-
-/// Takes values and keeps none.
-struct Nowhere;
-
-impl<'v> Extend<Value<'v>> for Nowhere {
-    fn extend<I: IntoIterator<Item = Value<'v>>>(&mut self, _: I) {}
 }
 
 fn acl_values<'r>(acl: u32, rule: &AclRule) -> [Value<'r>; 7] {

@@ -20,13 +20,16 @@ pub enum Address {
 }
 
 impl Address {
-    /// Parses `host:port`, `host`, `[IPv6]:port` or `[IPv6]`, without escapes. An empty host means
+    /// Parses `host:port`, `host`, `[IPv6]:port`, `[IPv6]` or `IPv6`, without escapes. An empty host means
     /// this machine.
     ///
     /// # Errors
     /// A message, if the port is invalid.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, String> {
-        let (host, port) = match text.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
+        let is_port = |(host, port): &(&str, &str)| {
+            !port.ends_with(']') && (host.ends_with(']') || !host.contains(':'))
+        };
+        let (host, port) = match text.rsplit_once(':').filter(is_port) {
             Some((host, "")) => (host, default_port),
             Some((host, port)) => {
                 (host, port.parse().map_err(|_| format!("\"{text}\" is no host and port"))?)
@@ -100,6 +103,7 @@ mod tests {
             ("", "127.0.0.1:9"),
             (":7", "127.0.0.1:7"),
             ("[::1]", "[::1]:9"),
+            ("::1", "[::1]:9"),
             ("[::1]:7", "[::1]:7"),
         ] {
             let address = Address::parse(text, 9).expect(text);

@@ -7,7 +7,6 @@
 mod changes;
 mod checks;
 mod flight;
-mod lines;
 mod writes;
 
 use sluice_meta::{
@@ -15,8 +14,9 @@ use sluice_meta::{
     schema::Row,
 };
 
-use super::{connection::Connection, options::Options, tables::Tables, watch::NOTICES};
+use super::{connection::Connection, log::lines, store::Store, watch::NOTICES};
 use crate::{
+    codec::Record,
     plan::{Locking, Work, plan},
     values::by_record,
 };
@@ -29,58 +29,46 @@ pub(super) use writes::overflowing;
 const LOCKING: Locking =
     Locking { keys: false, inserts_first: true, placeholder: None, notices: Some(NOTICES) };
 
-/// The packets of a commit, as the connection takes them.
+/// The packets of a transaction that `fill` builds, as the connection takes them.
 ///
 /// # Errors
-/// If two rows are expected that cannot both be there, a value is larger than the server takes, or
-/// more is to be appended to a chunk than any holds.
+/// That of `fill`; or if a value is larger than the server takes.
 pub(super) fn packets(
-    options: &Options,
-    tables: &Tables,
-    commit: &Commit,
+    store: &Store,
     connection: &Connection,
+    fill: impl FnOnce(&mut Builder<'_>) -> Result<(), EngineError>,
 ) -> Result<Vec<Packet>, EngineError> {
-    let full = overflowing(commit, |_, _| 0);
-    if !full.is_empty() {
-        return Err(EngineError::Full(full));
-    }
-    let mut builder = Builder { tables, flight: Flight::new(connection.style) };
-    plan(commit, &LOCKING)?.into_iter().for_each(|work| builder.work(work));
-    // No other client waits for a line.
-    for lines in lines::append(options, commit) {
-        builder.flight.push(lines);
-    }
-    sent(options, builder, connection)
-}
-
-/// The packets that store new rows.
-///
-/// # Errors
-/// If a value is larger than the server takes.
-pub(super) fn packets_of(
-    options: &Options,
-    tables: &Tables,
-    rows: &[Row],
-    connection: &Connection,
-) -> Result<Vec<Packet>, EngineError> {
-    let mut builder = Builder { tables, flight: Flight::new(connection.style) };
-    for (record, rows) in by_record(rows) {
-        builder.load(record, &rows);
-    }
-    sent(options, builder, connection)
-}
-
-fn sent(
-    options: &Options,
-    builder: Builder<'_>,
-    connection: &Connection,
-) -> Result<Vec<Packet>, EngineError> {
+    let mut builder = Builder { tables: &store.tables, flight: Flight::new(connection.style) };
+    fill(&mut builder)?;
     builder.flight.packets(connection.max_packet).ok_or_else(|| {
-        options.refused("a value is larger than its max_allowed_packet; raise that on the server")
+        store.pool.options.refused("a value is larger than its max_allowed_packet; raise that on the server")
     })
 }
 
 impl Builder<'_> {
+    /// Adds all of a commit.
+    ///
+    /// # Errors
+    /// If two rows are expected that cannot both be there, or more is to be appended to a chunk
+    /// than any holds.
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<(), EngineError> {
+        let full = overflowing(commit, |_, _| 0);
+        if !full.is_empty() {
+            return Err(EngineError::Full(full));
+        }
+        plan(commit, &LOCKING)?.into_iter().for_each(|work| self.work(work));
+        // No other client waits for a line.
+        self.insert(Record::Line, &lines(commit), "");
+        Ok(())
+    }
+
+    /// Stores new rows.
+    pub(super) fn load(&mut self, rows: &[Row]) {
+        for (record, rows) in by_record(rows) {
+            self.insert(record, &rows, "");
+        }
+    }
+
     fn work(&mut self, work: Work<'_>) {
         match work {
             Work::Hold(record, rows) => self.hold(record, &rows),

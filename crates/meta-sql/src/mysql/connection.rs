@@ -104,12 +104,14 @@ impl Connection {
     fn set_up(&mut self, options: &Options) -> Result<(), EngineError> {
         let wait = LOCK_WAIT.min(options.read_timeout.as_secs()).max(1);
         // What comes in `/*M!` is for MariaDB alone: a client that is cut off does not keep for
-        // ever what it locked, and how long a statement may take is what we wait for it.
+        // ever what it locked, and how long a statement may take is what we wait for it. MySQL 8
+        // would show for a day which number it gave last to a line of the change log.
         let mut text = format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
              SET NAMES utf8mb4;\
              SET autocommit=1,innodb_lock_wait_timeout={wait}\
-             /*M!100300 ,idle_transaction_timeout={IDLE_TRANSACTION},max_statement_time=0 */"
+             /*M!100300 ,idle_transaction_timeout={IDLE_TRANSACTION},max_statement_time=0 */\
+             /*!80000 ,information_schema_stats_expiry=0 */"
         );
         for (name, value) in &options.variables {
             let _ = write!(text, ",{name}={value}");

@@ -1,27 +1,34 @@
 //! The table of the change log.
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{Commit, EngineError};
 
-use super::MysqlEngine;
+use super::{MysqlEngine, store::Store};
 use crate::{
-    codec::Columns as _,
-    log::{Ask, Rows, keep_log},
+    log::{TRIM, appended, keep_log},
+    values::{Value, id},
 };
 
 keep_log!(MysqlEngine);
 
-impl MysqlEngine {
-    fn ask_log(&self, ask: Ask) -> Result<Rows, EngineError> {
-        let (pool, options) = (&self.0.pool, &self.0.pool.options);
-        let text = ask.plain();
-        let answers = pool.ask(&options.naming.sql(&text)).map_err(|failed| options.unanswered(failed))?;
-        let mut rows = Rows::new();
-        for row in answers.iter().flatten() {
-            let text =
-                if let Ask::Lines(..) = ask { row.bytes(1).map(<[u8]>::to_vec) } else { Ok(Vec::new()) };
-            let row = row.int(0).and_then(|number| Ok((number, text?)));
-            rows.push(row.map_err(|reason| options.refused(reason))?);
-        }
-        Ok(rows)
+/// Bytes that the column of a line holds. JuiceFS made it.
+const LONGEST: usize = 65_535;
+
+impl Store {
+    /// Removes the lines up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        self.pool.answers(&self.tables.filled(TRIM, &[id(to)])).map(drop)
     }
+}
+
+/// The rows that append the lines of a commit.
+pub(super) fn lines(commit: &Commit) -> Vec<[Value<'_>; 2]> {
+    let fits = |line: &Value<'_>| {
+        let Value::Text(text) = line else { return false };
+        if text.len() > LONGEST {
+            let about = String::from_utf8_lossy(&text[..80]);
+            tracing::warn!(%about, "a line of the change log is longer than MySQL takes; it is left out");
+        }
+        text.len() <= LONGEST
+    };
+    appended(commit).filter(fits).map(|line| [Value::Null, line]).collect()
 }

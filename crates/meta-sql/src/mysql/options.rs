@@ -195,14 +195,7 @@ fn address(text: &str) -> Result<Address, String> {
         "" | "tcp" | "tcp4" | "tcp6" => {}
         _ => return Err(wrong()),
     }
-    let (host, port) = match place.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') && (host.ends_with(']') || !host.contains(':')) => {
-            (host, port.parse().map_err(|_| wrong())?)
-        }
-        _ => (place, PORT),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok(Address::Tcp(if host.is_empty() { "127.0.0.1" } else { host }.into(), port))
+    Address::parse(place, PORT).map_err(|_| wrong())
 }
 
 /// Reads `30s`, `500ms`, `1m30s`. As for the Go driver, a number without a unit is none.

@@ -80,6 +80,11 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::ask`], where it does not matter which statement the server refuses.
+    pub(super) fn answers(&self, text: &str) -> Result<Answers, EngineError> {
+        self.ask(text).map_err(|failed| self.options.unanswered(failed))
+    }
+
     /// Runs statements that must not run twice, on a tested connection.
     pub(super) fn commit(
         &self,

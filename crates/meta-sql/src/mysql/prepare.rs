@@ -39,13 +39,12 @@ pub(super) fn prepare(pool: &Pool) -> Result<(), EngineError> {
 
 /// Removes the tables of the volume, the settings last.
 pub(super) fn remove(pool: &Pool) -> Result<(), EngineError> {
-    let drop_table =
-        |statement: String| pool.ask(&statement).map(drop).map_err(|failed| pool.options.unanswered(failed));
-    removals(Dialect::Mysql, &pool.options.naming).into_iter().try_for_each(drop_table)
+    let removals = removals(Dialect::Mysql, &pool.options.naming);
+    removals.iter().try_for_each(|statement| pool.answers(statement).map(drop))
 }
 
 fn run(pool: &Pool, statement: &str) -> Result<(), EngineError> {
-    pool.ask(statement).map(drop).map_err(|failed| match pool.options.unanswered(failed) {
+    pool.answers(statement).map(drop).map_err(|error| match error {
         EngineError::Refused { reason, .. } => {
             pool.options.refused(format!("cannot bring the tables up to date: {reason}: {statement}"))
         }
@@ -55,7 +54,7 @@ fn run(pool: &Pool, statement: &str) -> Result<(), EngineError> {
 
 /// The statements that make what is missing.
 fn missing(pool: &Pool) -> Result<Vec<String>, EngineError> {
-    let answers = pool.ask(EXISTING).map_err(|failed| pool.options.unanswered(failed))?;
+    let answers = pool.answers(EXISTING)?;
     let text = |row: &Row| String::from_utf8_lossy(row.bytes(0).unwrap_or_default()).into_owned();
     let mut answers = answers.iter().map(|rows| rows.iter().map(text));
     let existing = answers.next().into_iter().flatten().collect();

@@ -18,7 +18,7 @@ use super::{
     error::is_missing_table,
     options::Options,
     pool::Pool,
-    tables::{Tables, push_bytes, push_int},
+    tables::{Tables, commas, push_bytes, push_int},
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
@@ -62,18 +62,12 @@ fn places<K: Eq + Hash>(questions: impl Iterator<Item = (K, usize)>) -> FxHashMa
     places
 }
 
-/// A statement that reads entries and the nodes they name, up to its WHERE.
-pub(super) fn join(tables: &Tables, index: &str) -> String {
-    let Tables { joined, edge, node, .. } = tables;
-    format!("SELECT {joined} FROM {edge} e {index} LEFT JOIN {node} n ON n.inode=e.inode ")
-}
-
 impl<'r> Plan<'r> {
     pub(super) fn new(tables: &Tables, reads: &'r [Read]) -> Self {
         let Questions { keys, lists, ranges, mut follows, alone } = Questions::new(reads);
         let mut statements = Vec::new();
         for (at, what, record, values) in alone {
-            statements.push((select_alone(tables, what, record, &values), Ask::One(at, what, record)));
+            statements.push((tables.look(what, record, &values), Ask::One(at, what, record)));
         }
         for (record, mut wanted) in keys {
             wanted.sort_unstable_by(|(.., a), (.., b)| a.cmp(b));
@@ -101,16 +95,11 @@ impl<'r> Plan<'r> {
         }
         follows.sort_unstable_by_key(|(_, dir, name)| (*dir, *name));
         for follows in follows.chunks(MANY) {
-            let mut text = join(tables, "") + "WHERE ";
+            let mut text = format!("{} WHERE ", tables.joined);
             for (number, group) in follows.chunk_by(|(_, a, _), (_, b, _)| a == b).enumerate() {
                 let or = if number > 0 { " OR " } else { "" };
                 let _ = write!(text, "{or}e.parent={} AND e.name IN (", group[0].1);
-                for (at, (.., name)) in group.iter().enumerate() {
-                    if at > 0 {
-                        text.push(',');
-                    }
-                    push_bytes(&mut text, name);
-                }
+                commas(&mut text, group, |text, (.., name)| push_bytes(text, name));
                 text.push(')');
             }
             let asked = follows.iter().map(|(at, dir, name)| ((*dir, *name), *at));
@@ -121,14 +110,8 @@ impl<'r> Plan<'r> {
 
     /// The statements, to be sent in one trip.
     pub(super) fn text(&self) -> String {
-        let mut text = String::with_capacity(self.statements.iter().map(|(text, _)| text.len() + 1).sum());
-        for (at, (statement, _)) in self.statements.iter().enumerate() {
-            if at > 0 {
-                text.push(';');
-            }
-            text.push_str(statement);
-        }
-        text
+        let texts: Vec<&str> = self.statements.iter().map(|(text, _)| &text[..]).collect();
+        texts.join(";")
     }
 
     /// Asks, outside any transaction.
@@ -207,20 +190,6 @@ fn select(tables: &Tables, record: Record) -> String {
     format!("SELECT {} FROM {} WHERE ", place.columns, place.table)
 }
 
-/// A statement that answers one question.
-fn select_alone(tables: &Tables, what: Look, record: Record, values: &[Value<'_>]) -> String {
-    let table = &tables.of(record).table;
-    match (what, values) {
-        (Look::Names, [Value::Int(dir), Value::Int(limit)]) => {
-            format!("SELECT name FROM {table} WHERE parent={dir} LIMIT {limit}")
-        }
-        (_, [Value::Int(ino), Value::Int(parent)]) => {
-            select(tables, record) + &format!("inode={ino} AND parent={parent} GROUP BY inode,parent")
-        }
-        _ => format!("SELECT max(id) FROM {table}"),
-    }
-}
-
 /// Adds the statements that read collections, given the number and the name of the column with the
 /// owner of a row, and how the statements end.
 fn collections(
@@ -232,12 +201,7 @@ fn collections(
 ) {
     for wanted in wanted.chunks(MANY) {
         let mut text = select(tables, record) + name + " IN (";
-        for (number, (_, of)) in wanted.iter().enumerate() {
-            if number > 0 {
-                text.push(',');
-            }
-            push_int(&mut text, *of);
-        }
+        commas(&mut text, wanted, |text, (_, of)| push_int(text, *of));
         text = text + ")" + end;
         let asked = wanted.iter().map(|(at, of)| (*of, *at));
         statements.push((text, Ask::Lists(record, column, places(asked))));

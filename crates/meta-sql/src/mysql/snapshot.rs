@@ -17,7 +17,7 @@ impl Store {
         let options = self.pool.options.clone();
         let tables = Tables::new(&options.naming);
         let moment = Self { pool: Pool::at_a_moment(options), tables };
-        moment.pool.ask("DO 1").map_err(|failed| moment.pool.options.unanswered(failed))?;
+        moment.pool.answers("DO 1")?;
         Ok(Arc::new(Moment(moment)))
     }
 }

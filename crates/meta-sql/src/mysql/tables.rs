@@ -7,9 +7,10 @@
 use std::fmt::Write as _;
 
 use crate::{
-    codec::{Record, joined_columns},
+    codec::Record,
     naming::Naming,
-    schema::{Column, Kind},
+    schema::{Column, Dialect},
+    text::{Look, joined, look},
     values::Value,
 };
 
@@ -22,33 +23,50 @@ pub(super) struct Place {
     pub(super) indexed: String,
     /// Its columns, separated by commas.
     pub(super) columns: &'static str,
-    fields: Vec<Field>,
+    fields: Vec<Column>,
     /// How many columns lead a unique key.
     pub(super) unique: usize,
     /// How many columns a key names.
     pub(super) named: usize,
 }
 
-struct Field {
-    name: &'static str,
-    /// None for what is computed.
-    column: Option<&'static Column>,
-}
-
 /// All of them.
 pub(super) struct Tables {
+    naming: Naming,
     places: Vec<Place>,
     pub(super) edge: String,
-    pub(super) node: String,
-    /// The columns of a joined entry and its node.
+    /// What reads entries `e` and their nodes, up to its WHERE.
     pub(super) joined: String,
 }
 
 impl Tables {
     pub(super) fn new(naming: &Naming) -> Self {
-        let name = |table: &str| format!("`{}`", naming.table(table));
-        let places = Record::ALL.iter().map(|record| Place::new(*record, naming)).collect();
-        Self { places, edge: name("jfs_edge"), node: name("jfs_node"), joined: joined_columns() }
+        Self {
+            naming: naming.clone(),
+            places: Record::ALL.iter().map(|record| Place::new(*record, naming)).collect(),
+            edge: format!("`{}`", naming.table("jfs_edge")),
+            joined: naming.sql(&joined("")).into_owned(),
+        }
+    }
+
+    /// The statement that looks once.
+    pub(super) fn look(&self, what: Look, record: Record, values: &[Value<'_>]) -> String {
+        self.filled(&look(what, record, Dialect::Mysql), values)
+    }
+
+    /// A statement as written for the usual names, with the values in it.
+    pub(super) fn filled(&self, text: &str, values: &[Value<'_>]) -> String {
+        let text = self.naming.sql(text);
+        let mut parts = text.split('$');
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // No statement has more than nine.
+            let (number, rest) = part.split_at(1);
+            let value = number.parse().ok().and_then(|at: usize| values.get(at.wrapping_sub(1)));
+            push(&mut out, value.unwrap_or(&Value::Null), false);
+            out.push_str(rest);
+        }
+        out
     }
 
     pub(super) fn of(&self, record: Record) -> &Place {
@@ -68,7 +86,7 @@ impl Place {
             table: format!("`{name}`"),
             indexed: format!("`{name}` FORCE INDEX(`{index}`)"),
             columns: shape.columns,
-            fields: record.fields().map(|(name, column)| Field { name, column }).collect(),
+            fields: record.columns(),
             unique: shape.unique,
             named: shape.named,
         }
@@ -82,8 +100,8 @@ impl Place {
             let name = field.name;
             // What names the row is looked up as its index knows it, be it in another case.
             let _ = if field.is_text() && at >= self.unique {
-                write!(out, "{}", field.as_bytes())
-            } else if field.column.is_some_and(|column| column.null) {
+                write!(out, "{}", as_bytes(name))
+            } else if field.null {
                 write!(out, "IFNULL({name},{})", field.nothing())
             } else {
                 write!(out, "{name}")
@@ -105,7 +123,7 @@ impl Place {
     pub(super) fn beside(&self, out: &mut String, sign: char, bound: &[Value<'_>]) {
         let at: Vec<usize> = (1..self.unique).collect();
         tuple(out, &at, |out, at| match &self.fields[at] {
-            field if field.is_text() => out.push_str(&field.as_bytes()),
+            field if field.is_text() => out.push_str(&as_bytes(field.name)),
             field => out.push_str(field.name),
         });
         out.push(sign);
@@ -138,12 +156,7 @@ impl Place {
                 out.push_str(" AND ");
             }
             let _ = write!(out, "{} IN (", self.fields[listed].name);
-            for (at, key) in group.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                self.push(out, listed, &key.as_ref()[listed]);
-            }
+            commas(out, group, |out, key| self.push(out, listed, &key.as_ref()[listed]));
             out.push(')');
         }
         out.push(')');
@@ -153,24 +166,16 @@ impl Place {
     pub(super) fn among_named<'v>(&self, out: &mut String, keys: &[impl AsRef<[Value<'v>]>]) {
         tuple_of(out, self.named, |out, at| out.push_str(self.fields[at].name));
         out.push_str(" IN (");
-        for (at, key) in keys.iter().enumerate() {
-            if at > 0 {
-                out.push(',');
-            }
-            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]));
-        }
+        commas(out, keys, |out, key| {
+            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]))
+        });
         out.push(')');
     }
 
     /// All values of a row, in parentheses.
     pub(super) fn row(&self, out: &mut String, values: &[Value<'_>]) {
         out.push('(');
-        for (at, value) in values.iter().enumerate() {
-            if at > 0 {
-                out.push(',');
-            }
-            self.push(out, at, value);
-        }
+        commas(out, values.iter().enumerate(), |out, (at, value)| self.push(out, at, value));
         out.push(')');
     }
 
@@ -178,10 +183,9 @@ impl Place {
     pub(super) fn replacing(&self, out: &mut String) {
         // Where the key is all there is, something harmless.
         let from = self.unique.min(self.fields.len() - 1);
-        for (at, field) in self.fields[from..].iter().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
-            let _ = write!(out, "{comma}{0}=VALUES({0})", field.name);
-        }
+        commas(out, &self.fields[from..], |out, field| {
+            let _ = write!(out, "{0}=VALUES({0})", field.name);
+        });
     }
 
     /// What each of several rows, named by its first column, has for the column `at`: a number.
@@ -205,13 +209,7 @@ impl Place {
     }
 
     pub(super) fn push(&self, out: &mut String, at: usize, value: &Value<'_>) {
-        match value {
-            Value::Null => out.push_str("NULL"),
-            Value::Int(number) if self.fields[at].is_narrow() => push_int(out, i64::from(*number as i32)),
-            Value::Int(number) => push_int(out, *number),
-            Value::Text(text) => push_text(out, text),
-            Value::Bytes(bytes) => push_bytes(out, bytes),
-        }
+        push(out, value, self.fields[at].is_narrow());
     }
 
     /// Numbers of all columns.
@@ -220,29 +218,9 @@ impl Place {
     }
 }
 
-impl Field {
-    fn kind(&self) -> Option<Kind> {
-        self.column.map(|column| column.kind)
-    }
-
-    /// A text as the bytes of its UTF-8, whatever the character set of the column.
-    fn as_bytes(&self) -> String {
-        format!("CAST(CONVERT({} USING utf8mb4) AS BINARY)", self.name)
-    }
-
-    fn is_text(&self) -> bool {
-        matches!(self.kind(), Some(Kind::Short | Kind::Text))
-    }
-
-    /// Whether it is a number of 32 bits.
-    fn is_narrow(&self) -> bool {
-        matches!(self.kind(), Some(Kind::I4 | Kind::Auto4))
-    }
-
-    /// What stands for NULL.
-    fn nothing(&self) -> &'static str {
-        if self.is_narrow() || matches!(self.kind(), Some(Kind::I8 | Kind::Auto8)) { "0" } else { "''" }
-    }
+/// A text as the bytes of its UTF-8, whatever the character set of the column.
+fn as_bytes(name: &str) -> String {
+    format!("CAST(CONVERT({name} USING utf8mb4) AS BINARY)")
 }
 
 fn tuple(out: &mut String, of: &[usize], mut each: impl FnMut(&mut String, usize)) {
@@ -255,13 +233,31 @@ fn tuple_of(out: &mut String, count: usize, mut each: impl FnMut(&mut String, us
         return each(out, 0);
     }
     out.push('(');
-    for at in 0..count {
-        if at > 0 {
-            out.push(',');
-        }
-        each(out, at);
-    }
+    commas(out, 0..count, each);
     out.push(')');
+}
+
+/// Items, with commas between them.
+pub(super) fn commas<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut String, T),
+) {
+    for (at, item) in items.into_iter().enumerate() {
+        out.push_str(if at > 0 { "," } else { "" });
+        each(out, item);
+    }
+}
+
+/// A value; of a number that is narrow, 32 bits.
+fn push(out: &mut String, value: &Value<'_>, narrow: bool) {
+    match value {
+        Value::Null => out.push_str("NULL"),
+        Value::Int(number) if narrow => push_int(out, i64::from(*number as i32)),
+        Value::Int(number) => push_int(out, *number),
+        Value::Text(text) => push_text(out, text),
+        Value::Bytes(bytes) => push_bytes(out, bytes),
+    }
 }
 
 pub(super) fn push_int(out: &mut String, number: i64) {
@@ -300,15 +296,7 @@ fn push_plain(out: &mut String, bytes: &[u8]) {
 }
 
 fn push_hex(out: &mut String, bytes: &[u8]) {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    out.reserve(2 * bytes.len() + 3);
-    out.push_str("x'");
-    for byte in bytes {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
-    }
-    out.push('\'');
+    out.extend(["x'", &hex::encode(bytes), "'"]);
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ pub(super) fn watch(store: Arc<Store>) -> Result<Box<dyn Watch>, EngineError> {
 fn notice(store: &Store) -> Result<i64, EngineError> {
     let mut text = format!("SELECT value FROM {} WHERE name=", store.tables.of(Record::Counter).table);
     push_text(&mut text, NOTICES.as_bytes());
-    let pool = &store.pool;
-    let answers = pool.ask(&text).map_err(|failed| pool.options.unanswered(failed))?;
+    let answers = store.pool.answers(&text)?;
     Ok(answers.first().and_then(|rows| rows.first()).and_then(|row| row.int(0).ok()).unwrap_or_default())
 }

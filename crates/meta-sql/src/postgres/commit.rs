@@ -23,7 +23,6 @@ use crate::{
     codec::{Damage, Record},
     log::appended,
     plan::{Action, Locking, Work, plan},
-    values::Value,
 };
 
 use work::{Diagnosis, Draft};
@@ -50,7 +49,7 @@ impl Store {
         for work in works {
             draft.work(work);
         }
-        draft.lines(appended(commit).map(|line| Value::Text(line.as_bytes().into())).collect());
+        draft.lines(appended(commit).collect());
         if let Some(notice) = commit.notice() {
             draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
         }
@@ -70,9 +69,7 @@ impl Store {
 
     /// Commits something and waits for the disk, and so for all earlier commits.
     pub(super) fn harden(&self) -> Result<(), EngineError> {
-        let mut flight = Flight::default();
-        flight.add(self.catalog.get(Template::Harden, Record::Setting), Vec::new());
-        self.pool.ask(&flight).map(drop).map_err(|failure| failure.plain(&self.pool.options))
+        self.one(Template::Harden, Record::Setting, []).map(drop)
     }
 
     /// The error for a failed statement.

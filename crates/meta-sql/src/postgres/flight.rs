@@ -19,6 +19,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::{
     IsNull,
     message::{backend::DataRowBody, frontend},
+    types::{ArrayDimension, array_to_sql},
 };
 use rustc_hash::FxHashSet;
 
@@ -70,10 +71,9 @@ pub(super) struct RawRow {
 }
 
 impl<'v> Flight<'v> {
-    /// Adds a statement. Returns its position.
-    pub(super) fn add(&mut self, statement: Arc<Statement>, args: Vec<Arg<'v>>) -> usize {
+    /// Adds a statement.
+    pub(super) fn add(&mut self, statement: Arc<Statement>, args: Vec<Arg<'v>>) {
         self.steps.push((statement, args));
-        self.steps.len() - 1
     }
 
     /// Makes the commit wait for the disk only after its locks are released. `softly` is the
@@ -152,21 +152,9 @@ fn bind(arg: &Arg<'_>, kind: Type, out: &mut BytesMut) -> Result<IsNull, Odd> {
         Arg::One(value) => scalar(value, kind, out),
         Arg::Many(values) => {
             let element = kind.element().ok_or("many values for a parameter that takes one")?;
-            out.put_i32(i32::from(!values.is_empty()));
-            out.put_i32(i32::from(values.contains(&Value::Null)));
-            out.put_u32(element.oid());
-            if !values.is_empty() {
-                out.put_i32(i32::try_from(values.len())?);
-                out.put_i32(1);
-            }
-            for value in values {
-                let at = out.len();
-                out.put_i32(-1);
-                if matches!(scalar(value, element, out)?, IsNull::No) {
-                    let length = i32::try_from(out.len() - at - 4)?;
-                    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
-                }
-            }
+            let all = ArrayDimension { len: i32::try_from(values.len())?, lower_bound: 1 };
+            let all = Some(all).filter(|_| !values.is_empty());
+            array_to_sql(all, element.oid(), values, |value, out| scalar(value, element, out), out)?;
             Ok(IsNull::No)
         }
     }

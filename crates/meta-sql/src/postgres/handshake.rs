@@ -93,12 +93,9 @@ fn handshake(options: &Options, host: &Address) -> Result<Wire, NoConnection> {
     frontend::startup_message(who.into_iter().chain(name).chain(notice), &mut request)?;
     wire.send(&request, Kind::Read, until)?;
     authenticate(&mut wire, options, until)?;
-    await_ready(&mut wire, until)?;
-    request.clear();
-    frontend::query(SERVE, &mut request)?;
-    wire.send(&request, Kind::Read, until)?;
-    let read_only = await_ready(&mut wire, until)?;
-    if read_only && options.writable == Some(true) {
+    wire.answered(until)?.map_err(NoConnection::Server)?;
+    let shown = wire.query(SERVE, Kind::Read, until)?.map_err(NoConnection::Server)?;
+    if shown.contains("on") && options.writable == Some(true) {
         return Err(NoConnection::Io(io::Error::other("every server that answers is read-only")));
     }
     Ok(wire)
@@ -165,24 +162,4 @@ fn unknown_method() -> NoConnection {
          cert, peer or trust in its pg_hba.conf"
             .into(),
     )
-}
-
-/// Waits until the server is ready; whether it showed that it takes no writes.
-fn await_ready(wire: &mut Wire, until: Instant) -> Result<bool, NoConnection> {
-    let mut read_only = false;
-    let mut failed = None;
-    loop {
-        match wire.receive(until)? {
-            Message::ReadyForQuery(_) => return failed.map_or(Ok(read_only), Err),
-            Message::DataRow(body) => read_only = body.buffer().ends_with(b"on"),
-            Message::ErrorResponse(body) => {
-                let error = ServerError::read(&body);
-                if error.fatal {
-                    return Err(NoConnection::Server(error));
-                }
-                failed = Some(NoConnection::Server(error));
-            }
-            _ => {}
-        }
-    }
 }

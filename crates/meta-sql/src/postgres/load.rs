@@ -6,10 +6,7 @@
 use sluice_meta::{engine::EngineError, schema::Row};
 
 use super::{Store, conn::Failure, flight::Flight, read::columns, statement::Template};
-use crate::{
-    codec::Record,
-    values::{by_record, row_values},
-};
+use crate::{codec::Record, values::by_record};
 
 impl Store {
     /// Stores new rows. One trip.
@@ -17,8 +14,7 @@ impl Store {
         let mut flight = Flight::default();
         flight.add(self.catalog.get(Template::Softly, Record::Setting), Vec::new());
         for (record, rows) in by_record(rows) {
-            let values = rows.into_iter().filter_map(row_values).map(|(_, values)| values);
-            flight.add(self.catalog.get(Template::InsertMany, record), columns(values));
+            flight.add(self.catalog.get(Template::InsertMany, record), columns(rows.into_iter()));
             if record == Record::Acl {
                 flight.add(self.catalog.get(Template::Renumber, record), Vec::new());
             }

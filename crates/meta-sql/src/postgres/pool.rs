@@ -3,6 +3,7 @@
 //! What must stay true: a commit is sent again only if the server cannot have received all of it.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
@@ -56,13 +57,24 @@ impl Pool {
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;\
              SET LOCAL idle_in_transaction_session_timeout=0;SET TRANSACTION SNAPSHOT '{moment}'"
         );
-        match wire.query(&text, Kind::Read, Instant::now() + self.options.read_timeout) {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.options.refused(format!(
-                "the moment that was to be read is gone ({}): the server was restarted, or ended the connection; \
-                 begin again",
-                error.message
-            ))),
+        self.query(wire, &text, Kind::Read).map(drop).map_err(|error| match error {
+            EngineError::Refused { reason, .. } => self.options.refused(format!(
+                "the moment that was to be read is gone ({reason}): the server was restarted, or ended the \
+                 connection; begin again"
+            )),
+            error => error,
+        })
+    }
+
+    /// Runs statements without parameters; the first column of what they answer.
+    pub(super) fn query(
+        &self,
+        wire: &mut Wire,
+        text: &str,
+        kind: Kind,
+    ) -> Result<BTreeSet<String>, EngineError> {
+        match wire.query(text, kind, Instant::now() + self.options.read_timeout) {
+            Ok(answered) => answered.map_err(|error| self.options.classify(&error)),
             Err(error) => Err(self.options.unavailable(describe(&error))),
         }
     }

@@ -1,9 +1,9 @@
 //! Makes tables, columns and indexes that are missing.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::collections::BTreeSet;
 
 use sluice_meta::engine::EngineError;
-use sluice_net::{Kind, describe};
+use sluice_net::Kind;
 
 use super::{Store, wire::Wire};
 use crate::schema::{Dialect, lacking, removals};
@@ -23,9 +23,7 @@ const EXISTING: &str = "SELECT c.relname FROM pg_class c WHERE c.relnamespace=cu
 impl Store {
     /// Brings the database up to the schema.
     pub(super) fn prepare(&self) -> Result<(), EngineError> {
-        let mut wire = self.pool.connect()?;
-        let setting = self.pool.options.naming.table("jfs_setting");
-        self.simple(&mut wire, &BESIDE.replace("{}", &setting))?;
+        let mut wire = self.beside()?;
         // Most volumes lack nothing, and then no permission to make tables is needed.
         if self.missing(&mut wire)?.is_empty() {
             return Ok(());
@@ -38,11 +36,17 @@ impl Store {
 
     /// Removes the tables of the volume, the settings last.
     pub(super) fn remove(&self) -> Result<(), EngineError> {
+        let mut wire = self.beside()?;
+        let statements = removals(Dialect::Postgres, &self.pool.options.naming);
+        statements.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
+    }
+
+    /// A connection for work on the tables of this volume.
+    fn beside(&self) -> Result<Wire, EngineError> {
         let mut wire = self.pool.connect()?;
         let setting = self.pool.options.naming.table("jfs_setting");
         self.simple(&mut wire, &BESIDE.replace("{}", &setting))?;
-        let statements = removals(Dialect::Postgres, &self.pool.options.naming);
-        statements.iter().try_for_each(|statement| self.simple(&mut wire, statement).map(drop))
+        Ok(wire)
     }
 
     /// The statements that make what is missing.
@@ -53,10 +57,6 @@ impl Store {
 
     /// Runs statements without parameters; the first column of what they answer.
     fn simple(&self, wire: &mut Wire, text: &str) -> Result<BTreeSet<String>, EngineError> {
-        let until = Instant::now() + self.pool.options.read_timeout;
-        match wire.query(text, Kind::Commit, until) {
-            Ok(answered) => answered.map_err(|error| self.pool.options.classify(&error)),
-            Err(error) => Err(self.pool.options.unavailable(describe(&error))),
-        }
+        self.pool.query(wire, text, Kind::Commit)
     }
 }

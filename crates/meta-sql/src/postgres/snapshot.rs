@@ -3,11 +3,11 @@
 //! What must stay true: the connection that exported the moment keeps its transaction as long as
 //! others may want to join it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sluice_meta::engine::{Cursor, EngineError, Found, Page, Read, Scan, Snapshot};
-use sluice_net::{Kind, describe};
+use sluice_net::Kind;
 
 use super::{Store, pool::Pool, statement::Catalog, wire::Wire};
 use crate::scan::page;
@@ -27,11 +27,7 @@ impl Store {
     pub(super) fn snapshot(&self, readers: usize) -> Result<Arc<dyn Snapshot>, EngineError> {
         let options = &self.pool.options;
         let mut exporter = self.pool.connect()?;
-        let until = Instant::now() + options.read_timeout;
-        let exported = match exporter.query(EXPORT, Kind::Read, until) {
-            Ok(answered) => answered.map_err(|error| options.classify(&error))?,
-            Err(error) => return Err(options.unavailable(describe(&error))),
-        };
+        let exported = self.pool.query(&mut exporter, EXPORT, Kind::Read)?;
         let moment = exported.into_iter().next().ok_or_else(|| options.refused("it exports no snapshot"))?;
         let store = Self {
             pool: Arc::new(Pool::at(options.clone(), moment, readers)),

@@ -36,8 +36,9 @@ impl Catalog {
         let mut known = self.known.lock();
         let id = known.len() as u32;
         let statement = known.entry((what, record)).or_insert_with(|| {
-            let text = check::text(what, record).or_else(|| change::text(what, record));
-            let (text, types) = text.unwrap_or_else(|| look::text(what, record));
+            let columns = record.columns();
+            let text = check::text(what, record, &columns).or_else(|| change::text(what, record, &columns));
+            let (text, types) = text.unwrap_or_else(|| look::text(what, record, &columns));
             let text = self.naming.sql(&text).replace('`', "\"");
             Arc::new(Statement { id, name: format!("sluice{id}"), text, types })
         });

@@ -16,7 +16,7 @@ use sluice_meta::{
     engine::{EngineError, Watch},
     schema::Notice,
 };
-use sluice_net::{Kind, describe};
+use sluice_net::Kind;
 
 use crate::naming::Naming;
 
@@ -66,12 +66,8 @@ impl Listener {
 
     fn subscribe(&self) -> Result<Wire, EngineError> {
         let mut wire = self.pool.connect()?;
-        let until = Instant::now() + self.pool.options.connect_timeout;
-        match wire.query(&format!("LISTEN \"{}\"", self.channel), Kind::Read, until) {
-            Ok(Ok(_)) => Ok(wire),
-            Ok(Err(_)) => Err(self.pool.options.unavailable("the server refuses LISTEN")),
-            Err(error) => Err(self.pool.options.unavailable(describe(&error))),
-        }
+        self.pool.query(&mut wire, &format!("LISTEN \"{}\"", self.channel), Kind::Read)?;
+        Ok(wire)
     }
 }
 

@@ -29,6 +29,11 @@ impl Wire {
         let mut request = BytesMut::new();
         frontend::query(text, &mut request)?;
         self.send(&request, kind, until)?;
+        self.answered(until)
+    }
+
+    /// Receives what is answered until the server is ready for more, or ends the connection.
+    pub(super) fn answered(&mut self, until: Instant) -> io::Result<Result<BTreeSet<String>, ServerError>> {
         let (mut found, mut failed) = (BTreeSet::new(), None);
         loop {
             match self.receive(until)? {
@@ -38,7 +43,13 @@ impl Wire {
                         found.insert(String::from_utf8_lossy(&body.buffer()[range]).into_owned());
                     }
                 }
-                Message::ErrorResponse(body) => failed = Some(ServerError::read(&body)),
+                Message::ErrorResponse(body) => {
+                    let error = ServerError::read(&body);
+                    if error.fatal {
+                        return Ok(Err(error));
+                    }
+                    failed = Some(error);
+                }
                 _ => {}
             }
         }

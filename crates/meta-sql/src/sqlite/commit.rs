@@ -39,9 +39,7 @@ pub(super) fn commit(db: &Db, commit: &Commit, moment: Moment) -> Result<(), Eng
         writing.step(step)?;
     }
     writing.apply_all(&commit.writes)?;
-    let committed = run(&transaction.0, "COMMIT").map_err(|error| db.options.commit_failed(&error));
-    db.version.committed(&transaction.0);
-    committed
+    transaction.commit(db)
 }
 
 /// Stores new rows. One trip.
@@ -49,9 +47,7 @@ pub(super) fn load(db: &Db, rows: &[Row]) -> Result<(), EngineError> {
     let transaction = Transaction::begin(db)?;
     let statements = Statements::new(&transaction.0, db);
     Writing::new(Reader::new(&statements)).load(rows)?;
-    let committed = run(&transaction.0, "COMMIT").map_err(|error| db.options.commit_failed(&error));
-    db.version.committed(&transaction.0);
-    committed
+    transaction.commit(db)
 }
 
 /// The connection with the write lock held. Dropped before its end it undoes everything.
@@ -62,6 +58,12 @@ impl<'d> Transaction<'d> {
         let writer = db.writer()?;
         run(&writer, "BEGIN IMMEDIATE").map_err(|error| db.options.failed(&error))?;
         Ok(Self(writer))
+    }
+
+    fn commit(&self, db: &Db) -> Result<(), EngineError> {
+        let committed = run(&self.0, "COMMIT").map_err(|error| db.options.commit_failed(&error));
+        db.version.committed(&self.0);
+        committed
     }
 }
 
@@ -75,6 +77,7 @@ impl Drop for Transaction<'_> {
     }
 }
 
-fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+/// Runs a statement that has no parameters and answers nothing.
+pub(super) fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }

@@ -49,7 +49,7 @@ impl Db {
         let writer = if options.path.exists() { Some(open_writer(&options, false)?) } else { None };
         Ok(Self {
             options,
-            texts: Texts::new(),
+            texts: Texts::default(),
             version: Version::new(),
             writer: Mutex::new(writer),
             readers: Mutex::default(),

@@ -71,7 +71,7 @@ impl<'s, 'c> Reader<'s, 'c> {
     pub(super) fn without_xattrs(self, count: usize) -> Result<bool, EngineError> {
         let mut any = count < 4;
         if !any {
-            self.rows((What::Any, Record::Xattr), &[], |_| {
+            self.each((What::Any, Record::Xattr), &[], |_| {
                 any = true;
                 Ok(())
             })?;
@@ -92,13 +92,13 @@ impl<'s, 'c> Reader<'s, 'c> {
             {
                 break;
             }
-            self.rows(kind, &values, |row| take(what, *record, row, &mut found))?;
+            self.each(kind, &values, |row| take(what, *record, row, &mut found))?;
         }
         Ok(found)
     }
 
     /// Passes each row of a result to `take`.
-    pub(super) fn rows(
+    pub(super) fn each(
         self,
         kind: Kind,
         values: &[Value<'_>],

@@ -58,6 +58,6 @@ impl Snapshot for Moment {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.with(|reader| page(reader, scan, from, limit))
+        self.with(|reader| page(&reader, scan, from, limit))
     }
 }

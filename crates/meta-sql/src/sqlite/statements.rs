@@ -22,8 +22,8 @@ pub(super) struct Statements<'c> {
     pub(super) connection: &'c Connection,
     pub(super) options: &'c Options,
     texts: &'c Texts,
-    /// By the places of their texts. One is away while it runs.
-    held: RefCell<Vec<(usize, Option<CachedStatement<'c>>)>>,
+    /// By what they do. One is away while it runs.
+    held: RefCell<Vec<(Kind, Option<CachedStatement<'c>>)>>,
 }
 
 impl<'c> Statements<'c> {
@@ -37,18 +37,17 @@ impl<'c> Statements<'c> {
         kind: Kind,
         work: impl FnOnce(&mut CachedStatement<'c>) -> T,
     ) -> rusqlite::Result<T> {
-        let text = Texts::place(kind);
-        let place = self.held.borrow().iter().position(|(held, _)| *held == text);
+        let place = self.held.borrow().iter().position(|(held, _)| *held == kind);
         let held = place.and_then(|at| self.held.borrow_mut()[at].1.take());
         let mut statement = match held {
             Some(statement) => statement,
-            None => self.connection.prepare_cached(self.texts.get(kind, &self.options.naming))?,
+            None => self.connection.prepare_cached(&self.texts.get(kind, &self.options.naming))?,
         };
         let done = work(&mut statement);
         let mut held = self.held.borrow_mut();
         match place {
             Some(at) => held[at].1 = Some(statement),
-            None => held.push((text, Some(statement))),
+            None => held.push((kind, Some(statement))),
         }
         Ok(done)
     }

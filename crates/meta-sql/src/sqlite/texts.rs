@@ -3,11 +3,15 @@
 //! What must stay true: a replaced row keeps the columns that others added to its table, so rows
 //! are updated in place and never deleted and made again.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
 use crate::{
     codec::Record,
     naming::Naming,
+    schema::Dialect,
     text::{Look, equal, first, look, replacing},
 };
 
@@ -15,7 +19,7 @@ use crate::{
 pub(super) const MANY: usize = 16;
 
 /// What a statement does with the rows of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
     Look(Look),
     /// Whether there is any row.
@@ -39,30 +43,13 @@ pub(super) enum What {
 }
 
 impl What {
-    /// A number for each.
-    const fn number(self) -> usize {
-        match self {
-            Self::Look(look) => look as usize,
-            Self::Any => LOOKS,
-            Self::Insert => LOOKS + 1,
-            Self::InsertMany => LOOKS + 2,
-            Self::Put => LOOKS + 3,
-            Self::Delete => LOOKS + 4,
-            Self::Clear => LOOKS + 5,
-            Self::ClearRange => LOOKS + 6,
-            Self::Step => LOOKS + 7,
-            Self::Add => LOOKS + 8,
-            Self::AddMany => LOOKS + 9,
-        }
-    }
-
     /// The statement, as written for the usual names of tables.
     fn text(self, record: Record) -> String {
         let shape = record.shape();
         let table = shape.table;
         let delete = |count| format!("DELETE FROM {table} WHERE {}", equal(shape.columns, count));
         match self {
-            Self::Look(what) => look(what, record),
+            Self::Look(what) => look(what, record, Dialect::Sqlite),
             Self::Any => format!("SELECT 1 FROM {table} LIMIT 1"),
             Self::Insert => insert(record, 1),
             Self::InsertMany => insert(record, MANY),
@@ -76,10 +63,6 @@ impl What {
         }
     }
 }
-
-/// How many kinds of [`Look`] there are.
-const LOOKS: usize = Look::EntriesNodes as usize + 1;
-const KINDS: usize = What::AddMany.number() + 1;
 
 fn insert(record: Record, rows: usize) -> String {
     let shape = record.shape();
@@ -127,20 +110,14 @@ fn add(record: Record, rows: usize) -> String {
 }
 
 /// The texts of all statements, each made when it is first needed.
-pub(super) struct Texts(Vec<OnceLock<String>>);
+#[derive(Default)]
+pub(super) struct Texts(Mutex<FxHashMap<Kind, Arc<str>>>);
 
 impl Texts {
-    pub(super) fn new() -> Self {
-        Self(std::iter::repeat_with(OnceLock::new).take(KINDS * Record::ALL.len()).collect())
-    }
-
-    /// Where the text of a statement is.
-    pub(super) const fn place((what, record): Kind) -> usize {
-        what.number() * Record::ALL.len() + record as usize
-    }
-
-    pub(super) fn get(&self, (what, record): Kind, naming: &Naming) -> &str {
-        self.0[Self::place((what, record))].get_or_init(|| naming.sql(&what.text(record)).replace('$', "?"))
+    pub(super) fn get(&self, kind: Kind, naming: &Naming) -> Arc<str> {
+        let (what, record) = kind;
+        let text = || naming.sql(&what.text(record)).replace('$', "?").into();
+        self.0.lock().entry(kind).or_insert_with(text).clone()
     }
 }
 
@@ -154,7 +131,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::schema::{Dialect, lacking};
+    use crate::schema::lacking;
 
     #[test]
     fn statements_are_understood_and_find_their_rows_by_an_index() {
@@ -162,9 +139,9 @@ mod tests {
         for statement in lacking(Dialect::Sqlite, &Naming::default(), &BTreeSet::new(), "") {
             database.execute_batch(&statement).expect("a table");
         }
-        let texts = Texts::new();
+        let texts = Texts::default();
         let check = |what: What, record: Record| {
-            let text = texts.get((what, record), &Naming::default());
+            let text = &*texts.get((what, record), &Naming::default());
             let mut explained = database.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect(text);
             let steps = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<Vec<String>, _>>();
             let steps = steps.expect("a plan");
@@ -193,6 +170,7 @@ mod tests {
             check(What::Look(what), Record::Entry);
         }
         check(What::Look(Look::Range), Record::Chunk);
+        check(What::Look(Look::Last), Record::Acl);
         check(What::ClearRange, Record::Chunk);
         check(What::Step, Record::Writer);
         for record in [Record::Node, Record::DirStat, Record::DirQuota, Record::Counter, Record::Chunk] {

@@ -1,8 +1,9 @@
 //! Applies the writes of a commit inside its transaction.
 //!
 //! What must stay true: a precondition that fails is a conflict that names its key, found before
-//! COMMIT. New nodes, entries, chunks and slice references are gathered and inserted many at a
-//! time: that is the hot path.
+//! COMMIT. New rows are gathered and inserted many at a time: that is the hot path.
+
+use std::collections::BTreeMap;
 
 use rusqlite::CachedStatement;
 use sluice_meta::{
@@ -13,7 +14,6 @@ use smallvec::SmallVec;
 
 use super::{
     error::is_duplicate,
-    lines,
     read::Reader,
     statements::{Binding, bind},
     texts::{Kind, MANY, What},
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     codec::{Damage, Record},
     plan::cleared,
-    values::{NODE_COLUMNS, Value, by_record, id, int, push_added, push_key, push_row},
+    values::{NODE_COLUMNS, Value, id, int, push_added, push_key, push_row},
 };
 
 /// What is written inside one transaction.
@@ -32,12 +32,25 @@ pub(super) struct Writing<'s, 'c> {
 /// New rows that wait to be inserted together.
 #[derive(Default)]
 struct Gathered<'w> {
-    nodes: Vec<&'w Row>,
-    entries: Vec<&'w Row>,
-    chunks: Vec<&'w Row>,
-    slice_refs: Vec<&'w Row>,
+    rows: BTreeMap<Record, Vec<&'w Row>>,
     /// What is added to references, as rows of slices that had one.
     refers: Vec<Row>,
+}
+
+impl<'w> Gathered<'w> {
+    fn insert(&mut self, row: &'w Row) {
+        // The table of the rules numbers itself, and parents are counted from the entries.
+        if let Some(record) = push_row(row, &mut Nowhere) {
+            self.rows.entry(record).or_default().push(row);
+        }
+    }
+}
+
+/// Takes values and keeps none.
+struct Nowhere;
+
+impl<'v> Extend<Value<'v>> for Nowhere {
+    fn extend<I: IntoIterator<Item = Value<'v>>>(&mut self, _: I) {}
 }
 
 impl<'s, 'c> Writing<'s, 'c> {
@@ -63,14 +76,8 @@ impl<'s, 'c> Writing<'s, 'c> {
             }
             match write {
                 Write::Refer(slice, size, by) => new.refers.push(Row::SliceRef(*slice, *size, 1 + by)),
-                Write::Insert(row) => match row {
-                    Row::Node(..) => new.nodes.push(row),
-                    Row::Entry(..) => new.entries.push(row),
-                    Row::Chunk(..) => new.chunks.push(row),
-                    Row::SliceRef(..) => new.slice_refs.push(row),
-                    _ => self.store(What::Insert, row)?,
-                },
-                Write::Put(row) => self.store(What::Put, row)?,
+                Write::Insert(row) => new.insert(row),
+                Write::Put(row) => self.put(row)?,
                 Write::Delete(key) => must(self.remove(key)?, || key.clone())?,
                 Write::Discard(key) => drop(self.remove(key)?),
                 // Removals of collections come before anything that fills them.
@@ -78,8 +85,8 @@ impl<'s, 'c> Writing<'s, 'c> {
                 Write::Clear(list) => self.clear(*list)?,
                 Write::Notify(_) => {}
                 Write::Log(line) => {
-                    let Reader { statements, options } = self.reader;
-                    lines::append(statements.connection, options, line)?;
+                    let line = [Value::Null, Value::Text(line.as_bytes().into())];
+                    self.run((What::Insert, Record::Line), &line)?;
                 }
                 adding => {
                     // What is added to may be among the new.
@@ -93,19 +100,16 @@ impl<'s, 'c> Writing<'s, 'c> {
 
     /// Inserts rows of any tables.
     pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
-        for (record, rows) in by_record(rows) {
-            self.insert_all(record, [What::Insert, What::InsertMany], &rows)?;
-        }
-        Ok(())
+        let mut new = Gathered::default();
+        rows.iter().for_each(|row| new.insert(row));
+        self.flush(&mut new)
     }
 
-    fn flush(&self, rows: &mut Gathered<'_>) -> Result<(), EngineError> {
-        let Gathered { nodes, entries, chunks, slice_refs, refers } = std::mem::take(rows);
-        let insert = [What::Insert, What::InsertMany];
-        self.insert_all(Record::Node, insert, &nodes)?;
-        self.insert_all(Record::Entry, insert, &entries)?;
-        self.insert_all(Record::Chunk, insert, &chunks)?;
-        self.insert_all(Record::SliceRef, insert, &slice_refs)?;
+    fn flush(&self, new: &mut Gathered<'_>) -> Result<(), EngineError> {
+        let Gathered { rows, refers } = std::mem::take(new);
+        for (record, rows) in rows {
+            self.insert_all(record, [What::Insert, What::InsertMany], &rows)?;
+        }
         let refers: Vec<&Row> = refers.iter().collect();
         self.insert_all(Record::SliceRef, [What::Add, What::AddMany], &refers)
     }
@@ -145,24 +149,20 @@ impl<'s, 'c> Writing<'s, 'c> {
     }
 
     fn run(&self, kind: Kind, values: &[Value<'_>]) -> Result<usize, EngineError> {
-        self.try_run(kind, values).map_err(|error| self.reader.options.failed(&error))
-    }
-
-    fn try_run(&self, kind: Kind, values: &[Value<'_>]) -> rusqlite::Result<usize> {
         let run = |statement: &mut CachedStatement<'_>| {
             bind(statement, values)?;
             statement.raw_execute()
         };
-        self.reader.statements.with(kind, run).flatten()
+        let done = self.reader.statements.with(kind, run).flatten();
+        done.map_err(|error| self.reader.options.failed(&error))
     }
 
     /// Inserts or replaces a row.
-    fn store(&self, what: What, row: &Row) -> Result<(), EngineError> {
+    fn put(&self, row: &Row) -> Result<(), EngineError> {
         let mut values = SmallVec::<[Value<'_>; NODE_COLUMNS]>::new();
         // The table of the rules numbers itself, and parents are counted from the entries.
         let Some(record) = push_row(row, &mut values) else { return Ok(()) };
-        let stored = self.try_run((what, record), &values);
-        stored.map(drop).map_err(|error| self.met(&error, &[row]))
+        self.run((What::Put, record), &values).map(drop)
     }
 
     /// Removes a record; whether there was one.

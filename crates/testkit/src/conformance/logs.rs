@@ -62,6 +62,7 @@ pub fn a_line_is_undone_with_its_commit(factory: &Factory<'_>) {
 pub fn a_trimmed_log_goes_on(factory: &Factory<'_>) {
     let store = Store::new(factory);
     let Some(log) = store.engine.change_log() else { return };
+    assert_eq!(log.last().expect("last"), 0, "before the first line");
     for commit in 0..30 {
         store.write((0..50).map(|at| line(format!("{commit} {at}"))).collect());
     }
@@ -79,6 +80,7 @@ pub fn a_trimmed_log_goes_on(factory: &Factory<'_>) {
     let last = log.last().expect("last");
     log.trim(last).expect("trim all");
     assert_eq!((texts(log).len(), log.count().expect("count")), (0, 0));
+    assert_eq!(log.last().expect("last"), last, "whoever follows goes on behind it");
     store.write(vec![line("after")]);
     assert!(log.last().expect("last") > last);
     assert_eq!(texts(log), ["after"]);

@@ -18,7 +18,7 @@ pub(crate) struct Packet {
 }
 
 /// Builds a commit: the tables, and the statements so far.
-pub(super) struct Builder<'b> {
+pub(crate) struct Builder<'b> {
     pub(super) tables: &'b Tables,
     pub(super) flight: Flight,
 }

@@ -7,15 +7,18 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use sluice_meta::{
     engine::{Commit, Write},
-    schema::{Key, Row},
+    schema::Key,
 };
 use sluice_types::{Ino, Slice};
 
-use super::{super::tables::Place, flight::Builder};
+use super::{
+    super::tables::{Place, commas},
+    flight::Builder,
+};
 use crate::{
     codec::Record,
     plan::{Action, Change, Span},
-    values::{Value, row_values},
+    values::Value,
 };
 
 /// Rows in one statement.
@@ -57,24 +60,15 @@ impl Builder<'_> {
             .number(format!("UPDATE {table} SET n={to} WHERE writer={writer} AND lane={lane} AND n={from}"));
     }
 
-    /// Inserts new rows.
-    pub(super) fn load(&mut self, record: Record, rows: &[&Row]) {
-        for rows in rows.chunks(MANY) {
-            let rows: Vec<Vec<Value<'_>>> =
-                rows.iter().filter_map(|row| row_values(row)).map(|(_, values)| values).collect();
-            let rows: Vec<Values<'_>> = rows.iter().map(|values| &values[..]).collect();
-            self.insert(record, &rows, "");
-        }
-    }
-
-    fn insert(&mut self, record: Record, rows: &[Values<'_>], suffix: &str) {
+    /// Inserts rows; `suffix` says what becomes of those that exist.
+    pub(super) fn insert<'v>(&mut self, record: Record, rows: &[impl AsRef<[Value<'v>]>], suffix: &str) {
         let place = self.tables.of(record);
         let mut rows = rows.iter().peekable();
         while rows.peek().is_some() {
             let mut statement = format!("INSERT INTO {}({}) VALUES ", place.table, place.columns);
             for (at, row) in rows.by_ref().take(MANY).enumerate() {
                 statement.push_str(if at > 0 { "," } else { "" });
-                place.row(&mut statement, row);
+                place.row(&mut statement, row.as_ref());
                 if statement.len() > LONG {
                     break;
                 }
@@ -205,10 +199,8 @@ pub(super) fn raised<'v>(place: &Place, rows: impl Iterator<Item = Values<'v>> +
 
 /// Values of the first column, in parentheses.
 fn list<'v>(out: &mut String, place: &Place, values: impl Iterator<Item = &'v Value<'v>>) {
-    for (at, value) in values.enumerate() {
-        out.push(if at > 0 { ',' } else { '(' });
-        place.push(out, 0, value);
-    }
+    out.push('(');
+    commas(out, values, |out, value| place.push(out, 0, value));
     out.push(')');
 }
 

@@ -48,7 +48,7 @@ impl<'c> Draft<'c> {
     /// Appends lines to the change log.
     pub(super) fn lines(&mut self, lines: Vec<Value<'c>>) {
         if !lines.is_empty() {
-            self.add(Template::LogAppend, Record::Setting, vec![Arg::Many(lines)], Diagnosis::None);
+            self.add(Template::LogAppend, Record::Line, vec![Arg::Many(lines)], Diagnosis::None);
         }
     }
 

@@ -6,47 +6,45 @@
 //! before the first is written.
 
 use super::{
-    columns::{Column, described, equal, names, params, replaced, values_table},
+    columns::{equal, many, names, params, replaced, sound, types, values_table},
     template::{MARK, Template, Type},
 };
-use crate::{codec::Record, log::Ask};
+use crate::{codec::Record, log::TRIM, schema::Column};
 
 /// The statement, as written for the usual names, and the types of its parameters; `None` if it is
 /// none of these.
-pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)> {
+pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option<(String, Vec<Type>)> {
     let shape = record.shape();
     let (table, listed) = (shape.table, shape.columns);
-    let columns = described(record);
     let unique = &columns[..shape.unique.min(columns.len())];
     let named = &columns[..shape.named.min(columns.len())];
-    let types = |columns: &[Column]| columns.iter().map(|column| column.kind).collect::<Vec<_>>();
-    let many = columns.iter().map(|column| column.kind.many()).collect::<Vec<_>>();
+    let many = many(columns);
     Some(match what {
         Template::Insert => {
-            let types = types(&columns);
+            let types = types(columns);
             (format!("INSERT INTO {table}({listed}) VALUES({})", params(&types, 1)), types)
         }
         Template::InsertMany => {
             (format!("INSERT INTO {table}({listed}) SELECT * FROM unnest({})", params(&many, 1)), many)
         }
-        Template::Swap => swap(table, &columns, unique.len()),
+        Template::Swap => swap(table, columns, unique.len()),
         Template::Take => {
             let none = fail_unless_one("d");
             (
                 format!(
                     "WITH d AS (DELETE FROM {table} n WHERE {} RETURNING 1) {none}",
-                    as_expected(&columns)
+                    as_expected(columns)
                 ),
-                types(&columns),
+                types(columns),
             )
         }
         Template::Put => {
             // A node is replaced under the lock that guards of it wait for, which is that of a
             // changed key.
-            let rest = if record == Record::Node { &columns[..] } else { &columns[shape.unique..] };
+            let rest = if record == Record::Node { columns } else { &columns[shape.unique..] };
             let then =
                 if rest.is_empty() { "NOTHING".into() } else { format!("UPDATE SET {}", replaced(rest)) };
-            (upsert(record, &columns, &then), many)
+            (upsert(record, columns, &then), many)
         }
         Template::Delete => {
             let (from, mut types) = values_table(named);
@@ -68,13 +66,13 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
         Template::Clear => {
             let (id, rest) = (&unique[0], &unique[1..]);
             // A bound may lie beyond what its column holds.
-            let kinds = rest.iter().map(|c| if c.kind == Type::I4 { Type::I8 } else { c.kind });
-            let kinds: Vec<Type> = kinds.collect();
+            let kinds: Vec<Type> =
+                rest.iter().map(|column| if column.is_number() { Type::I8 } else { Type::of(column) }).collect();
             let bound =
                 |(at, sign)| format!("(${at} IS NULL OR ({}){sign}({}))", ordered(rest), params(&kinds, at));
             let [after, before] = [(2, '>'), (2 + rest.len(), '<')].map(bound);
             let which = format!("n.{}=ANY($1) AND {after} AND {before}", id.name);
-            (clear(table, unique, &which), [&[id.kind.many()], &kinds[..], &kinds].concat())
+            (clear(table, unique, &which), [&[Type::of(id).many()], &kinds[..], &kinds].concat())
         }
         Template::Step => (
             format!(
@@ -83,7 +81,7 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
             ),
             vec![Type::I8, Type::I4, Type::I8, Type::I8],
         ),
-        Template::Add => add(record, &columns, many),
+        Template::Add => add(record, columns, many),
         // As SET LOCAL, which warns of transactions that begin by themselves.
         Template::Softly => ("SELECT set_config('synchronous_commit','off',true)".into(), Vec::new()),
         Template::Harden => (format!("SELECT 1 FROM {table} FOR KEY SHARE"), Vec::new()),
@@ -97,10 +95,7 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
                 .into(),
             vec![Type::Texts],
         ),
-        Template::LogLast => (Ask::Last.text().into(), Vec::new()),
-        Template::LogCount => (Ask::Count.text().into(), Vec::new()),
-        Template::LogLines => (Ask::Lines(0, 0).text().into(), vec![Type::I8, Type::I8]),
-        Template::LogTrim => (Ask::Trim(0).text().into(), vec![Type::I8]),
+        Template::LogTrim => (TRIM.into(), vec![Type::I8]),
         _ => return None,
     })
 }
@@ -118,16 +113,15 @@ fn swap(table: &str, columns: &[Column], unique: usize) -> (String, Vec<Type>) {
         as_expected(columns),
         fail_unless_one("u")
     );
-    let types = columns.iter().chain(columns).map(|column| column.kind);
-    (text, types.collect())
+    (text, types(&[columns, columns].concat()))
 }
 
 /// Whether a row is what the parameters from the first on say.
 fn as_expected(columns: &[Column]) -> String {
     let same = columns.iter().zip(1..).map(|(column, at)| {
-        let wanted = format!("${at}::{}", column.kind.name());
-        let wanted = if column.null { format!("coalesce({wanted},{})", column.kind.zero()) } else { wanted };
-        format!("{}={wanted}", column.sound("n"))
+        let wanted = format!("${at}::{}", Type::of(column).name());
+        let wanted = if column.null { format!("coalesce({wanted},{})", column.nothing()) } else { wanted };
+        format!("{}={wanted}", sound(column, "n"))
     });
     same.collect::<Vec<_>>().join(" AND ")
 }
@@ -166,7 +160,7 @@ fn clear(table: &str, unique: &[Column], which: &str) -> String {
 /// letters.
 fn ordered(columns: &[Column]) -> String {
     let each = columns.iter().map(|column| {
-        let collation = if column.kind == Type::Text { " COLLATE \"C\"" } else { "" };
+        let collation = if column.is_text() { " COLLATE \"C\"" } else { "" };
         format!("n.{}{collation}", column.name)
     });
     each.collect::<Vec<_>>().join(",")
@@ -217,7 +211,7 @@ fn add(record: Record, columns: &[Column], many: Vec<Type>) -> (String, Vec<Type
 /// Adds to columns of rows that may exist.
 fn add_to(record: Record, key: &[Column], added: &[Column]) -> (String, Vec<Type>) {
     let table = record.shape().table;
-    let types: Vec<Type> = key.iter().chain(added).map(|column| column.kind.many()).collect();
+    let types = many(&[key, added].concat());
     let from = format!("unnest({}) k({},{})", params(&types, 1), names(key, ""), names(added, ""));
     let more: Vec<String> = added.iter().map(|column| format!("{0}=n.{0}+k.{0}", column.name)).collect();
     let rows = found(&from, table, &equal(key), "NO KEY UPDATE");
@@ -227,12 +221,11 @@ fn add_to(record: Record, key: &[Column], added: &[Column]) -> (String, Vec<Type
 /// Inserts rows; `then` is done with those that exist.
 fn upsert(record: Record, columns: &[Column], then: &str) -> String {
     let shape = record.shape();
-    let types: Vec<Type> = columns.iter().map(|column| column.kind.many()).collect();
     format!(
         "INSERT INTO {} AS n ({}) SELECT * FROM unnest({}) ON CONFLICT({}) DO {then}",
         shape.table,
         shape.columns,
-        params(&types, 1),
+        params(&many(columns), 1),
         names(&columns[..shape.unique], "")
     )
 }

@@ -4,24 +4,24 @@
 //! this client waited is seen.
 
 use super::{
-    columns::{Column, described, equal, fail, names, params, values_table},
+    columns::{equal, fail, many, names, params, sound, values_table},
     template::{Template, Type},
 };
 use crate::{
     codec::Record,
     plan::{Compare, Lock},
+    schema::Column,
     values::is_guarded,
 };
 
 /// The statement, as written for the usual names, and the types of its parameters; `None` if it is
 /// none of these.
-pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)> {
+pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option<(String, Vec<Type>)> {
     let shape = record.shape();
     let table = shape.table;
-    let columns = described(record);
     let named = &columns[..shape.named.min(columns.len())];
     Some(match what {
-        Template::Hold(compare, lock) => hold(table, &columns, shape.unique, compare, lock),
+        Template::Hold(compare, lock) => hold(table, columns, shape.unique, compare, lock),
         Template::Absent => {
             let (from, types) = values_table(named);
             let exists = format!("EXISTS (SELECT FROM {table} n WHERE {})", equal(named));
@@ -29,8 +29,7 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
         }
         Template::Room => {
             let key = &columns[..shape.unique];
-            let types = [Type::I4s].into_iter().chain(key.iter().map(|column| column.kind.many()));
-            let types: Vec<Type> = types.chain([Type::I8s; 2]).collect();
+            let types = [&[Type::I4s], &many(key)[..], &[Type::I8s; 2]].concat();
             let given = format!("unnest({}) k(at,{},space,inodes)", params(&types, 1), names(key, ""));
             let full = "n.max_space>0 AND n.used_space+k.space>n.max_space \
                         OR n.max_inodes>0 AND n.used_inodes+k.inodes>n.max_inodes";
@@ -53,11 +52,10 @@ pub(super) fn text(what: Template, record: Record) -> Option<(String, Vec<Type>)
             (text, vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s])
         }
         Template::SameLocks => {
-            let many = columns.iter().map(|column| column.kind.many());
-            let types: Vec<Type> = [Type::I8; 2].into_iter().chain(many).collect();
+            let types = [&[Type::I8; 2], &many(columns)[..]].concat();
             let all = format!("(SELECT count(*) FROM {table} WHERE inode=$1)<>$2");
-            let given = format!("unnest({}) k({})", params(&types[2..], 3), names(&columns, ""));
-            let same = format!("(SELECT count(*) FROM {table} n JOIN {given} ON {})<>$2", equal(&columns));
+            let given = format!("unnest({}) k({})", params(&types[2..], 3), names(columns, ""));
+            let same = format!("(SELECT count(*) FROM {table} n JOIN {given} ON {})<>$2", equal(columns));
             (fail(&format!("(VALUES(0)) k(at) WHERE {all} OR {same}")), types)
         }
         _ => return None,
@@ -72,22 +70,19 @@ fn hold(table: &str, columns: &[Column], unique: usize, compare: Compare, lock: 
         Lock::Add => "NO KEY UPDATE",
         Lock::Update => "UPDATE",
     };
-    let keys = &columns[..unique];
-    let is_compared = |at: usize| match compare {
+    let is_given = |at: usize| match compare {
+        _ if at < unique => true,
         Compare::Exists => false,
         Compare::Guard => is_guarded(at),
         Compare::Exact => true,
     };
-    let compared = columns.iter().enumerate().skip(unique).filter(|(at, _)| is_compared(*at));
-    let compared: Vec<&Column> = compared.map(|(_, column)| column).collect();
-    let mut given_columns: Vec<Column> =
-        keys.iter().map(|c| Column { name: c.name, kind: c.kind, null: false }).collect();
-    given_columns.extend(compared.iter().map(|c| Column { name: c.name, kind: c.kind, null: c.null }));
-    let (from, types) = values_table(&given_columns);
-    let row =
-        format!("SELECT {} FROM {table} n WHERE {} FOR {strength}", names(&given_columns, "n."), equal(keys));
+    let given = columns.iter().enumerate().filter(|(at, _)| is_given(*at));
+    let given: Vec<Column> = given.map(|(_, column)| *column).collect();
+    let (keys, compared) = given.split_at(unique);
+    let (from, types) = values_table(&given);
+    let row = format!("SELECT {} FROM {table} n WHERE {} FOR {strength}", names(&given, "n."), equal(keys));
     let mut differs = vec![format!("n.{} IS NULL", keys[0].name)];
-    differs.extend(compared.iter().map(|column| format!("{}<>{}", column.sound("n"), column.sound("k"))));
+    differs.extend(compared.iter().map(|column| format!("{}<>{}", sound(column, "n"), sound(column, "k"))));
     let differs = differs.join(" OR ");
     (fail(&format!("{from} LEFT JOIN LATERAL ({row}) n ON true WHERE {differs}")), types)
 }

@@ -6,50 +6,33 @@
 use std::borrow::Cow;
 
 use super::template::{MARK, Type};
-use crate::{codec::Record, schema::Kind, values::Value};
+use crate::{codec::Record, schema::Column, values::Value};
 
-/// A column of a record.
-pub(super) struct Column {
-    /// As it stands in a statement.
-    pub(super) name: &'static str,
-    pub(super) kind: Type,
-    pub(super) null: bool,
-}
-
-impl Column {
-    /// The column of `of`, with nothing as its zero.
-    pub(super) fn sound(&self, of: &str) -> String {
-        if self.null {
-            format!("coalesce({of}.{},{})", self.name, self.kind.zero())
-        } else {
-            format!("{of}.{}", self.name)
-        }
+/// A column `of` a row, with nothing as its zero.
+pub(super) fn sound(column: &Column, of: &str) -> String {
+    if column.null {
+        format!("coalesce({of}.{},{})", column.name, column.nothing())
+    } else {
+        format!("{of}.{}", column.name)
     }
 }
 
-/// The columns of a record.
-pub(super) fn described(record: Record) -> Vec<Column> {
-    record
-        .fields()
-        .filter_map(|(name, column)| {
-            let column = column?;
-            let kind = match column.kind {
-                Kind::I4 | Kind::Auto4 => Type::I4,
-                Kind::I8 | Kind::Auto8 => Type::I8,
-                Kind::Short | Kind::Text => Type::Text,
-                Kind::Bytes | Kind::Limited(_) => Type::Bytes,
-            };
-            Some(Column { name, kind, null: column.null })
-        })
-        .collect()
+/// The types of columns.
+pub(super) fn types(columns: &[Column]) -> Vec<Type> {
+    columns.iter().map(Type::of).collect()
+}
+
+/// The types of columns of many rows.
+pub(super) fn many(columns: &[Column]) -> Vec<Type> {
+    columns.iter().map(|column| Type::of(column).many()).collect()
 }
 
 /// A row of that unique key that says nothing.
 pub(crate) fn placeholder(record: Record, unique: Vec<Value<'_>>) -> Vec<Value<'_>> {
-    let rest = described(record).into_iter().skip(unique.len()).map(|column| match column.kind {
+    let rest = record.columns().into_iter().skip(unique.len()).map(|column| match column {
         _ if column.null => Value::Null,
-        Type::I4 | Type::I8 => Value::Int(0),
-        Type::Text => Value::Text(Cow::Borrowed(b"")),
+        _ if column.is_number() => Value::Int(0),
+        _ if column.is_text() => Value::Text(Cow::Borrowed(b"")),
         _ => Value::Bytes(Cow::Borrowed(b"")),
     });
     unique.into_iter().chain(rest).collect()
@@ -64,9 +47,8 @@ pub(super) fn params(types: &[Type], first: usize) -> String {
 /// Columns of given rows, `k`, as a table with the place of each.
 pub(super) fn values_table(columns: &[Column]) -> (String, Vec<Type>) {
     let mut types = vec![Type::I4s];
-    types.extend(columns.iter().map(|column| column.kind.many()));
-    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-    (format!("unnest({}) k(at,{})", params(&types, 1), names.join(",")), types)
+    types.extend(many(columns));
+    (format!("unnest({}) k(at,{})", params(&types, 1), names(columns, "")), types)
 }
 
 /// `n.a=k.a AND n.b=k.b`.

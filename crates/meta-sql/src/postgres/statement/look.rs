@@ -4,24 +4,24 @@
 //! place of its question where there are many.
 
 use super::{
-    columns::{Column, described, equal, names, values_table},
+    columns::{equal, names, types, values_table},
     template::{Template, Type},
 };
 use crate::{
     codec::{Record, joined_columns},
+    schema::{Column, Dialect},
     text::{Look, look},
 };
 
-pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
+pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> (String, Vec<Type>) {
     let shape = record.shape();
     let (table, listed) = (shape.table, shape.columns);
-    let columns = described(record);
     let named = &columns[..shape.named.min(columns.len())];
     match what {
-        Template::Look(what) => (look(what, record), look_types(what, named)),
+        Template::Look(what) => (look(what, record, Dialect::Postgres), look_types(what, named)),
         Template::GetMany => {
             let (from, types) = values_table(named);
-            let wanted = names(&columns, "n.");
+            let wanted = names(columns, "n.");
             (format!("SELECT k.at,{wanted} FROM {from} JOIN {table} n ON {}", equal(named)), types)
         }
         Template::List if record == Record::Parents => (
@@ -31,8 +31,8 @@ pub(super) fn text(what: Template, record: Record) -> (String, Vec<Type>) {
             ),
             vec![Type::I4s, Type::I8s],
         ),
-        Template::List => by(&columns, table, columns[0].name),
-        Template::OfSession => by(&columns, table, "sid"),
+        Template::List => by(columns, table, columns[0].name),
+        Template::OfSession => by(columns, table, "sid"),
         _ => (
             format!(
                 "SELECT k.at,{} FROM unnest($1::int4[],$2::int8[],$3::bytea[]) k(at,parent,name) \
@@ -56,13 +56,12 @@ fn by(columns: &[Column], table: &str, column: &str) -> (String, Vec<Type>) {
 
 /// The types of the parameters of a statement that looks once.
 fn look_types(what: Look, named: &[Column]) -> Vec<Type> {
-    let types = || named.iter().map(|column| column.kind);
     match what {
-        Look::Get => types().collect(),
-        Look::Behind => types().chain([Type::I8]).collect(),
+        Look::Get => types(named),
+        Look::Behind => [types(named), vec![Type::I8]].concat(),
         Look::Follow => vec![Type::I8, Type::Bytes],
         Look::Entries | Look::EntriesNodes => vec![Type::I8, Type::Bytes, Type::I8],
-        Look::Last => Vec::new(),
+        Look::Last | Look::Count => Vec::new(),
         Look::Range => vec![Type::I8; 3],
         Look::List | Look::OfSession => vec![Type::I8],
         Look::Names | Look::Page => vec![Type::I8; 2],

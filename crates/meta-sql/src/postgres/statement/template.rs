@@ -2,6 +2,7 @@
 
 use crate::{
     plan::{Compare, Lock},
+    schema::Column,
     text::Look,
 };
 
@@ -37,6 +38,16 @@ impl Type {
         }
     }
 
+    /// That of a column.
+    pub(crate) const fn of(column: &Column) -> Self {
+        match column {
+            _ if column.is_narrow() => Self::I4,
+            _ if column.is_number() => Self::I8,
+            _ if column.is_text() => Self::Text,
+            _ => Self::Bytes,
+        }
+    }
+
     pub(crate) const fn oid(self) -> u32 {
         self.described().0
     }
@@ -58,11 +69,6 @@ impl Type {
             Self::Text => Self::Texts,
             many => many,
         }
-    }
-
-    /// What stands for nothing.
-    pub(crate) const fn zero(self) -> &'static str {
-        if matches!(self, Self::I4 | Self::I8) { "0" } else { "''" }
     }
 }
 
@@ -118,10 +124,7 @@ pub(crate) enum Template {
     Renumber,
     /// Appends lines to the change log.
     LogAppend,
-    /// The looks at the change log, and what trims it: see [`Ask`](crate::log::Ask).
-    LogLast,
-    LogCount,
-    LogLines,
+    /// Removes its lines up to a number.
     LogTrim,
 }
 

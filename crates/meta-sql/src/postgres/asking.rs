@@ -1,0 +1,58 @@
+//! Looks for what all databases have in common.
+
+use sluice_meta::engine::EngineError;
+
+use super::{
+    Store,
+    flight::{Arg, Flight, RawRow},
+    statement::Template,
+};
+use crate::{
+    asking::Asking,
+    codec::{Damage, Record},
+    text::Look,
+    values::Value,
+};
+
+impl Store {
+    /// The rows of the answer to one statement, which may run twice.
+    pub(super) fn one<'v>(
+        &self,
+        template: Template,
+        record: Record,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<Vec<RawRow>, EngineError> {
+        let mut flight = Flight::default();
+        flight.add(self.catalog.get(template, record), values.into_iter().map(Arg::One).collect());
+        let answers = self.pool.ask(&flight).map_err(|failure| failure.plain(&self.pool.options))?;
+        Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
+    }
+
+    /// Has `work` done with what looks.
+    pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        work(self)
+    }
+}
+
+impl Asking for Store {
+    type Row<'r> = RawRow;
+
+    fn rows(
+        &self,
+        what: Look,
+        record: Record,
+        values: &[Value<'_>],
+        mut take: impl FnMut(&RawRow) -> Result<(), Damage>,
+    ) -> Result<(), EngineError> {
+        let rows = self.one(Template::Look(what), record, values.iter().cloned())?;
+        rows.iter().try_for_each(|row| take(row).map_err(|damage| self.damaged(damage)))
+    }
+
+    fn damaged(&self, damage: Damage) -> EngineError {
+        self.pool.options.damaged(damage)
+    }
+
+    fn refused(&self, reason: &str) -> EngineError {
+        self.pool.options.refused(reason)
+    }
+}

@@ -1,0 +1,43 @@
+//! Looks for what all databases have in common.
+
+use sluice_meta::engine::EngineError;
+
+use super::{connect::Db, read::Reader, statements::Statements, texts::What};
+use crate::{
+    asking::Asking,
+    codec::{Damage, Record},
+    text::Look,
+    values::Value,
+};
+
+impl Db {
+    /// Has `work` done with what looks on one connection.
+    pub(super) fn asking<T>(
+        &self,
+        work: impl FnOnce(&Reader<'_, '_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        self.with_reader(|connection| work(&Reader::new(&Statements::new(connection, self))))
+    }
+}
+
+impl Asking for Reader<'_, '_> {
+    type Row<'r> = rusqlite::Row<'r>;
+
+    fn rows(
+        &self,
+        what: Look,
+        record: Record,
+        values: &[Value<'_>],
+        take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), Damage>,
+    ) -> Result<(), EngineError> {
+        self.each((What::Look(what), record), values, take)
+    }
+
+    fn damaged(&self, damage: Damage) -> EngineError {
+        self.options.damaged(damage)
+    }
+
+    fn refused(&self, reason: &str) -> EngineError {
+        self.options.refused(reason)
+    }
+}

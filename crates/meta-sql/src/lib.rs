@@ -10,12 +10,10 @@
 mod asking;
 mod codec;
 mod errors;
-mod expected;
 mod log;
 mod mysql;
 mod naming;
 mod plan;
-mod polled;
 mod postgres;
 mod questions;
 mod scan;

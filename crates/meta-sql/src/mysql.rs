@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use sluice_meta::{
     engine::{
-        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot,
-        Watch,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Polled, Read, Scan,
+        Snapshot, Watch,
     },
     schema::Row,
 };
@@ -134,7 +134,7 @@ impl Engine for MysqlEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        watch::watch(self.0.clone())
+        Ok(Box::new(Polled::new(self.0.clone())?))
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {

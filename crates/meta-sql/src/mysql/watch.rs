@@ -4,35 +4,26 @@
 //! this number. What must stay true: it is read by its primary key, and only while there is a
 //! listener.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use sluice_meta::engine::{EngineError, Watch};
+use sluice_meta::engine::{EngineError, Version};
 
 use super::{store::Store, tables::push_text};
-use crate::{
-    codec::{Columns, Record},
-    polled::{Polled, Version},
-};
+use crate::codec::{Columns, Record};
 
 /// Name of the number, which JuiceFS does not know.
 pub(super) const NOTICES: &str = "sluiceVersion";
 
-impl Version for Arc<Store> {
+impl Version for Store {
+    type Version = i64;
+
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn version(&self) -> Result<Option<i64>, EngineError> {
-        notice(self).map(Some)
+        let mut text = format!("SELECT value FROM {} WHERE name=", self.tables.of(Record::Counter).table);
+        push_text(&mut text, NOTICES.as_bytes());
+        let answers = self.pool.answers(&text)?;
+        let number = answers.first().and_then(|rows| rows.first()?.int(0).ok());
+        Ok(Some(number.unwrap_or_default()))
     }
-}
-
-pub(super) fn watch(store: Arc<Store>) -> Result<Box<dyn Watch>, EngineError> {
-    let notice = notice(&store)?;
-    Ok(Box::new(Polled::new(store, notice)))
-}
-
-fn notice(store: &Store) -> Result<i64, EngineError> {
-    let mut text = format!("SELECT value FROM {} WHERE name=", store.tables.of(Record::Counter).table);
-    push_text(&mut text, NOTICES.as_bytes());
-    let answers = store.pool.answers(&text)?;
-    Ok(answers.first().and_then(|rows| rows.first()).and_then(|row| row.int(0).ok()).unwrap_or_default())
 }

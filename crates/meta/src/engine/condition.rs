@@ -59,7 +59,7 @@ impl<'c> Condition<'c> {
         Some(Self { key, read, wanted })
     }
 
-    fn get(key: Key, wanted: Wanted<'c>) -> Self {
+    fn of_record(key: Key, wanted: Wanted<'c>) -> Self {
         Self { read: Read::Get(key.clone()), key, wanted }
     }
 
@@ -87,12 +87,12 @@ impl Commit {
     pub fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
         let step = self
             .step
-            .map(|step| Condition::get(Key::Writer(step.writer, step.lane), Wanted::Number(step.from)));
+            .map(|step| Condition::of_record(Key::Writer(step.writer, step.lane), Wanted::Number(step.from)));
         let expects = self.expects.iter().filter_map(|expect| Condition::of(expect, self));
         let writes = self.writes.iter().filter_map(|write| match write {
-            Write::Insert(row) => Some(Condition::get(row.key(), Wanted::Absent)),
-            Write::Delete(key) => Some(Condition::get(key.clone(), Wanted::Present)),
-            Write::Bump { ino, .. } => Some(Condition::get(Key::Node(*ino), Wanted::Present)),
+            Write::Insert(row) => Some(Condition::of_record(row.key(), Wanted::Absent)),
+            Write::Delete(key) => Some(Condition::of_record(key.clone(), Wanted::Present)),
+            Write::Bump { ino, .. } => Some(Condition::of_record(Key::Node(*ino), Wanted::Present)),
             _ => None,
         });
         step.into_iter().chain(expects).chain(writes)

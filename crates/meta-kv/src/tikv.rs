@@ -98,6 +98,6 @@ impl Kv for Tikv {
     }
 
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {
-        Ok(Box::new(Polled::new(self.clone())?))
+        Polled::watch(self.clone())
     }
 }

@@ -10,6 +10,7 @@
 mod asking;
 mod codec;
 mod errors;
+mod expected;
 mod log;
 mod mysql;
 mod naming;

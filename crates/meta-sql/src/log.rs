@@ -8,7 +8,7 @@ use crate::{
     codec::{Columns as _, Record},
     questions::odd,
     text::Look,
-    values::{Value, id},
+    values::id,
 };
 
 /// Removes the lines up to a number.
@@ -36,14 +36,14 @@ pub(crate) fn lines(asking: &impl Asking, after: u64, limit: usize) -> Result<Ve
 }
 
 /// The lines of a commit.
-pub(crate) fn appended(commit: &Commit) -> impl Iterator<Item = Value<'_>> {
+pub(crate) fn appended(commit: &Commit) -> impl Iterator<Item = &[u8]> {
     commit.writes.iter().filter_map(|write| match write {
-        Write::Log(line) => Some(Value::Text(line.as_bytes().into())),
+        Write::Log(line) => Some(line.as_bytes()),
         _ => None,
     })
 }
 
-/// Lets an engine keep a change log, that looks with `asking` and removes with `trim_log`.
+/// Lets an engine keep a change log, with its `asking` and `trim`.
 macro_rules! keep_log {
     ($engine:ty) => {
         impl sluice_meta::engine::ChangeLog for $engine {

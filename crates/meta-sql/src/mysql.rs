@@ -9,7 +9,6 @@ mod commit;
 mod connection;
 mod diagnosis;
 mod error;
-mod log;
 mod options;
 mod pool;
 mod prepare;
@@ -134,7 +133,7 @@ impl Engine for MysqlEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(Polled::new(self.0.clone())?))
+        Polled::watch(self.0.clone())
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {

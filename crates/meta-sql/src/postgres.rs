@@ -11,8 +11,6 @@ mod conn;
 mod error;
 mod flight;
 mod handshake;
-mod load;
-mod log;
 mod options;
 mod pool;
 mod prepare;

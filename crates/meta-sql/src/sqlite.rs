@@ -10,7 +10,6 @@ mod commit;
 mod connect;
 mod durable;
 mod error;
-mod log;
 mod options;
 mod prepare;
 mod read;
@@ -121,7 +120,7 @@ impl Engine for SqliteEngine {
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {
-        Ok(Box::new(Polled::new(self.0.clone())?))
+        Polled::watch(self.0.clone())
     }
 
     fn change_log(&self) -> Option<&dyn ChangeLog> {

@@ -30,6 +30,13 @@ pub(crate) enum Value<'r> {
     Bytes(Cow<'r, [u8]>),
 }
 
+impl Value<'_> {
+    /// The number; 0 of what is none.
+    pub(crate) const fn number(&self) -> i64 {
+        if let Self::Int(number) = self { *number } else { 0 }
+    }
+}
+
 /// `name` of the row of the settings.
 pub(crate) const FORMAT: &[u8] = b"format";
 
@@ -232,7 +239,7 @@ pub(crate) const fn is_guarded(at: usize) -> bool {
 }
 
 /// Columns of a node.
-pub(crate) const NODE_COLUMNS: usize = 19;
+const NODE_COLUMNS: usize = 19;
 
 /// What the columns of a node hold, in the order of [`columns`].
 pub(crate) fn node_values(ino: Ino, attr: &Attr) -> [i64; NODE_COLUMNS] {

@@ -1,20 +1,28 @@
-//! Looks for what all databases have in common.
+//! The looks that all databases have in common, and the change log.
 
 use mysql_async::Row as Columned;
 use sluice_meta::engine::EngineError;
 
-use super::store::Store;
+use super::{MysqlEngine, store::Store};
 use crate::{
     asking::Asking,
     codec::{Damage, Record},
+    log::{TRIM, keep_log},
     text::Look,
-    values::Value,
+    values::{Value, id},
 };
+
+keep_log!(MysqlEngine);
 
 impl Store {
     /// Has `work` done with what looks.
     pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         work(self)
+    }
+
+    /// Removes the lines of the change log up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        self.pool.answers(&self.tables.filled(TRIM, &[id(to)])).map(drop)
     }
 }
 

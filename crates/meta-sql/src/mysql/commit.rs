@@ -14,7 +14,7 @@ use sluice_meta::{
     schema::Row,
 };
 
-use super::{connection::Connection, log::lines, store::Store, watch::NOTICES};
+use super::{connection::Connection, store::Store, watch::NOTICES};
 use crate::{
     codec::Record,
     plan::{Locking, Work, plan},
@@ -22,6 +22,7 @@ use crate::{
 };
 pub(super) use flight::Packet;
 use flight::{Builder, Flight};
+use writes::lines;
 pub(super) use writes::overflowing;
 
 /// How the server locks: it knows no lock of a key alone, and looks that lock wait for what others

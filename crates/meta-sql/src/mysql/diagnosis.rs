@@ -21,10 +21,10 @@ pub(super) fn diagnose(
     commit: &Commit,
     refusal: Refusal,
 ) -> EngineError {
-    let full = refusal == Refusal::NoAppend;
-    let conditions = if full { Vec::new() } else { conditions(commit) };
+    let is_full = refusal == Refusal::NoAppend;
+    let conditions = if is_full { Vec::new() } else { conditions(commit) };
     let reads = conditions.iter().map(|condition| condition.read.clone());
-    let reads: Vec<Read> = reads.chain(if full { appended(commit) } else { Vec::new() }).collect();
+    let reads: Vec<Read> = reads.chain(if is_full { appended(commit) } else { Vec::new() }).collect();
     let plan = Plan::new(tables, &reads);
     let text = plan.text();
     let separator = if text.is_empty() { "" } else { ";" };
@@ -40,7 +40,7 @@ pub(super) fn diagnose(
         Err(damage @ EngineError::Corrupt { .. }) => return damage,
         Err(_) => return EngineError::Conflict(Vec::new()),
     };
-    if full {
+    if is_full {
         let full = overflowing(commit, |ino, index| slices_in(&found, ino, index));
         if !full.is_empty() {
             return EngineError::Full(full);

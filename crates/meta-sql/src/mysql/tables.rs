@@ -34,7 +34,6 @@ pub(super) struct Place {
 pub(super) struct Tables {
     naming: Naming,
     places: Vec<Place>,
-    pub(super) edge: String,
     /// What reads entries `e` and their nodes, up to its WHERE.
     pub(super) joined: String,
 }
@@ -44,7 +43,6 @@ impl Tables {
         Self {
             naming: naming.clone(),
             places: Record::ALL.iter().map(|record| Place::new(*record, naming)).collect(),
-            edge: format!("`{}`", naming.table("jfs_edge")),
             joined: naming.sql(&joined("")).into_owned(),
         }
     }
@@ -180,12 +178,14 @@ impl Place {
     }
 
     /// What replaces a row that exists.
-    pub(super) fn replacing(&self, out: &mut String) {
+    pub(super) fn replacing(&self) -> String {
+        let mut out = " ON DUPLICATE KEY UPDATE ".to_owned();
         // Where the key is all there is, something harmless.
         let from = self.unique.min(self.fields.len() - 1);
-        commas(out, &self.fields[from..], |out, field| {
+        commas(&mut out, &self.fields[from..], |out, field| {
             let _ = write!(out, "{0}=VALUES({0})", field.name);
         });
+        out
     }
 
     /// What each of several rows, named by its first column, has for the column `at`: a number.

@@ -8,8 +8,14 @@ use std::time::Duration;
 
 use sluice_meta::engine::{EngineError, Version};
 
-use super::{store::Store, tables::push_text};
-use crate::codec::{Columns, Record};
+use super::store::Store;
+use crate::{
+    asking::Asking as _,
+    codec::{Columns as _, Record},
+    questions::odd,
+    text::Look,
+    values::Value,
+};
 
 /// Name of the number, which JuiceFS does not know.
 pub(super) const NOTICES: &str = "sluiceVersion";
@@ -20,10 +26,12 @@ impl Version for Store {
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn version(&self) -> Result<Option<i64>, EngineError> {
-        let mut text = format!("SELECT value FROM {} WHERE name=", self.tables.of(Record::Counter).table);
-        push_text(&mut text, NOTICES.as_bytes());
-        let answers = self.pool.answers(&text)?;
-        let number = answers.first().and_then(|rows| rows.first()?.int(0).ok());
-        Ok(Some(number.unwrap_or_default()))
+        let mut number = 0;
+        let name = Value::Text(NOTICES.as_bytes().into());
+        self.rows(Look::Get, Record::Counter, &[name], |row| {
+            number = row.int(1).map_err(odd)?;
+            Ok(())
+        })?;
+        Ok(Some(number))
     }
 }

@@ -5,17 +5,30 @@ use std::collections::BTreeMap;
 use sluice_meta::schema::Key;
 use smallvec::SmallVec;
 
-use crate::values::Value;
+use crate::values::{Value, is_guarded};
 
 /// How much of a row must be unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Compare {
     /// It must exist.
     Exists,
-    /// What a guard of a node names, see [`is_guarded`](crate::values::is_guarded).
+    /// What a guard of a node names, see [`is_guarded`].
     Guard,
     /// Every column.
     Exact,
+}
+
+impl Compare {
+    /// Whether the column at this place is looked at: one of the first, which lead a unique key, or
+    /// one that is compared.
+    pub(crate) const fn takes(self, at: usize, unique: usize) -> bool {
+        at < unique
+            || match self {
+                Self::Exists => false,
+                Self::Guard => is_guarded(at),
+                Self::Exact => true,
+            }
+    }
 }
 
 /// How a row is locked. A node that is only guarded is locked by its key alone, so that others may

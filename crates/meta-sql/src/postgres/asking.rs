@@ -1,18 +1,21 @@
-//! Looks for what all databases have in common.
+//! The looks that all databases have in common, and the change log.
 
 use sluice_meta::engine::EngineError;
 
 use super::{
-    Store,
+    PostgresEngine, Store,
     flight::{Arg, Flight, RawRow},
     statement::Template,
 };
 use crate::{
     asking::Asking,
     codec::{Damage, Record},
+    log::keep_log,
     text::Look,
-    values::Value,
+    values::{Value, id},
 };
+
+keep_log!(PostgresEngine);
 
 impl Store {
     /// The rows of the answer to one statement, which may run twice.
@@ -25,12 +28,17 @@ impl Store {
         let mut flight = Flight::default();
         flight.add(self.catalog.get(template, record), values.into_iter().map(Arg::One).collect());
         let answers = self.pool.ask(&flight).map_err(|failure| failure.plain(&self.pool.options))?;
-        Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
+        Ok(answers.into_iter().flatten().collect())
     }
 
     /// Has `work` done with what looks.
     pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         work(self)
+    }
+
+    /// Removes the lines of the change log up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        self.one(Template::LogTrim, Record::Line, [id(to)]).map(drop)
     }
 }
 

@@ -7,22 +7,25 @@
 mod work;
 
 use sluice_meta::{
-    engine::{Commit, EngineError, Found, Read},
-    schema::Key,
+    engine::{Commit, EngineError},
+    schema::Row,
 };
 
 use super::{
     Store,
     conn::Failure,
     error::ServerError,
-    flight::Flight,
+    flight::{Arg, Flight},
+    read::columns,
     statement::{MARK, Template, placeholder},
     watch::notify,
 };
 use crate::{
     codec::{Damage, Record},
+    expected::existing,
     log::appended,
     plan::{Action, Locking, Work, plan},
+    values::{Value, by_record},
 };
 
 use work::{Diagnosis, Draft};
@@ -49,7 +52,10 @@ impl Store {
         for work in works {
             draft.work(work);
         }
-        draft.lines(appended(commit).collect());
+        let lines: Vec<Value<'_>> = appended(commit).map(|line| Value::Text(line.into())).collect();
+        if !lines.is_empty() {
+            draft.add(Template::LogAppend, Record::Line, vec![Arg::Many(lines)], Diagnosis::None);
+        }
         if let Some(notice) = commit.notice() {
             draft.flight.notify(notify(&self.channel, &notice, &self.pool.options.naming));
         }
@@ -63,6 +69,24 @@ impl Store {
         match self.pool.commit(&draft.flight) {
             Ok(_) => Ok(()),
             Err(Failure::Server(at, error)) => Err(self.diagnose(draft.diagnoses.get(at), &error)),
+            Err(failure) => Err(failure.plain(&self.pool.options)),
+        }
+    }
+
+    /// Stores new rows. One trip, and one transaction. The next commit waits
+    /// until it is on the disk.
+    pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
+        let mut flight = Flight::default();
+        flight.add(self.catalog.get(Template::Softly, Record::Setting), Vec::new());
+        for (record, rows) in by_record(rows) {
+            flight.add(self.catalog.get(Template::InsertMany, record), columns(rows.into_iter()));
+            if record == Record::Acl {
+                flight.add(self.catalog.get(Template::Renumber, record), Vec::new());
+            }
+        }
+        match self.pool.commit(&flight) {
+            Ok(_) => Ok(()),
+            Err(Failure::Server(_, error)) if error.is_duplicate() => Err(EngineError::Conflict(Vec::new())),
             Err(failure) => Err(failure.plain(&self.pool.options)),
         }
     }
@@ -96,19 +120,9 @@ impl Store {
                 })
             }
             (Some(Diagnosis::Existing(keys)), _) if error.is_duplicate() => {
-                EngineError::Conflict(self.existing(keys))
+                EngineError::Conflict(existing(keys.clone(), |reads| self.answers(reads)))
             }
             _ => self.pool.options.classify(error),
         }
-    }
-
-    /// Which of the records exist; all of them if none is found, for the unique key of some tables
-    /// is narrower than ours.
-    fn existing(&self, keys: &[Key]) -> Vec<Key> {
-        let reads: Vec<Read> = keys.iter().map(|key| Read::Get(key.clone())).collect();
-        let Ok(found) = self.answers(&reads) else { return keys.to_vec() };
-        let there = keys.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(Some(_))));
-        let there: Vec<Key> = there.map(|(key, _)| key.clone()).collect();
-        if there.is_empty() { keys.to_vec() } else { there }
     }
 }

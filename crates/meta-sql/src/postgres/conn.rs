@@ -142,7 +142,7 @@ impl Conn {
         until: Instant,
     ) -> Result<Vec<Answer>, Failure> {
         let mut answers: Vec<Answer> = Vec::with_capacity(flight.len());
-        let mut rows = Vec::new();
+        let mut rows = Answer::new();
         let mut prepares = prepares.iter();
         let mut failed = None;
         self.owed = flight.marks();
@@ -165,7 +165,7 @@ impl Conn {
                     rows.push(row);
                 }
                 Message::CommandComplete(_) | Message::EmptyQueryResponse if first => {
-                    answers.push(Answer { rows: std::mem::take(&mut rows) });
+                    answers.push(std::mem::take(&mut rows));
                 }
                 Message::ErrorResponse(body) if first && failed.is_none() => {
                     failed = Some(Failure::Server(answers.len(), ServerError::read(&body)));

@@ -59,10 +59,7 @@ impl Arg<'_> {
 }
 
 /// The answer to one statement.
-#[derive(Default)]
-pub(super) struct Answer {
-    pub(super) rows: Vec<RawRow>,
-}
+pub(super) type Answer = Vec<RawRow>;
 
 /// One row of a result.
 pub(super) struct RawRow {

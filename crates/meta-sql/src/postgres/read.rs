@@ -10,7 +10,7 @@ use sluice_meta::{
 
 use super::{
     Store,
-    flight::{Answer, Arg, Flight, RawRow},
+    flight::{Arg, Flight, RawRow},
     statement::Template,
 };
 use crate::{
@@ -108,8 +108,8 @@ impl Store {
 }
 
 /// Adds the rows of an answer to the results.
-fn take_in(how: &Take, answer: &Answer, found: &mut [Found]) -> Result<(), Damage> {
-    for row in &answer.rows {
+fn take_in(how: &Take, answer: &[RawRow], found: &mut [Found]) -> Result<(), Damage> {
+    for row in answer {
         match how {
             Take::One(at, what, record) => take(*what, *record, row, &mut found[*at])?,
             Take::Many(record, places) => put(&mut found[place(row, places)?], decode(*record, row, 1)?),

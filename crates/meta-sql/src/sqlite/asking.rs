@@ -1,14 +1,17 @@
-//! Looks for what all databases have in common.
+//! The looks that all databases have in common, and the change log.
 
 use sluice_meta::engine::EngineError;
 
-use super::{connect::Db, read::Reader, statements::Statements, texts::What};
+use super::{SqliteEngine, connect::Db, read::Reader, statements::Statements, texts::What};
 use crate::{
     asking::Asking,
     codec::{Damage, Record},
+    log::{TRIM, keep_log},
     text::Look,
     values::Value,
 };
+
+keep_log!(SqliteEngine);
 
 impl Db {
     /// Has `work` done with what looks on one connection.
@@ -17,6 +20,12 @@ impl Db {
         work: impl FnOnce(&Reader<'_, '_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         self.with_reader(|connection| work(&Reader::new(&Statements::new(connection, self))))
+    }
+
+    /// Removes the lines of the change log up to a number.
+    fn trim(&self, to: u64) -> Result<(), EngineError> {
+        let trimmed = self.writer()?.execute(&self.options.naming.sql(TRIM), [to as i64]);
+        trimmed.map(drop).map_err(|error| self.options.failed(&error))
     }
 }
 

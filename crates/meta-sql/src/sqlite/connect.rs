@@ -88,7 +88,11 @@ impl Db {
 
     /// A new connection that reads.
     pub(super) fn reader(&self) -> Result<Connection, EngineError> {
-        open_reader(&self.options)
+        let reader = open(&self.options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        reader
+            .execute_batch(&format!("PRAGMA cache_size=-{READER_CACHE}; PRAGMA temp_store=MEMORY"))
+            .map_err(|error| self.options.failed(&error))?;
+        Ok(reader)
     }
 
     /// Runs `work` on a connection that reads.
@@ -99,7 +103,7 @@ impl Db {
         let idle = self.readers.lock().pop();
         let reader = match idle {
             Some(reader) => reader,
-            None => open_reader(&self.options)?,
+            None => self.reader()?,
         };
         let done = work(&reader);
         let mut readers = self.readers.lock();
@@ -179,12 +183,4 @@ fn open_writer(options: &Options, create: bool) -> Result<Connection, EngineErro
         .map_err(failed)?;
     writer.query_row(&format!("PRAGMA wal_autocheckpoint={LOG_LIMIT}"), [], |_| Ok(())).map_err(failed)?;
     Ok(writer)
-}
-
-fn open_reader(options: &Options) -> Result<Connection, EngineError> {
-    let reader = open(options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    reader
-        .execute_batch(&format!("PRAGMA cache_size=-{READER_CACHE}; PRAGMA temp_store=MEMORY"))
-        .map_err(|error| options.failed(&error))?;
-    Ok(reader)
 }

@@ -32,7 +32,7 @@ impl Version {
 
     /// After a commit, be its outcome known or not. `writer` is held.
     pub(super) fn committed(&self, writer: &Connection) {
-        self.others.store(others(writer), Ordering::Release);
+        self.others.store(data_version(writer).unwrap_or(UNKNOWN), Ordering::Release);
         self.own.fetch_add(1, Ordering::Release);
     }
 }
@@ -40,11 +40,6 @@ impl Version {
 /// What [`super::watch`] explains.
 pub(super) fn data_version(writer: &Connection) -> rusqlite::Result<i64> {
     writer.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
-}
-
-/// The number that changes with the commits of others.
-fn others(writer: &Connection) -> i64 {
-    data_version(writer).unwrap_or(UNKNOWN)
 }
 
 /// What was read for a commit.
@@ -87,7 +82,7 @@ impl Seen {
     /// What was noted, if the database is as it was. `writer` holds the write lock.
     pub(super) fn unchanged(moment: Moment, version: &Version, writer: &Connection) -> Option<Self> {
         let seen = moment.0?.downcast::<Self>().ok()?;
-        let now = others(writer);
+        let now = data_version(writer).unwrap_or(UNKNOWN);
         let same = seen.own == version.own.load(Ordering::Acquire)
             && now != UNKNOWN
             && now == version.others.load(Ordering::Acquire);

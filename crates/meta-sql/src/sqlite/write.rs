@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::CachedStatement;
 use sluice_meta::{
-    engine::{EngineError, Found, List, Read, Step, Write},
+    engine::{EngineError, List, Step, Write},
     schema::{Key, Row},
 };
 use smallvec::SmallVec;
@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     codec::{Damage, Record},
+    expected::existing,
     plan::cleared,
-    values::{NODE_COLUMNS, Value, id, int, push_added, push_key, push_row},
+    values::{Value, id, int, push_added, push_key, push_row},
 };
 
 /// What is written inside one transaction.
@@ -39,11 +40,15 @@ struct Gathered<'w> {
 
 impl<'w> Gathered<'w> {
     fn insert(&mut self, row: &'w Row) {
-        // The table of the rules numbers itself, and parents are counted from the entries.
-        if let Some(record) = push_row(row, &mut Nowhere) {
+        if let Some(record) = record_of(row) {
             self.rows.entry(record).or_default().push(row);
         }
     }
+}
+
+/// What a row holds; nothing of what is counted from other rows.
+fn record_of(row: &Row) -> Option<Record> {
+    push_row(row, &mut Nowhere)
 }
 
 /// Takes values and keeps none.
@@ -77,7 +82,11 @@ impl<'s, 'c> Writing<'s, 'c> {
             match write {
                 Write::Refer(slice, size, by) => new.refers.push(Row::SliceRef(*slice, *size, 1 + by)),
                 Write::Insert(row) => new.insert(row),
-                Write::Put(row) => self.put(row)?,
+                Write::Put(row) => {
+                    if let Some(record) = record_of(row) {
+                        self.store(record, [What::Put; 2], &[row])?;
+                    }
+                }
                 Write::Delete(key) => must(self.remove(key)?, || key.clone())?,
                 Write::Discard(key) => drop(self.remove(key)?),
                 // Removals of collections come before anything that fills them.
@@ -108,14 +117,14 @@ impl<'s, 'c> Writing<'s, 'c> {
     fn flush(&self, new: &mut Gathered<'_>) -> Result<(), EngineError> {
         let Gathered { rows, refers } = std::mem::take(new);
         for (record, rows) in rows {
-            self.insert_all(record, [What::Insert, What::InsertMany], &rows)?;
+            self.store(record, [What::Insert, What::InsertMany], &rows)?;
         }
         let refers: Vec<&Row> = refers.iter().collect();
-        self.insert_all(Record::SliceRef, [What::Add, What::AddMany], &refers)
+        self.store(Record::SliceRef, [What::Add, What::AddMany], &refers)
     }
 
-    /// Inserts rows of one table.
-    fn insert_all(&self, record: Record, [one, many]: [What; 2], rows: &[&Row]) -> Result<(), EngineError> {
+    /// Stores rows of one table, by the one statement each by itself, by the other [`MANY`] at once.
+    fn store(&self, record: Record, [one, many]: [What; 2], rows: &[&Row]) -> Result<(), EngineError> {
         let (full, rest) = rows.as_chunks::<MANY>();
         let groups =
             full.iter().map(|group| (many, &group[..])).chain(rest.chunks(1).map(|group| (one, group)));
@@ -139,13 +148,7 @@ impl<'s, 'c> Writing<'s, 'c> {
             return self.reader.options.failed(error);
         }
         let keys: Vec<Key> = rows.iter().map(|row| row.key()).collect();
-        let exists = |key: &&Key| {
-            let found = self.reader.answer(&Read::Get((*key).clone()));
-            matches!(found, Ok(Found::Row(Some(_))))
-        };
-        let existing: Vec<Key> = keys.iter().filter(exists).cloned().collect();
-        // The unique key of some tables is narrower than ours: then any of them may be the culprit.
-        EngineError::Conflict(if existing.is_empty() { keys } else { existing })
+        EngineError::Conflict(existing(keys, |reads| self.reader.answers(reads)))
     }
 
     fn run(&self, kind: Kind, values: &[Value<'_>]) -> Result<usize, EngineError> {
@@ -155,14 +158,6 @@ impl<'s, 'c> Writing<'s, 'c> {
         };
         let done = self.reader.statements.with(kind, run).flatten();
         done.map_err(|error| self.reader.options.failed(&error))
-    }
-
-    /// Inserts or replaces a row.
-    fn put(&self, row: &Row) -> Result<(), EngineError> {
-        let mut values = SmallVec::<[Value<'_>; NODE_COLUMNS]>::new();
-        // The table of the rules numbers itself, and parents are counted from the entries.
-        let Some(record) = push_row(row, &mut values) else { return Ok(()) };
-        self.run((What::Put, record), &values).map(drop)
     }
 
     /// Removes a record; whether there was one.

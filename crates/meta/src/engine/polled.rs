@@ -29,14 +29,14 @@ pub struct Polled<T: Version> {
     last: Option<T::Version>,
 }
 
-impl<T: Version> Polled<T> {
-    /// From now on.
+impl<T: Version + 'static> Polled<T> {
+    /// From now on. What cannot be read now counts as changed.
     ///
     /// # Errors
     /// Those of the read.
-    pub fn new(source: Arc<T>) -> Result<Self, EngineError> {
+    pub fn watch(source: Arc<T>) -> Result<Box<dyn Watch>, EngineError> {
         let last = source.version()?;
-        Ok(Self { source, last })
+        Ok(Box::new(Self { source, last }))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     flight::Builder,
-    writes::{FEW, MANY, int, raised},
+    writes::{FEW, MANY, raised},
 };
 use crate::{
     codec::Record,
@@ -99,8 +99,9 @@ impl Builder<'_> {
                 if let [(_, only)] = rows {
                     place.push(&mut text, at, &only.values[at]);
                 } else {
-                    let numbers =
-                        rows.iter().map(|(_, change)| (int(&change.values, 0), int(&change.values, at)));
+                    let numbers = rows
+                        .iter()
+                        .map(|(_, change)| (change.values[0].number(), change.values[at].number()));
                     place.each(&mut text, at, numbers);
                 }
             }

@@ -12,7 +12,7 @@ use super::{flight::Builder, writes::MANY};
 use crate::{
     codec::Record,
     plan::{Compare, Held, Lock},
-    values::{Value, is_guarded, row_values},
+    values::{Value, row_values},
 };
 
 impl Builder<'_> {
@@ -44,7 +44,7 @@ impl Builder<'_> {
         place.among_keys(out, &rows.clone().map(|held| &held.row[..]).collect::<Vec<_>>());
         let all = place.all();
         let guarded: Vec<usize> =
-            all.iter().copied().filter(|at| *at < place.unique || is_guarded(*at)).collect();
+            all.iter().copied().filter(|at| Compare::Guard.takes(*at, place.unique)).collect();
         let mut conditions: Vec<String> = Vec::new();
         conditions.extend(self.among(record, &guarded, &of(Compare::Guard)));
         conditions.extend(self.among(record, &all, &of(Compare::Exact)));
@@ -126,14 +126,14 @@ impl Builder<'_> {
     }
 
     pub(super) fn parents(&mut self, [ino, parent, count]: [i64; 3]) {
-        let edge = &self.tables.edge;
+        let edge = &self.tables.of(Record::Entry).table;
         self.flight
             .check(&format!("(SELECT COUNT(*) FROM {edge} WHERE inode={ino} AND parent={parent})<>{count}"));
     }
 
     /// A directory, which is locked by now, must have no entries.
     pub(super) fn vacant(&mut self, dir: Ino) {
-        let edge = &self.tables.edge;
+        let edge = &self.tables.of(Record::Entry).table;
         self.look(&format!("EXISTS(SELECT 1 FROM {edge} WHERE parent={})", dir.0 as i64));
     }
 

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     codec::Record,
+    log::appended,
     plan::{Action, Change, Span},
     values::Value,
 };
@@ -25,8 +26,9 @@ use crate::{
 pub(super) const MANY: usize = 400;
 /// Rows in one statement that gives each a number of its own.
 pub(super) const FEW: usize = 32;
-/// Bytes of slices in one chunk's record: what a BLOB holds. JuiceFS made the column.
-const MOST_SLICES: usize = 65_535;
+/// Bytes of slices in one chunk's record, or of a line of the change log: what a BLOB or a TEXT
+/// holds. JuiceFS made the columns.
+const MOST: usize = 65_535;
 /// Bytes after which a statement takes no more rows.
 const LONG: usize = 1 << 18;
 
@@ -41,11 +43,7 @@ impl Builder<'_> {
             (Action::Step, _) => rows.iter().for_each(|step| self.step(step)),
             (Action::Delete | Action::Discard, _) => self.delete(record, &rows),
             (Action::Insert, _) => self.insert(record, &rows, ""),
-            (Action::Put, _) => {
-                let mut replacing = " ON DUPLICATE KEY UPDATE ".to_owned();
-                self.tables.of(record).replacing(&mut replacing);
-                self.insert(record, &rows, &replacing);
-            }
+            (Action::Put, _) => self.insert(record, &rows, &self.tables.of(record).replacing()),
             (Action::Add, Record::Node) => self.bump(&rows),
             (Action::Add, Record::DirStat | Record::DirQuota) => self.add_to(record, &rows),
             (Action::Add, _) => self.insert(record, &rows, &adding(record)),
@@ -55,7 +53,7 @@ impl Builder<'_> {
     /// Takes the writer record from one number to the next.
     fn step(&mut self, step: Values<'_>) {
         let table = &self.tables.of(Record::Writer).table;
-        let [writer, lane, from, to] = [0, 1, 2, 3].map(|at| int(step, at));
+        let [writer, lane, from, to] = [0, 1, 2, 3].map(|at| step[at].number());
         self.flight
             .number(format!("UPDATE {table} SET n={to} WHERE writer={writer} AND lane={lane} AND n={from}"));
     }
@@ -133,10 +131,14 @@ impl Builder<'_> {
         for rows in rows.chunks(FEW) {
             let mut changes = String::new();
             let limits = place.all().len() - rows[0].len();
-            for at in (1..rows[0].len()).filter(|at| rows.iter().any(|row| int(row, *at) != 0)) {
+            for at in (1..rows[0].len()).filter(|at| rows.iter().any(|row| row[*at].number() != 0)) {
                 let (comma, name) = (if changes.is_empty() { "" } else { "," }, place.name(limits + at));
                 let _ = write!(changes, "{comma}{name}={name}+");
-                place.each(&mut changes, limits + at, rows.iter().map(|row| (int(row, 0), int(row, at))));
+                place.each(
+                    &mut changes,
+                    limits + at,
+                    rows.iter().map(|row| (row[0].number(), row[at].number())),
+                );
             }
             self.update(record, &changes, rows);
         }
@@ -153,7 +155,7 @@ fn adding(record: Record) -> String {
             "used_space=used_space+VALUES(used_space),used_inodes=used_inodes+VALUES(used_inodes)".into()
         }
         Record::Chunk => format!(
-            "slices=IF(LENGTH(slices)%{0}=0 AND LENGTH(slices)+LENGTH(VALUES(slices))<={MOST_SLICES},\
+            "slices=IF(LENGTH(slices)%{0}=0 AND LENGTH(slices)+LENGTH(VALUES(slices))<={MOST},\
              CONCAT(slices,VALUES(slices)),NULL)",
             Slice::BYTES
         ),
@@ -168,11 +170,23 @@ pub(crate) fn overflowing(commit: &Commit, slices: impl Fn(Ino, u32) -> usize) -
     let full = commit.writes.iter().filter_map(|write| match write {
         Write::Append(ino, index, more) => {
             let bytes = (slices(*ino, *index) + more.len()) * Slice::BYTES;
-            (bytes > MOST_SLICES).then_some(Key::Chunk(*ino, *index))
+            (bytes > MOST).then_some(Key::Chunk(*ino, *index))
         }
         _ => None,
     });
     full.collect()
+}
+
+/// The rows that append the lines of a commit.
+pub(super) fn lines(commit: &Commit) -> Vec<[Value<'_>; 2]> {
+    let fits = |line: &&[u8]| {
+        if line.len() > MOST {
+            let about = String::from_utf8_lossy(&line[..80]);
+            tracing::warn!(%about, "a line of the change log is longer than MySQL takes; it is left out");
+        }
+        line.len() <= MOST
+    };
+    appended(commit).filter(fits).map(|line| [Value::Null, Value::Text(line.into())]).collect()
 }
 
 /// What raises the times of nodes, all to the same, and adds to their links.
@@ -189,9 +203,9 @@ pub(super) fn raised<'v>(place: &Place, rows: impl Iterator<Item = Values<'v>> +
             );
         }
     }
-    if rows.clone().any(|row| int(row, 1) != 0) {
+    if rows.clone().any(|row| row[1].number() != 0) {
         changes.push_str(if changes.is_empty() { "nlink=GREATEST(nlink+" } else { ",nlink=GREATEST(nlink+" });
-        place.each(&mut changes, 0, rows.map(|row| (int(row, 0), int(row, 1))));
+        place.each(&mut changes, 0, rows.map(|row| (row[0].number(), row[1].number())));
         changes.push_str(",0)");
     }
     changes
@@ -202,9 +216,4 @@ fn list<'v>(out: &mut String, place: &Place, values: impl Iterator<Item = &'v Va
     out.push('(');
     commas(out, values, |out, value| place.push(out, 0, value));
     out.push(')');
-}
-
-/// A number of a row.
-pub(super) fn int(row: Values<'_>, at: usize) -> i64 {
-    if let Value::Int(number) = row[at] { number } else { 0 }
 }

@@ -14,7 +14,7 @@ use super::super::{
 use crate::{
     codec::Record,
     plan::{Action, Change, Compare, Held, Span, Work},
-    values::{Value, is_guarded, row_values},
+    values::{Value, row_values},
 };
 
 /// The meaning of the failure of a statement.
@@ -40,16 +40,15 @@ pub(super) struct Draft<'c> {
 }
 
 impl<'c> Draft<'c> {
-    fn add(&mut self, template: Template, record: Record, args: Vec<Arg<'c>>, diagnosis: Diagnosis) {
+    pub(super) fn add(
+        &mut self,
+        template: Template,
+        record: Record,
+        args: Vec<Arg<'c>>,
+        diagnosis: Diagnosis,
+    ) {
         self.flight.add(self.store.catalog.get(template, record), args);
         self.diagnoses.push(diagnosis);
-    }
-
-    /// Appends lines to the change log.
-    pub(super) fn lines(&mut self, lines: Vec<Value<'c>>) {
-        if !lines.is_empty() {
-            self.add(Template::LogAppend, Record::Line, vec![Arg::Many(lines)], Diagnosis::None);
-        }
     }
 
     /// Adds the statements for a piece of work.
@@ -160,7 +159,7 @@ impl<'c> Draft<'c> {
             }
             (Action::Add, Record::Node) => (Template::Add, counted(placed(rows)), Diagnosis::Spared(keys)),
             (Action::Add, Record::Chunk) => {
-                let chunks = rows.iter().map(|row| (number(row.first()), number(row.get(1)))).collect();
+                let chunks = rows.iter().map(|row| (row[0].number(), row[1].number())).collect();
                 (Template::Add, counted(columns(rows.into_iter())), Diagnosis::Chunks(chunks))
             }
             (Action::Add, _) => (Template::Add, columns(rows.into_iter()), Diagnosis::None),
@@ -182,12 +181,7 @@ fn is_one_statement(record: Record, action: Action, held: &Held<'_>) -> bool {
 /// The key of a row, its unique columns, and those to be compared.
 fn compared(record: Record, held: Held<'_>) -> (Key, Vec<Value<'_>>) {
     let unique = record.shape().unique;
-    let wanted = held.row.into_iter().enumerate().filter(|(at, _)| match held.compare {
-        _ if *at < unique => true,
-        Compare::Exists => false,
-        Compare::Guard => is_guarded(*at),
-        Compare::Exact => true,
-    });
+    let wanted = held.row.into_iter().enumerate().filter(|(at, _)| held.compare.takes(*at, unique));
     (held.key, wanted.map(|(_, value)| value).collect())
 }
 
@@ -195,8 +189,4 @@ fn compared(record: Record, held: Held<'_>) -> (Key, Vec<Value<'_>>) {
 fn placed(rows: Vec<Vec<Value<'_>>>) -> Vec<Arg<'_>> {
     let places = Arg::places(rows.len());
     std::iter::once(places).chain(columns(rows.into_iter())).collect()
-}
-
-fn number(value: Option<&Value<'_>>) -> i64 {
-    if let Some(Value::Int(number)) = value { *number } else { 0 }
 }

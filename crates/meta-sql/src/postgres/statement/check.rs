@@ -11,7 +11,6 @@ use crate::{
     codec::Record,
     plan::{Compare, Lock},
     schema::Column,
-    values::is_guarded,
 };
 
 /// The statement, as written for the usual names, and the types of its parameters; `None` if it is
@@ -37,19 +36,15 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
         }
         Template::Vacant => {
             let exists = "EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)";
-            let text = fail(&format!("unnest($1::int4[],$2::int8[]) k(at,dir) WHERE {exists}"));
-            (text, vec![Type::I4s, Type::I8s])
+            unless("at,dir", exists)
         }
         Template::Counted if record == Record::Acl => {
             let differs = "(SELECT max(id) FROM jfs_acl) IS DISTINCT FROM k.last";
-            let text = fail(&format!("unnest($1::int4[],$2::int8[]) k(at,last) WHERE {differs}"));
-            (text, vec![Type::I4s, Type::I8s])
+            unless("at,last", differs)
         }
         Template::Counted => {
-            let from = "unnest($1::int4[],$2::int8[],$3::int8[],$4::int8[]) k(at,ino,dir,count)";
             let count = "(SELECT count(*) FROM jfs_edge n WHERE n.inode=k.ino AND n.parent=k.dir)";
-            let text = fail(&format!("{from} WHERE {count}<>k.count"));
-            (text, vec![Type::I4s, Type::I8s, Type::I8s, Type::I8s])
+            unless("at,ino,dir,count", &format!("{count}<>k.count"))
         }
         Template::SameLocks => {
             let types = [&[Type::I8; 2], &many(columns)[..]].concat();
@@ -62,6 +57,13 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
     })
 }
 
+/// Fails with the places of given numbers for which that holds. `names` are theirs, the place first.
+fn unless(names: &str, wrong: &str) -> (String, Vec<Type>) {
+    let mut types = vec![Type::I8s; names.split(',').count()];
+    types[0] = Type::I4s;
+    (fail(&format!("unnest({}) k({names}) WHERE {wrong}", params(&types, 1))), types)
+}
+
 /// Each row is locked in its current state, after a wait for other holders, and then compared.
 fn hold(table: &str, columns: &[Column], unique: usize, compare: Compare, lock: Lock) -> (String, Vec<Type>) {
     let strength = match lock {
@@ -70,13 +72,7 @@ fn hold(table: &str, columns: &[Column], unique: usize, compare: Compare, lock: 
         Lock::Add => "NO KEY UPDATE",
         Lock::Update => "UPDATE",
     };
-    let is_given = |at: usize| match compare {
-        _ if at < unique => true,
-        Compare::Exists => false,
-        Compare::Guard => is_guarded(at),
-        Compare::Exact => true,
-    };
-    let given = columns.iter().enumerate().filter(|(at, _)| is_given(*at));
+    let given = columns.iter().enumerate().filter(|(at, _)| compare.takes(*at, unique));
     let given: Vec<Column> = given.map(|(_, column)| *column).collect();
     let (keys, compared) = given.split_at(unique);
     let (from, types) = values_table(&given);

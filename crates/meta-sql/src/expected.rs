@@ -1,0 +1,19 @@
+//! What stood in the way of a commit.
+
+use sluice_meta::{
+    engine::{EngineError, Found, Read},
+    schema::Key,
+};
+
+/// Which of these records, some of which must exist, do; all of them if none is found, for the
+/// unique key of some tables is narrower than ours.
+pub(crate) fn existing(
+    keys: Vec<Key>,
+    ask: impl FnOnce(&[Read]) -> Result<Vec<Found>, EngineError>,
+) -> Vec<Key> {
+    let reads: Vec<Read> = keys.iter().cloned().map(Read::Get).collect();
+    let found = ask(&reads).unwrap_or_default();
+    let there = keys.iter().zip(found).filter(|(_, found)| matches!(found, Found::Row(Some(_))));
+    let there: Vec<Key> = there.map(|(key, _)| key.clone()).collect();
+    if there.is_empty() { keys } else { there }
+}

@@ -75,8 +75,8 @@ fn narrow(write: &Write) -> Option<Key> {
     is_narrow.then(|| row.key())
 }
 
-/// The chunks that are appended to: a read of a damaged one fails, and the length of one that is too
-/// long is visible.
+/// The chunks that are appended to: a read of a damaged one fails, and the length of one that is
+/// too long is visible.
 fn appended(commit: &Commit) -> Vec<Read> {
     let appended = commit.writes.iter().filter_map(|write| match write {
         Write::Append(ino, index, _) => Some(Read::Get(Key::Chunk(*ino, *index))),

@@ -1,6 +1,6 @@
 //! The conditions of a commit, each with the question whose answer shows whether it holds.
 //!
-//! What must stay true: an engine that finds all conditions true may commit, whatever else it checks.
+//! What must stay true: an engine that finds that all of them hold may commit.
 
 use rustc_hash::FxHashSet;
 

@@ -165,7 +165,7 @@ impl Place {
         tuple_of(out, self.named, |out, at| out.push_str(self.fields[at].name));
         out.push_str(" IN (");
         commas(out, keys, |out, key| {
-            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]))
+            tuple_of(out, self.named, |out, at| self.push(out, at, &key.as_ref()[at]));
         });
         out.push(')');
     }

@@ -37,7 +37,9 @@ impl<'c> Statements<'c> {
         kind: Kind,
         work: impl FnOnce(&mut CachedStatement<'c>) -> T,
     ) -> rusqlite::Result<T> {
-        let place = self.held.borrow().iter().position(|(held, _)| *held == kind);
+        // The record tells most apart, and costs the least.
+        let is_it = |(held, _): &(Kind, _)| held.1 == kind.1 && held.0 == kind.0;
+        let place = self.held.borrow().iter().position(is_it);
         let held = place.and_then(|at| self.held.borrow_mut()[at].1.take());
         let mut statement = match held {
             Some(statement) => statement,

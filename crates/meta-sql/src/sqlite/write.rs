@@ -48,7 +48,14 @@ impl<'w> Gathered<'w> {
 
 /// What a row holds; nothing of what is counted from other rows.
 fn record_of(row: &Row) -> Option<Record> {
-    push_row(row, &mut Nowhere)
+    match row {
+        // The most, whose values would be made in vain.
+        Row::Node(..) => Some(Record::Node),
+        Row::Entry(..) => Some(Record::Entry),
+        Row::Chunk(..) => Some(Record::Chunk),
+        Row::SliceRef(..) => Some(Record::SliceRef),
+        _ => push_row(row, &mut Nowhere),
+    }
 }
 
 /// Takes values and keeps none.
@@ -110,7 +117,9 @@ impl<'s, 'c> Writing<'s, 'c> {
     /// Inserts rows of any tables.
     pub(super) fn load(&self, rows: &[Row]) -> Result<(), EngineError> {
         let mut new = Gathered::default();
-        rows.iter().for_each(|row| new.insert(row));
+        for row in rows {
+            new.insert(row);
+        }
         self.flush(&mut new)
     }
 

@@ -20,8 +20,8 @@ pub enum Address {
 }
 
 impl Address {
-    /// Parses `host:port`, `host`, `[IPv6]:port`, `[IPv6]` or `IPv6`, without escapes. An empty host means
-    /// this machine.
+    /// Parses `host:port`, `host`, `[IPv6]:port`, `[IPv6]` or `IPv6`, without escapes. An empty
+    /// host means this machine.
     ///
     /// # Errors
     /// A message, if the port is invalid.

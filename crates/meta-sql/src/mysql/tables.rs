@@ -295,8 +295,17 @@ fn push_plain(out: &mut String, bytes: &[u8]) {
     out.push('\'');
 }
 
+/// By hand, for `hex::encode` takes three times as long.
 fn push_hex(out: &mut String, bytes: &[u8]) {
-    out.extend(["x'", &hex::encode(bytes), "'"]);
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    out.reserve(2 * bytes.len() + 3);
+    out.push_str("x'");
+    for byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+    out.push('\'');
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl<'s, 'c> Writing<'s, 'c> {
         self.store(Record::SliceRef, [What::Add, What::AddMany], &refers)
     }
 
-    /// Stores rows of one table, by the one statement each by itself, by the other [`MANY`] at once.
+    /// Stores rows of one table: by one statement each by itself, by the other [`MANY`] at once.
     fn store(&self, record: Record, [one, many]: [What; 2], rows: &[&Row]) -> Result<(), EngineError> {
         let (full, rest) = rows.as_chunks::<MANY>();
         let groups =

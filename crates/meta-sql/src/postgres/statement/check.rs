@@ -57,7 +57,8 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
     })
 }
 
-/// Fails with the places of given numbers for which that holds. `names` are theirs, the place first.
+/// Fails with the places of given numbers for which that holds. `names` are theirs, the place
+/// first.
 fn unless(names: &str, wrong: &str) -> (String, Vec<Type>) {
     let mut types = vec![Type::I8s; names.split(',').count()];
     types[0] = Type::I4s;

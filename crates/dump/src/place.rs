@@ -14,7 +14,7 @@ use crate::{DumpError, patience::patiently, store::commit};
 
 /// Says that a load is under way. No client's session has the number 0.
 const UNDER_WAY: Row = Row::Writer(0, 0, 1);
-/// Records removed at once.
+/// Records looked at or removed at once.
 const PAGE: usize = 1000;
 
 /// Makes tables, and makes sure that nothing is in them.
@@ -25,9 +25,17 @@ pub(crate) fn prepare(engine: &dyn Engine) -> Result<(), DumpError> {
         return Err(DumpError::NotEmpty);
     }
     if engine.read(&[cut_off])? == [Found::Row(None)] {
-        let nodes = engine.scan(Scan::Nodes, None, 1)?;
-        if !nodes.rows.is_empty() || !nodes.damaged.is_empty() {
-            return Err(DumpError::NotEmpty);
+        let mut from = None;
+        loop {
+            let nodes = engine.scan(Scan::Nodes, from.as_ref(), PAGE)?;
+            if !nodes.rows.is_empty() || !nodes.damaged.is_empty() {
+                return Err(DumpError::NotEmpty);
+            }
+            // A page may be empty although others follow.
+            from = nodes.next;
+            if from.is_none() {
+                break;
+            }
         }
         commit(engine, vec![Write::Put(UNDER_WAY)])?;
     } else {

@@ -1,6 +1,6 @@
 //! Volumes dumped, loaded into another engine, and dumped again.
 
-use std::{collections::BTreeMap, fmt::Write, io::Read};
+use std::{collections::BTreeMap, fmt::Write, io::Read, sync::Arc};
 
 use flate2::read::GzDecoder;
 use sluice_dump::{
@@ -9,11 +9,12 @@ use sluice_dump::{
     dump_binary, dump_json, load_binary, load_json,
 };
 use sluice_meta::{
-    engine::{Commit, Engine as _, Write as Change},
+    engine::{Commit, Cursor, Engine as _, Page, Write as Change},
     mem::MemEngine,
     schema::{Counter, Key, QuotaKey, Row, VolumeFormat},
 };
-use sluice_types::Ino;
+use sluice_testkit::wrap::Hooked;
+use sluice_types::{Attr, FileType, Ino, Time};
 
 const BINARY: &[u8] = include_bytes!("fixtures/tree.binary");
 
@@ -128,6 +129,21 @@ fn a_database_that_is_in_use_is_left_alone() {
     let refused = load_json(&engine, &json()[..], LOAD, &|_| {});
     assert!(matches!(refused, Err(DumpError::NotEmpty)));
     assert_eq!(engine.records(), before);
+}
+
+#[test]
+fn what_comes_behind_an_empty_page_is_in_use_too() {
+    let engine = MemEngine::new();
+    let foreign = Row::Node(Ino(5), Attr::new(FileType::Dir, 0o755, 0, 0, Ino::ROOT, Time::default()));
+    engine.commit(&Commit { writes: vec![Change::Put(foreign)], ..Commit::default() }).expect("written");
+    let empty_first = |_, from: Option<&Cursor>| {
+        let next = Some(Cursor(Vec::new()));
+        from.is_none().then(|| Page { rows: Vec::new(), damaged: Vec::new(), next })
+    };
+    let late = Hooked::new(Arc::new(engine.clone())).before_scan(empty_first);
+    let refused = load_json(&late, &json()[..], LOAD, &|_| {});
+    assert!(matches!(refused, Err(DumpError::NotEmpty)), "{refused:?}");
+    assert_eq!(engine.records().len(), 1);
 }
 
 #[test]

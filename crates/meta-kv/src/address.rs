@@ -1,8 +1,11 @@
 //! The common parts of the URLs of all stores:
 //! `scheme://user:password@host1:port,host2/path?option=value`.
 
-use sluice_meta::engine::EngineError;
-use sluice_net::{Address as Host, url};
+use sluice_meta::engine::{EngineError, Label};
+use sluice_net::{
+    Address as Host,
+    url::{self, Url},
+};
 
 use crate::{keys::Keys, kv::Volume, stored::Result};
 
@@ -25,29 +28,26 @@ pub(crate) struct Address {
 impl Address {
     /// Parses a URL.
     pub(crate) fn parse(url: &str, scheme: &'static str) -> Result<Self> {
+        let unread = |reason: String| Label(scheme.into()).refused(reason);
         let wrong = |what: &str| {
             let form = format!("write {scheme}://host1:{PORT},host2:{PORT}/prefix");
-            refused(scheme, format!("the URL {what}; {form}"))
+            unread(format!("the URL {what}; {form}"))
         };
-        let unread = |reason| refused(scheme, reason);
-        let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
-        let rest = rest.ok_or_else(|| wrong(&format!("does not begin with {scheme}://")))?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (hosts, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
-        let (user, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
-        let plain = |text| url::decoded(text).map_err(unread);
-        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let Url { scheme: named, user, password, hosts, path, options } = Url::parse(url).map_err(unread)?;
+        if named != scheme {
+            return Err(wrong(&format!("does not begin with {scheme}://")));
+        }
         // A password without a user name is ignored.
-        let user = if name.is_empty() { None } else { Some((plain(name)?, plain(password)?)) };
+        let user = user.map(|name| (name, password.unwrap_or_default()));
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
         let hosts = hosts.map(|host| Ok(Host::parse(host, PORT).map_err(unread)?.to_string()));
         let hosts: Vec<String> = hosts.collect::<Result<_>>()?;
         if hosts.is_empty() {
             return Err(wrong("names no server"));
         }
-        let options = url::options(query).map_err(unread)?.into_iter();
+        let options = url::options(options).map_err(unread)?.into_iter();
         let options = options.map(|(name, value)| (name.replace('_', "-"), value)).collect();
-        Ok(Self { scheme, user, hosts, path: plain(path)?, options })
+        Ok(Self { scheme, user, hosts, path: url::decoded(path).map_err(unread)?, options })
     }
 
     /// Removes an option and returns it.
@@ -81,17 +81,13 @@ impl Address {
     /// The volume whose keys begin with `prefix`.
     pub(crate) fn volume(&self, prefix: &str) -> Volume {
         let label = format!("{}://{}{}", self.scheme, self.hosts.join(","), self.path);
-        Volume { keys: Keys::new(prefix), label: label.into() }
+        Volume { keys: Keys::new(prefix), label: Label(label.into()) }
     }
 
     /// The error for a wrong URL.
     pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        refused(self.scheme, reason.into())
+        Label(self.scheme.into()).refused(reason)
     }
-}
-
-fn refused(scheme: &str, reason: String) -> EngineError {
-    EngineError::Refused { engine: scheme.into(), reason }
 }
 
 #[cfg(test)]
@@ -115,6 +111,14 @@ mod tests {
         assert_eq!((address.lanes(), address.path.as_str(), address.user), (Ok(1), "", None));
         for bad in ["http://x", "etcd:///v"] {
             assert!(Address::parse(bad, "etcd").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_shown() {
+        for wrong in ["etcd://me:se/cret@h", "etcd://me:12/3@h", "etcd://me:se?cret@h", "me:secret@h"] {
+            let error = Address::parse(wrong, "etcd").err().expect(wrong).to_string();
+            assert!(!error.contains("se/") && !error.contains("me:"), "{error}");
         }
     }
 }

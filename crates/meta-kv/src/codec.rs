@@ -4,10 +4,7 @@
 //! decoded completely or reported as damaged. TiKV stores no empty values, so none is ever made.
 
 use bytes::Bytes;
-use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, Key, Quota, Row, Session, decode_attr, decode_changes, decode_replaced,
-    decode_slices, encode_attr, encode_changes, encode_replaced, encode_slices,
-};
+use sluice_meta::schema::{Counter, DirStat, Key, Quota, Row, Session};
 
 use crate::{
     locks,
@@ -23,19 +20,11 @@ const MARK: &[u8] = &[1];
 /// several records share their value.
 pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let first = match row {
-        Row::Setting(json) => Some(json.to_vec()),
         Row::Counter(counter, value) => Some(encode_counter(*counter, *value)),
-        Row::Node(_, attr) => Some(encode_attr(attr)),
-        Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
         Row::Parents(_, _, count) => (*count > 0).then(|| numbers(&[count.swap_bytes()])),
-        Row::Symlink(_, target) => Some(target.to_vec()),
         Row::Xattr(_, _, value) if value.is_empty() => return (None, Some(MARK.to_vec())),
-        Row::Xattr(_, _, value) => Some(value.to_vec()),
-        Row::Chunk(_, _, slices) => (!slices.is_empty()).then(|| encode_slices(slices)),
         Row::SliceRef(_, _, refs) => (*refs != 1).then(|| numbers(&[(refs - 1).swap_bytes()])),
         Row::DelFile(_, _, time) | Row::Detached(_, time) => Some(numbers(&[*time])),
-        Row::DelSlices(_, _, slices) => Some(encode_replaced(slices)),
-        Row::Acl(_, rule) => Some(rule.encode()),
         Row::DirStat(_, stat) => Some(numbers(&[stat.length, stat.space, stat.inodes])),
         Row::Quota(_, q) => Some(numbers(&[q.max_space, q.max_inodes, q.used_space, q.used_inodes])),
         Row::Session(_, session) => {
@@ -44,8 +33,8 @@ pub(crate) fn encode(row: &Row) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         }
         Row::Sustained(..) => Some(MARK.to_vec()),
         Row::Writer(_, _, n) => Some(Lane { n: *n, ..Lane::default() }.encode()),
-        Row::Changes(_, _, _, n, changes) => Some([&n.to_be_bytes()[..], &encode_changes(changes)].concat()),
         Row::Flock(..) | Row::Plock(..) => None,
+        _ => row.plain(),
     };
     (first, None)
 }
@@ -59,22 +48,12 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         });
     };
     Ok(Some(match key {
-        Key::Setting => Row::Setting(Bytes::copy_from_slice(first)),
         Key::Counter(counter) => Row::Counter(*counter, decode_counter(*counter, first)?),
-        Key::Node(ino) => Row::Node(*ino, decode_attr(first).ok_or("no attributes of a node")?),
-        Key::Entry(dir, name) => {
-            Row::Entry(*dir, name.clone(), Entry::decode(first).ok_or("no 9-byte directory entry")?)
-        }
         Key::Parents(ino, parent) => match little(first)? {
             // Counts that fell to 0 may remain stored.
             ..=0 => return Ok(None),
             count => Row::Parents(*ino, *parent, count),
         },
-        Key::Symlink(ino) => Row::Symlink(*ino, Bytes::copy_from_slice(first)),
-        Key::Xattr(ino, name) => Row::Xattr(*ino, name.clone(), Bytes::copy_from_slice(first)),
-        Key::Chunk(ino, index) => {
-            Row::Chunk(*ino, *index, decode_slices(first).ok_or("no list of 24-byte slice records")?)
-        }
         Key::SliceRef(id, size) => match little(first)? {
             // The same as no record: one reference.
             0 => return Ok(None),
@@ -82,10 +61,6 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         },
         Key::DelFile(ino, length) => Row::DelFile(*ino, *length, number(first)?),
         Key::Detached(ino) => Row::Detached(*ino, number(first)?),
-        Key::DelSlices(id, time) => {
-            Row::DelSlices(*id, *time, decode_replaced(first).ok_or("no list of 12-byte slice names")?)
-        }
-        Key::Acl(id) => Row::Acl(*id, AclRule::decode(first).ok_or("no ACL rule")?),
         Key::DirStat(ino) => {
             let [length, space, inodes] = read_numbers(first)?;
             Row::DirStat(*ino, DirStat { length, space, inodes })
@@ -100,14 +75,11 @@ pub(crate) fn decode(key: &Key, first: Option<&[u8]>, second: Option<&[u8]>) -> 
         }
         Key::Sustained(sid, ino) => Row::Sustained(*sid, *ino),
         Key::Writer(writer, lane) => Row::Writer(*writer, *lane, Lane::decode(first)?.n),
-        Key::Changes(writer, lane, slot) => {
-            let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
-            Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
-        }
         Key::Flock(..) | Key::Plock(..) => {
             let Some(list) = locks::collection(key) else { return Ok(None) };
             return Ok(locks::decode(list, first)?.into_iter().find(|row| row.key() == *key));
         }
+        _ => return Row::read_plain(key, first.into()),
     }))
 }
 

@@ -19,11 +19,11 @@ use sluice_meta::{
 use crate::{
     commit::commit,
     keys::after,
-    kv::{Change, Changes, Kv, look, run, within},
+    kv::{Kv, look, remove_some, run},
     read::answer,
     scan,
     snapshot::snapshot,
-    stored::{Raw, Result, Span},
+    stored::{Result, Span},
     values::Begun,
 };
 
@@ -138,17 +138,17 @@ impl<K: Kv> Engine for KvEngine<K> {
         let (all, setting) = (keys.word(b""), keys.raw(&Key::Setting));
         let before = Span { from: all.from, to: setting.clone() };
         let behind = Span { from: after(&setting), to: all.to };
-        for mut span in [before, behind] {
-            while let Some(last) = run(remove_some(kv, &span))? {
-                span.from = after(&last);
+        let last = Span { from: setting.clone(), to: after(&setting) };
+        for mut span in [before, behind, last] {
+            while let Some(done) = run(remove_some(kv, &mut span, REMOVED))? {
+                if !done {
+                    return Err(kv
+                        .volume()
+                        .refused("somebody uses the volume; unmount it everywhere and begin again"));
+                }
             }
         }
-        run(async {
-            let at = kv.begin().await?;
-            kv.get(&at, std::slice::from_ref(&setting)).await?;
-            let changes = Changes { keys: vec![(setting, Change::Delete)], ..Changes::default() };
-            removed(kv, kv.commit(at, changes).await?)
-        })
+        Ok(())
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>> {
@@ -158,23 +158,6 @@ impl<K: Kv> Engine for KvEngine<K> {
     fn change_log(&self) -> Option<&dyn ChangeLog> {
         self.kv.change_log()
     }
-}
-
-/// Removes the first keys of a range; the last of them, `None` if there was none.
-async fn remove_some<K: Kv>(kv: &K, span: &Span) -> Result<Option<Raw>> {
-    let at = kv.begin().await?;
-    let found = within(kv.volume(), kv.range(&at, span, REMOVED, false)).await?;
-    let Some((last, _)) = found.last() else { return Ok(None) };
-    let last = last.clone();
-    let keys = found.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
-    removed(kv, kv.commit(at, Changes { keys, ..Changes::default() }).await?)?;
-    Ok(Some(last))
-}
-
-/// Whether something went, or somebody changes it all the time.
-fn removed<K: Kv>(kv: &K, done: bool) -> Result<()> {
-    let used = || kv.volume().refused("somebody uses the volume; unmount it everywhere and begin again");
-    if done { Ok(()) } else { Err(used()) }
 }
 
 /// What was noted of a moment, if anything.

@@ -7,7 +7,7 @@ use sluice_meta::{
     engine::List,
     schema::{Key, QuotaKey, WriterId},
 };
-use sluice_types::{Ino, Name};
+use sluice_types::Ino;
 
 use crate::{
     parts::Part,
@@ -19,8 +19,9 @@ use crate::{
 pub(crate) enum Place {
     /// The first key of a record.
     Record(Key),
-    /// An empty extended attribute, because stores need not support empty values.
-    EmptyXattr(Ino, Name),
+    /// The other key of an extended attribute, which has it where it is empty: stores need not
+    /// support empty values.
+    Empty(Key),
     /// All locks of one kind on a file.
     Locks(List),
 }
@@ -145,7 +146,7 @@ impl Keys {
             .map(Place::Record)
             .or_else(|| read!(raw, [b"F" ino] Place::Locks(List::Flocks(ino))))
             .or_else(|| read!(raw, [b"P" ino] Place::Locks(List::Plocks(ino))))
-            .or_else(|| read!(raw, [b"A" ino b"Y" name] Place::EmptyXattr(ino, name)))
+            .or_else(|| read!(raw, [b"A" ino b"Y" name] Place::Empty(Key::Xattr(ino, name))))
     }
 
     /// The range of keys that begin with these letters of the format.
@@ -267,6 +268,7 @@ pub(crate) fn after(key: &[u8]) -> Raw {
 #[cfg(test)]
 mod tests {
     use sluice_meta::schema::{Counter, LockOwner};
+    use sluice_types::Name;
 
     use super::*;
 

@@ -6,12 +6,13 @@
 //! its moment.
 
 use std::{
+    ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use sluice_meta::{
-    engine::{ChangeLog, EngineError, Limits, Watch},
+    engine::{ChangeLog, EngineError, Label, Limits, Watch},
     schema::Notice,
 };
 use tokio::{
@@ -152,28 +153,20 @@ pub trait Kv: Sized + Send + Sync + 'static {
 pub struct Volume {
     pub(crate) keys: Keys,
     /// Name and address for messages.
-    pub(crate) label: Arc<str>,
+    pub(crate) label: Label,
+}
+
+impl Deref for Volume {
+    type Target = Label;
+
+    fn deref(&self) -> &Label {
+        &self.label
+    }
 }
 
 impl Volume {
-    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Unavailable { engine: self.label.to_string(), reason: reason.into() }
-    }
-
-    pub(crate) fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Indeterminate { engine: self.label.to_string(), reason: reason.into() }
-    }
-
-    pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-        EngineError::Refused { engine: self.label.to_string(), reason: reason.into() }
-    }
-
-    pub(crate) fn corrupt(&self, key: &[u8], reason: &str) -> EngineError {
-        EngineError::Corrupt {
-            engine: self.label.to_string(),
-            record: self.keys.shown(key),
-            reason: reason.into(),
-        }
+    pub(crate) fn damaged(&self, key: &[u8], reason: &str) -> EngineError {
+        self.corrupt(self.keys.shown(key), reason)
     }
 }
 
@@ -185,10 +178,8 @@ fn runtime() -> Result<&'static Runtime> {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(2).thread_name("kv").enable_all().build().ok()
     });
-    made.as_ref().ok_or_else(|| EngineError::Refused {
-        engine: "key-value store".into(),
-        reason: "the system gives no threads; raise its limit of processes".into(),
-    })
+    let refused = "the system gives no threads; raise its limit of processes";
+    made.as_ref().ok_or_else(|| Label("key-value store".into()).refused(refused))
 }
 
 /// Runs a call that limits its own time.
@@ -207,6 +198,17 @@ pub(crate) async fn within<T>(volume: &Volume, call: impl Future<Output = Result
 /// Runs a call that commits nothing.
 pub(crate) fn look<T>(volume: &Volume, call: impl Future<Output = Result<T>>) -> Result<T> {
     run(within(volume, call))
+}
+
+/// Removes the first keys of a range, `most` at most, and takes them off the range. Answers whether
+/// nobody changed them meanwhile; `None` if there were none.
+pub(crate) async fn remove_some<K: Kv>(kv: &K, span: &mut Span, most: usize) -> Result<Option<bool>> {
+    let at = kv.begin().await?;
+    let found = within(kv.volume(), kv.range(&at, span, most, false)).await?;
+    let Some((last, _)) = found.last() else { return Ok(None) };
+    span.from = after(last);
+    let keys = found.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
+    kv.commit(at, Changes { keys, ..Changes::default() }).await.map(Some)
 }
 
 /// Runs something in the background.

@@ -9,6 +9,7 @@ use sluice_meta::{
 use sluice_types::Name;
 
 use crate::{
+    keys::Keys,
     kv::{Kv, Volume},
     stored::Result,
     values::{Values, Wants},
@@ -25,12 +26,7 @@ pub(crate) async fn answer<K: Kv>(
     let volume = kv.volume();
     let mut wants = Wants::default();
     for read in reads {
-        match read {
-            Read::Get(key) => wants.record(&volume.keys, key),
-            Read::Follow(dir, name) => wants.record(&volume.keys, &Key::Entry(*dir, name.clone())),
-            Read::Names { dir, limit } => wants.span(volume.keys.entries(*dir), *limit, false),
-            Read::All(list) => wants.list(&volume.keys, *list),
-        }
+        want(&volume.keys, read, &mut wants);
     }
     values.fetch(kv, at, wants).await?;
     let mut nodes = Wants::default();
@@ -45,7 +41,18 @@ pub(crate) async fn answer<K: Kv>(
     reads.iter().map(|read| found(volume, values, read)).collect()
 }
 
-fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found> {
+/// Adds what a read needs, but for the node that a followed entry names.
+pub(crate) fn want(keys: &Keys, read: &Read, wants: &mut Wants) {
+    match read {
+        Read::Get(key) => wants.record(keys, key),
+        Read::Follow(dir, name) => wants.record(keys, &Key::Entry(*dir, name.clone())),
+        Read::Names { dir, limit } => wants.span(keys.entries(*dir), *limit, false),
+        Read::All(list) => wants.list(keys, *list),
+    }
+}
+
+/// The answer to a read, from what was fetched for it.
+pub(crate) fn found(volume: &Volume, values: &Values, read: &Read) -> Result<Found> {
     Ok(match read {
         Read::Get(key) => Found::Row(values.record(volume, key)?),
         Read::Follow(dir, name) => {

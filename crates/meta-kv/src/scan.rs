@@ -33,7 +33,9 @@ pub(crate) async fn page<K: Kv>(
     let limit = limit.clamp(1, MAX_ROWS);
     let volume = kv.volume();
     let from = from.map(|cursor| cursor.0.clone());
-    let (pairs, next) = match span(&volume.keys, scan) {
+    let span = span(&volume.keys, scan);
+    let is_mixed = span.is_none();
+    let (pairs, next) = match span {
         Some(mut span) => {
             span.from = from.unwrap_or(span.from);
             first_rows(kv, now, &span, limit).await?
@@ -42,8 +44,18 @@ pub(crate) async fn page<K: Kv>(
     };
     let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: next.map(Cursor) };
     let mut found = Vec::new();
-    for (key, value) in pairs.iter().filter(|(key, _)| belongs(&volume.keys, scan, key)) {
-        match rows_at(volume, key, value) {
+    for (key, value) in &pairs {
+        let place = volume.keys.place(key);
+        let belongs = match &place {
+            Some(Place::Record(key) | Place::Empty(key)) => scan.contains(key),
+            Some(Place::Locks(_)) => false,
+            // Among everything about inodes others may keep more.
+            None => !is_mixed,
+        };
+        if !belongs {
+            continue;
+        }
+        match rows_at(volume, key, place, value) {
             Ok(rows) => found.extend(rows),
             Err(damage) if matches!(scan, Scan::Entries { .. }) => return Err(damage),
             Err(damage) => page.damaged.push(damage),
@@ -65,19 +77,6 @@ pub(crate) async fn page<K: Kv>(
         page.rows.extend(other);
     }
     Ok(page)
-}
-
-/// Whether what lies there is a concern of the scan. Among everything about inodes there is more.
-fn belongs(keys: &Keys, scan: Scan, raw: &[u8]) -> bool {
-    match scan {
-        Scan::Inodes => keys.place(raw).is_some(),
-        Scan::Nodes => matches!(keys.place(raw), Some(Place::Record(Key::Node(_)))),
-        Scan::AllEntries => matches!(keys.place(raw), Some(Place::Record(Key::Entry(..)))),
-        Scan::Chunks => matches!(keys.place(raw), Some(Place::Record(Key::Chunk(..)))),
-        Scan::Symlinks => matches!(keys.place(raw), Some(Place::Record(Key::Symlink(_)))),
-        Scan::Xattrs => matches!(keys.place(raw), Some(Place::Record(Key::Xattr(..)))),
-        _ => true,
-    }
 }
 
 /// The record that is wanted with another, or of which the other is a part.

@@ -9,7 +9,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{ChangeLog, Limits, Notices, Watch};
+use sluice_meta::engine::{ChangeLog, Limits, Notices, Polled, Watch};
 use tikv_client::{Snapshot, Transaction};
 
 use self::config::Config;
@@ -85,7 +85,7 @@ impl Kv for Tikv {
     }
 
     async fn commit(&self, at: Transaction, mut changes: Changes) -> Result<bool> {
-        log::add_lines(self, &at, changes.lines, &mut changes.keys).await?;
+        log::add_lines(self, changes.lines, &mut changes.keys).await?;
         commit::commit(self, at, changes.keys).await
     }
 
@@ -98,6 +98,6 @@ impl Kv for Tikv {
     }
 
     fn watch(self: &Arc<Self>) -> Result<Box<dyn Watch>> {
-        Ok(Box::new(watch::Listener::new(self.clone())?))
+        Polled::watch(self.clone())
     }
 }

@@ -3,7 +3,6 @@
 //! What must stay true: a value that is here is never read again, so that one transaction sees one
 //! moment.
 
-use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{
     engine::List,
@@ -118,7 +117,7 @@ impl Values {
     /// The writer records of a range, each with its key.
     pub(crate) fn lanes(&self, volume: &Volume, span: &Span) -> Result<Vec<(Raw, Lane)>> {
         let one = |(key, value): &Pair| {
-            let lane = Lane::decode(value).map_err(|damage| volume.corrupt(key, damage))?;
+            let lane = Lane::decode(value).map_err(|damage| volume.damaged(key, damage))?;
             Ok((key.clone(), lane))
         };
         self.rows(span).iter().map(one).collect()
@@ -132,7 +131,7 @@ impl Values {
 
     /// The record of a key that was read.
     pub(crate) fn record(&self, volume: &Volume, key: &Key) -> Result<Option<Row>> {
-        let damaged = |damage| volume.corrupt(&volume.keys.raw(key), damage);
+        let damaged = |damage| volume.damaged(&volume.keys.raw(key), damage);
         let first = self.get(&volume.keys.raw(key));
         if let Key::Counter(counter) = key
             && is_spread(*counter)
@@ -149,7 +148,9 @@ impl Values {
     /// The records of a collection that was read.
     pub(crate) fn list(&self, volume: &Volume, list: List) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        let mut add = |key: &[u8], value: &[u8]| rows_at(volume, key, value).map(|found| rows.extend(found));
+        let mut add = |key: &[u8], value: &[u8]| {
+            rows_at(volume, key, volume.keys.place(key), value).map(|found| rows.extend(found))
+        };
         if let Some(key) = volume.keys.locks(list)
             && let Some(value) = self.get(&key)
         {
@@ -163,13 +164,14 @@ impl Values {
     }
 }
 
-/// The records of a key with its value, if one key is enough to decode them.
-pub(crate) fn rows_at(volume: &Volume, key: &[u8], value: &[u8]) -> Result<Vec<Row>> {
-    let rows = match volume.keys.place(key) {
+/// The records of a key with its value, if one key is enough to decode them. `place` is that of the
+/// key.
+pub(crate) fn rows_at(volume: &Volume, key: &[u8], place: Option<Place>, value: &[u8]) -> Result<Vec<Row>> {
+    let rows = match place {
         Some(Place::Record(key)) => decode(&key, Some(value), None).map(|row| row.into_iter().collect()),
-        Some(Place::EmptyXattr(ino, name)) => Ok(vec![Row::Xattr(ino, name, Bytes::new())]),
+        Some(Place::Empty(key)) => decode(&key, None, Some(value)).map(|row| row.into_iter().collect()),
         Some(Place::Locks(list)) => locks::decode(list, value),
         None => Err("a name that is none of the volume format"),
     };
-    rows.map_err(|damage| volume.corrupt(key, damage))
+    rows.map_err(|damage| volume.damaged(key, damage))
 }

@@ -6,9 +6,7 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, FlockKind, Key, Quota, QuotaKey, Row, Session, decode_attr,
-    decode_changes, decode_plocks, decode_replaced, decode_slices, encode_attr, encode_changes,
-    encode_plocks, encode_replaced, encode_slices,
+    Counter, DirStat, Entry, FlockKind, Key, Quota, QuotaKey, Row, Session, decode_plocks, encode_plocks,
 };
 use sluice_types::{Ino, Name};
 use smallvec::{SmallVec, smallvec};
@@ -189,22 +187,14 @@ pub(crate) fn counter_shift(counter: Counter) -> i64 {
 /// The values of a record's cells. A missing value means that the cell must not exist.
 pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
     smallvec![match row {
-        Row::Setting(json) => Some(json.to_vec()),
         Row::Counter(counter, value) => Some(text(value - counter_shift(*counter))),
-        Row::Node(_, attr) => Some(encode_attr(attr)),
-        Row::Entry(_, _, entry) => Some(entry.encode().to_vec()),
         Row::Parents(_, _, count) => (*count > 0).then(|| text(*count)),
-        Row::Symlink(_, value) | Row::Xattr(_, _, value) => Some(value.to_vec()),
-        Row::Chunk(_, _, slices) => (!slices.is_empty()).then(|| encode_slices(slices)),
         Row::SliceRef(_, _, refs) => (*refs != 1).then(|| text(refs - 1)),
         Row::DelFile(_, _, time) | Row::Detached(_, time) => Some(text(*time)),
-        Row::DelSlices(_, _, slices) => Some(encode_replaced(slices)),
-        Row::Acl(_, rule) => Some(rule.encode()),
         Row::Sustained(..) => Some(Vec::new()),
         Row::Flock(_, _, kind) => Some(vec![kind.code()]),
         Row::Plock(_, _, ranges) => Some(encode_plocks(ranges)),
         Row::Writer(_, _, n) => Some(number(*n).to_vec()),
-        Row::Changes(_, _, _, n, changes) => Some([&n.to_be_bytes()[..], &encode_changes(changes)].concat()),
         Row::DirStat(_, stat) => return [stat.space, stat.inodes, stat.length].map(|n| Some(text(n))).into(),
         Row::Quota(_, quota) => {
             let limits = [quota.max_space.to_be_bytes(), quota.max_inodes.to_be_bytes()].concat();
@@ -214,6 +204,7 @@ pub(crate) fn encode(row: &Row) -> SmallVec<[Option<Vec<u8>>; 3]> {
             let info = session.info.as_ref().map(|info| info.to_vec());
             return smallvec![Some(text(session.expire)), info];
         }
+        _ => row.plain(),
     }]
 }
 
@@ -234,30 +225,18 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
         });
     };
     Ok(Some(match key {
-        Key::Setting => Row::Setting(Bytes::from(first)),
         Key::Counter(counter) => Row::Counter(*counter, integer(&first)? + counter_shift(*counter)),
-        Key::Node(ino) => Row::Node(*ino, decode_attr(&first).ok_or("no attributes of a node")?),
-        Key::Entry(dir, name) => Row::Entry(*dir, name.clone(), entry(&first)?),
         Key::Parents(ino, parent) => match integer(&first)? {
             // Counts that fell to 0 may remain stored.
             ..=0 => return Ok(None),
             count => Row::Parents(*ino, *parent, count),
         },
-        Key::Symlink(ino) => Row::Symlink(*ino, Bytes::from(first)),
-        Key::Xattr(ino, name) => Row::Xattr(*ino, name.clone(), Bytes::from(first)),
-        Key::Chunk(ino, index) => {
-            Row::Chunk(*ino, *index, decode_slices(&first).ok_or("no list of 24-byte slice records")?)
-        }
         Key::SliceRef(id, size) => match integer(&first)? {
             // The same as no record: one reference.
             0 => return Ok(None),
             more => Row::SliceRef(*id, *size, more + 1),
         },
         Key::DelFile(ino, length) => Row::DelFile(*ino, *length, score(&first)?),
-        Key::DelSlices(id, time) => {
-            Row::DelSlices(*id, *time, decode_replaced(&first).ok_or("no list of 12-byte slice names")?)
-        }
-        Key::Acl(id) => Row::Acl(*id, AclRule::decode(&first).ok_or("no ACL rule")?),
         Key::DirStat(ino) => {
             let [inodes, length] = rest else { return Err("incomplete answer") };
             // Without the number of inodes JuiceFS counts the directory again.
@@ -294,16 +273,8 @@ pub(crate) fn decode(key: &Key, values: &mut [Option<Vec<u8>>]) -> Result<Option
         }
         Key::Detached(ino) => Row::Detached(*ino, score(&first)?),
         Key::Writer(writer, lane) => Row::Writer(*writer, *lane, parse(&first).ok_or("no decimal number")?),
-        Key::Changes(writer, lane, slot) => {
-            let (n, changes) = first.split_first_chunk().ok_or("no number of a commit")?;
-            Row::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
-        }
+        _ => return Row::read_plain(key, first.into()),
     }))
-}
-
-/// The value of a directory's field.
-fn entry(bytes: &[u8]) -> Result<Entry, Damage> {
-    Entry::decode(bytes).ok_or("no 9-byte directory entry")
 }
 
 /// The inode that a stored entry names, however damaged the rest.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use redis::Value;
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Label};
 use sluice_net::{Address, Deadline, Stream, Tls, describe, tls::Files};
 
 use crate::{config::Config, error::Errors, keys::Keys, pipeline::Pipeline, wire::Wire};
@@ -23,7 +23,7 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     pub(crate) fn new(config: Config, clustered: Option<bool>) -> Result<Self, EngineError> {
-        let errors = Errors::new(config.label());
+        let errors = Errors { label: Label(config.label().into()) };
         let tls = config.tls.as_ref().map(Files::load);
         let tls = tls.transpose().map_err(|reason| errors.refused(reason))?;
         let clustered = clustered.map_or_else(OnceLock::new, OnceLock::from);
@@ -76,6 +76,6 @@ impl Dialer {
     /// declares this key is rejected before it runs, instead of failing half-way at a key that has
     /// moved.
     pub(crate) fn slot_key(&self) -> Vec<u8> {
-        Keys::new(self.prefix().as_bytes(), self.config.db).word("sluice:nothing").to_vec()
+        Keys::new(self.prefix().as_bytes(), self.config.db).nowhere().to_vec()
     }
 }

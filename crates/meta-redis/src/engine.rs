@@ -90,7 +90,7 @@ impl RedisEngine {
                 .errors()
                 .refused(format!("it is Redis {version}; version 4 or newer is needed")));
         }
-        let server = self.pool.errors().label();
+        let server = &*self.pool.errors().label.0;
         if about.is_replica() {
             let primary = about.field("master_host").unwrap_or_default();
             tracing::warn!(
@@ -142,7 +142,7 @@ impl RedisEngine {
         let set = self.pool.ask(&pipeline).map(|mut answers| answers.pop());
         if !matches!(set, Ok(Some(Value::Okay))) {
             tracing::warn!(
-                server = self.pool.errors().label(),
+                server = &*self.pool.errors().label.0,
                 "the server may evict metadata when its memory is full, and does not let us forbid it: \
                  set maxmemory-policy to noeviction"
             );
@@ -190,9 +190,7 @@ impl Engine for RedisEngine {
         let pool = &self.pool;
         let vast = |write: &Write| matches!(write, Write::Clear(List::Chunks(_, from, to)) if to.saturating_sub(*from) > MAX_CHUNKS);
         if commit.writes.iter().any(vast) {
-            return Err(pool
-                .errors()
-                .refused("the file has too many chunks to remove them all at once".into()));
+            return Err(pool.errors().refused("the file has too many chunks to remove them all at once"));
         }
         let (plan, pipeline) = CommitPlan::new(self.keys()?, commit);
         self.own.note(commit);
@@ -213,7 +211,7 @@ impl Engine for RedisEngine {
         // Cursors are good for one process only: behind it the scan begins anew.
         let request = |process| scan::Request::new(keys, scan, from, limit, process);
         if request(0).is_none() {
-            return Err(self.pool.errors().refused("the cursor is not of this scan".into()));
+            return Err(self.pool.errors().refused("the cursor is not of this scan"));
         }
         let pipeline = |process| request(process).map(scan::Request::into_pipeline).unwrap_or_default();
         let (answers, process) = self.pool.ask_by(pipeline)?;
@@ -249,7 +247,7 @@ impl Engine for RedisEngine {
             flush.command("FLUSHDB").push(b"ASYNC");
             return self.all_sound(&flush);
         }
-        scan::remove_all(&self.pool, keys)
+        scan::remove_all(&self.pool, self.reader()?)
     }
 
     fn watch(&self) -> Result<Box<dyn Watch>, EngineError> {

@@ -2,10 +2,10 @@
 //!
 //! What must stay true: every error of a server means that the command did nothing.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use redis::{ServerError, Value};
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Label};
 use sluice_net::Address;
 
 /// Errors of a server that is not the right one, or not any more. The same command on another
@@ -62,36 +62,20 @@ pub(crate) fn is_wrong_server(answer: &Value) -> bool {
 }
 
 /// Makes the errors of one engine, which name its servers.
-pub(crate) struct Errors(Arc<str>);
+pub(crate) struct Errors {
+    /// The URL without secrets.
+    pub(crate) label: Label,
+}
+
+impl Deref for Errors {
+    type Target = Label;
+
+    fn deref(&self) -> &Label {
+        &self.label
+    }
+}
 
 impl Errors {
-    /// `label` is the URL without secrets.
-    pub(crate) fn new(label: String) -> Self {
-        Self(label.into())
-    }
-
-    /// The URL without secrets.
-    pub(crate) fn label(&self) -> &str {
-        &self.0
-    }
-
-    pub(crate) fn unavailable(&self, reason: String) -> EngineError {
-        EngineError::Unavailable { engine: self.0.to_string(), reason }
-    }
-
-    pub(crate) fn indeterminate(&self, reason: String) -> EngineError {
-        EngineError::Indeterminate { engine: self.0.to_string(), reason }
-    }
-
-    pub(crate) fn refused(&self, reason: String) -> EngineError {
-        EngineError::Refused { engine: self.0.to_string(), reason }
-    }
-
-    pub(crate) fn corrupt(&self, record: impl Into<String>, reason: impl Into<String>) -> EngineError {
-        let engine = self.0.to_string();
-        EngineError::Corrupt { engine, record: record.into(), reason: reason.into() }
-    }
-
     /// Classifies an error of the server. Nothing was done.
     pub(crate) fn classify(&self, error: &ServerError) -> EngineError {
         let details = error.details().unwrap_or_default();
@@ -119,12 +103,12 @@ impl Errors {
                 "it has too many connections; raise its maxclients or lower max_open_conns of the clients"
             }
             "NOAUTH" | "WRONGPASS" => {
-                return self.refused("the server refuses the user name or password".into());
+                return self.refused("the server refuses the user name or password");
             }
             "NOPERM" => return self.refused(format!("the user lacks a permission: {details}")),
             code => return self.refused(format!("{code} {details}")),
         };
-        self.unavailable(advice.into())
+        self.unavailable(advice)
     }
 
     /// The answer, if it is no error.

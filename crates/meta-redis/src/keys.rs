@@ -43,6 +43,11 @@ impl Keys {
         key
     }
 
+    /// A key that never exists, in the slot of all others.
+    pub(crate) fn nowhere(&self) -> Text {
+        self.word("sluice:nothing")
+    }
+
     /// A key that is a word and a number.
     pub(crate) fn of(&self, word: &str, number: u64) -> Text {
         let mut key = self.word(word);

@@ -88,10 +88,7 @@ impl Finder {
             return Ok(found);
         }
         if dialer.clustered.get() != Some(&true) {
-            return know
-                .first()
-                .cloned()
-                .ok_or_else(|| dialer.errors.refused("the URL names no server".into()));
+            return know.first().cloned().ok_or_else(|| dialer.errors.refused("the URL names no server"));
         }
         let mut reasons = Vec::new();
         for who in know {

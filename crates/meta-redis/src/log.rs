@@ -31,12 +31,15 @@ type Look = (u64, u64, u64, Vec<Vec<u8>>);
 
 impl RedisEngine {
     fn look(&self, after: u64, limit: usize) -> Result<Look, EngineError> {
-        let reader = self.reader()?;
-        let (log, end) = (reader.keys.log(), reader.keys.log_end());
+        self.reader()?.parse(self.run(&[&number(after), &number(limit)])?)
+    }
+
+    /// Runs the script of the log.
+    fn run(&self, own: &[&[u8]]) -> Result<Value, EngineError> {
+        let keys = self.reader()?.keys;
         let mut args = Args::default();
-        args.extend([&log[..], &end, &number(after), &number(limit)]);
-        let answer = self.pool.ask(&Pipeline::of_script(&LOG, args))?.pop().unwrap_or(Value::Nil);
-        reader.parse(answer)
+        args.extend([&keys.log()[..], &keys.log_end()].into_iter().chain(own.iter().copied()));
+        Ok(self.pool.ask(&Pipeline::of_script(&LOG, args))?.pop().unwrap_or(Value::Nil))
     }
 }
 
@@ -56,11 +59,6 @@ impl ChangeLog for RedisEngine {
     }
 
     fn trim(&self, to: u64) -> Result<(), EngineError> {
-        let reader = self.reader()?;
-        let (log, end) = (reader.keys.log(), reader.keys.log_end());
-        let mut args = Args::default();
-        args.extend([&log[..], &end, &number(to)]);
-        let answer = self.pool.ask(&Pipeline::of_script(&LOG, args))?.pop().unwrap_or(Value::Nil);
-        self.pool.errors().sound(answer).map(drop)
+        self.pool.errors().sound(self.run(&[&number(to)])?).map(drop)
     }
 }

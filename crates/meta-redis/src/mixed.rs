@@ -14,7 +14,7 @@ use crate::{
     keys::{Keys, Text, number, parse},
     pipeline::Pipeline,
     pool::Pool,
-    scan::Place,
+    scan::{Place, search, searched},
 };
 
 /// Keys that one command of a search passes: it blocks the server for some 5 ms.
@@ -80,7 +80,7 @@ pub(crate) fn page(
     from: Option<&Cursor>,
     limit: usize,
 ) -> Result<Page, EngineError> {
-    let refused = || pool.errors().refused("the cursor is not of this scan".into());
+    let refused = || pool.errors().refused("the cursor is not of this scan");
     match from.map(|cursor| Place::read(cursor).ok_or_else(refused)).transpose()? {
         Some(place) if !place.pending.is_empty() => read(pool, reader, &place, limit),
         place => find(pool, reader, place.unwrap_or_else(|| Place::start(0, 0))),
@@ -89,22 +89,11 @@ pub(crate) fn page(
 
 /// Finds keys, behind those that were found.
 fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, EngineError> {
-    let glob = [&reader.keys.prefix[..], b"*"].concat();
     loop {
         // Cursors are good for one process only: behind it the search begins anew.
         let cursor = |process| if process == place.process { place.cursor.clone() } else { number(0) };
-        let command = |process| {
-            let mut pipeline = Pipeline::default();
-            let scan = pipeline.command("SCAN");
-            scan.push(&cursor(process));
-            if !reader.keys.prefix.is_empty() {
-                scan.extend([&b"MATCH"[..], &glob]);
-            }
-            scan.extend([&b"COUNT"[..], &number(PASSED)]);
-            pipeline
-        };
-        let (mut answers, process) = pool.ask_by(command)?;
-        let (cursor, keys): (String, Vec<Vec<u8>>) = reader.parse(answers.pop().unwrap_or(Value::Nil))?;
+        let (answers, process) = pool.ask_by(|process| search(reader.keys, &cursor(process), PASSED))?;
+        let (cursor, keys) = searched(reader, answers)?;
         if process != place.process {
             place = Place::start(0, process);
         }

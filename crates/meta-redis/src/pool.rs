@@ -163,7 +163,7 @@ impl Pool {
             have = self.errors().sound(answer)?;
         }
         let reason = "fewer replicas are connected than wait-replicas wants";
-        if self.is_enough(&have) { Ok(()) } else { Err(self.errors().unavailable(reason.into())) }
+        if self.is_enough(&have) { Ok(()) } else { Err(self.errors().unavailable(reason)) }
     }
 
     /// Checks whether the answers come from the right server. A connection to a wrong one is not

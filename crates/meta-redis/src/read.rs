@@ -220,7 +220,7 @@ impl<'r> Plan<'r> {
     pub(crate) fn run(self, pool: &Pool) -> Result<Vec<Found>, EngineError> {
         if self.calls.len() > (MAX_CHUNKS / CHUNKS_PER_CALL) as usize {
             let reason = "the file has too many chunks to look at them all at once";
-            return Err(self.reader.errors.refused(reason.into()));
+            return Err(self.reader.errors.refused(reason));
         }
         let values = if self.answers.is_empty() { Vec::new() } else { pool.ask(&self.pipeline)? };
         self.finish(values)
@@ -229,7 +229,7 @@ impl<'r> Plan<'r> {
     /// Assigns the answers to the reads.
     fn finish(self, values: Vec<Value>) -> Result<Vec<Found>, EngineError> {
         let reader = self.reader;
-        let mut found: Vec<Found> = self.reads.iter().map(nothing).collect();
+        let mut found: Vec<Found> = self.reads.iter().map(Found::nothing).collect();
         let mut cells: Vec<Cell> = vec![None; self.cells.last().copied().unwrap_or_default()];
         for (answer, value) in self.answers.iter().zip(values) {
             match answer {
@@ -270,7 +270,7 @@ impl<'r> Plan<'r> {
 
     /// An entry and the node that it names.
     fn follow(&self, at: usize, stored: Cell, attr: Cell) -> Result<Found, EngineError> {
-        let Read::Follow(dir, name) = &self.reads[at] else { return Ok(nothing(&self.reads[at])) };
+        let Read::Follow(dir, name) = &self.reads[at] else { return Ok(Found::nothing(&self.reads[at])) };
         let mut rows = Vec::with_capacity(2);
         if stored.is_some() {
             let node = self.reader.node(&stored, attr);
@@ -304,15 +304,6 @@ impl<'r> Plan<'r> {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// The result of a read if nothing exists.
-fn nothing(read: &Read) -> Found {
-    match read {
-        Read::Get(..) => Found::Row(None),
-        Read::Names { .. } => Found::Names(Vec::new()),
-        _ => Found::Rows(Vec::new()),
     }
 }
 

@@ -34,39 +34,53 @@ const QUOTAS: [QuotaKey; 3] = [QuotaKey::Dir(Ino(0)), QuotaKey::User(0), QuotaKe
 /// Keys removed at once.
 const REMOVED: u64 = 1000;
 
-/// Removes every key of a volume that has a prefix, the settings last.
-pub(crate) fn remove_all(pool: &Pool, keys: &Keys) -> Result<(), EngineError> {
-    let (setting, glob) = (keys.word("setting"), [&keys.prefix[..], b"*"].concat());
-    let run = |pipeline: &Pipeline| {
-        let answer = pool.ask(pipeline)?.pop().unwrap_or(Value::Nil);
-        pool.errors().sound(answer)
-    };
-    let mut cursor = b"0".to_vec();
-    loop {
-        let mut page = Pipeline::default();
-        page.command("SCAN").extend([&cursor[..], b"MATCH", &glob, b"COUNT", &number(REMOVED)]);
-        let Value::Array(answer) = run(&page)? else { return Err(pool.errors().unexpected("a scan")) };
-        let [Value::BulkString(next), Value::Array(found)] = &answer[..] else {
-            return Err(pool.errors().unexpected("a scan"));
-        };
-        let found = found.iter().filter_map(|key| match key {
-            Value::BulkString(key) if key[..] != setting[..] => Some(&key[..]),
-            _ => None,
-        });
-        let found: Vec<&[u8]> = found.collect();
-        if !found.is_empty() {
-            let mut removal = Pipeline::default();
-            removal.command("UNLINK").extend(found);
-            run(&removal)?;
-        }
-        cursor.clone_from(next);
-        if cursor == b"0" {
-            break;
-        }
+/// Asks for keys of the volume behind a cursor of Redis; `count` are looked at.
+pub(crate) fn search(keys: &Keys, cursor: &[u8], count: u64) -> Pipeline {
+    let mut pipeline = Pipeline::default();
+    let scan = pipeline.command("SCAN");
+    scan.extend([cursor, b"COUNT", &number(count)]);
+    if !keys.prefix.is_empty() {
+        scan.extend([&b"MATCH"[..], &[&keys.prefix[..], b"*"].concat()]);
+        // A node of a cluster lists the keys that it has, even if others have left it. It refuses
+        // what names a key that is not there, unless it has all of the slot.
+        pipeline.command("GET").push(&keys.nowhere());
     }
-    let mut removal = Pipeline::default();
-    removal.command("UNLINK").extend([&setting[..]]);
-    run(&removal).map(drop)
+    pipeline
+}
+
+/// The cursor and the keys in the answers to [`search`].
+pub(crate) fn searched(
+    reader: Reader<'_>,
+    answers: Vec<Value>,
+) -> Result<(String, Vec<Vec<u8>>), EngineError> {
+    let mut answers = answers.into_iter();
+    let found = answers.next().unwrap_or(Value::Nil);
+    answers.try_for_each(|owned| reader.errors.sound(owned).map(drop))?;
+    reader.parse(found)
+}
+
+/// Removes every key of a volume that has a prefix, the settings last.
+pub(crate) fn remove_all(pool: &Pool, reader: Reader<'_>) -> Result<(), EngineError> {
+    let setting = reader.keys.word("setting");
+    let remove = |keys: &[&[u8]]| {
+        let mut removal = Pipeline::default();
+        removal.command("UNLINK").extend(keys.iter().copied());
+        reader.errors.sound(pool.ask(&removal)?.pop().unwrap_or(Value::Nil)).map(drop)
+    };
+    let (mut cursor, mut asked) = ("0".to_owned(), 0);
+    loop {
+        let from = |process| if process == asked { cursor.as_bytes() } else { b"0" };
+        let (answers, process) = pool.ask_by(|process| search(reader.keys, from(process), REMOVED))?;
+        let (next, found) = searched(reader, answers)?;
+        let found: Vec<&[u8]> = found.iter().map(|key| &key[..]).filter(|key| *key != &setting[..]).collect();
+        if !found.is_empty() {
+            remove(&found)?;
+        }
+        if next == "0" {
+            return remove(&[&setting]);
+        }
+        (cursor, asked) = (next, process);
+    }
 }
 
 /// One page asked for.

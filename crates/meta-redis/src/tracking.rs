@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_meta::{
     engine::{Commit, Write},
-    schema::{Change, Key, Notice, Row, WriterId},
+    schema::{Change, Key, Notice, WriterId},
 };
 
 /// Most own changes that are kept until their messages come. Beyond this, own changes look like
@@ -69,17 +69,13 @@ impl OwnChanges {
 
 /// The changes of a write to the tracked keys: nodes, and directories as a whole.
 fn changed(write: &Write) -> Vec<Change> {
-    match write {
-        Write::Insert(Row::Node(ino, _)) | Write::Put(Row::Node(ino, _)) | Write::Bump { ino, .. } => {
-            vec![Change::Node(*ino)]
+    match write.key() {
+        // With the node goes the directory.
+        Some(Key::Node(ino)) if matches!(write, Write::Delete(_) | Write::Discard(_)) => {
+            vec![Change::Node(ino), Change::Names(ino)]
         }
-        Write::Delete(Key::Node(ino)) | Write::Discard(Key::Node(ino)) => {
-            vec![Change::Node(*ino), Change::Names(*ino)]
-        }
-        Write::Insert(Row::Entry(dir, ..))
-        | Write::Put(Row::Entry(dir, ..))
-        | Write::Delete(Key::Entry(dir, _))
-        | Write::Discard(Key::Entry(dir, _)) => vec![Change::Names(*dir)],
+        Some(Key::Node(ino)) => vec![Change::Node(ino)],
+        Some(Key::Entry(dir, _)) => vec![Change::Names(dir)],
         _ => Vec::new(),
     }
 }
@@ -111,7 +107,7 @@ impl Expected {
 
 #[cfg(test)]
 mod tests {
-    use sluice_meta::engine::Step;
+    use sluice_meta::{engine::Step, schema::Row};
     use sluice_types::{Attr, FileType, Ino, Name, Time};
 
     use super::*;

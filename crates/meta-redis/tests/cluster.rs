@@ -147,6 +147,17 @@ fn while_the_slot_moves_nothing_happens_by_halves() {
     let list = Scan::Entries { dir: Ino(2), nodes: false };
     let begun = engine.scan(list, None, 10).expect("up");
     assert!(begun.next.is_some());
+    let all_about_inodes = || {
+        let (mut seen, mut next) = (Vec::new(), None);
+        loop {
+            let page = engine.scan(Scan::Inodes, next.as_ref(), 1000)?;
+            seen.extend(page.rows);
+            next = page.next;
+            if next.is_none() {
+                return Ok::<_, EngineError>(seen);
+            }
+        }
+    };
 
     cluster.begin_move(1, from, to).expect("begun");
     cluster.nodes[from]
@@ -169,6 +180,7 @@ fn while_the_slot_moves_nothing_happens_by_halves() {
     };
     unavailable(engine.read(&both).map(drop));
     unavailable(engine.scan(Scan::Nodes, None, 10).map(drop));
+    unavailable(all_about_inodes().map(drop));
     unavailable(commit(&engine, vec![Write::Put(dir(3)), Write::Insert(dir(4)), Write::Put(dir(2))]));
 
     while cluster.move_keys(1, from, to, 10).expect("moved") > 0 {}
@@ -176,6 +188,8 @@ fn while_the_slot_moves_nothing_happens_by_halves() {
     let found = engine.read(&both).expect("all is there");
     assert_eq!(found, [Found::Row(Some(dir(2))), Found::Row(Some(dir(3)))]);
     assert_eq!(get(&engine, 4).expect("up"), None, "nothing was written");
+    let seen = all_about_inodes().expect("up");
+    assert!([dir(2), dir(3)].iter().all(|node| seen.contains(node)), "nodes are missing");
     // The rest of the listing comes from another process, where its cursor means nothing.
     let (mut seen, mut next) = (begun.rows, begun.next);
     while let Some(from) = next {

@@ -1,32 +1,21 @@
 //! Errors that name their engine.
 
-/// Adds constructors for the common errors to the options of an engine, which have a `label` and
-/// the `naming` of the tables.
+/// Gives the options of an engine, which have a `label` and the `naming` of the tables, the
+/// constructors of its errors.
 macro_rules! errors {
     ($options:ty) => {
+        impl std::ops::Deref for $options {
+            type Target = sluice_meta::engine::Label;
+
+            fn deref(&self) -> &Self::Target {
+                &self.label
+            }
+        }
+
         impl $options {
-            /// The engine does not answer now.
-            pub(crate) fn unavailable(&self, reason: impl Into<String>) -> EngineError {
-                EngineError::Unavailable { engine: self.label.clone(), reason: reason.into() }
-            }
-
-            /// A commit may have happened or not.
-            pub(crate) fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
-                EngineError::Indeterminate { engine: self.label.clone(), reason: reason.into() }
-            }
-
-            /// The engine refuses for good.
-            pub(crate) fn refused(&self, reason: impl Into<String>) -> EngineError {
-                EngineError::Refused { engine: self.label.clone(), reason: reason.into() }
-            }
-
             /// A row breaks the format.
             pub(crate) fn damaged(&self, damage: $crate::codec::Damage) -> EngineError {
-                EngineError::Corrupt {
-                    engine: self.label.clone(),
-                    record: format!("{}{}", self.naming.prefix(), damage.record),
-                    reason: damage.reason,
-                }
+                self.corrupt(format!("{}{}", self.naming.prefix(), damage.record), damage.reason)
             }
         }
     };

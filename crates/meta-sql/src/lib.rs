@@ -15,7 +15,6 @@ mod log;
 mod mysql;
 mod naming;
 mod plan;
-mod polled;
 mod postgres;
 mod questions;
 mod scan;

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use sluice_meta::{
     engine::{
-        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Read, Scan, Snapshot,
-        Watch,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Notices, Page, Polled, Read, Scan,
+        Snapshot, Watch,
     },
     schema::Row,
 };
@@ -37,7 +37,7 @@ use read::Plan;
 use store::Store;
 use tables::Tables;
 
-use crate::{codec::Record, polled::Polled, scan::page};
+use crate::{codec::Record, scan::page};
 
 /// Commits under way at once: while one waits for the disk another is made. More only make smaller
 /// ones of the same work.

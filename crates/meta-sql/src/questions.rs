@@ -101,15 +101,6 @@ pub(crate) fn asked(read: &Read) -> (Look, &'static [Record], Values<'_>) {
     (what, records, values)
 }
 
-/// The result if nothing exists.
-pub(crate) const fn nothing(read: &Read) -> Found {
-    match read {
-        Read::Get(..) => Found::Row(None),
-        Read::Follow(..) | Read::All(..) => Found::Rows(Vec::new()),
-        Read::Names { .. } => Found::Names(Vec::new()),
-    }
-}
-
 /// Adds a record to a result.
 pub(crate) fn put(found: &mut Found, row: Row) {
     match found {

@@ -24,13 +24,13 @@ use std::sync::Arc;
 
 use sluice_meta::{
     engine::{
-        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Read, Scan,
-        Snapshot, Watch,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Notices, Page, Polled, Read,
+        Scan, Snapshot, Watch,
     },
     schema::{Key, Row},
 };
 
-use crate::{polled::Polled, scan::page};
+use crate::scan::page;
 use connect::Db;
 use options::Options;
 use read::Reader;

@@ -17,16 +17,22 @@
 //!   [`Engine::snapshot`]. The in-memory engine is exactly as weak as this.
 
 mod change_log;
+mod condition;
 mod error;
+mod polled;
+mod scan;
 
 use std::{any::Any, sync::Arc, time::Duration};
 
 use sluice_types::{Ino, Name, Slice, Time};
 
 pub use change_log::{ChangeLog, LogLine};
-pub use error::EngineError;
+pub use condition::{Condition, Wanted};
+pub use error::{EngineError, Label};
+pub use polled::{Polled, Version};
+pub use scan::{Cursor, Page, Scan};
 
-use crate::schema::{Change, Counter, DirStat, Entry, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
+use crate::schema::{Change, Counter, DirStat, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 
 /// How much of a record must be the same at the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +120,17 @@ pub enum Found {
     Rows(Vec<Row>),
     /// Answer to [`Read::Names`], no order implied.
     Names(Vec<Name>),
+}
+
+impl Found {
+    /// The answer where there is nothing.
+    pub fn nothing(read: &Read) -> Self {
+        match read {
+            Read::Get(_) => Self::Row(None),
+            Read::Names { .. } => Self::Names(Vec::new()),
+            Read::Follow(..) | Read::All(_) => Self::Rows(Vec::new()),
+        }
+    }
 }
 
 /// What must hold at the commit.
@@ -267,101 +284,6 @@ impl Commit {
     }
 }
 
-/// A collection too large for one answer, read page by page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scan {
-    /// Entries of a directory, with or without the nodes they name (each [`Row::Entry`] then is
-    /// followed by its [`Row::Node`], if there is one). An entry that is there from before the
-    /// first to after the last page appears at least once.
-    Entries {
-        /// The directory.
-        dir: Ino,
-        /// Whether the nodes are wanted too.
-        nodes: bool,
-    },
-    /// Everything about inodes, in any order: nodes, entries, parents, chunks, targets, extended
-    /// attributes. Only where [`Engine::is_mixed`].
-    Inodes,
-    /// Every node.
-    Nodes,
-    /// Every entry of every directory.
-    AllEntries,
-    /// Every chunk.
-    Chunks,
-    /// Every target of a symbolic link.
-    Symlinks,
-    /// Every extended attribute.
-    Xattrs,
-    /// Every stored slice reference.
-    SliceRefs,
-    /// Deleted files.
-    DelFiles,
-    /// Replaced slices.
-    DelSlices,
-    /// Sessions.
-    Sessions,
-    /// Files without links that are open somewhere.
-    Sustained,
-    /// Clones in progress.
-    Detached,
-    /// ACL rules.
-    Acls,
-    /// Directory usage.
-    DirStats,
-    /// Quotas.
-    Quotas,
-    /// Sluice's own writer records.
-    Writers,
-}
-
-impl Scan {
-    /// All but those of one directory and [`Self::Inodes`], which repeats others.
-    pub const ALL: [Self; 15] = [
-        Self::Nodes,
-        Self::AllEntries,
-        Self::Chunks,
-        Self::Symlinks,
-        Self::Xattrs,
-        Self::SliceRefs,
-        Self::DelFiles,
-        Self::DelSlices,
-        Self::Sessions,
-        Self::Sustained,
-        Self::Detached,
-        Self::Acls,
-        Self::DirStats,
-        Self::Quotas,
-        Self::Writers,
-    ];
-}
-
-/// Where a scan goes on; opaque, only good for the same [`Scan`] on the same engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor(pub Vec<u8>);
-
-/// One page of a scan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The records. A page may be empty although others follow.
-    pub rows: Vec<Row>,
-    /// What is stored but cannot be read, each an [`EngineError::Corrupt`]. It hides no other
-    /// record; only a listing ([`Scan::Entries`]) fails as a whole when an entry is damaged, since
-    /// one that lacks a name looks complete.
-    pub damaged: Vec<EngineError>,
-    /// Where the next page begins; `None` at the end.
-    pub next: Option<Cursor>,
-}
-
-impl Page {
-    /// The page, if all of it could be read.
-    ///
-    /// # Errors
-    /// The first of what is damaged.
-    pub fn sound(mut self) -> Result<Self, EngineError> {
-        if self.damaged.is_empty() { Ok(self) } else { Err(self.damaged.swap_remove(0)) }
-    }
-}
-
 /// What an engine can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -495,6 +417,3 @@ pub trait Watch: Send {
         Ok(false)
     }
 }
-
-/// An entry with its directory and name, as scans return it.
-pub type DirEntry = (Name, Entry);

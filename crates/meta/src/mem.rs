@@ -20,8 +20,8 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        ChangeLog, Commit, Cursor, Engine, EngineError, Expect, Found, Hold, Limits, LogLine, Notices, Page,
-        Read, Scan, Snapshot, Watch, Write, has_room, still_holds,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, LogLine, Notices, Page, Read, Scan,
+        Snapshot, Watch, Write,
     },
     schema::{Key, Notice, Row},
 };
@@ -183,11 +183,11 @@ impl MemEngine {
         let next = {
             let rows = self.0.rows.lock();
             let mut keys = rows.range::<Key, _>((begin, end)).map(|(key, _)| key);
-            let last = keys.by_ref().filter(|key| scanned(scan, key)).nth(limit - 1).cloned();
-            last.filter(|_| keys.any(|key| scanned(scan, key)))
+            let last = keys.by_ref().filter(|key| scan.contains(key)).nth(limit - 1).cloned();
+            last.filter(|_| keys.any(|key| scan.contains(key)))
         };
         let end = next.as_ref().map_or(end, Bound::Included);
-        (self.list((begin, end), usize::MAX, |key| scanned(scan, key)), next)
+        (self.list((begin, end), usize::MAX, |key| scan.contains(key)), next)
     }
 }
 
@@ -202,29 +202,6 @@ fn name_of(key: &Key) -> Option<Name> {
 /// Which of the ends of pages a cursor means.
 fn cursor_place(cursor: &Cursor) -> Option<usize> {
     cursor.0.as_slice().try_into().ok().map(usize::from_be_bytes)
-}
-
-/// Whether the record of that key belongs to a scan.
-fn scanned(scan: Scan, key: &Key) -> bool {
-    match (scan, key) {
-        (Scan::Entries { dir, .. }, Key::Entry(of, _)) => dir == *of,
-        (Scan::Nodes, Key::Node(_))
-        | (Scan::AllEntries, Key::Entry(..))
-        | (Scan::Chunks, Key::Chunk(..))
-        | (Scan::Symlinks, Key::Symlink(_))
-        | (Scan::Xattrs, Key::Xattr(..))
-        | (Scan::SliceRefs, Key::SliceRef(..))
-        | (Scan::DelFiles, Key::DelFile(..))
-        | (Scan::DelSlices, Key::DelSlices(..))
-        | (Scan::Sessions, Key::Session(_))
-        | (Scan::Sustained, Key::Sustained(..))
-        | (Scan::Detached, Key::Detached(_))
-        | (Scan::Acls, Key::Acl(_))
-        | (Scan::DirStats, Key::DirStat(_))
-        | (Scan::Quotas, Key::Quota(_))
-        | (Scan::Writers, Key::Writer(..)) => true,
-        _ => false,
-    }
 }
 
 impl Engine for MemEngine {
@@ -247,7 +224,9 @@ impl Engine for MemEngine {
     fn commit(&self, commit: &Commit) -> Result<(), EngineError> {
         wait::yield_now();
         let mut rows = self.0.rows.lock();
-        let conflicts = broken(&rows, commit);
+        let broken =
+            commit.conditions().filter(|condition| !condition.holds(&at_once(&rows, &condition.read)));
+        let conflicts: Vec<Key> = broken.map(|condition| condition.key).collect();
         if !conflicts.is_empty() {
             return Err(EngineError::Conflict(conflicts));
         }
@@ -361,46 +340,20 @@ impl Snapshot for MemEngine {
     }
 }
 
-/// Keys of the expectations and preconditions that do not hold.
-fn broken(rows: &BTreeMap<Key, Row>, commit: &Commit) -> Vec<Key> {
-    let mut conflicts = Vec::new();
-    if let Some(step) = commit.step {
-        let key = Key::Writer(step.writer, step.lane);
-        if rows.get(&key) != Some(&Row::Writer(step.writer, step.lane, step.from)) {
-            conflicts.push(key);
+/// The answer to a read, at once. Conditions ask for nothing else than these.
+fn at_once(rows: &BTreeMap<Key, Row>, read: &Read) -> Found {
+    match read {
+        Read::Get(key) => Found::Row(rows.get(key).cloned()),
+        Read::Names { dir, limit } => {
+            let names = rows.range(entry_range(*dir)).filter_map(|(key, _)| name_of(key));
+            Found::Names(names.take(*limit).collect())
         }
-    }
-    for expect in &commit.expects {
-        let holds = match expect {
-            Expect::Row(row, hold) => {
-                *hold == Hold::None || rows.get(&row.key()).is_some_and(|now| still_holds(*hold, row, now))
-            }
-            Expect::Absent(key) => !rows.contains_key(key),
-            Expect::Room(key, space, inodes) => has_room(rows.get(&Key::Quota(*key)), *space, *inodes),
-            Expect::Same(list, then) => {
-                let now: Vec<&Row> = rows.values().filter(|row| list.contains(&row.key())).collect();
-                now.len() == then.len() && now.iter().all(|row| then.contains(row))
-            }
-            Expect::Vacant(dir) => rows.range(entry_range(*dir)).all(|(key, _)| {
-                commit.writes.iter().any(|write| matches!(write, Write::Delete(k) if k == key))
-            }),
-        };
-        if !holds {
-            conflicts.push(expect.key());
+        Read::All(list) => {
+            let all = rows.iter().filter(|(key, _)| list.contains(key));
+            Found::Rows(all.map(|(_, row)| row.clone()).collect())
         }
+        Read::Follow(..) => Found::nothing(read),
     }
-    for write in &commit.writes {
-        let (key, wanted) = match write {
-            Write::Insert(row) => (row.key(), false),
-            Write::Delete(key) => (key.clone(), true),
-            Write::Bump { ino, .. } => (Key::Node(*ino), true),
-            _ => continue,
-        };
-        if rows.contains_key(&key) != wanted {
-            conflicts.push(key);
-        }
-    }
-    conflicts
 }
 
 fn apply(rows: &mut BTreeMap<Key, Row>, write: &Write) {

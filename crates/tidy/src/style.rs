@@ -118,14 +118,16 @@ pub fn sleeps(sources: &[Source]) -> Vec<Fault> {
     faults
 }
 
-/// An engine maps records: it names no operation, no caller and no error of the file system.
+/// An engine maps records: it names no operation, no caller and no error of the file system. The
+/// operators of Rust are none of these operations.
 pub fn engines_know_records(sources: &[Source]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for source in rust(sources).filter(|source| source.path.starts_with("crates/meta-")) {
         for (number, line) in source.production() {
             for word in ["FsError", "Caller", "ops::"] {
+                let code = code(line).replace("ops::Deref", "");
                 let named = if word.ends_with(':') { str::contains } else { has_word };
-                if named(code(line), word) {
+                if named(&code, word) {
                     faults.push(format!("{}:{number}: an engine must not know `{word}`", source.path));
                 }
             }

@@ -5,14 +5,14 @@
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Hold, List, Write, has_room, still_holds},
+    engine::{Commit, Condition, EngineError, Expect, Hold, List, Read, Write},
     schema::{Counter, Key, Row},
 };
-use sluice_types::Ino;
 
 use crate::{
     codec::decode,
     kv::{Change, Changes, Kv, Volume},
+    read::{found, want},
     stored::{Raw, Result, Span},
     totals::{Lane, TOTALS, is_spread},
     values::{Values, Wants},
@@ -53,15 +53,11 @@ impl<'c> Draft<'c> {
                 wants.counters(keys, &TOTALS);
             }
         }
-        for expect in &self.commit.expects {
-            match expect {
-                Expect::Row(_, Hold::None) => {}
-                Expect::Row(..) | Expect::Absent(_) | Expect::Room(..) => wants.record(keys, &expect.key()),
-                Expect::Vacant(dir) => {
-                    wants.record(keys, &expect.key());
-                    wants.span(keys.entries(*dir), self.removed_from(*dir).count() + 1, false);
-                }
-                Expect::Same(list, _) => wants.list(keys, *list),
+        for condition in self.expectations() {
+            want(keys, &condition.read, &mut wants);
+            if let Read::Names { .. } = condition.read {
+                // The node of the directory is held.
+                wants.record(keys, &condition.key);
             }
         }
         self.commit.writes.iter().for_each(|write| self.wants_of(write, &mut wants));
@@ -114,17 +110,19 @@ impl<'c> Draft<'c> {
         self.cleared.iter().any(|span| span.contains(key))
     }
 
-    fn removed_from(&self, dir: Ino) -> impl Iterator<Item = Raw> {
-        self.commit.writes.iter().filter_map(move |write| match write {
-            Write::Delete(key @ Key::Entry(of, _)) if *of == dir => Some(self.volume.keys.raw(key)),
-            _ => None,
-        })
+    fn expectations(&self) -> impl Iterator<Item = Condition<'c>> + use<'c> {
+        let commit = self.commit;
+        commit.expects.iter().filter_map(move |expect| Condition::of(expect, commit))
     }
 
     /// The keys that change, from the values that were read; a conflict if an expectation does not
     /// hold.
     pub(crate) fn changes(mut self, values: &Values) -> Result<Changes> {
-        self.check(values)?;
+        for condition in self.expectations() {
+            if !condition.holds(&found(self.volume, values, &condition.read)?) {
+                self.broken.push(condition.key);
+            }
+        }
         // Directories first, because the next commit reads them, and the first key is unlocked as
         // soon as this commit is answered.
         let (bumps, others): (Vec<_>, Vec<_>) =
@@ -145,35 +143,6 @@ impl<'c> Draft<'c> {
         let line = |write: &Write| if let Write::Log(line) = write { Some(line.clone()) } else { None };
         let lines = self.commit.writes.iter().filter_map(line).collect();
         Ok(Changes { keys, cleared: self.cleared, spans, notice: self.commit.notice(), lines })
-    }
-
-    /// Checks an expectation.
-    fn check(&mut self, values: &Values) -> Result<()> {
-        for expect in &self.commit.expects {
-            let holds = match expect {
-                Expect::Row(_, Hold::None) => true,
-                Expect::Row(row, hold) => {
-                    let now = values.record(self.volume, &row.key())?;
-                    now.is_some_and(|now| still_holds(*hold, row, &now))
-                }
-                Expect::Absent(key) => values.record(self.volume, key)?.is_none(),
-                Expect::Vacant(dir) => {
-                    let removed: Vec<Raw> = self.removed_from(*dir).collect();
-                    values.rows(&self.volume.keys.entries(*dir)).iter().all(|(key, _)| removed.contains(key))
-                }
-                Expect::Room(key, space, inodes) => {
-                    has_room(values.record(self.volume, &Key::Quota(*key))?.as_ref(), *space, *inodes)
-                }
-                Expect::Same(list, then) => {
-                    let now = values.list(self.volume, *list)?;
-                    now.len() == then.len() && now.iter().all(|row| then.contains(row))
-                }
-            };
-            if !holds {
-                self.broken.push(expect.key());
-            }
-        }
-        Ok(())
     }
 
     /// Adds the keys that must stay the same and are not written otherwise.
@@ -225,13 +194,13 @@ impl<'c> Draft<'c> {
     pub(super) fn record(&self, values: &Values, key: &Key) -> Result<Option<Row>> {
         let (first, second) = (self.volume.keys.raw(key), self.volume.keys.second(key));
         let second = second.as_deref().and_then(|second| self.now(values, second));
-        decode(key, self.now(values, &first), second).map_err(|damage| self.volume.corrupt(&first, damage))
+        decode(key, self.now(values, &first), second).map_err(|damage| self.volume.damaged(&first, damage))
     }
 
     /// The writer record of a key, after the changes so far.
     pub(super) fn lane(&self, values: &Values, key: &[u8]) -> Result<Option<Lane>> {
         let lane = self.now(values, key).map(Lane::decode).transpose();
-        lane.map_err(|damage| self.volume.corrupt(key, damage))
+        lane.map_err(|damage| self.volume.damaged(key, damage))
     }
 
     /// Raises the number in the writer record, with the additions to the totals.

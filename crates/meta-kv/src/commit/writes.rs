@@ -156,7 +156,7 @@ impl Draft<'_> {
         let Some(list) = locks::collection(key) else { return Ok(()) };
         let raw = self.volume.keys.raw(key);
         let stored = self.now(values, &raw).map_or(Ok(Vec::new()), |value| locks::decode(list, value));
-        let mut all = stored.map_err(|damage| self.volume.corrupt(&raw, damage))?;
+        let mut all = stored.map_err(|damage| self.volume.damaged(&raw, damage))?;
         match (all.iter().position(|row| row.key() == *key), lock) {
             (Some(at), Some(lock)) => all[at] = lock,
             (Some(at), None) => drop(all.remove(at)),
@@ -171,7 +171,7 @@ impl Draft<'_> {
         let key = self.volume.keys.raw(&Key::Counter(counter));
         let stored =
             self.now(values, &key).map_or(Ok(counter.start()), |value| decode_counter(counter, value));
-        let stored = stored.map_err(|damage| self.volume.corrupt(&key, damage))?;
+        let stored = stored.map_err(|damage| self.volume.damaged(&key, damage))?;
         self.set(key, Change::Put(encode_counter(counter, stored + by)));
         Ok(())
     }

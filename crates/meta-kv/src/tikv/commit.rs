@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Longest time that the two phases may take.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for the rollback of a refused commit.
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 

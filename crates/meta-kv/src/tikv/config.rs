@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(config.prefix(), "jfs/tk1");
         assert_eq!((config.gc_interval, config.lanes), (Some(Duration::from_hours(1)), 9));
         let label = config.address.volume(config.prefix()).label;
-        assert_eq!(&*label, "tikv://pd1:2379,pd2:2379,[::1]:99/jfs/tk1");
+        assert_eq!(&*label.0, "tikv://pd1:2379,pd2:2379,[::1]:99/jfs/tk1");
         let config = Config::parse("tikv://h?gc-interval=0&ca=/a&cert=/b&key=/c").expect("valid");
         assert_eq!((config.prefix(), config.gc_interval), ("", None));
         assert_eq!(config.tls, Some(["/a", "/b", "/c"].map(str::to_owned)));

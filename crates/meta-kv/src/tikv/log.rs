@@ -2,18 +2,21 @@
 //!
 //! The keys are spread over shards, since a cluster writes neighbouring keys on one server. What
 //! must stay true: no two lines have one number, so each line has a timestamp that nobody else got.
+//! JuiceFS takes that of the begin of its transaction, of which it logs one line. Ours may have
+//! begun long before its commit, and readers would pass its lines: the timestamps are those of the
+//! commit.
 
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use sluice_meta::engine::{ChangeLog, EngineError, LogLine};
-use tikv_client::{Snapshot, TimestampExt, Transaction};
+use tikv_client::{Snapshot, TimestampExt};
 use tokio::time::timeout;
 
-use super::{error::shown, store::Tikv};
+use super::{commit::COMMIT_TIMEOUT, error::shown, store::Tikv};
 use crate::{
     keys::Keys,
-    kv::{Change, Changes, Kv, look, run, within},
+    kv::{Change, Kv, look, remove_some, run, within},
     stored::{Raw, Result, Span},
 };
 
@@ -21,12 +24,12 @@ use crate::{
 const SHARDS: u64 = 64;
 /// Bits of a timestamp below its milliseconds.
 const LOGICAL: u32 = 18;
-/// How long a transaction may take from its first timestamp to its commit, at most, milliseconds.
-const LATE: u64 = 10_000;
-/// Fewest lines of a shard that are looked at together.
-const FEW: usize = 16;
+/// How long it may take from the first timestamp of a line to its commit.
+const LATE: Duration = TIMEOUT.saturating_add(COMMIT_TIMEOUT);
 /// Lines removed at once.
 const REMOVED: usize = 1000;
+/// Fewest lines of a shard that are looked at together.
+const FEW: usize = 16;
 /// Longest time for timestamps.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,25 +48,20 @@ fn spans(keys: &Keys, from: u64, to: u64) -> impl Iterator<Item = Span> {
 /// Adds lines to what a transaction writes.
 pub(super) async fn add_lines(
     store: &Tikv,
-    txn: &Transaction,
     lines: Vec<String>,
     changes: &mut Vec<(Raw, Change)>,
 ) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    // The first has the number that JuiceFS would give it. It has one line in each transaction.
-    let mut numbers = vec![txn.start_timestamp().version()];
-    if lines.len() > 1 {
-        let client = store.client().await?;
-        let more = try_join_all((1..lines.len()).map(|_| client.current_timestamp()));
-        let more = match timeout(TIMEOUT, more).await {
-            Ok(more) => more.map_err(|error| store.volume.unavailable(shown(&error)))?,
-            Err(_) => return Err(store.volume.unavailable("no timestamps in time")),
-        };
-        numbers.extend(more.iter().map(TimestampExt::version));
-        numbers.sort_unstable();
-    }
+    let client = store.client().await?;
+    let given = try_join_all(lines.iter().map(|_| client.current_timestamp()));
+    let given = match timeout(TIMEOUT, given).await {
+        Ok(given) => given.map_err(|error| store.volume.unavailable(shown(&error)))?,
+        Err(_) => return Err(store.volume.unavailable("no timestamps in time")),
+    };
+    let mut numbers: Vec<u64> = given.iter().map(TimestampExt::version).collect();
+    numbers.sort_unstable();
     let keys = &store.volume.keys;
     changes.extend(
         numbers.into_iter().zip(lines).map(|(number, line)| (key(keys, number), Change::Put(line.into()))),
@@ -127,25 +125,13 @@ impl ChangeLog for Tikv {
 
     fn trim(&self, to: u64) -> Result<(), EngineError> {
         for mut span in spans(&self.volume.keys, 0, to.saturating_add(1)) {
-            loop {
-                let removed = run(async {
-                    let now = self.begin().await?;
-                    let keys = within(&self.volume, self.range(&now, &span, REMOVED, false)).await?;
-                    let Some((last, _)) = keys.last() else { return Ok(None) };
-                    let last = last.clone();
-                    let gone = keys.into_iter().map(|(key, _)| (key, Change::Delete)).collect();
-                    let done = self.commit(now, Changes { keys: gone, ..Changes::default() }).await?;
-                    // Another client trims it at this moment.
-                    Ok(done.then_some(last))
-                })?;
-                let Some(last) = removed else { break };
-                span.from = crate::keys::after(&last);
-            }
+            // If it did not happen, another client trims it at this moment.
+            while run(remove_some(self, &mut span, REMOVED))? == Some(true) {}
         }
         Ok(())
     }
 
     fn settled(&self, last: u64) -> u64 {
-        last.saturating_sub(LATE << LOGICAL)
+        last.saturating_sub((LATE.as_millis() as u64) << LOGICAL)
     }
 }

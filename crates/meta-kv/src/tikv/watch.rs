@@ -4,12 +4,9 @@
 //! keys several times a second. What must stay true: a listener notices each change of a
 //! notification key after its begin, but not what was announced.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use sluice_meta::{engine::Watch, schema::Notice};
+use sluice_meta::engine::Version;
 
 use super::store::Tikv;
 use crate::{
@@ -17,9 +14,6 @@ use crate::{
     kv::{Kv, look},
     stored::{Pair, Raw, Result},
 };
-
-/// How often the notification keys are read.
-const PERIOD: Duration = Duration::from_millis(100);
 
 /// Changes a notification key. Its value is the time, so that each differs. If another client was
 /// faster, that change is enough.
@@ -33,43 +27,19 @@ pub(crate) async fn notify(store: Arc<Tikv>) {
     }
 }
 
-/// A listener.
-pub(crate) struct Listener {
-    store: Arc<Tikv>,
-    heard: Vec<Pair>,
-}
+impl Version for Tikv {
+    type Version = Vec<Pair>;
 
-impl Listener {
-    pub(crate) fn new(store: Arc<Tikv>) -> Result<Self> {
-        let heard = notify_keys(&store)?;
-        Ok(Self { store, heard })
-    }
-}
+    const PERIOD: Duration = Duration::from_millis(100);
 
-fn notify_keys(store: &Tikv) -> Result<Vec<Pair>> {
-    let keys: Vec<Raw> = (0..NOTIFY_KEYS).map(|at| store.volume.keys.notify_key(at)).collect();
-    look(&store.volume, async {
-        let now = store.begin().await?;
-        let mut pairs = store.get(&now, &keys).await?;
-        pairs.sort_unstable();
-        Ok(pairs)
-    })
-}
-
-impl Watch for Listener {
-    fn next(&mut self, timeout: Duration) -> Result<Vec<Notice>> {
-        let until = Instant::now() + timeout;
-        loop {
-            let now = notify_keys(&self.store)?;
-            if now != self.heard {
-                self.heard = now;
-                return Ok(vec![Notice::anything()]);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(Vec::new());
-            }
-            std::thread::sleep(left.min(PERIOD));
-        }
+    /// The notification keys.
+    fn version(&self) -> Result<Option<Vec<Pair>>> {
+        let keys: Vec<Raw> = (0..NOTIFY_KEYS).map(|at| self.volume.keys.notify_key(at)).collect();
+        look(&self.volume, async {
+            let now = self.begin().await?;
+            let mut pairs = self.get(&now, &keys).await?;
+            pairs.sort_unstable();
+            Ok(Some(pairs))
+        })
     }
 }

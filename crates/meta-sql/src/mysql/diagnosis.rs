@@ -3,10 +3,8 @@
 //! The server reports only that some check failed. What must stay true: this runs after the
 //! rollback, so it is only a hint: the records to read again.
 
-use std::convert::Infallible;
-
 use sluice_meta::{
-    engine::{Commit, EngineError, Expect, Found, Read, Write},
+    engine::{Commit, Condition, EngineError, Found, Read, Wanted, Write},
     schema::{Key, Row},
 };
 use sluice_types::Ino;
@@ -14,17 +12,6 @@ use sluice_types::Ino;
 use super::{
     commit::overflowing, connection::Connection, error::Refusal, options::Options, read::Plan, tables::Tables,
 };
-use crate::expected::holds;
-
-/// A record that may be the reason.
-struct Doubt<'c> {
-    /// The record to name if it does not.
-    key: Key,
-    /// How to read it.
-    read: Read,
-    /// Whether the result is what the commit expects.
-    holds: Box<dyn Fn(&Found) -> bool + 'c>,
-}
 
 /// Rolls the transaction back, and finds out which expectation did not hold.
 pub(super) fn diagnose(
@@ -34,8 +21,10 @@ pub(super) fn diagnose(
     commit: &Commit,
     refusal: Refusal,
 ) -> EngineError {
-    let doubts = doubts(commit, refusal);
-    let reads: Vec<Read> = doubts.iter().map(|doubt| doubt.read.clone()).collect();
+    let is_full = refusal == Refusal::NoAppend;
+    let conditions = if is_full { Vec::new() } else { conditions(commit) };
+    let reads = conditions.iter().map(|condition| condition.read.clone());
+    let reads: Vec<Read> = reads.chain(if is_full { appended(commit) } else { Vec::new() }).collect();
     let plan = Plan::new(tables, &reads);
     let text = plan.text();
     let separator = if text.is_empty() { "" } else { ";" };
@@ -51,14 +40,14 @@ pub(super) fn diagnose(
         Err(damage @ EngineError::Corrupt { .. }) => return damage,
         Err(_) => return EngineError::Conflict(Vec::new()),
     };
-    if refusal == Refusal::NoAppend {
+    if is_full {
         let full = overflowing(commit, |ino, index| slices_in(&found, ino, index));
         if !full.is_empty() {
             return EngineError::Full(full);
         }
     }
-    let broken = doubts.into_iter().zip(&found).filter(|(doubt, found)| !(doubt.holds)(found));
-    let mut broken: Vec<Key> = broken.map(|(doubt, _)| doubt.key).collect();
+    let broken = conditions.into_iter().zip(&found).filter(|(condition, found)| !condition.holds(found));
+    let mut broken: Vec<Key> = broken.map(|(condition, _)| condition.key).collect();
     if broken.is_empty() && refusal == Refusal::Duplicate {
         // The unique key of some tables is narrower than ours: then any of them may have made it
         // fail.
@@ -86,38 +75,20 @@ fn narrow(write: &Write) -> Option<Key> {
     is_narrow.then(|| row.key())
 }
 
-fn doubts(commit: &Commit, refusal: Refusal) -> Vec<Doubt<'_>> {
-    if refusal == Refusal::NoAppend {
-        // A read of a damaged record fails, and the length of one that is too long is visible.
-        let appended = commit.writes.iter().filter_map(|write| match write {
-            Write::Append(ino, index, _) => Some(of_record(Key::Chunk(*ino, *index), |_| true)),
-            _ => None,
-        });
-        return appended.collect();
-    }
-    let step = commit.step.map(|step| {
-        let is_from = move |row: Option<&Row>| matches!(row, Some(Row::Writer(_, _, n)) if *n == step.from);
-        of_record(Key::Writer(step.writer, step.lane), is_from)
-    });
-    let expects = commit.expects.iter().filter_map(|expect| of_expect(commit, expect));
-    let writes = commit.writes.iter().filter_map(|write| match write {
-        Write::Insert(row) => Some(of_record(row.key(), |row| row.is_none())),
-        Write::Delete(Key::Parents(..)) => None,
-        Write::Delete(key) => Some(of_record(key.clone(), |row| row.is_some())),
-        Write::Bump { ino, .. } => Some(of_record(Key::Node(*ino), |row| row.is_some())),
+/// The chunks that are appended to: a read of a damaged one fails, and the length of one that is
+/// too long is visible.
+fn appended(commit: &Commit) -> Vec<Read> {
+    let appended = commit.writes.iter().filter_map(|write| match write {
+        Write::Append(ino, index, _) => Some(Read::Get(Key::Chunk(*ino, *index))),
         _ => None,
     });
-    step.into_iter().chain(expects).chain(writes).collect()
+    appended.collect()
 }
 
-fn of_record<'c>(key: Key, holds: impl Fn(Option<&Row>) -> bool + 'c) -> Doubt<'c> {
-    let holds = move |found: &Found| holds(if let Found::Row(row) = found { row.as_ref() } else { None });
-    Doubt { read: Read::Get(key.clone()), key, holds: Box::new(holds) }
-}
-
-fn of_expect<'c>(commit: &'c Commit, expect: &'c Expect) -> Option<Doubt<'c>> {
-    // The error of `holds` with a failing `ask` is the read that it needs.
-    let read = holds::<Found, Read>(commit, expect, Err).err()?;
-    let holds = move |found: &Found| holds::<&Found, Infallible>(commit, expect, |_| Ok(found)) == Ok(true);
-    Some(Doubt { key: expect.key(), read, holds: Box::new(holds) })
+/// The conditions that the server checked. What is counted from others need not be there to be
+/// removed.
+fn conditions(commit: &Commit) -> Vec<Condition<'_>> {
+    let is_counted =
+        |of: &Condition<'_>| matches!((&of.key, &of.wanted), (Key::Parents(..), Wanted::Present));
+    commit.conditions().filter(|condition| !is_counted(condition)).collect()
 }

@@ -7,7 +7,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Label};
 use sluice_net::{
     Address, Limits,
     url::{self, decoded, one_of},
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// What the tables are called.
     pub(crate) naming: Naming,
     /// Name of the engine in messages.
-    pub(crate) label: String,
+    pub(crate) label: Label,
 }
 
 /// Whether connections are encrypted.
@@ -87,7 +87,7 @@ const IGNORED: &str = "allowAllFiles, allowCleartextPasswords, allowFallbackToPl
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label)
+        f.write_str(&self.label.0)
     }
 }
 
@@ -136,7 +136,7 @@ impl Options {
             compound: true,
             variables: Vec::new(),
             naming: Naming::default(),
-            label,
+            label: Label(label.into()),
         };
         for (name, value) in url::options(query)? {
             options.set(name, &value)?;
@@ -246,7 +246,7 @@ mod tests {
             let options = parsed(url);
             assert_eq!(options.password.as_deref(), Some(password), "{url}");
             assert!(!format!("{options:?}").contains(password));
-            assert_eq!(options.label, "mysql://(h:1)/db");
+            assert_eq!(&*options.label.0, "mysql://(h:1)/db");
         }
         let given = Options::parse("mysql://me@(h)/db", Some("env".into())).expect("valid");
         assert_eq!(given.password.as_deref(), Some("env"));

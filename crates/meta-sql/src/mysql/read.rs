@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
-    questions::{Questions, nothing, odd, put, take},
+    questions::{Questions, odd, put, take},
     text::Look,
     values::Value,
 };
@@ -136,7 +136,7 @@ impl<'r> Plan<'r> {
         if answers.len() != self.statements.len() {
             return Err(options.refused("its answers do not fit the questions"));
         }
-        let mut found: Vec<Found> = self.reads.iter().map(nothing).collect();
+        let mut found: Vec<Found> = self.reads.iter().map(Found::nothing).collect();
         for ((_, ask), answer) in self.statements.iter().zip(answers) {
             for row in &answer {
                 ask.take(row, &mut found).map_err(|damage| options.damaged(damage))?;

@@ -4,15 +4,14 @@
 //! this number. What must stay true: it is read by its primary key, and only while there is a
 //! listener.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Version};
 
 use super::store::Store;
 use crate::{
     asking::Asking as _,
     codec::{Columns as _, Record},
-    polled::Version,
     questions::odd,
     text::Look,
     values::Value,
@@ -21,7 +20,9 @@ use crate::{
 /// Name of the number, which JuiceFS does not know.
 pub(super) const NOTICES: &str = "sluiceVersion";
 
-impl Version for Arc<Store> {
+impl Version for Store {
+    type Version = i64;
+
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn version(&self) -> Result<Option<i64>, EngineError> {

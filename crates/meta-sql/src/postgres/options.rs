@@ -6,7 +6,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Label};
 use sluice_net::{
     Address, Limits, Tls as Encryption,
     tls::Verify,
@@ -39,7 +39,7 @@ pub(super) struct Options {
     /// Settings that are sent to the server when a connection is made.
     pub(super) settings: Vec<(String, String)>,
     /// Name of the engine in messages.
-    pub(super) label: String,
+    pub(super) label: Label,
 }
 
 /// How much a server's certificate must prove.
@@ -105,7 +105,7 @@ const SSL_MODES: [(&str, TlsMode); 6] = [
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label)
+        f.write_str(&self.label.0)
     }
 }
 
@@ -132,7 +132,7 @@ impl Options {
             prepared: true,
             naming: Naming::default(),
             settings: Vec::new(),
-            label: String::new(),
+            label: Label("".into()),
         };
         let (mut hosts, mut port) = (hosts.to_owned(), PORT);
         for (name, value) in url::options(&query.replace('+', " "))? {
@@ -153,7 +153,7 @@ impl Options {
         let limits = &mut options.limits;
         limits.max_open = limits.max_open.min(MOST);
         limits.max_idle = limits.max_idle.clamp(1, limits.max_open);
-        options.label = options.describe();
+        options.label = Label(options.describe().into());
         Ok(options)
     }
 

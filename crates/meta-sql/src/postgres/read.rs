@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record, decode, decode_joined},
-    questions::{Questions, nothing, odd, put, take},
+    questions::{Questions, odd, put, take},
     text::Look,
     values::Value,
 };
@@ -35,7 +35,7 @@ impl Store {
     pub(super) fn answers(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let mut flight = Flight::default();
         let takes = self.ask(reads, &mut flight);
-        let mut found: Vec<Found> = reads.iter().map(nothing).collect();
+        let mut found: Vec<Found> = reads.iter().map(Found::nothing).collect();
         if flight.is_empty() {
             return Ok(found);
         }

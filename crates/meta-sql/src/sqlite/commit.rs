@@ -5,7 +5,7 @@
 
 use rusqlite::Connection;
 use sluice_meta::{
-    engine::{Commit, EngineError, Moment},
+    engine::{Commit, Condition, EngineError, Expect, Moment},
     schema::Row,
 };
 
@@ -16,7 +16,6 @@ use super::{
     unchanged::Seen,
     write::Writing,
 };
-use crate::expected::holds;
 
 /// Commits after the reads of `moment`. One trip.
 pub(super) fn commit(db: &Db, commit: &Commit, moment: Moment) -> Result<(), EngineError> {
@@ -25,10 +24,11 @@ pub(super) fn commit(db: &Db, commit: &Commit, moment: Moment) -> Result<(), Eng
     let statements = Statements::new(&transaction.0, db);
     let reader = Reader::new(&statements);
     let mut broken = Vec::new();
-    for expect in &commit.expects {
-        let shown = seen.as_ref().is_some_and(|seen| seen.shows(expect));
-        if !shown && !holds(commit, expect, |read| reader.answer(&read))? {
-            broken.push(expect.key());
+    let is_shown = |expect: &&Expect| seen.as_ref().is_some_and(|seen| seen.shows(expect));
+    let expects = commit.expects.iter().filter(|expect| !is_shown(expect));
+    for condition in expects.filter_map(|expect| Condition::of(expect, commit)) {
+        if !condition.holds(&reader.answer(&condition.read)?) {
+            broken.push(condition.key);
         }
     }
     if !broken.is_empty() {

@@ -20,11 +20,7 @@ impl Options {
                 "another process held the database for more than {} ms",
                 self.timeout.as_millis()
             )),
-            ErrorCode::DatabaseCorrupt => EngineError::Corrupt {
-                engine: self.label.clone(),
-                record: "database file".into(),
-                reason: error.to_string(),
-            },
+            ErrorCode::DatabaseCorrupt => self.corrupt("database file", error.to_string()),
             ErrorCode::NotADatabase => self.refused("the file is not an SQLite database; check the URL"),
             ErrorCode::DiskFull => self.refused("the disk of the database is full; make room"),
             ErrorCode::ReadOnly => {

@@ -5,7 +5,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Label};
 use sluice_net::url::{self, number};
 
 use crate::naming::Naming;
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// What the tables are called.
     pub(crate) naming: Naming,
     /// Name of the engine in messages.
-    pub(crate) label: String,
+    pub(crate) label: Label,
 }
 
 const SCHEME: &str = "sqlite3://";
@@ -55,7 +55,7 @@ impl Options {
             timeout: Duration::from_secs(5),
             journal: "WAL",
             naming: Naming::default(),
-            label: format!("{SCHEME}{path}"),
+            label: Label(format!("{SCHEME}{path}").into()),
         };
         for (name, value) in url::options(query).map_err(refuse)? {
             options.set(&name.replace('-', "_"), &value).map_err(refuse)?;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     codec::{Columns, Damage, Record},
-    questions::{asked, nothing, take},
+    questions::{asked, take},
     values::Value,
 };
 
@@ -81,7 +81,7 @@ impl<'s, 'c> Reader<'s, 'c> {
 
     /// The answer to one read.
     pub(super) fn answer(self, read: &Read) -> Result<Found, EngineError> {
-        let mut found = nothing(read);
+        let mut found = Found::nothing(read);
         let (what, records, values) = asked(read);
         for record in records {
             let kind = (What::Look(what), *record);

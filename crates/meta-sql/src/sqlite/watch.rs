@@ -4,14 +4,15 @@
 //! connection, the commits of all *other* connections; asked on the connection that writes, these
 //! are those of other processes.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use sluice_meta::engine::EngineError;
+use sluice_meta::engine::{EngineError, Version};
 
 use super::{connect::Db, unchanged::data_version};
-use crate::polled::Version;
 
-impl Version for Arc<Db> {
+impl Version for Db {
+    type Version = i64;
+
     const PERIOD: Duration = Duration::from_millis(10);
 
     /// This does not wait for a commit under way, because it is read again soon.

@@ -19,7 +19,8 @@ pub struct LogLine {
 /// Reads and trims the change log of a volume.
 pub trait ChangeLog {
     /// The number of the last line that was appended, be it that it was trimmed; 0 before the
-    /// first. One trip.
+    /// first. TiKV, where the format keeps no number beside the lines, answers 0 if all were
+    /// trimmed. One trip.
     fn last(&self) -> Result<u64, EngineError>;
 
     /// How many lines there are. It may take as long as a look at all of them.

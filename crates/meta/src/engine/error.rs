@@ -1,5 +1,7 @@
 //! What can go wrong between the file system and the database.
 
+use std::sync::Arc;
+
 use crate::schema::Key;
 
 /// Why the engine did not do it. Each says what the caller must do.
@@ -50,4 +52,30 @@ pub enum EngineError {
         /// What it refuses, and what to do.
         reason: String,
     },
+}
+
+/// Name and address of an engine, without secrets, as its errors state it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label(pub Arc<str>);
+
+impl Label {
+    /// [`EngineError::Unavailable`].
+    pub fn unavailable(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Unavailable { engine: self.0.to_string(), reason: reason.into() }
+    }
+
+    /// [`EngineError::Indeterminate`].
+    pub fn indeterminate(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Indeterminate { engine: self.0.to_string(), reason: reason.into() }
+    }
+
+    /// [`EngineError::Refused`].
+    pub fn refused(&self, reason: impl Into<String>) -> EngineError {
+        EngineError::Refused { engine: self.0.to_string(), reason: reason.into() }
+    }
+
+    /// [`EngineError::Corrupt`].
+    pub fn corrupt(&self, record: impl Into<String>, reason: impl Into<String>) -> EngineError {
+        EngineError::Corrupt { engine: self.0.to_string(), record: record.into(), reason: reason.into() }
+    }
 }

@@ -13,6 +13,7 @@ mod format;
 mod lock;
 mod node;
 mod notice;
+mod plain;
 mod session;
 mod usage;
 mod writer;

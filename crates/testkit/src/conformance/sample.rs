@@ -168,6 +168,10 @@ fn content() -> Vec<Sample> {
             Row::Xattr(Ino(301), name("user.a"), Bytes::new()),
         ),
         pair(
+            Row::Xattr(Ino(303), name("user.empty"), Bytes::new()),
+            Row::Xattr(Ino(303), name("user.empty"), Bytes::from_static(b"x")),
+        ),
+        pair(
             Row::Chunk(Ino(302), 0, vec![Slice::whole(0, 1, 100), Slice::hole(50, 10), long]),
             Row::Chunk(Ino(302), 0, vec![Slice::whole(0, 2, 100)]),
         ),

@@ -15,6 +15,9 @@ type Look = dyn Fn(&[Read]) + Send + Sync;
 /// What the test says to a read outside of a batch: go on, or fail like this. It may block.
 type Ask = dyn Fn(&[Read]) -> Result<(), EngineError> + Send + Sync;
 
+/// What the test answers to a scan instead of the engine, if it does.
+type Answer = dyn Fn(Scan, Option<&Cursor>) -> Option<Page> + Send + Sync;
+
 /// An engine under the test's control. Clones share it.
 #[derive(Clone)]
 pub struct Hooked {
@@ -23,13 +26,14 @@ pub struct Hooked {
     hook: Arc<Hook>,
     look: Arc<Look>,
     ask: Arc<Ask>,
+    answer: Arc<Answer>,
 }
 
 impl Hooked {
     /// Lets everything through.
     pub fn new(inner: Arc<dyn Engine>) -> Self {
         let (hook, look, ask) = (Arc::new(|_: &_| Ok(())), Arc::new(|_: &_| {}), Arc::new(|_: &_| Ok(())));
-        Self { limits: inner.limits(), inner, hook, look, ask }
+        Self { limits: inner.limits(), inner, hook, look, ask, answer: Arc::new(|_, _: Option<&_>| None) }
     }
 
     /// Claims to take so many lanes and so many operations in a commit; no more lanes than the
@@ -61,6 +65,15 @@ impl Hooked {
         ask: impl Fn(&[Read]) -> Result<(), EngineError> + Send + Sync + 'static,
     ) -> Self {
         Self { ask: Arc::new(ask), ..self }
+    }
+
+    /// Calls `answer` before each scan.
+    #[must_use]
+    pub fn before_scan(
+        self,
+        answer: impl Fn(Scan, Option<&Cursor>) -> Option<Page> + Send + Sync + 'static,
+    ) -> Self {
+        Self { answer: Arc::new(answer), ..self }
     }
 }
 
@@ -97,7 +110,10 @@ impl Engine for Hooked {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.inner.scan(scan, from, limit)
+        match (self.answer)(scan, from) {
+            Some(page) => Ok(page),
+            None => self.inner.scan(scan, from.filter(|from| !from.0.is_empty()), limit),
+        }
     }
 
     fn sync(&self) -> Result<(), EngineError> {

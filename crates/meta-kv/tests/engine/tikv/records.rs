@@ -7,7 +7,7 @@ use std::{
 
 use flate2::read::GzDecoder;
 use sluice_meta::{
-    engine::{Commit, Engine, Found, List, Read, Scan, Step, Write},
+    engine::{Commit, Engine, Found, List, Moment, Read, Scan, Step, Write},
     schema::{
         Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota, QuotaKey, Row, Session,
         SessionInfo,
@@ -264,4 +264,17 @@ fn totals_ride_with_the_writer_until_they_are_folded() {
     assert_eq!(stored(), Some(2005_i64.to_le_bytes().into()));
     let inodes = get(&engine, Key::Counter(Counter::TotalInodes));
     assert_eq!(inodes, Some(Row::Counter(Counter::TotalInodes, -3)));
+}
+
+/// Who reads up to a line need not fear those of a transaction that began long before.
+#[test]
+fn lines_are_numbered_at_their_commits() {
+    let engine = server::open(&server::fresh_url());
+    let line = |text: &str| Commit { writes: vec![Write::Log(text.into())], ..Commit::default() };
+    let mut begun = Moment::default();
+    engine.read_at(&[Read::Get(Key::Setting)], &mut begun).expect("up");
+    engine.commit(&line("first")).expect("up");
+    engine.commit_at(&line("second"), begun).expect("up");
+    let lines = engine.change_log().expect("a log").lines(0, 10).expect("up");
+    assert_eq!(lines.iter().map(|line| &line.text[..]).collect::<Vec<_>>(), [&b"first"[..], b"second"]);
 }

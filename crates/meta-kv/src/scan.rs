@@ -3,7 +3,7 @@
 //! All of them go through the keys in their order, from one key to the next: what is there from the
 //! first page to the last is returned. Everything about inodes lies in one range, in which the
 //! kinds are mixed; it is gone through by the last byte of the inode's number, several at once
-//! while they are short, so that no page asks all servers for much.
+//! while they are short.
 
 use sluice_meta::{
     engine::{Cursor, Page, Scan},
@@ -17,7 +17,7 @@ use crate::{
     values::{Values, Wants, rows_at},
 };
 
-/// Groups of inodes that are looked at together at first.
+/// Groups of inodes that are looked at together where they are short.
 const GROUPS: u8 = 16;
 /// Most rows that one page looks at.
 const MAX_ROWS: usize = 4096;
@@ -122,29 +122,40 @@ async fn first_rows<K: Kv>(
     Ok((pairs, next))
 }
 
-/// Rows about inodes from a key on, and where to go on.
+/// Rows about inodes from a key on, and where to go on. Groups are read one after the other, and
+/// several at once behind one that was short.
 async fn inodes<K: Kv>(
     kv: &K,
     now: &K::Moment,
-    from: Option<Raw>,
+    mut from: Option<Raw>,
     limit: usize,
 ) -> Result<(Vec<Pair>, Option<Raw>)> {
     let keys = &kv.volume().keys;
     let span = |group: u8| keys.word(&[b'A', group]);
-    let first = from.as_deref().and_then(|key| keys.inode_group(key)).unwrap_or(0);
-    // Within a group that is not short.
-    let within = from.filter(|key| *key > span(first).from).map(|from| Span { from, ..span(first) });
-    let groups = if within.is_some() { 1 } else { GROUPS };
-    let last = first.saturating_add(groups - 1);
-    let spans: Vec<Span> = within.map_or_else(|| (first..=last).map(span).collect(), |span| vec![span]);
-    let share = limit.div_ceil(usize::from(groups));
+    let mut first = from.as_deref().and_then(|key| keys.inode_group(key)).unwrap_or(0);
+    let mut groups = 1;
     let mut all = Vec::new();
-    let asked = spans.iter().map(|span| first_rows(kv, now, span, share));
-    for (pairs, next) in futures::future::try_join_all(asked).await? {
-        all.extend(pairs);
-        if next.is_some() {
-            return Ok((all, next));
+    loop {
+        let last = first.saturating_add(groups - 1);
+        let mut spans: Vec<Span> = (first..=last).map(span).collect();
+        if let Some(from) = from.take().filter(|from| *from > spans[0].from) {
+            spans[0].from = from;
         }
+        let share = (limit - all.len()).div_ceil(usize::from(groups));
+        let mut longest = 0;
+        let asked = spans.iter().map(|span| first_rows(kv, now, span, share));
+        for (pairs, next) in futures::future::try_join_all(asked).await? {
+            longest = longest.max(pairs.len());
+            all.extend(pairs);
+            if next.is_some() {
+                return Ok((all, next));
+            }
+        }
+        let Some(behind) = last.checked_add(1) else { return Ok((all, None)) };
+        if all.len() >= limit {
+            return Ok((all, Some(span(behind).from)));
+        }
+        first = behind;
+        groups = if longest * usize::from(GROUPS) < limit - all.len() { GROUPS } else { 1 };
     }
-    Ok((all, last.checked_add(1).map(|group| span(group).from)))
 }

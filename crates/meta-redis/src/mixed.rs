@@ -3,6 +3,8 @@
 //! A page finds keys, or reads what lies at keys that a page before found. What must stay true: a
 //! key is found before it is read to its end, and a cursor holds what was found and is not read.
 
+use std::cell::RefCell;
+
 use redis::Value;
 use sluice_meta::{
     engine::{Cursor, EngineError, Page},
@@ -111,22 +113,35 @@ fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, Engin
 
 /// Reads what lies at the first keys that were found.
 fn read(pool: &Pool, reader: Reader<'_>, place: &Place, limit: usize) -> Result<Page, EngineError> {
-    let inner = |process| if process == place.process { place.inner.clone() } else { number(0) };
-    let request = |process| Request::new(reader, &place.pending, &inner(process), limit);
-    let (answers, process) = pool.ask_by(|process| request(process).pipeline)?;
+    let asked = RefCell::default();
+    let request = |process| {
+        let inner = if process == place.process { place.inner.clone() } else { number(0) };
+        let mut request = Request::new(reader, &place.pending, &inner, limit);
+        let pipeline = std::mem::take(&mut request.pipeline);
+        asked.replace(request);
+        pipeline
+    };
+    let (answers, process) = pool.ask_by(request)?;
     let others = place.cursor.clone();
     if process != place.process && &*others != b"0" {
         return find(pool, reader, Place::start(0, process));
     }
-    request(process).page(reader, Place { cursor: others, ..Place::start(0, process) }, answers)
+    asked.into_inner().page(reader, Place { cursor: others, ..Place::start(0, process) }, answers)
+}
+
+/// What one command asks for.
+enum Asked {
+    Strings(Vec<Text>),
+    List(Text),
+    Hash(Text),
 }
 
 /// What is asked.
 #[derive(Default)]
 struct Request {
     pipeline: Pipeline,
-    /// The keys that each command asks for.
-    asked: Vec<(Kind, Vec<Text>)>,
+    /// In the order of the commands.
+    asked: Vec<Asked>,
     /// They wait for the next page.
     waiting: Vec<Text>,
 }
@@ -143,13 +158,13 @@ impl Request {
                 Some(Kind::String) => strings.push(key.clone()),
                 Some(Kind::List) => {
                     request.pipeline.command("LRANGE").extend([&key[..], b"0", b"-1"]);
-                    request.asked.push((Kind::List, vec![key.clone()]));
+                    request.asked.push(Asked::List(key.clone()));
                 }
                 Some(Kind::Hash) if hashes < HASHES => {
                     let inner: &[u8] = if at == 0 { inner } else { b"0" };
                     let count = number(limit.max(1));
                     request.pipeline.command("HSCAN").extend([&key[..], inner, b"COUNT", &count]);
-                    request.asked.push((Kind::Hash, vec![key.clone()]));
+                    request.asked.push(Asked::Hash(key.clone()));
                     hashes += 1;
                 }
                 Some(Kind::Hash) => request.waiting.push(key.clone()),
@@ -158,7 +173,7 @@ impl Request {
         }
         for keys in strings.chunks(STRINGS) {
             request.pipeline.command("MGET").extend(keys.iter().map(|key| &key[..]));
-            request.asked.push((Kind::String, keys.to_vec()));
+            request.asked.push(Asked::Strings(keys.to_vec()));
         }
         request.waiting.extend_from_slice(later);
         request
@@ -169,30 +184,28 @@ impl Request {
         let mut page = Page { rows: Vec::new(), damaged: Vec::new(), next: None };
         // What is not read to its end comes first.
         let mut unread: Option<Text> = None;
+        // Keys and what lies at them, in turn.
+        let mut whole: Vec<Cell> = Vec::new();
         let mut answers = answers.into_iter();
-        for (kind, keys) in self.asked {
+        for asked in self.asked {
             let answer = answers.next().unwrap_or(Value::Nil);
-            match kind {
-                Kind::String => {
+            match asked {
+                Asked::Strings(keys) => {
                     let values: Vec<Cell> = reader.parse(answer)?;
                     let there = keys.into_iter().zip(values).filter(|(_, value)| value.is_some());
-                    let cells = there.flat_map(|(key, value)| [Some(key.into_vec()), value]).collect();
-                    take(&mut page, reader.rows(&Form { key: None, fields: false, values: 1 }, cells));
+                    whole.extend(there.flat_map(|(key, value)| [Some(key.into_vec()), value]));
                 }
-                Kind::List => {
+                Asked::List(key) => {
                     let slices: Vec<Vec<u8>> = reader.parse(answer)?;
-                    let [key] = &keys[..] else { continue };
                     if !slices.is_empty() {
-                        let cells = vec![Some(key.to_vec()), Some(slices.concat())];
-                        take(&mut page, reader.rows(&Form { key: None, fields: false, values: 1 }, cells));
+                        whole.extend([key.into_vec(), slices.concat()].map(Some));
                     }
                 }
-                Kind::Hash => {
+                Asked::Hash(key) => {
                     let (inner, cells): (String, Vec<Cell>) = reader.parse(answer)?;
-                    let [key] = &keys[..] else { continue };
                     if inner != "0" && unread.is_some() {
                         // Only one can be half read: this one is read again.
-                        next.pending.push(key.clone());
+                        next.pending.push(key);
                         continue;
                     }
                     take(
@@ -201,11 +214,12 @@ impl Request {
                     );
                     if inner != "0" {
                         next.inner = Text::from_vec(inner.into_bytes());
-                        unread = Some(key.clone());
+                        unread = Some(key);
                     }
                 }
             }
         }
+        take(&mut page, reader.rows(&Form { key: None, fields: false, values: 1 }, whole));
         next.pending.extend(self.waiting);
         next.pending.splice(0..0, unread);
         let more = &*next.cursor != b"0" || !next.pending.is_empty();

@@ -13,6 +13,7 @@ use sluice_meta::{
         quota::SetLimits,
         rename::{Rename, RenameMode},
         rmdir::Rmdir,
+        unlink::Unlink,
     },
     quota::Counting,
     schema::{Counter, Key, QuotaKey},
@@ -70,6 +71,40 @@ fn what_a_failed_operation_read_builds_no_cycle() {
     assert_eq!(errors, [Some(FsError::Exists), Some(FsError::Invalid)]);
     assert!(!armed.load(Ordering::SeqCst), "the other move did not come between");
     State::of(store.open().as_ref()).assert_tree("two directories that cross");
+}
+
+/// `mv /P /A/P` comes between the trips of a batch of two: one finds that there is no room in P,
+/// which it saw where it was before, and the other does not look at P. What is then taken out of P
+/// is taken off A.
+#[test]
+fn what_a_failed_operation_read_is_not_remembered() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let other = store.format(0);
+    for (dir, name, ino) in [(1, "P", 10), (10, "q", 11), (1, "A", 12), (1, "free", 13)] {
+        other.run(create(dir, name, ino, FileType::Dir), &never).unwrap();
+    }
+    other.run(create(11, "f", 20, FileType::File), &never).unwrap();
+    for (dir, inodes) in [(10, 2), (12, 100), (13, 100)] {
+        other.set_quota(limit(dir, inodes), &counting(&never), &|_| {}).unwrap();
+    }
+    let armed = Arc::new(AtomicBool::new(false));
+    let trap = Arc::clone(&armed);
+    let engine = Hooked::new(store.open()).before_read(move |reads| {
+        let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves)));
+        if reads.iter().any(moves) && trap.swap(false, Ordering::SeqCst) {
+            let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
+            other.rename(&away, &Interrupt::never()).unwrap();
+        }
+    });
+    let meta = Meta::open(Arc::new(engine), options()).unwrap();
+    armed.store(true, Ordering::SeqCst);
+    let creates = vec![create(10, "more", 21, FileType::File), create(13, "g", 22, FileType::File)];
+    let errors: Vec<_> = meta.run_all(creates, &never).into_iter().map(Result::err).collect();
+    assert_eq!(errors, [Some(FsError::Quota), None]);
+    assert!(!armed.load(Ordering::SeqCst), "the move did not come between");
+    let unlink = Unlink { at: at(11, "f"), skip_trash: true, caller: Caller::client() };
+    meta.run(unlink, &never).unwrap();
+    State::of(store.open().as_ref()).assert_quotas("a file of a directory that moved");
 }
 
 /// `rmdir /from/tree/goes` comes between the looks at the two records of that directory, and a file

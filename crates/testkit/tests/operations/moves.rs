@@ -174,20 +174,18 @@ fn a_tree_that_loses_a_directory_is_counted_at_one_moment() {
     let engine = Hooked::new(store.open()).asked_apart().before_ask(move |reads| {
         match reads {
             // The first look finds out which directories there are.
-            [Read::Get(Key::DirStat(Ino(11)))] => {
-                if looks.fetch_add(1, Ordering::SeqCst) == 1 {
-                    remove_dir(&other, at(10, "goes"));
-                }
+            [Read::Get(Key::DirStat(Ino(11)))] if looks.fetch_add(1, Ordering::SeqCst) == 1 => {
+                remove_dir(&other, at(10, "goes"));
             }
             // One belongs to the look that found no statistics.
             [Read::Get(Key::Quota(QuotaKey::Dir(Ino(10))))] if looks.load(Ordering::SeqCst) > 1 => {
                 quotas.fetch_add(1, Ordering::SeqCst);
             }
-            [Read::Get(Key::DirStat(Ino(13)))] if quotas.load(Ordering::SeqCst) > 1 => {
-                if !seen.swap(true, Ordering::SeqCst) {
-                    let moves = rename(at(13, "f"), at(12, "f"), RenameMode::Replace);
-                    other.rename(&moves, &Interrupt::never()).unwrap();
-                }
+            [Read::Get(Key::DirStat(Ino(13)))]
+                if quotas.load(Ordering::SeqCst) > 1 && !seen.swap(true, Ordering::SeqCst) =>
+            {
+                let moves = rename(at(13, "f"), at(12, "f"), RenameMode::Replace);
+                other.rename(&moves, &Interrupt::never()).unwrap();
             }
             _ => {}
         }

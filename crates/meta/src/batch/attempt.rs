@@ -226,7 +226,9 @@ fn decide(
                 return false;
             }
             Ran::Failed => {
-                batch.learned.extend(outcome.learned);
+                // The commit does not compare where it saw directories.
+                let lasting = outcome.learned.into_iter().filter(|fact| fact.place().is_none());
+                batch.learned.extend(lasting);
                 failed = true;
                 return false;
             }

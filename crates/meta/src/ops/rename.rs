@@ -389,7 +389,7 @@ impl Rename {
         };
         match tree_usage(view, node.ino, dirs, Hold::Lock)?.0 {
             TreeUsage::Exact(space, inodes) => Ok((own.0 + space, own.1 + inodes)),
-            TreeUsage::Changed | TreeUsage::Unknown => Err(FsError::Again.into()),
+            TreeUsage::Changed => Err(FsError::Again.into()),
         }
     }
 

@@ -19,10 +19,8 @@ use crate::{
 pub enum TreeUsage {
     /// Bytes and inodes below its root.
     Exact(i64, i64),
-    /// There are other directories than those that the caller named.
+    /// There are other directories than those that the caller named, or one has no statistics.
     Changed,
-    /// A directory has no statistics.
-    Unknown,
 }
 
 /// What [`tree_usage`] asks. Times and links of a directory change with what is in it: both records
@@ -51,7 +49,7 @@ pub(crate) fn tree_usage(
             *subdirs.entry(attr.parent).or_default() += 1;
         }
         let Some(Row::DirStat(_, stat)) = view.get(&Key::DirStat(*dir), hold)? else {
-            return Ok((TreeUsage::Unknown, seen));
+            return Ok((TreeUsage::Changed, seen));
         };
         space += stat.space;
         inodes += stat.inodes;

@@ -93,18 +93,15 @@ impl Meta {
     fn seen_at_once(&self, dir: Ino, counting: &Counting<'_>) -> FsResult<Option<Usage>> {
         let until = wait::now() + LONGEST;
         while !counting.strict && wait::now() < until {
-            let dirs = self.dirs_of(dir, counting.interrupt, counting.progress)?.dirs;
-            if dirs.len() > MOST_DIRS {
+            let found = self.dirs_of(dir, counting.interrupt, counting.progress)?;
+            if found.dirs.len() > MOST_DIRS || found.usage.is_none() {
                 break;
             }
-            let look = LookAtTree { dir, dirs: dirs.into() };
+            let look = LookAtTree { dir, dirs: found.dirs.into() };
             let mut before = self.read(&look, counting.interrupt)?;
             while wait::now() < until {
                 if before.usage == TreeUsage::Changed {
                     break;
-                }
-                if before.usage == TreeUsage::Unknown {
-                    return Ok(None);
                 }
                 let after = self.read(&look, counting.interrupt)?;
                 if let (true, TreeUsage::Exact(space, inodes)) = (after == before, after.usage) {

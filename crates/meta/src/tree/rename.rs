@@ -19,8 +19,8 @@ const TRIES: usize = 100;
 impl Meta {
     /// Moves a name. A directory that moves between quotas takes one pass over the directories
     /// below it; what they hold is charged in the same commit, exactly, if they are not too many
-    /// for one commit of the engine. What others change below a larger tree while it is counted is
-    /// not.
+    /// for one commit of the engine and all have statistics. What others change below another tree
+    /// while it is counted is not.
     pub fn rename(&self, rename: &Rename, interrupt: &Interrupt) -> FsResult<Renamed> {
         let mut done = self.run(rename.clone(), interrupt);
         let mut fits = true;

@@ -1,4 +1,7 @@
 //! What lies below a directory: its directories, and what they hold, by statistics or by a walk.
+//!
+//! What must stay true: a directory is said to have no statistics only if it has none. What lies
+//! below one without is not counted at one moment.
 
 use rustc_hash::FxHashSet;
 use sluice_types::{Attr, Caller, FileType, FsError, FsResult, Ino};
@@ -72,16 +75,38 @@ impl Meta {
         Ok(Dirs { dirs, usage })
     }
 
-    /// Attributes and statistics of directories. One trip.
+    /// Attributes and statistics of directories. One trip; two if a directory seems to have no
+    /// statistics.
     fn dirs_with_usage(&self, dirs: &[Ino], interrupt: &Interrupt) -> FsResult<Vec<DirRecords>> {
+        let mut known = self.look_at_dirs(dirs, interrupt)?;
+        let mut bare: Vec<(Ino, &mut Option<Attr>)> = known
+            .iter_mut()
+            .filter(|(_, attr, stat)| attr.is_some_and(|attr| attr.is_dir()) && stat.is_none())
+            .map(|(dir, attr, _)| (*dir, attr))
+            .collect();
+        if bare.is_empty() {
+            return Ok(known);
+        }
+        // A directory that is removed loses its statistics: it may have gone between the looks at
+        // the one record and at the other.
+        let reads: Vec<Read> = bare.iter().map(|(dir, _)| Read::Get(Key::Node(*dir))).collect();
+        let found = self.patiently(interrupt, || self.engine.read(&reads))?;
+        for ((_, attr), found) in bare.iter_mut().zip(&found) {
+            let was_removed = attr.is_some_and(|attr| attr.parent.is_trash_hour());
+            **attr = node(found).filter(|attr| was_removed || !attr.parent.is_trash_hour());
+        }
+        Ok(known)
+    }
+
+    /// The same, each record as it was at a moment of its own.
+    fn look_at_dirs(&self, dirs: &[Ino], interrupt: &Interrupt) -> FsResult<Vec<DirRecords>> {
         let reads: Vec<Read> =
             dirs.iter().flat_map(|dir| [Key::Node(*dir), Key::DirStat(*dir)].map(Read::Get)).collect();
         let found = self.patiently(interrupt, || self.engine.read(&reads))?;
         let known = dirs.iter().zip(found.chunks_exact(2)).map(|(dir, found)| {
-            let attr = if let Found::Row(Some(Row::Node(_, attr))) = &found[0] { Some(*attr) } else { None };
             let stat =
                 if let Found::Row(Some(Row::DirStat(_, stat))) = &found[1] { Some(*stat) } else { None };
-            (*dir, attr, stat)
+            (*dir, node(&found[0]), stat)
         });
         Ok(known.collect())
     }
@@ -98,4 +123,8 @@ impl Meta {
         // The root itself does not count.
         Ok((total.size as i64 - 4096, (total.files + total.dirs) as i64 - 1))
     }
+}
+
+fn node(found: &Found) -> Option<Attr> {
+    if let Found::Row(Some(Row::Node(_, attr))) = found { Some(*attr) } else { None }
 }

@@ -1,6 +1,6 @@
 //! An engine that asks the test what to do before each commit, and can claim other limits.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use sluice_meta::engine::{
     ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, Moment, Page, Read, Scan, Watch,
@@ -26,6 +26,7 @@ pub struct Hooked {
     hook: Arc<Hook>,
     look: Arc<Look>,
     ask: Arc<Ask>,
+    apart: bool,
     answer: Arc<Answer>,
 }
 
@@ -33,7 +34,8 @@ impl Hooked {
     /// Lets everything through.
     pub fn new(inner: Arc<dyn Engine>) -> Self {
         let (hook, look, ask) = (Arc::new(|_: &_| Ok(())), Arc::new(|_: &_| {}), Arc::new(|_: &_| Ok(())));
-        Self { limits: inner.limits(), inner, hook, look, ask, answer: Arc::new(|_, _: Option<&_>| None) }
+        let answer = Arc::new(|_, _: Option<&_>| None);
+        Self { limits: inner.limits(), inner, hook, look, ask, apart: false, answer }
     }
 
     /// Claims to take so many lanes and so many operations in a commit; no more lanes than the
@@ -67,6 +69,13 @@ impl Hooked {
         Self { ask: Arc::new(ask), ..self }
     }
 
+    /// Answers the questions of a read that belongs to no batch one after the other, each after a
+    /// call of what [`Self::before_ask`] sets.
+    #[must_use]
+    pub fn asked_apart(self) -> Self {
+        Self { apart: true, ..self }
+    }
+
     /// Calls `answer` before each scan.
     #[must_use]
     pub fn before_scan(
@@ -91,8 +100,16 @@ impl Engine for Hooked {
     }
 
     fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        (self.ask)(reads)?;
-        self.inner.read(reads)
+        if !self.apart {
+            (self.ask)(reads)?;
+            return self.inner.read(reads);
+        }
+        let mut found = Vec::with_capacity(reads.len());
+        for read in reads {
+            (self.ask)(slice::from_ref(read))?;
+            found.extend(self.inner.read(slice::from_ref(read))?);
+        }
+        Ok(found)
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), EngineError> {

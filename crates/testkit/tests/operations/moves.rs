@@ -7,9 +7,10 @@ use std::sync::{
 
 use sluice_meta::{
     Interrupt, Meta,
-    engine::{Read, Write},
+    engine::{Read, Scan, Write},
     op::At,
     ops::{
+        lookup::Lookup,
         quota::SetLimits,
         rename::{Rename, RenameMode},
         rmdir::Rmdir,
@@ -200,4 +201,38 @@ fn a_tree_that_loses_a_directory_is_counted_at_one_moment() {
 fn remove_dir(meta: &Meta, at: At) {
     let rmdir = Rmdir { at, hint: None, skip_trash: true, caller: Caller::client() };
     meta.run(rmdir, &Interrupt::never()).unwrap();
+}
+
+/// `mv d away; mv full d` comes while the content of `d` is looked at, which is to be removed.
+#[test]
+fn a_directory_that_takes_the_place_of_a_removed_one_goes_too() {
+    let (store, never) = (crate::fresh(), Interrupt::never());
+    let other = store.format(0);
+    for (dir, name, ino, kind) in
+        [(1, "d", 10, FileType::Dir), (1, "full", 11, FileType::Dir), (11, "f", 20, FileType::File)]
+    {
+        other.run(create(dir, name, ino, kind), &never).unwrap();
+    }
+    let (looks, tired) = (AtomicU32::new(0), Interrupt::default());
+    let until = tired.clone();
+    let engine = Hooked::new(store.open()).before_scan(move |scan, _| {
+        if matches!(scan, Scan::Entries { .. }) {
+            match looks.fetch_add(1, Ordering::SeqCst) {
+                0 => {
+                    for (from, to) in [("d", "away"), ("full", "d")] {
+                        let moved = rename(at(1, from), at(1, to), RenameMode::Replace);
+                        other.run(moved, &Interrupt::never()).unwrap();
+                    }
+                }
+                // Something is looked at for ever.
+                100 => until.set(),
+                _ => {}
+            }
+        }
+        None
+    });
+    let meta = Meta::open(Arc::new(engine), options()).unwrap();
+    meta.remove_tree(&at(1, "d"), true, &Caller::client(), &tired, &|_| {}).unwrap();
+    let inodes = ["d", "away"].map(|name| meta.read(&Lookup(at(1, name)), &never).map(|(ino, _)| ino));
+    assert_eq!(inodes, [Err(FsError::NotFound), Ok(Ino(10))]);
 }

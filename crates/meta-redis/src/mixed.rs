@@ -30,25 +30,12 @@ const STRINGS: usize = 2000;
 /// Hashes asked for at once: one of them may hold a page by itself.
 const HASHES: usize = 1000;
 
-/// How the records at a key are stored.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    String,
-    List,
-    Hash,
-}
-
-/// What lies at a key; nothing if it is no concern of the scan.
-fn kind(reader: Reader<'_>, key: &[u8]) -> Option<Kind> {
+/// The letter of a key that says what lies there; nothing if it is no concern of the scan.
+fn letter(reader: Reader<'_>, key: &[u8]) -> Option<u8> {
     let word = key.strip_prefix(&*reader.keys.prefix)?;
-    let kind = match word.first()? {
-        b'i' | b's' => Kind::String,
-        b'c' => Kind::List,
-        b'd' | b'x' | b'p' => Kind::Hash,
-        _ => return None,
-    };
+    let letter = word.first().filter(|letter| b"iscdxp".contains(letter))?;
     // Others begin with such a letter, too: `dirQuota`.
-    word.get(1)?.is_ascii_digit().then_some(kind)
+    word.get(1)?.is_ascii_digit().then_some(*letter)
 }
 
 /// Parts of the keys that a cursor holds, and a cursor that finds others. The parts are in the
@@ -102,7 +89,7 @@ fn find(pool: &Pool, reader: Reader<'_>, mut place: Place) -> Result<Page, Engin
         place.cursor = Text::from_vec(cursor.into_bytes());
         place
             .pending
-            .extend(keys.iter().filter(|key| kind(reader, key).is_some()).map(|key| Text::from_slice(key)));
+            .extend(keys.iter().filter(|key| letter(reader, key).is_some()).map(|key| Text::from_slice(key)));
         let ends = &*place.cursor == b"0";
         if ends || place.pending.len() >= FOUND {
             let next = (!ends || !place.pending.is_empty()).then(|| place.cursor());
@@ -154,20 +141,20 @@ impl Request {
         let mut strings: Vec<Text> = Vec::new();
         let mut hashes = 0;
         for (at, key) in now.iter().enumerate() {
-            match kind(reader, key) {
-                Some(Kind::String) => strings.push(key.clone()),
-                Some(Kind::List) => {
+            match letter(reader, key) {
+                Some(b'i' | b's') => strings.push(key.clone()),
+                Some(b'c') => {
                     request.pipeline.command("LRANGE").extend([&key[..], b"0", b"-1"]);
                     request.asked.push(Asked::List(key.clone()));
                 }
-                Some(Kind::Hash) if hashes < HASHES => {
+                Some(_) if hashes < HASHES => {
                     let inner: &[u8] = if at == 0 { inner } else { b"0" };
                     let count = number(limit.max(1));
                     request.pipeline.command("HSCAN").extend([&key[..], inner, b"COUNT", &count]);
                     request.asked.push(Asked::Hash(key.clone()));
                     hashes += 1;
                 }
-                Some(Kind::Hash) => request.waiting.push(key.clone()),
+                Some(_) => request.waiting.push(key.clone()),
                 None => {}
             }
         }

@@ -89,8 +89,8 @@ impl Remover<'_> {
                 }
             }
             match self.rmdir(dir) {
-                // Somebody added an entry, or put another directory there; or a page of the scan was
-                // shifted by our own removals.
+                // Somebody added an entry, or put another directory there; or a page of the scan
+                // was shifted by our own removals.
                 Err(FsError::NotEmpty) if !self.interrupt.is_set() => {
                     match self.meta.read(&Lookup(dir.at.clone()), self.interrupt) {
                         Ok((ino, _)) => (dir.ino, dir.emptied) = (ino, false),

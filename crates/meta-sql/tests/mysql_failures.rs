@@ -377,14 +377,7 @@ fn a_table_prefix_keeps_volumes_of_one_database_apart() {
             assert_eq!(get(engine, Key::Node(Ino(other))), Ok(there));
         }
     }
-    for (engine, lines) in volumes.iter().zip(1..) {
-        commit(engine, vec![Write::Log("a line".into()); lines as usize]).expect("lines");
-    }
-    for (engine, lines) in volumes.iter().zip(1..) {
-        let log = engine.change_log().expect("a log");
-        log.trim(lines).expect("trim");
-        assert_eq!((log.last(), log.count()), (Ok(lines), Ok(0)));
-    }
+    sluice_testkit::conformance::logs::logs_are_apart(&volumes);
 }
 
 #[test]

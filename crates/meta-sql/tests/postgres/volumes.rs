@@ -139,14 +139,7 @@ fn volumes_share_a_database_by_prefix_or_schema() {
         let found = engine.read(&[Read::All(List::Xattrs(Ino(1)))]).expect("up");
         assert_eq!(found, [Found::Rows(Vec::new())]);
     }
-    for (engine, lines) in engines.iter().zip(1..) {
-        commit(engine, vec![Write::Log("a line".into()); lines as usize]).expect("lines");
-    }
-    for (engine, lines) in engines.iter().zip(1..) {
-        let log = engine.change_log().expect("a log");
-        log.trim(lines).expect("trim");
-        assert_eq!((log.last(), log.count()), (Ok(lines), Ok(0)));
-    }
+    sluice_testkit::conformance::logs::logs_are_apart(&engines);
     let tables = "SELECT string_agg(schemaname||'.'||tablename,' ' ORDER BY 1) FROM pg_tables WHERE tablename LIKE '%writer'";
     let named = server.sql_in(&database, tables).expect("tables");
     assert!(named.split(' ').count() == 5 && named.contains("public.sluice_x_writer"), "{named}");

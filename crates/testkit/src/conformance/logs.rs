@@ -1,7 +1,7 @@
 //! The change log: every line comes once, with its commit and behind those before it.
 
 use sluice_meta::{
-    engine::{ChangeLog, Commit, Expect, Write},
+    engine::{ChangeLog, Commit, Engine, Expect, Write},
     schema::{Counter, Key, Row},
 };
 
@@ -97,4 +97,20 @@ pub fn a_removed_volume_has_no_log(factory: &Factory<'_>) {
     store.assert_row(&Key::Node(sluice_types::Ino(7)), None);
     let Some(log) = store.engine.change_log() else { return };
     assert_eq!((texts(log).len(), log.last().expect("last")), (0, 0));
+}
+
+/// Each of several volumes in one database has a log of its own.
+///
+/// # Panics
+/// If the log of one shows the lines of another.
+pub fn logs_are_apart(volumes: &[impl Engine]) {
+    for (engine, lines) in volumes.iter().zip(1..) {
+        let writes = vec![Write::Log("a line".into()); lines as usize];
+        engine.commit(&Commit { writes, ..Commit::default() }).expect("lines");
+    }
+    for (engine, lines) in volumes.iter().zip(1..) {
+        let log = engine.change_log().expect("a log");
+        log.trim(lines).expect("trim");
+        assert_eq!((log.last(), log.count()), (Ok(lines), Ok(0)));
+    }
 }

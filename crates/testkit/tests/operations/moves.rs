@@ -7,7 +7,7 @@ use std::sync::{
 
 use sluice_meta::{
     Interrupt, Meta,
-    engine::{Read, Scan, Write},
+    engine::{Engine, Read, Scan, Write},
     op::At,
     ops::{
         lookup::Lookup,
@@ -37,6 +37,22 @@ fn counting(never: &Interrupt) -> Counting<'_> {
     Counting { strict: false, interrupt: never, progress: &|_| {} }
 }
 
+/// An engine that calls `change` before the next read of a batch that asks how often directories
+/// moved, once it is armed.
+fn once_armed(
+    engine: Arc<dyn Engine>,
+    armed: &Arc<AtomicBool>,
+    change: impl Fn() + Send + Sync + 'static,
+) -> Hooked {
+    let armed = Arc::clone(armed);
+    Hooked::new(engine).before_read(move |reads| {
+        let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves)));
+        if reads.iter().any(moves) && armed.swap(false, Ordering::SeqCst) {
+            change();
+        }
+    })
+}
+
 /// `mv /P /s/t/P` comes between the trips of a batch of `mv /s /P/q/s` and of an operation that
 /// fails, for which P was read.
 #[test]
@@ -51,13 +67,9 @@ fn what_a_failed_operation_read_builds_no_cycle() {
     }
     // Not before the batch is on its way: opening a volume reads all counters, too.
     let armed = Arc::new(AtomicBool::new(false));
-    let trap = Arc::clone(&armed);
-    let engine = Hooked::new(store.open()).before_read(move |reads| {
-        let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves)));
-        if reads.iter().any(moves) && trap.swap(false, Ordering::SeqCst) {
-            let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
-            other.run(away, &Interrupt::never()).unwrap();
-        }
+    let engine = once_armed(store.open(), &armed, move || {
+        let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
+        other.run(away, &Interrupt::never()).unwrap();
     });
     let meta = Meta::open(Arc::new(engine), options()).unwrap();
     armed.store(true, Ordering::SeqCst);
@@ -89,13 +101,9 @@ fn what_a_failed_operation_read_is_not_remembered() {
         other.set_quota(limit(dir, inodes), &counting(&never), &|_| {}).unwrap();
     }
     let armed = Arc::new(AtomicBool::new(false));
-    let trap = Arc::clone(&armed);
-    let engine = Hooked::new(store.open()).before_read(move |reads| {
-        let moves = |read: &Read| matches!(read, Read::Get(Key::Counter(Counter::DirMoves)));
-        if reads.iter().any(moves) && trap.swap(false, Ordering::SeqCst) {
-            let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
-            other.rename(&away, &Interrupt::never()).unwrap();
-        }
+    let engine = once_armed(store.open(), &armed, move || {
+        let away = rename(at(1, "P"), at(12, "P"), RenameMode::Replace);
+        other.rename(&away, &Interrupt::never()).unwrap();
     });
     let meta = Meta::open(Arc::new(engine), options()).unwrap();
     armed.store(true, Ordering::SeqCst);

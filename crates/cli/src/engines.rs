@@ -7,7 +7,7 @@ use sluice_meta::{ClientCache, engine::Engine, mem::MemEngine};
 use sluice_meta_kv::EtcdEngine;
 #[cfg(feature = "tikv")]
 use sluice_meta_kv::TikvEngine;
-use sluice_meta_redis::{Config as RedisConfig, RedisEngine};
+use sluice_meta_redis::{Config as RedisConfig, RedisEngine, Secret};
 use sluice_meta_sql::{MysqlEngine, PostgresEngine, SqliteEngine};
 
 use crate::sizes;
@@ -49,7 +49,8 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Engine>> {
 /// What a Redis URL says, with the passwords that the environment gives.
 fn redis(url: &str) -> Result<RedisConfig> {
     let mut config = RedisConfig::parse(&with_password(url)?)?;
-    config.sentinel_password = env::var("SENTINEL_PASSWORD").ok().filter(|password| !password.is_empty());
+    let password = env::var("SENTINEL_PASSWORD").ok().filter(|password| !password.is_empty());
+    config.sentinel_password = password.map(Secret);
     Ok(config)
 }
 

@@ -19,7 +19,7 @@ use sluice_meta::{
 
 use crate::{DumpError, LoadOptions, fetch::join, patience::patiently};
 
-/// Records of one call.
+/// Records that are handed on at once.
 pub(crate) const BATCH: usize = 4000;
 /// Records of one commit.
 const COMMIT: usize = 1000;
@@ -49,10 +49,12 @@ pub(crate) fn stored(
     let worker = || {
         loop {
             let rows = match &*receiver.lock().unwrap_or_else(PoisonError::into_inner) {
-                Some(receiver) => receiver.recv(),
+                Some(receiver) => gathered(receiver, engine.load_size()),
                 None => return,
             };
-            let Ok(rows) = rows else { return };
+            if rows.is_empty() {
+                return;
+            }
             match store(engine, &rows) {
                 Ok(()) => progress(rows.len() as u64),
                 Err(error) => {
@@ -80,6 +82,17 @@ pub(crate) fn stored(
         Some(error) => Err(error.into()),
         None => produced,
     }
+}
+
+/// At least so many records, but for the last.
+fn gathered(receiver: &Receiver<Vec<Row>>, size: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    while rows.len() < size
+        && let Ok(more) = receiver.recv()
+    {
+        rows.extend(more);
+    }
+    rows
 }
 
 /// Stores records that are new, or were stored before.

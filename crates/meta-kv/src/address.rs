@@ -38,7 +38,7 @@ impl Address {
             return Err(wrong(&format!("does not begin with {scheme}://")));
         }
         // A password without a user name is ignored.
-        let user = user.map(|name| (name, password.unwrap_or_default()));
+        let user = user.map(|name| (name, password.map(|password| password.0).unwrap_or_default()));
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
         let hosts = hosts.map(|host| Ok(Host::parse(host, PORT).map_err(unread)?.to_string()));
         let hosts: Vec<String> = hosts.collect::<Result<_>>()?;

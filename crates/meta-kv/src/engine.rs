@@ -24,14 +24,14 @@ use crate::{
     scan,
     snapshot::snapshot,
     stored::{Result, Span},
-    values::Begun,
+    values::{Begun, Values},
 };
 
 /// How often what a process has not yet added to the volume's totals is folded into them.
 const FOLD_INTERVAL: Duration = Duration::from_secs(10);
-/// Records that are loaded by one transaction: few enough for a slow cluster to end it in time. The
-/// client of TiKV sends all keys with each part of a transaction, so that larger ones take longer.
-const LOADED: usize = 200;
+/// Records that are sorted before they are loaded: so many that most neighbours among them are in
+/// one part of the store.
+const SORTED: usize = 20_000;
 /// Keys removed at once.
 const REMOVED: usize = 100;
 
@@ -107,12 +107,19 @@ impl<K: Kv> Engine for KvEngine<K> {
     /// neighbours are stored together: each part of the store that has some of them takes part in
     /// the transaction.
     fn load(&self, rows: &[Row]) -> Result<()> {
+        let kv = &*self.kv;
         let mut rows: Vec<&Row> = rows.iter().collect();
-        rows.sort_by_cached_key(|row| self.kv.volume().keys.raw(&row.key()));
-        rows.chunks(LOADED).try_for_each(|rows| {
+        rows.sort_by_cached_key(|row| kv.volume().keys.raw(&row.key()));
+        rows.chunks(K::LOADED).try_for_each(|rows| {
             let writes = rows.iter().map(|row| Write::Put((*row).clone())).collect();
-            self.commit(&Commit { writes, ..Commit::default() })
+            let at = look(kv.volume(), kv.begin_loading())?;
+            let begun = Begun { at, values: Values::default() };
+            self.commit_at(&Commit { writes, ..Commit::default() }, Moment(Some(Box::new(begun))))
         })
+    }
+
+    fn load_size(&self) -> usize {
+        SORTED
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page> {

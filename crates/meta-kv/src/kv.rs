@@ -72,6 +72,9 @@ pub trait Kv: Sized + Send + Sync + 'static {
     /// Most rows of one request.
     const PAGE: usize;
 
+    /// Records that one transaction loads: few enough for a slow cluster to end it in time.
+    const LOADED: usize = 200;
+
     /// Whether a commit can delete ranges without a read of their keys.
     const CLEARS: bool = false;
 
@@ -92,6 +95,11 @@ pub trait Kv: Sized + Send + Sync + 'static {
 
     /// A moment: now, for any number of reads without a commit.
     fn begin_reading(&self) -> impl Future<Output = Result<Self::Moment>> {
+        self.begin()
+    }
+
+    /// A moment for a commit that loads records, which are neighbours.
+    fn begin_loading(&self) -> impl Future<Output = Result<Self::Moment>> {
         self.begin()
     }
 

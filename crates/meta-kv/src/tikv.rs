@@ -40,6 +40,8 @@ impl Kv for Tikv {
     type Moment = Transaction;
     const NAME: &'static str = "tikv";
     const PAGE: usize = 1024;
+    /// The client library sends all keys with each part of a transaction.
+    const LOADED: usize = 100;
     const KEEPS: &'static str = "old versions were given up; all clients should have a longer gc-interval";
 
     fn is_given_up(reason: &str) -> bool {
@@ -56,6 +58,10 @@ impl Kv for Tikv {
 
     async fn begin(&self) -> Result<Transaction> {
         self.transaction().await
+    }
+
+    async fn begin_loading(&self) -> Result<Transaction> {
+        self.transaction_in_one_phase().await
     }
 
     async fn get(&self, at: &Transaction, keys: &[Raw]) -> Result<Vec<Pair>> {

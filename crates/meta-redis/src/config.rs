@@ -4,17 +4,17 @@
 //! engines. Passwords are sent only to the servers: neither [`Config`]'s debug form nor any error
 //! shows them.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use sluice_meta::engine::EngineError;
 use sluice_net::{
     Address, Limits,
     tls::Files as Tls,
-    url::{Url, deadline, decoded, number, options, unknown},
+    url::{Secret, Url, deadline, decoded, number, options, unused},
 };
 
 /// The servers, the user, the deadlines, and the limits of connections.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The servers.
     pub servers: Servers,
@@ -24,9 +24,9 @@ pub struct Config {
     /// User name, if not the default user.
     pub user: Option<String>,
     /// Password.
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// Password of the sentinels, which is never in the URL.
-    pub sentinel_password: Option<String>,
+    pub sentinel_password: Option<Secret>,
     /// Encryption, if any.
     pub tls: Option<Tls>,
     /// Deadline for a connection to be made, and for a sentinel or another node of a cluster to
@@ -72,12 +72,6 @@ pub enum Servers {
     },
     /// The cluster that these nodes belong to.
     Cluster(Vec<Address>),
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label())
-    }
 }
 
 impl Config {
@@ -142,13 +136,10 @@ impl Config {
             "read-timeout" => self.read_timeout = deadline(name, value)?,
             "write-timeout" => self.write_timeout = deadline(name, value)?,
             "wait-replicas" => self.wait_replicas = number(name, value)?,
-            _ if IDLE.split(", ").any(|idle| idle == name) => {
-                tracing::debug!(name, "an option of the URL has no effect");
-            }
             "route-read" => {
                 tracing::warn!("route-read has no effect: all reads go to the server that takes the writes");
             }
-            _ => return Err(unknown(name, OPTIONS)),
+            _ => unused(name, IDLE, OPTIONS)?,
         }
         Ok(())
     }
@@ -212,8 +203,8 @@ mod tests {
         .expect("valid");
         assert_eq!(config.servers, Servers::One(tcp("::1", 7000)));
         assert_eq!(
-            (config.db, config.user.as_deref(), config.password.as_deref()),
-            (3, Some("me"), Some("p@ss"))
+            (config.db, config.user.as_deref(), config.password.clone()),
+            (3, Some("me"), Some("p@ss".into()))
         );
         assert_eq!(config.read_timeout, Duration::from_secs(90));
         assert_eq!(config.write_timeout, Duration::from_millis(500));
@@ -222,7 +213,7 @@ mod tests {
         assert_eq!((config.servers, config.db), (Servers::One(Address::Unix("/run/r.sock".into())), 2));
         let config = Config::parse("unix://:pw@/run/r.sock").expect("valid");
         assert_eq!(config.servers, Servers::One(Address::Unix("/run/r.sock".into())));
-        assert_eq!((config.user, config.password.as_deref()), (None, Some("pw")));
+        assert_eq!((config.user, config.password), (None, Some("pw".into())));
         let config =
             Config::parse("rediss://host?tls-ca-cert-file=/ca.pem&tls_server_name=x").expect("valid");
         assert_eq!(config.servers, Servers::One(tcp("host", 6379)));

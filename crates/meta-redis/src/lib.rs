@@ -31,4 +31,4 @@ mod wire;
 
 pub use config::{Config, Servers};
 pub use engine::RedisEngine;
-pub use sluice_net::{Address, tls::Files as Tls};
+pub use sluice_net::{Address, tls::Files as Tls, url::Secret};

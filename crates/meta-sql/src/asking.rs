@@ -22,6 +22,11 @@ pub(crate) trait Asking {
         take: impl FnMut(&Self::Row<'_>) -> Result<(), Damage>,
     ) -> Result<(), EngineError>;
 
+    /// Has `work` done with what looks.
+    fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        work(self)
+    }
+
     /// A row breaks the format.
     fn damaged(&self, damage: Damage) -> EngineError;
 

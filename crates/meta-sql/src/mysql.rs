@@ -109,7 +109,7 @@ impl Engine for MysqlEngine {
     }
 
     fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
-        self.0.snapshot().map(Some)
+        self.at_now().map(Some)
     }
 
     fn sync(&self) -> Result<(), EngineError> {

@@ -98,7 +98,7 @@ impl Engine for PostgresEngine {
     }
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
-        self.0.snapshot(readers).map(Some)
+        self.at_now(readers).map(Some)
     }
 
     /// A commit is as durable as the server's `synchronous_commit` makes it; there is nothing to

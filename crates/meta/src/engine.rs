@@ -345,6 +345,11 @@ pub trait Engine: Send + Sync + 'static {
         self.commit(&Commit { writes, ..Commit::default() })
     }
 
+    /// From how many records on a call of [`Self::load`] is at its best.
+    fn load_size(&self) -> usize {
+        1
+    }
+
     /// One page of about `limit` records. One trip; of [`Scan::Inodes`], it may be several.
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
 
@@ -396,6 +401,19 @@ pub trait Snapshot: Send + Sync {
 
     /// As [`Engine::scan`].
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError>;
+}
+
+/// An engine that sees its database at one moment, whatever others commit.
+pub struct Frozen<E>(pub E);
+
+impl<E: Engine> Snapshot for Frozen<E> {
+    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.0.read(reads)
+    }
+
+    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
+        self.0.scan(scan, from, limit)
+    }
 }
 
 /// What an engine noted while it read for a commit, so that the commit need not look again. Opaque,

@@ -20,8 +20,8 @@ use sluice_types::{Ino, Name, wait};
 
 use crate::{
     engine::{
-        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Limits, LogLine, Notices, Page, Read, Scan,
-        Snapshot, Watch, Write,
+        ChangeLog, Commit, Cursor, Engine, EngineError, Found, Frozen, Limits, LogLine, Notices, Page, Read,
+        Scan, Snapshot, Watch, Write,
     },
     schema::{Key, Notice, Row},
 };
@@ -276,7 +276,7 @@ impl Engine for MemEngine {
 
     fn snapshot(&self, _: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
         let rows = Mutex::new(self.records());
-        Ok(Some(Arc::new(Self(Arc::new(Shared { rows, ..Shared::default() })))))
+        Ok(Some(Arc::new(Frozen(Self(Arc::new(Shared { rows, ..Shared::default() }))))))
     }
 
     fn sync(&self) -> Result<(), EngineError> {
@@ -327,16 +327,6 @@ impl ChangeLog for MemEngine {
     fn trim(&self, to: u64) -> Result<(), EngineError> {
         self.0.log.lock().lines.retain(|line| line.number > to);
         Ok(())
-    }
-}
-
-impl Snapshot for MemEngine {
-    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        Engine::read(self, reads)
-    }
-
-    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        Engine::scan(self, scan, from, limit)
     }
 }
 

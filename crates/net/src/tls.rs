@@ -66,13 +66,24 @@ impl Files {
         Ok(true)
     }
 
-    /// Reads the files.
+    /// Reads the files. A server must prove all, unless the options take any certificate.
     ///
     /// # Errors
     /// As [`Tls::new`].
     pub fn load(&self) -> Result<Tls, String> {
-        let verify = if self.insecure { Verify::Nothing } else { Verify::Host };
-        Tls::new(verify, self.ca_file.as_deref(), self.cert_file.as_deref(), self.key_file.as_deref())
+        Tls::new(if self.insecure { Verify::Nothing } else { Verify::Host }, self)
+    }
+
+    /// The files of the client's certificate and of its key.
+    ///
+    /// # Errors
+    /// A message, if there is one without the other.
+    pub fn identity(&self) -> Result<Option<(&Path, &Path)>, String> {
+        match (&self.cert_file, &self.key_file) {
+            (Some(cert), Some(key)) => Ok(Some((cert, key))),
+            (None, None) => Ok(None),
+            _ => Err("the client's certificate and its key go together: name both files".into()),
+        }
     }
 }
 
@@ -81,23 +92,17 @@ impl Files {
 pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Reads the certificates: those to trust instead of the system's, and the client's own
-    /// certificate with its key. All are PEM files.
+    /// Reads the certificates: those to trust, and the client's own with its key.
     ///
     /// # Errors
     /// A message, if a file cannot be read or does not hold what it should, or if there is a
     /// certificate without a key, or a key without one.
-    pub fn new(
-        verify: Verify,
-        roots: Option<&Path>,
-        cert: Option<&Path>,
-        key: Option<&Path>,
-    ) -> Result<Self, String> {
+    pub fn new(verify: Verify, files: &Files) -> Result<Self, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let inner = if verify == Verify::Nothing {
             None
         } else {
-            let roots = Arc::new(trusted(roots)?);
+            let roots = Arc::new(trusted(files.ca_file.as_deref())?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
             Some(verifier.map_err(|error| format!("no certificates to trust: {error}"))?)
         };
@@ -107,15 +112,14 @@ impl Tls {
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match (cert, key) {
-            (Some(cert), Some(key)) => {
+        let config = match files.identity()? {
+            Some((cert, key)) => {
                 let key_file = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
                 config
                     .with_client_auth_cert(certificates(cert)?, key_file)
                     .map_err(|error| wrong(cert, &error))?
             }
-            (None, None) => config.with_no_client_auth(),
-            _ => return Err("the client's certificate and its key go together: name both files".into()),
+            None => config.with_no_client_auth(),
         };
         Ok(Self(Arc::new(config)))
     }

@@ -3,9 +3,33 @@
 //! What must stay true: a value that cannot be read is an error that names its option, and never a
 //! silent default.
 
-use std::{str::FromStr, time::Duration};
+use std::{fmt, ops::Deref, str::FromStr, time::Duration};
 
 use sluice_types::parse_duration;
+
+/// A password. Its debug form does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl Deref for Secret {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
 
 /// The parts of a URL `SCHEME://USER:PASSWORD@HOSTS/PATH?OPTIONS`.
 pub struct Url<'u> {
@@ -14,7 +38,7 @@ pub struct Url<'u> {
     /// User name without escapes; `None` if it is empty.
     pub user: Option<String>,
     /// Password without escapes; `None` if it is empty.
-    pub password: Option<String>,
+    pub password: Option<Secret>,
     /// Hosts, with escapes.
     pub hosts: &'u str,
     /// The path, from the slash on, with escapes.
@@ -42,7 +66,8 @@ impl<'u> Url<'u> {
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let some = |text: &str| decoded(text).map(|text| Some(text).filter(|text| !text.is_empty()));
-        Ok(Self { scheme, user: some(user)?, password: some(password)?, hosts, path, options })
+        let password = some(password)?.map(Secret);
+        Ok(Self { scheme, user: some(user)?, password, hosts, path, options })
     }
 }
 
@@ -84,6 +109,18 @@ pub fn options(query: &str) -> Result<Vec<(&str, String)>, String> {
 /// The error for an unknown option. It names the known ones.
 pub fn unknown(name: &str, known: &str) -> String {
     format!("the URL has no option \"{name}\"; there are {known}")
+}
+
+/// Takes an option without effect, if it is one of `unused`, a list with commas.
+///
+/// # Errors
+/// As [`unknown`], if it is none of them.
+pub fn unused(name: &str, unused: &str, known: &str) -> Result<(), String> {
+    if !unused.split(", ").any(|unused| unused == name) {
+        return Err(unknown(name, known));
+    }
+    tracing::info!(name, "an option of the URL has no effect");
+    Ok(())
 }
 
 /// A number.

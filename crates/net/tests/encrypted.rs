@@ -19,7 +19,7 @@ use rustls::{
 };
 use sluice_net::{
     Address, Connection, Deadline, Kind, Limits, Pool, Stream, Tls, describe,
-    tls::{Verify, rejected_certificate},
+    tls::{Files, Verify, rejected_certificate},
 };
 use sluice_testkit::server::certificates;
 use tempfile::TempDir;
@@ -74,7 +74,8 @@ impl Server {
     /// Connects, and encrypts with a server of that name.
     fn connect(&self, verify: Verify, authority: &Path, host: &str, time: Duration) -> io::Result<Stream> {
         let until = Instant::now() + time;
-        let tls = Tls::new(verify, Some(authority), None, None).expect("certificates");
+        let files = Files { ca_file: Some(authority.into()), ..Files::default() };
+        let tls = Tls::new(verify, &files).expect("certificates");
         let mut stream = Stream::connect(&self.address, until)?;
         stream.encrypt(&tls, host, until)?;
         Ok(stream)

@@ -72,7 +72,16 @@ impl Tikv {
 
     /// A transaction that reads what is committed now.
     pub(super) async fn transaction(&self) -> Result<Transaction> {
-        let begun = self.client().await?.begin_with_options(options()).await;
+        self.begun(options()).await
+    }
+
+    /// A transaction that commits in one phase if all of its keys are in one region.
+    pub(super) async fn transaction_in_one_phase(&self) -> Result<Transaction> {
+        self.begun(options().try_one_pc()).await
+    }
+
+    async fn begun(&self, options: TransactionOptions) -> Result<Transaction> {
+        let begun = self.client().await?.begin_with_options(options).await;
         begun.map_err(|error| self.volume.unavailable(shown(&error)))
     }
 

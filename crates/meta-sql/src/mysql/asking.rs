@@ -15,11 +15,6 @@ use crate::{
 keep_log!(MysqlEngine);
 
 impl Store {
-    /// Has `work` done with what looks.
-    pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
-        work(self)
-    }
-
     /// Removes the lines of the change log up to a number.
     fn trim(&self, to: u64) -> Result<(), EngineError> {
         self.pool.answers(&self.tables.filled(TRIM, &[id(to)])).map(drop)

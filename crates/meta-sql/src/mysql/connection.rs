@@ -190,7 +190,7 @@ async fn ask(conn: &mut Conn, text: &str) -> Result<Answers, (Error, usize)> {
 fn opts(options: &Options, tls: Tls) -> Opts {
     let mut builder = OptsBuilder::default()
         .user(options.user.clone())
-        .pass(options.password.clone())
+        .pass(options.password.clone().map(|password| password.0))
         .db_name(Some(options.database.clone()))
         .prefer_socket(false)
         .client_found_rows(true)
@@ -204,15 +204,19 @@ fn opts(options: &Options, tls: Tls) -> Opts {
         Address::Unix(path) => builder.socket(Some(path.to_string_lossy())),
     };
     if tls != Tls::Off {
-        let trusting = tls != Tls::Verify;
+        let files = &options.tls_files;
+        let trusting = tls != Tls::Verify || files.insecure;
         let mut ssl = SslOpts::default()
             .with_danger_accept_invalid_certs(trusting)
             .with_danger_skip_domain_validation(trusting);
-        if let Some(file) = &options.ca_file {
+        if let Some(file) = &files.ca_file {
             ssl = ssl.with_root_certs(vec![file.clone().into()]);
         }
-        if let [Some(cert), Some(key)] = &options.identity {
-            let identity = ClientIdentity::new(cert.clone().into(), key.clone().into());
+        if let Some(name) = &files.server_name {
+            ssl = ssl.with_danger_tls_hostname_override(Some(name.clone()));
+        }
+        if let Ok(Some((cert, key))) = files.identity() {
+            let identity = ClientIdentity::new(cert.to_owned().into(), key.to_owned().into());
             ssl = ssl.with_client_identity(Some(identity));
         }
         builder = builder.ssl_opts(ssl);

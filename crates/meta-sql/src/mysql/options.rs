@@ -5,28 +5,27 @@
 //! true: the password is sent only to the server. It appears neither in messages nor in the debug
 //! form.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use sluice_meta::engine::{EngineError, Label};
 use sluice_net::{
     Address, Limits,
-    url::{self, decoded, one_of},
+    tls::Files,
+    url::{self, Secret, decoded, one_of},
 };
 
 use crate::naming::Naming;
 
 /// Where the database is, who we are there, and how connections to it are kept.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) address: Address,
     pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Secret>,
     pub(crate) database: String,
     pub(crate) tls: Tls,
-    /// File with the certificates to trust besides the usual ones, PEM.
-    pub(crate) ca_file: Option<PathBuf>,
-    /// Files with the client's certificate and its key, PEM.
-    pub(crate) identity: [Option<PathBuf>; 2],
+    /// The authorities are trusted besides the usual ones.
+    pub(crate) tls_files: Files,
     /// Deadline for a connection to be made, or to get free.
     pub(crate) connect_timeout: Duration,
     /// Deadline for an answer.
@@ -69,7 +68,7 @@ const MAX_IDLE: usize = 6;
 
 /// Options that are ours. Any other is a variable of the session.
 pub(super) const KNOWN: &str = "max_open_conns, max_idle_conns, max_idle_time, max_life_time, table_prefix, tls, \
-     tls-ca-cert-file, tls-cert-file, tls-key-file, timeout, readTimeout, compound";
+     tls-ca-cert-file, tls-cert-file, tls-key-file, tls-server-name, timeout, readTimeout, compound";
 const TLS: [(&str, Tls); 6] = [
     ("true", Tls::Verify),
     ("1", Tls::Verify),
@@ -85,19 +84,13 @@ const IGNORED: &str = "allowAllFiles, allowCleartextPasswords, allowFallbackToPl
      columnsWithAlias, compress, connectionAttributes, interpolateParams, loc, \
      maxAllowedPacket, multiStatements, parseTime, rejectReadOnly, writeTimeout";
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label.0)
-    }
-}
-
 impl Options {
     /// Reads a URL. `password` is used if the URL has none.
     pub(crate) fn parse(url: &str, password: Option<String>) -> Result<Self, EngineError> {
         let parsed = Self::read(url.strip_prefix(SCHEME).unwrap_or(url));
         let mut options = parsed.map_err(|reason| EngineError::Refused { engine: "mysql".into(), reason })?;
         if options.password.is_none() {
-            options.password = password;
+            options.password = password.map(Secret);
         }
         Ok(options)
     }
@@ -125,11 +118,10 @@ impl Options {
         let mut options = Self {
             address,
             user: Some(user).filter(|user| !user.is_empty()),
-            password: Some(password).filter(|password| !password.is_empty()),
+            password: Some(password).filter(|password| !password.is_empty()).map(Secret),
             database,
             tls: Tls::Off,
-            ca_file: None,
-            identity: [None, None],
+            tls_files: Files::default(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
             limits: Limits { max_idle: MAX_IDLE, ..Limits::new(MAX_OPEN, MAX_OPEN) },
@@ -141,16 +133,14 @@ impl Options {
         for (name, value) in url::options(query)? {
             options.set(name, &value)?;
         }
-        if options.identity.iter().filter(|file| file.is_some()).count() == 1 {
-            return Err("tls-cert-file and tls-key-file go together".into());
-        }
+        options.tls_files.identity().map(drop)?;
         Ok(options)
     }
 
     /// Applies one option. An option that neither we nor the driver have is a session variable, as
     /// in the driver.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        if self.limits.set(name, value)? {
+        if self.limits.set(name, value)? || self.tls_files.set(name, value)? {
             return Ok(());
         }
         match &*name.replace('-', "_") {
@@ -159,14 +149,9 @@ impl Options {
             "readTimeout" => self.read_timeout = duration(name, value)?,
             "compound" => self.compound = url::boolean(name, value)?,
             "tls" => self.tls = one_of(name, value, &TLS)?,
-            "tls_ca_cert_file" => self.ca_file = Some(value.into()),
-            "tls_cert_file" => self.identity[0] = Some(value.into()),
-            "tls_key_file" => self.identity[1] = Some(value.into()),
             // Ignored, because the engine is correct only with READ COMMITTED.
             "tx_isolation" | "transaction_isolation" => {}
-            _ if IGNORED.split(", ").any(|idle| idle == name) => {
-                tracing::debug!(name, "an option of the URL has no effect");
-            }
+            _ if url::unused(name, IGNORED, KNOWN).is_ok() => {}
             variable if variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
                 if value.is_empty() || value.contains(';') {
                     return Err(format!("{name}={value} is no value of a variable of the session"));
@@ -231,7 +216,7 @@ mod tests {
             ("mysql://u:p@(/run/my.sock)/db?readTimeout=3s", Address::Unix("/run/my.sock".into())),
         ] {
             let options = parsed(url);
-            assert_eq!((options.address, &*options.database), (address, "db"), "{url}");
+            assert_eq!((&options.address, &*options.database), (&address, "db"), "{url}");
             assert_eq!((options.user.as_deref(), options.password.as_deref()), (Some("u"), Some("p")));
         }
     }
@@ -267,7 +252,7 @@ mod tests {
         assert_eq!(options.connect_timeout, Duration::from_secs(90));
         assert_eq!((options.read_timeout, options.tls), (Duration::from_millis(500), Tls::Preferred));
         assert!(!options.compound && parsed("mysql://u@(h)/db").compound);
-        assert_eq!(options.ca_file, Some("/etc/ca.pem".into()));
+        assert_eq!(options.tls_files.ca_file, Some("/etc/ca.pem".into()));
         let variables = [("innodb_lock_wait_timeout", "3"), ("sql_mode", "'TRADITIONAL'")];
         assert_eq!(options.variables, variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
         for bad in [

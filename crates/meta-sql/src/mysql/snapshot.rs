@@ -4,30 +4,17 @@
 
 use std::sync::Arc;
 
-use sluice_meta::engine::{Cursor, EngineError, Found, Page, Read, Scan, Snapshot};
+use sluice_meta::engine::{EngineError, Frozen, Snapshot};
 
-use super::{pool::Pool, read::Plan, store::Store, tables::Tables};
-use crate::scan::page;
+use super::{MysqlEngine, pool::Pool, store::Store, tables::Tables};
 
-struct Moment(Store);
-
-impl Store {
+impl MysqlEngine {
     /// The database as it is now.
-    pub(super) fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
-        let options = self.pool.options.clone();
+    pub(super) fn at_now(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
+        let options = self.0.pool.options.clone();
         let tables = Tables::new(&options.naming);
-        let moment = Self { pool: Pool::at_a_moment(options), tables };
+        let moment = Store { pool: Pool::at_a_moment(options), tables };
         moment.pool.answers("DO 1")?;
-        Ok(Arc::new(Moment(moment)))
-    }
-}
-
-impl Snapshot for Moment {
-    fn read(&self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        Plan::new(&self.0.tables, reads).run(&self.0.pool)
-    }
-
-    fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        page(&self.0, scan, from, limit)
+        Ok(Arc::new(Frozen(Self(Arc::new(moment)))))
     }
 }

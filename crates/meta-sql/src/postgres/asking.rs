@@ -31,11 +31,6 @@ impl Store {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Has `work` done with what looks.
-    pub(super) fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
-        work(self)
-    }
-
     /// Removes the lines of the change log up to a number.
     fn trim(&self, to: u64) -> Result<(), EngineError> {
         self.one(Template::LogTrim, Record::Line, [id(to)]).map(drop)

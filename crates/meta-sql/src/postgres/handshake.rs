@@ -81,7 +81,7 @@ fn handshake(options: &Options, host: &Address) -> Result<Wire, NoConnection> {
     let until = Instant::now() + options.connect_timeout;
     let mut wire = Wire(Stream::connect(host, until)?);
     if let Address::Tcp(name, _) = host
-        && options.tls.mode > TlsMode::Disable
+        && options.tls.0 > TlsMode::Disable
     {
         encrypt(&mut wire, options, name, until)?;
     }
@@ -107,10 +107,10 @@ fn encrypt(wire: &mut Wire, options: &Options, name: &str, until: Instant) -> Re
     wire.send(&request, Kind::Read, until)?;
     match wire.0.receive_byte(until)? {
         b'S' => {
-            let tls = options.tls.load().map_err(NoConnection::Refused)?;
+            let tls = options.load_tls().map_err(NoConnection::Refused)?;
             Ok(wire.0.encrypt(&tls, name, until)?)
         }
-        _ if options.tls.mode == TlsMode::Prefer => Ok(()),
+        _ if options.tls.0 == TlsMode::Prefer => Ok(()),
         _ => Err(NoConnection::Refused(
             "the server does not encrypt connections; set ssl=on there, or sslmode=disable here".into(),
         )),

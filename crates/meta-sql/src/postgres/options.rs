@@ -4,26 +4,27 @@
 //! commas, and a host that begins with a slash is the directory of a unix socket. The password is
 //! sent only to the server: neither the debug form nor any error shows it.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use sluice_meta::engine::{EngineError, Label};
 use sluice_net::{
-    Address, Limits, Tls as Encryption,
-    tls::Verify,
-    url::{self, Url, decoded, duration, number, one_of},
+    Address, Limits, Tls,
+    tls::{Files, Verify},
+    url::{self, Secret, Url, decoded, duration, number, one_of},
 };
 
 use crate::naming::Naming;
 
 /// Where the database is, who we are there, and how it is used.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Options {
     /// Tried in this order.
     pub(super) hosts: Vec<Address>,
     pub(super) user: String,
-    pub(super) password: Option<String>,
+    pub(super) password: Option<Secret>,
     pub(super) database: String,
-    pub(super) tls: Tls,
+    /// How much a server's certificate must prove, and with which files.
+    pub(super) tls: (TlsMode, Files),
     /// Whether a server that takes no writes is passed over; by itself if there are several hosts.
     pub(super) writable: Option<bool>,
     /// Deadline for a connection to be made.
@@ -57,31 +58,6 @@ pub(super) enum TlsMode {
     VerifyFull,
 }
 
-/// Encryption.
-#[derive(Clone, Debug)]
-pub(super) struct Tls {
-    pub(super) mode: TlsMode,
-    /// Certificates to trust instead of the system's, PEM.
-    pub(super) root: Option<PathBuf>,
-    /// The client's certificate and key, PEM.
-    pub(super) cert: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
-}
-
-impl Tls {
-    /// Reads the certificates.
-    pub(super) fn load(&self) -> Result<Encryption, String> {
-        let verify = match self.mode {
-            TlsMode::VerifyFull => Verify::Host,
-            TlsMode::VerifyCa => Verify::Authority,
-            // As libpq does: if the URL names authorities, they are checked.
-            _ if self.root.is_some() => Verify::Authority,
-            _ => Verify::Nothing,
-        };
-        Encryption::new(verify, self.root.as_deref(), self.cert.as_deref(), self.key.as_deref())
-    }
-}
-
 const PORT: u16 = 5432;
 /// Default for the connections of one client. A thousand clients need a pooler, whatever this is.
 const MAX_OPEN: usize = 10;
@@ -103,12 +79,6 @@ const SSL_MODES: [(&str, TlsMode); 6] = [
     ("verify-full", TlsMode::VerifyFull),
 ];
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.label.0)
-    }
-}
-
 impl Options {
     pub(super) fn parse(url: &str) -> Result<Self, EngineError> {
         Self::read(url).map_err(|reason| EngineError::Refused { engine: "postgres".into(), reason })
@@ -124,7 +94,7 @@ impl Options {
             user: user.unwrap_or_default(),
             password,
             database: decoded(path.strip_prefix('/').unwrap_or(path))?,
-            tls: Tls { mode: TlsMode::Prefer, root: None, cert: None, key: None },
+            tls: (TlsMode::Prefer, Files::default()),
             writable: None,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(30),
@@ -170,10 +140,10 @@ impl Options {
             // Only there it is masked in the process title.
             "password" => return Err("write the password before the @, or into META_PASSWORD".into()),
             "dbname" | "database" => self.database = value,
-            "sslmode" => self.tls.mode = one_of(name, &value, &SSL_MODES)?,
-            "sslrootcert" => self.tls.root = file(value),
-            "sslcert" => self.tls.cert = file(value),
-            "sslkey" => self.tls.key = file(value),
+            "sslmode" => self.tls.0 = one_of(name, &value, &SSL_MODES)?,
+            "sslrootcert" => self.tls.1.ca_file = file(value),
+            "sslcert" => self.tls.1.cert_file = file(value),
+            "sslkey" => self.tls.1.key_file = file(value),
             "target_session_attrs" => {
                 let whether = [("any", false), ("read-write", true), ("primary", true)];
                 self.writable = Some(one_of(name, &value, &whether)?);
@@ -191,6 +161,19 @@ impl Options {
             _ => self.settings.push((name.to_owned(), value)),
         }
         Ok(())
+    }
+
+    /// Reads the certificates.
+    pub(super) fn load_tls(&self) -> Result<Tls, String> {
+        let (mode, files) = &self.tls;
+        let verify = match mode {
+            TlsMode::VerifyFull => Verify::Host,
+            TlsMode::VerifyCa => Verify::Authority,
+            // As libpq does: if the URL names authorities, they are checked.
+            _ if files.ca_file.is_some() => Verify::Authority,
+            _ => Verify::Nothing,
+        };
+        Tls::new(verify, files)
     }
 
     /// The address for messages, without secrets.
@@ -225,15 +208,16 @@ mod tests {
         )
         .expect("valid");
         assert_eq!(full.hosts, [Address::Tcp("db.example".into(), 6000)]);
-        assert_eq!((full.user.as_str(), full.password.as_deref()), ("me", Some("p@s/s")));
-        assert_eq!((full.database.as_str(), full.tls.mode), ("vol", TlsMode::VerifyFull));
+        assert_eq!((full.user.as_str(), &full.password), ("me", &Some("p@s/s".into())));
+        assert_eq!((full.database.as_str(), full.tls.0), ("vol", TlsMode::VerifyFull));
         assert_eq!((full.limits.max_open, full.limits.max_idle), (7, 7));
         assert_eq!(full.limits.max_idle_time, Some(Duration::from_mins(2)));
         assert_eq!(full.naming.prefix(), "jfs_x_");
         let notice: Vec<_> =
             full.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(notice, [("search_path", "fs"), ("application_name", "a b")]);
-        assert_eq!(format!("{full:?}"), "postgres://me@db.example:6000/vol");
+        assert_eq!(&*full.label.0, "postgres://me@db.example:6000/vol");
+        assert!(!format!("{full:?}").contains("p@s/s"));
         for url in [
             "postgres:///vol?host=/run/pg&user=me",
             "postgres://me@/vol?host=/run/pg",

@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use sluice_meta::engine::EngineError;
 use sluice_net::{Kind, Pool as Connections, describe};
 
@@ -25,8 +26,9 @@ pub(super) struct Pool {
     connections: Connections<Conn>,
     /// Whether the server refuses the flush after commits.
     blunt: AtomicBool,
-    /// What every connection joins, if all are to see one moment.
-    moment: Option<String>,
+    /// What every connection joins, if all are to see one moment; and the connection that exported
+    /// it, whose transaction stays open and which says nothing any more.
+    moment: Option<(String, Mutex<Wire>)>,
 }
 
 impl Pool {
@@ -36,16 +38,16 @@ impl Pool {
     }
 
     /// Connections that see an exported moment.
-    pub(super) fn at(mut options: Options, moment: String, most: usize) -> Self {
+    pub(super) fn at(mut options: Options, (moment, exporter): (String, Wire), most: usize) -> Self {
         let limits = &mut options.limits;
         limits.max_open = limits.max_open.min(most).max(1);
-        Self { moment: Some(moment), ..Self::new(options) }
+        Self { moment: Some((moment, Mutex::new(exporter))), ..Self::new(options) }
     }
 
     /// A new connection, which is not part of the pool.
     pub(super) fn connect(&self) -> Result<Wire, EngineError> {
         let mut wire = handshake::connect(&self.options).map_err(|error| self.options.unreached(&error))?;
-        if let Some(moment) = &self.moment {
+        if let Some((moment, _)) = &self.moment {
             self.join(&mut wire, moment)?;
         }
         Ok(wire)

@@ -72,10 +72,7 @@ impl Options {
                 self.journal = url::one_of(name, &value.to_ascii_uppercase(), &journals)?;
             }
             "table_prefix" => self.naming = Naming::new(value)?,
-            _ if IDLE.split(", ").any(|idle| idle == name) => {
-                tracing::warn!(name, "an option of the URL has no effect");
-            }
-            _ => return Err(url::unknown(name, KNOWN)),
+            _ => url::unused(name, IDLE, KNOWN)?,
         }
         Ok(())
     }

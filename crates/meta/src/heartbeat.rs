@@ -83,7 +83,7 @@ impl Meta {
     /// Renews the session; whether this client may bury others.
     fn renew(&self) -> FsResult<bool> {
         let (sid, lifetime) = (self.sid(), self.options.session_lifetime());
-        let info = self.options.info.clone();
+        let info = self.info.lock().clone();
         if !self.run(PutSession { sid, lifetime, info }, &Interrupt::never())? {
             // Other programs of the format remove the session and its locks, and leave our writer
             // records.

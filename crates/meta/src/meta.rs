@@ -21,7 +21,7 @@ use crate::{
     options::{OpenError, Options},
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
-    schema::{Counter, Key, Row},
+    schema::{Counter, Key, Row, SessionInfo},
     stats::MetaStats,
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -40,6 +40,7 @@ pub struct Meta {
     pub(crate) grace: Mutex<Grace>,
     pub(crate) beater: Mutex<Option<Beater>>,
     pub(crate) expiry: Expiry,
+    pub(crate) info: Mutex<SessionInfo>,
     read_only: bool,
     taken_up: Option<TakenUp>,
 }
@@ -81,6 +82,7 @@ impl Meta {
         batcher.go_on(&start.numbers);
         let waiters = Waiters::new(engine.clone(), batcher.counts().clone());
         let grace = Mutex::new(Grace::new(options.clock.now().sec));
+        let info = Mutex::new(options.info.clone());
         let meta = Self {
             engine,
             env,
@@ -92,6 +94,7 @@ impl Meta {
             grace,
             beater: Mutex::new(None),
             expiry: Expiry::default(),
+            info,
             read_only,
             taken_up: start.taken_up,
         };
@@ -266,6 +269,11 @@ impl Meta {
     /// Session id, 0 if there is none.
     pub fn sid(&self) -> u64 {
         self.env.sid
+    }
+
+    /// Changes what others see of this client, from its next heartbeat on.
+    pub fn change_info(&self, change: impl FnOnce(&mut SessionInfo)) {
+        change(&mut self.info.lock());
     }
 
     /// What became of the session that was to be taken up, if one was.

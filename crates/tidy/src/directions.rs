@@ -5,7 +5,7 @@ use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that
 /// ship.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("meta-redis", &["types", "meta", "net"]),
     ("meta-kv", &["types", "meta", "net"]),
     ("dump", &["types", "meta"]),
+    ("console", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
     ("vfs", &["types", "meta", "data"]),

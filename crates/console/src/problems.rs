@@ -1,0 +1,265 @@
+//! What is wrong with a volume, in words.
+
+use serde::Serialize;
+
+use crate::{live::Round, survey::Survey};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// All is well.
+    Ok,
+    /// Good to know.
+    Note,
+    /// Somebody should look at it.
+    Warning,
+    /// Somebody must act.
+    Error,
+}
+
+/// Something to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    pub(crate) severity: Severity,
+    /// What is so.
+    pub(crate) text: String,
+    /// What to do.
+    pub(crate) advice: String,
+}
+
+impl Problem {
+    pub(crate) fn new(severity: Severity, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { severity, text: text.into(), advice: advice.into() }
+    }
+}
+
+/// The part of a limit from which on it is nearly reached.
+const NEARLY: f64 = 0.9;
+/// Files whose objects wait to be deleted that are many.
+const MANY: u64 = 10_000;
+/// Age of the newest backup that is old: mounts make one each hour to each day.
+const OLD_BACKUP: i64 = 26 * 3600;
+
+/// What is wrong, the worst first; `now` in Unix seconds.
+pub(crate) fn of(survey: &Survey, round: &Round, now: i64) -> Vec<Problem> {
+    let mut found = Vec::new();
+    space(survey, &mut found);
+    sessions(survey, now, &mut found);
+    removal(survey, &mut found);
+    activity(round, now, &mut found);
+    found.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+    found
+}
+
+fn space(survey: &Survey, found: &mut Vec<Problem>) {
+    let space = &survey.space;
+    let limits = [
+        ("space", space.used_bytes, space.max_bytes, "--capacity"),
+        ("inodes", space.used_inodes, space.max_inodes, "--inodes"),
+    ];
+    for (what, used, limit, flag) in limits {
+        let Some(limit) = limit else { continue };
+        let part = used as f64 / limit as f64;
+        if part >= NEARLY {
+            let severity = if part >= 1.0 { Severity::Error } else { Severity::Warning };
+            let advice = format!("Remove files, or raise the limit: sluice config META-URL {flag}.");
+            found.push(Problem::new(
+                severity,
+                format!("{} of the volume's {what} is used", percent(part)),
+                advice,
+            ));
+        }
+    }
+    for limit in survey.quotas.shown.iter().filter(|limit| limit.used >= NEARLY).take(5) {
+        let severity = if limit.used >= 1.0 { Severity::Warning } else { Severity::Note };
+        let text = format!("the quota of {} {} is used to {}", limit.kind, limit.of, percent(limit.used));
+        found.push(Problem::new(severity, text, "Remove files, or raise it: sluice quota set."));
+    }
+}
+
+fn sessions(survey: &Survey, now: i64, found: &mut Vec<Problem>) {
+    let clients = &survey.clients.known;
+    let stale: Vec<_> = clients.iter().filter(|client| client.is_stale(now)).collect();
+    if let Some(first) = stale.first() {
+        let others = if stale.len() > 1 { format!(" and {} others", stale.len() - 1) } else { String::new() };
+        found.push(Problem::new(
+            Severity::Warning,
+            format!("{}{others} no longer shows that it lives", first.name()),
+            "Look at its machine. Another client releases its locks; until then they are held.",
+        ));
+    }
+    if stale.len() == clients.len() {
+        let text = "no client that writes has the volume mounted";
+        found.push(Problem::new(Severity::Note, text, "Nobody empties the trash meanwhile."));
+    }
+}
+
+fn removal(survey: &Survey, found: &mut Vec<Problem>) {
+    let overdue = survey.trash.overdue_hours;
+    if overdue > 0 {
+        found.push(Problem::new(
+            Severity::Warning,
+            format!("{} of the trash should be gone", plural(overdue, "hour", "hours")),
+            "A mount without --no-bgjob empties it; its log says if that fails.",
+        ));
+    }
+    let files = survey.deletions.files;
+    if files.count >= MANY {
+        let more = if files.more { "more than " } else { "" };
+        found.push(Problem::new(
+            Severity::Warning,
+            format!("{more}{} removed files wait for their objects to be deleted", files.count),
+            "Deleting may be too slow: raise --max-deletes of the mounts, or run sluice gc --delete.",
+        ));
+    }
+}
+
+fn activity(round: &Round, now: i64, found: &mut Vec<Problem>) {
+    let rates = &round.rates;
+    for (rate, severity, text, advice) in [
+        (
+            rates.io_errors,
+            Severity::Error,
+            "programs get input/output errors",
+            "Look at the database and the object store, and at the log of the mounts.",
+        ),
+        (
+            rates.staging_errors,
+            Severity::Error,
+            "blocks cannot be staged or uploaded",
+            "Look at the cache disks and the object store.",
+        ),
+        (
+            rates.object_errors,
+            Severity::Warning,
+            "requests to the object store fail",
+            "They are tried again. Look at the store, and at the way to it.",
+        ),
+        (
+            rates.database_retries,
+            Severity::Warning,
+            "the database does not always answer",
+            "Requests are tried again. Look at the database, and at the way to it.",
+        ),
+    ] {
+        if rate > 0.0 {
+            found.push(Problem::new(severity, text, advice));
+        }
+    }
+    if round.damaged_blocks > 0.0 {
+        found.push(Problem::new(
+            Severity::Warning,
+            format!("{} cached blocks were damaged, and read anew", round.damaged_blocks),
+            "The disk of a cache may fail.",
+        ));
+    }
+    if let Some(age) = round.last_backup.map(|at| now - at).filter(|age| *age > OLD_BACKUP) {
+        found.push(Problem::new(
+            Severity::Warning,
+            format!("the newest backup of the metadata is {} hours old", age / 3600),
+            "The log of the mounts says why; see --backup-meta.",
+        ));
+    }
+    if round.silent > 0 {
+        found.push(Problem::new(
+            Severity::Note,
+            format!("of {} nobody knows what they do", plural(round.silent as u64, "client", "clients")),
+            "The list of clients says why.",
+        ));
+    }
+    if round.left_out > 0 {
+        found.push(Problem::new(
+            Severity::Note,
+            format!("rates are those of {} clients; {} more are not asked", round.clients, round.left_out),
+            "For all of them use Prometheus.",
+        ));
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        backlog::{Deletions, Tally, Trash},
+        clients::{Client, Clients},
+        quotas::{Limit, Quotas},
+        rates::Rates,
+        survey::Space,
+    };
+
+    fn well() -> Survey {
+        let client = Client { session: 1, host: "a".into(), expires: 2000, ..Client::default() };
+        let clients = Arc::new(Clients { known: vec![client], total: 1 });
+        Survey { clients, ..Survey::default() }
+    }
+
+    #[test]
+    fn a_volume_that_is_well_has_no_problem() {
+        assert_eq!(of(&well(), &Round::default(), 1000), Vec::new());
+    }
+
+    #[test]
+    fn each_problem_is_said_in_words() {
+        let texts = |survey: &Survey, round: &Round| {
+            of(survey, round, 1_000_000).iter().map(|problem| problem.text.clone()).collect::<Vec<_>>()
+        };
+        let mut survey = well();
+        survey.space =
+            Space { used_bytes: 95, max_bytes: Some(100), used_inodes: 100, max_inodes: Some(100) };
+        survey.trash = Trash { overdue_hours: 1, ..Trash::default() };
+        let files = Tally { count: MANY, more: true, bytes: 1 };
+        survey.deletions = Arc::new(Deletions { files, ..Deletions::default() });
+        let quota = Limit {
+            kind: "user",
+            of: "7".into(),
+            used_bytes: 9,
+            max_bytes: Some(9),
+            used_inodes: 0,
+            max_inodes: None,
+            used: 1.0,
+        };
+        survey.quotas = Arc::new(Quotas { total: 1, shown: vec![quota] });
+        let round = Round {
+            silent: 1,
+            left_out: 3,
+            damaged_blocks: 2.0,
+            last_backup: Some(1),
+            rates: Rates {
+                io_errors: 1.0,
+                staging_errors: 1.0,
+                object_errors: 1.0,
+                database_retries: 1.0,
+                ..Rates::default()
+            },
+            ..Round::default()
+        };
+        let found = texts(&survey, &round);
+        for wanted in [
+            "100 % of the volume's inodes is used",
+            "95 % of the volume's space is used",
+            "the quota of user 7 is used to 100 %",
+            "a no longer shows that it lives",
+            "1 hour of the trash should be gone",
+            "more than 10000 removed files wait for their objects to be deleted",
+            "programs get input/output errors",
+            "2 cached blocks were damaged, and read anew",
+            "the newest backup of the metadata is 277 hours old",
+            "of 1 client nobody knows what they do",
+        ] {
+            assert!(found.iter().any(|text| text == wanted), "{wanted}: {found:?}");
+        }
+        let worst = of(&survey, &round, 1_000_000)[0].severity;
+        assert_eq!(worst, Severity::Error, "the worst comes first");
+    }
+}

@@ -69,7 +69,7 @@ pub(crate) fn answer(question: Question, volumes: &[impl AsRef<Watched>], versio
                 volumes.iter().map(|volume| State::of(volume.as_ref(), now.sec)).collect();
             overview(&states, version, now.sec)
         }
-        Question::Volume(id) => State::of(volume(id)?, now.sec).details(now.sec),
+        Question::Volume(id) => State::of(volume(id)?, now.sec).details(),
         Question::Rates(id, since) => json!({
             "now": now.nanos() / 1_000_000,
             "series": SERIES,
@@ -93,14 +93,14 @@ impl<'a> State<'a> {
         if let Some(failure) = &known.failure {
             problems.push(Problem::new(
                 Severity::Error,
-                format!("it cannot be read: {}", failure.text),
+                format!("The volume cannot be read: {}.", failure.text.trim_end_matches('.')),
                 "It is tried again all the time. Look at the database; what is shown here is old.",
             ));
         }
         if let Some(survey) = &known.survey {
             let age = now - survey.at;
             if age > OLD && known.failure.is_none() {
-                let text = format!("what is shown is {age} seconds old");
+                let text = format!("What is shown is {age} seconds old.");
                 problems.push(Problem::new(Severity::Warning, text, "The database answers slowly."));
             }
             round = volume.live.last(&survey.clients.known);
@@ -142,7 +142,7 @@ impl<'a> State<'a> {
         })
     }
 
-    fn details(&self, now: i64) -> Value {
+    fn details(&self) -> Value {
         let mut shown = self.head();
         if let (Value::Object(shown), Some(survey)) = (&mut shown, self.known.survey.as_deref()) {
             let more = json!({
@@ -150,7 +150,7 @@ impl<'a> State<'a> {
                 "space": survey.space,
                 "trash": survey.trash,
                 "deletions": *survey.deletions,
-                "clients": self.clients(survey, now),
+                "clients": self.clients(survey),
                 "group": survey.group,
                 "quotas": *survey.quotas,
                 "directories": *survey.directories,
@@ -164,9 +164,9 @@ impl<'a> State<'a> {
         shown
     }
 
-    fn clients(&self, survey: &Survey, now: i64) -> Value {
+    fn clients(&self, survey: &Survey) -> Value {
         let clients = &survey.clients;
-        let is_stale = |client: &&Client| client.is_stale(now);
+        let is_stale = |client: &&Client| client.is_stale(survey.at);
         let stale = clients.known.iter().filter(is_stale).count();
         let mut shown: Vec<ShownClient<'_>> = clients
             .known
@@ -174,7 +174,7 @@ impl<'a> State<'a> {
             .map(|client| ShownClient {
                 client,
                 name: client.name(),
-                stale: client.is_stale(now),
+                stale: client.is_stale(survey.at),
                 activity: self.volume.live.activity(client.session),
             })
             .collect();

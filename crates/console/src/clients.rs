@@ -45,9 +45,9 @@ impl Client {
         }
     }
 
-    /// Whether it has not shown for too long that it lives; `now` in Unix seconds.
-    pub(crate) fn is_stale(&self, now: i64) -> bool {
-        self.expires < now
+    /// Whether it had not shown for too long that it lives when it was read, in Unix seconds.
+    pub(crate) fn is_stale(&self, read: i64) -> bool {
+        self.expires < read
     }
 
     /// How people name it.
@@ -67,11 +67,13 @@ pub(crate) struct Clients {
     pub(crate) known: Vec<Client>,
     /// How many there are.
     pub(crate) total: usize,
+    /// Unix seconds when they were read.
+    pub(crate) at: i64,
 }
 
-/// Reads the records of all clients, and keeps up to `most` of them.
-pub(crate) fn read(meta: &Meta, most: usize, interrupt: &Interrupt) -> FsResult<Clients> {
-    let mut clients = Clients::default();
+/// Reads the records of all clients, and keeps up to `most` of them; `at` is now, in Unix seconds.
+pub(crate) fn read(meta: &Meta, most: usize, at: i64, interrupt: &Interrupt) -> FsResult<Clients> {
+    let mut clients = Clients { at, ..Clients::default() };
     meta.each_page(Scan::Sessions, interrupt, |rows| {
         for row in rows {
             if let Row::Session(sid, session) = row {

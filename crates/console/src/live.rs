@@ -118,11 +118,10 @@ pub(crate) struct Round {
 impl Live {
     /// Asks all clients once.
     pub(crate) async fn round(&self, clients: Arc<Clients>, volume: &str, here: &str) {
-        let now = SystemClock.now().sec;
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut asked = JoinSet::new();
         let mut left_out = 0;
-        for client in clients.known.iter().filter(|client| !client.is_stale(now)) {
+        for client in clients.known.iter().filter(|client| !client.is_stale(clients.at)) {
             if asked.len() >= CLIENTS {
                 left_out += 1;
                 continue;

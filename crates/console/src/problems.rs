@@ -45,7 +45,7 @@ const OLD_BACKUP: i64 = 26 * 3600;
 pub(crate) fn of(survey: &Survey, round: &Round, now: i64) -> Vec<Problem> {
     let mut found = Vec::new();
     space(survey, &mut found);
-    sessions(survey, now, &mut found);
+    sessions(survey, &mut found);
     removal(survey, &mut found);
     activity(round, now, &mut found);
     found.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
@@ -66,31 +66,31 @@ fn space(survey: &Survey, found: &mut Vec<Problem>) {
             let advice = format!("Remove files, or raise the limit: sluice config META-URL {flag}.");
             found.push(Problem::new(
                 severity,
-                format!("{} of the volume's {what} is used", percent(part)),
+                format!("{} of the volume's {what} is used.", percent(part)),
                 advice,
             ));
         }
     }
     for limit in survey.quotas.shown.iter().filter(|limit| limit.used >= NEARLY).take(5) {
         let severity = if limit.used >= 1.0 { Severity::Warning } else { Severity::Note };
-        let text = format!("the quota of {} {} is used to {}", limit.kind, limit.of, percent(limit.used));
+        let text = format!("The quota of {} {} is used to {}.", limit.kind, limit.of, percent(limit.used));
         found.push(Problem::new(severity, text, "Remove files, or raise it: sluice quota set."));
     }
 }
 
-fn sessions(survey: &Survey, now: i64, found: &mut Vec<Problem>) {
+fn sessions(survey: &Survey, found: &mut Vec<Problem>) {
     let clients = &survey.clients.known;
-    let stale: Vec<_> = clients.iter().filter(|client| client.is_stale(now)).collect();
+    let stale: Vec<_> = clients.iter().filter(|client| client.is_stale(survey.at)).collect();
     if let Some(first) = stale.first() {
-        let others = if stale.len() > 1 { format!(" and {} others", stale.len() - 1) } else { String::new() };
-        found.push(Problem::new(
-            Severity::Warning,
-            format!("{}{others} no longer shows that it lives", first.name()),
-            "Look at its machine. Another client releases its locks; until then they are held.",
-        ));
+        let text = match stale.len() {
+            1 => format!("A client no longer shows that it lives: {}.", first.name()),
+            many => format!("{many} clients no longer show that they live, among them {}.", first.name()),
+        };
+        let advice = "Look at its machine. Another client releases its locks; until then they are held.";
+        found.push(Problem::new(Severity::Warning, text, advice));
     }
     if stale.len() == clients.len() {
-        let text = "no client that writes has the volume mounted";
+        let text = "No client that writes has the volume mounted.";
         found.push(Problem::new(Severity::Note, text, "Nobody empties the trash meanwhile."));
     }
 }
@@ -100,16 +100,16 @@ fn removal(survey: &Survey, found: &mut Vec<Problem>) {
     if overdue > 0 {
         found.push(Problem::new(
             Severity::Warning,
-            format!("{} of the trash should be gone", plural(overdue, "hour", "hours")),
+            format!("{} of the trash should be gone.", plural(overdue, "hour", "hours")),
             "A mount without --no-bgjob empties it; its log says if that fails.",
         ));
     }
     let files = survey.deletions.files;
     if files.count >= MANY {
-        let more = if files.more { "more than " } else { "" };
+        let more = if files.more { "More than " } else { "" };
         found.push(Problem::new(
             Severity::Warning,
-            format!("{more}{} removed files wait for their objects to be deleted", files.count),
+            format!("{more}{} removed files wait for their objects to be deleted.", files.count),
             "Deleting may be too slow: raise --max-deletes of the mounts, or run sluice gc --delete.",
         ));
     }
@@ -121,25 +121,25 @@ fn activity(round: &Round, now: i64, found: &mut Vec<Problem>) {
         (
             rates.io_errors,
             Severity::Error,
-            "programs get input/output errors",
+            "Programs get input/output errors.",
             "Look at the database and the object store, and at the log of the mounts.",
         ),
         (
             rates.staging_errors,
             Severity::Error,
-            "blocks cannot be staged or uploaded",
+            "Blocks cannot be staged or uploaded.",
             "Look at the cache disks and the object store.",
         ),
         (
             rates.object_errors,
             Severity::Warning,
-            "requests to the object store fail",
+            "Requests to the object store fail.",
             "They are tried again. Look at the store, and at the way to it.",
         ),
         (
             rates.database_retries,
             Severity::Warning,
-            "the database does not always answer",
+            "The database does not always answer.",
             "Requests are tried again. Look at the database, and at the way to it.",
         ),
     ] {
@@ -150,28 +150,31 @@ fn activity(round: &Round, now: i64, found: &mut Vec<Problem>) {
     if round.damaged_blocks > 0.0 {
         found.push(Problem::new(
             Severity::Warning,
-            format!("{} cached blocks were damaged, and read anew", round.damaged_blocks),
+            format!("{} cached blocks were damaged, and read anew.", round.damaged_blocks),
             "The disk of a cache may fail.",
         ));
     }
     if let Some(age) = round.last_backup.map(|at| now - at).filter(|age| *age > OLD_BACKUP) {
         found.push(Problem::new(
             Severity::Warning,
-            format!("the newest backup of the metadata is {} hours old", age / 3600),
+            format!("The newest backup of the metadata is {} hours old.", age / 3600),
             "The log of the mounts says why; see --backup-meta.",
         ));
     }
     if round.silent > 0 {
         found.push(Problem::new(
             Severity::Note,
-            format!("of {} nobody knows what they do", plural(round.silent as u64, "client", "clients")),
+            match round.silent {
+                1 => "1 client does not show what it does.".to_owned(),
+                many => format!("{many} clients do not show what they do."),
+            },
             "The list of clients says why.",
         ));
     }
     if round.left_out > 0 {
         found.push(Problem::new(
             Severity::Note,
-            format!("rates are those of {} clients; {} more are not asked", round.clients, round.left_out),
+            format!("Rates are those of {} clients; {} more are not asked.", round.clients, round.left_out),
             "For all of them use Prometheus.",
         ));
     }
@@ -200,7 +203,7 @@ mod tests {
 
     fn well() -> Survey {
         let client = Client { session: 1, host: "a".into(), expires: 2000, ..Client::default() };
-        let clients = Arc::new(Clients { known: vec![client], total: 1 });
+        let clients = Arc::new(Clients { known: vec![client], total: 1, at: 1000 });
         Survey { clients, ..Survey::default() }
     }
 
@@ -214,7 +217,7 @@ mod tests {
         let texts = |survey: &Survey, round: &Round| {
             of(survey, round, 1_000_000).iter().map(|problem| problem.text.clone()).collect::<Vec<_>>()
         };
-        let mut survey = well();
+        let mut survey = Survey { at: 1_000_000, ..well() };
         survey.space =
             Space { used_bytes: 95, max_bytes: Some(100), used_inodes: 100, max_inodes: Some(100) };
         survey.trash = Trash { overdue_hours: 1, ..Trash::default() };
@@ -246,16 +249,16 @@ mod tests {
         };
         let found = texts(&survey, &round);
         for wanted in [
-            "100 % of the volume's inodes is used",
-            "95 % of the volume's space is used",
-            "the quota of user 7 is used to 100 %",
-            "a no longer shows that it lives",
-            "1 hour of the trash should be gone",
-            "more than 10000 removed files wait for their objects to be deleted",
-            "programs get input/output errors",
-            "2 cached blocks were damaged, and read anew",
-            "the newest backup of the metadata is 277 hours old",
-            "of 1 client nobody knows what they do",
+            "100 % of the volume's inodes is used.",
+            "95 % of the volume's space is used.",
+            "The quota of user 7 is used to 100 %.",
+            "A client no longer shows that it lives: a.",
+            "1 hour of the trash should be gone.",
+            "More than 10000 removed files wait for their objects to be deleted.",
+            "Programs get input/output errors.",
+            "2 cached blocks were damaged, and read anew.",
+            "The newest backup of the metadata is 277 hours old.",
+            "1 client does not show what it does.",
         ] {
             assert!(found.iter().any(|text| text == wanted), "{wanted}: {found:?}");
         }

@@ -164,7 +164,7 @@ impl Surveyor {
                 used_inodes: used_inodes.max(0),
                 max_inodes: limit(format.inodes),
             },
-            clients: Arc::new(clients::read(meta, CLIENTS, interrupt)?),
+            clients: Arc::new(clients::read(meta, CLIENTS, at, interrupt)?),
             trash: backlog::trash(engine, meta, interrupt)?,
             deletions,
             quotas,

@@ -113,11 +113,16 @@ function empty(name, isEmpty, text) {
 
 let selected = Number(new URLSearchParams(location.search).get("volume")) || null;
 
+const SEVERITIES = ["error", "warning", "note", "ok", "starting"];
+function worst(volumes) {
+  return volumes.reduce((worst, volume) =>
+    (SEVERITIES.indexOf(volume.state) < SEVERITIES.indexOf(worst.state) ? volume : worst), volumes[0]);
+}
 function showOverview(overview) {
   mark(byId("headline"), overview.state === "note" ? "ok" : overview.state);
   put(byId("headline"), overview.headline);
   put(byId("version"), `Version ${overview.version}.`);
-  if (!overview.volumes.some((volume) => volume.id === selected)) selected = overview.volumes[0]?.id;
+  if (!overview.volumes.some((volume) => volume.id === selected)) selected = worst(overview.volumes)?.id;
   const problem = overview.state === "error" || overview.state === "warning";
   document.title = `${problem ? "! " : ""}${overview.headline} – Sluice`;
   keyed(byId("volumes"), overview.volumes, (volume) => volume.id, (volume) => {
@@ -142,7 +147,7 @@ function showOverview(overview) {
     put(button.querySelector("em"), WORDS[volume.state]);
     put(button.querySelector("small"), volume.space
       ? `${bytes(volume.space.used_bytes)}, ${count(volume.clients, "client", "clients")}, ${rate(volume.requests)} requests/s`
-      : volume.url);
+      : volume.failing_since ? `not readable for ${age(overview.now - volume.failing_since)}` : "not read yet");
   });
 }
 
@@ -151,8 +156,8 @@ function showOverview(overview) {
 function showState(volume) {
   put(byId("state-title"), `State of ${volume.name}`);
   const problems = volume.problems.length > 0 ? volume.problems : [volume.state === "starting"
-    ? { severity: "starting", text: "the volume is being read", advice: "" }
-    : { severity: "ok", text: "nothing is wrong", advice: "" }];
+    ? { severity: "starting", text: "The volume is being read.", advice: "" }
+    : { severity: "ok", text: "Nothing is wrong.", advice: "" }];
   keyed(byId("problems"), problems, (problem) => problem.severity + problem.text, () => {
     const item = document.createElement("li");
     make("b", item);
@@ -164,7 +169,7 @@ function showState(volume) {
     mark(item, problem.severity);
     const [word, text, advice] = item.children;
     put(word, WORDS[problem.severity]);
-    put(text, problem.text.charAt(0).toUpperCase() + problem.text.slice(1).replace(/\.?$/, "."));
+    put(text, problem.text);
     put(advice, problem.advice);
   });
 }
@@ -179,11 +184,11 @@ function showTiles({ space, clients, live }) {
   tile("clients", number(clients.total), clients.stale ? `${clients.stale} stale` : "all alive");
   const known = live.clients > 0;
   const rates = known ? live.rates : {};
-  tile("requests", known ? `${rate(rates.requests)}/s` : "–", known ? `${rate(rates.meta_operations)}/s on metadata` : "not known");
-  tile("read", byteRate(rates.read_bytes), known ? `${byteRate(rates.object_get_bytes)} from the store` : "not known");
-  tile("written", byteRate(rates.written_bytes), known ? `${byteRate(rates.object_put_bytes)} to the store` : "not known");
+  tile("requests", known ? `${rate(rates.requests)}/s` : "–", known ? `${rate(rates.meta_operations)}/s metadata` : "not known");
+  tile("read", byteRate(rates.read_bytes), known ? `${byteRate(rates.object_get_bytes)} fetched` : "not known");
+  tile("written", byteRate(rates.written_bytes), known ? `${byteRate(rates.object_put_bytes)} stored` : "not known");
   tile("time", milliseconds(live.request_ms), `99 % within ${milliseconds(live.request_p99_ms)}`);
-  tile("hits", percent(live.cache_hit_part), "of bytes read by blocks");
+  tile("hits", percent(live.cache_hit_part), "of bytes read");
 }
 
 const activity = (client, name) => client.activity?.rates?.[name];
@@ -193,17 +198,17 @@ const CLIENTS = [
   { name: "Requests/s", className: "n", text: (client) => rate(activity(client, "requests")), order: (client) => -(activity(client, "requests") ?? -1) },
   { name: "Read", className: "n", text: (client) => byteRate(activity(client, "read_bytes")), order: (client) => -(activity(client, "read_bytes") ?? -1) },
   { name: "Written", className: "n", text: (client) => byteRate(activity(client, "written_bytes")), order: (client) => -(activity(client, "written_bytes") ?? -1) },
-  { name: "Request", className: "n", text: (client) => milliseconds(client.activity?.request_ms), order: (client) => -(client.activity?.request_ms ?? -1) },
-  { name: "Cache hits", className: "n", text: (client) => percent(client.activity?.cache_hit_part), order: (client) => client.activity?.cache_hit_part ?? 2 },
-  { name: "Open files", className: "n", text: (client) => (client.activity && !client.activity.silent ? number(client.activity.open_files) : "–"), order: (client) => -(client.activity?.open_files ?? -1) },
-  { name: "To upload", className: "n", text: (client) => (client.activity && !client.activity.silent ? bytes(client.activity.staged_bytes) : "–"), order: (client) => -(client.activity?.staged_bytes ?? -1) },
-  { name: "Mounted for", className: "n", text: (client) => (client.mounted ? age(Date.now() / 1000 - client.mounted) : "–"), order: (client) => client.mounted ?? 0 },
+  { name: "Time", explain: "Mean time of a request", className: "n", text: (client) => milliseconds(client.activity?.request_ms), order: (client) => -(client.activity?.request_ms ?? -1) },
+  { name: "Hits", explain: "Part of the bytes read that the cache had", className: "n", text: (client) => percent(client.activity?.cache_hit_part), order: (client) => client.activity?.cache_hit_part ?? 2 },
+  { name: "Open", explain: "Open files", className: "n", text: (client) => (client.activity && !client.activity.silent ? number(client.activity.open_files) : "–"), order: (client) => -(client.activity?.open_files ?? -1) },
+  { name: "Staged", explain: "Bytes on the local disk that wait for their upload", className: "n", text: (client) => (client.activity && !client.activity.silent ? bytes(client.activity.staged_bytes) : "–"), order: (client) => -(client.activity?.staged_bytes ?? -1) },
+  { name: "Age", explain: "How long it has been mounted", className: "n", text: (client) => (client.mounted ? age(Date.now() / 1000 - client.mounted) : "–"), order: (client) => client.mounted ?? 0 },
   { name: "Version", text: (client) => client.version || "–", order: (client) => client.version },
   { name: "Remarks", className: "reason", text: remarks, order: remarks },
 ];
 function remarks(client) {
   const parts = [];
-  if (client.stale) parts.push(client.expires > 0 ? `silent since ${age(Date.now() / 1000 - client.expires)} after its time` : "its locks are released");
+  if (client.stale) parts.push(client.expires > 0 ? `expired ${age(Date.now() / 1000 - client.expires)} ago` : "its locks are released");
   else if (!client.activity) parts.push("not asked");
   else if (client.activity.silent) parts.push(client.activity.silent);
   if (client.console_url) parts.push(`console: ${client.console_url}`);
@@ -219,6 +224,7 @@ function makeClientsHead() {
     const button = make("button", head);
     button.type = "button";
     button.textContent = column.name;
+    if (column.explain) button.title = column.explain;
     button.addEventListener("click", () => {
       sort = { column: at, reversed: sort.column === at && !sort.reversed };
       showClients(lastClients);
@@ -333,6 +339,7 @@ function showGroup(group) {
 }
 function showVolume(volume) {
   showState(volume);
+  for (const element of document.querySelectorAll("main section:not(#state), .tiles")) element.hidden = !volume.settings;
   if (!volume.settings) return;
   showTiles(volume);
   showClients(volume.clients);
@@ -354,12 +361,18 @@ function showVolume(volume) {
 const GRAPHS = [
   { title: "Requests by the second", series: [["requests", "file system"], ["meta_operations", "metadata"]], write: rate },
   { title: "Bytes by the second", series: [["read_bytes", "read"], ["written_bytes", "written"]], write: byteRate },
-  { title: "Time of a request", series: [["request_ms", "mean"], ["request_p99_ms", "99 % within"], ["meta_ms", "metadata"]], write: milliseconds },
+  { title: "Time of a request", series: [["request_ms", "mean"], ["request_p99_ms", "99 %"], ["meta_ms", "metadata"]], write: milliseconds },
   { title: "Object store, bytes by the second", series: [["object_get_bytes", "got"], ["object_put_bytes", "put"]], write: byteRate },
 ];
 let plots = [];
 let points = { volume: null, names: [], rows: [] };
 
+/** Times of the axis, with seconds while they are close to each other. */
+function clock(_, splits) {
+  const form = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  if (splits.length > 1 && splits[1] - splits[0] < 60) form.second = "2-digit";
+  return splits.map((at) => new Date(1000 * at).toLocaleTimeString([], form));
+}
 function makeGraphs() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
@@ -385,7 +398,7 @@ function makeGraphs() {
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? 1.1 * most : 1] } },
       axes: [
-        { ...axis, space: 70, values: (_, splits) => splits.map((at) => new Date(1000 * at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })) },
+        { ...axis, space: 70, size: 30, values: clock },
         { ...axis, size: 78, space: 36, values: (_, splits) => splits.map(graph.write) },
       ],
       series: [{}, ...graph.series.map((_, at) => ({ stroke: colour(`--series-${at + 1}`), width: 1.5, points: { show: false }, spanGaps: false }))],

@@ -99,7 +99,9 @@ pub(crate) fn deletions(meta: &Meta, interrupt: &Interrupt) -> FsResult<Deletion
     })?;
     let replaced_slices = counted(meta, Scan::DelSlices, interrupt, |row, slices| {
         if let Row::DelSlices(_, _, replaced) = row {
-            replaced.iter().for_each(|(_, size)| slices.add(u64::from(*size)));
+            for (_, size) in replaced {
+                slices.add(u64::from(*size));
+            }
         }
     })?;
     Ok(Deletions { files, replaced_slices })
@@ -113,7 +115,9 @@ fn counted(
 ) -> FsResult<Tally> {
     let mut tally = Tally::default();
     let counted = meta.each_page(scan, interrupt, |rows| {
-        rows.iter().for_each(|row| add(row, &mut tally));
+        for row in &rows {
+            add(row, &mut tally);
+        }
         tally.more = tally.count >= MOST;
         // Ends the scan.
         if tally.more { Err(FsError::Interrupted) } else { Ok(()) }

@@ -102,9 +102,9 @@ impl Times {
     /// Adds what one mount did between two readings.
     pub(crate) fn add(&mut self, before: &Counts, now: &Counts) {
         for (at, (end, count)) in now.request_times.iter().enumerate() {
-            let earlier = before.request_times.get(at).filter(|(same, _)| same == end);
+            let earlier = before.request_times.get(at).filter(|(same, _)| same.total_cmp(end).is_eq());
             let count = rise(earlier.map_or(0.0, |(_, count)| *count), *count);
-            match self.0.iter_mut().find(|(known, _)| known == end) {
+            match self.0.iter_mut().find(|(known, _)| known.total_cmp(end).is_eq()) {
                 Some((_, sum)) => *sum += count,
                 None => self.0.push((*end, count)),
             }

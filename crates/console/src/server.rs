@@ -62,8 +62,8 @@ const FILES: [(&str, &str, &str); 6] = [
 
 /// What a stranger sees.
 const STRANGER: &str = include_str!("../web/stranger.html");
-/// What a browser sees that has just got its cookie. It leads on by itself: a browser that came from
-/// a page elsewhere sends the cookie only with a request that this page makes.
+/// What a browser sees that has just got its cookie. It leads on by itself: a browser that came
+/// from a page elsewhere sends the cookie only with a request that this page makes.
 const WELCOME: &str = include_str!("../web/welcome.html");
 
 /// What is served.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sluice_meta::schema::VolumeFormat;
 
 /// The settings of a volume.
+#[allow(clippy::struct_excessive_bools, reason = "settings are switches")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
     pub(crate) name: String,

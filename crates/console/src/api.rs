@@ -148,7 +148,7 @@ impl<'a> State<'a> {
             let more = json!({
                 "settings": survey.settings,
                 "space": survey.space,
-                "trash": survey.trash,
+                "trash": *survey.trash,
                 "deletions": *survey.deletions,
                 "clients": self.clients(survey),
                 "group": survey.group,
@@ -166,7 +166,7 @@ impl<'a> State<'a> {
 
     fn clients(&self, survey: &Survey) -> Value {
         let clients = &survey.clients;
-        let is_stale = |client: &&Client| client.is_stale(survey.at);
+        let is_stale = |client: &&Client| client.is_stale(survey.clients.at);
         let stale = clients.known.iter().filter(is_stale).count();
         let mut shown: Vec<ShownClient<'_>> = clients
             .known
@@ -174,7 +174,7 @@ impl<'a> State<'a> {
             .map(|client| ShownClient {
                 client,
                 name: client.name(),
-                stale: client.is_stale(survey.at),
+                stale: client.is_stale(survey.clients.at),
                 activity: self.volume.live.activity(client.session),
             })
             .collect();

@@ -11,6 +11,9 @@ use sluice_types::{FsError, FsResult, Ino, align4k};
 /// Most records of a kind that are counted.
 const MOST: u64 = 100_000;
 
+/// Records asked for at once.
+const BATCH: usize = 1024;
+
 /// What lies in the trash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Trash {
@@ -28,7 +31,7 @@ pub(crate) struct Trash {
     pub(crate) bytes: Option<i64>,
 }
 
-/// Reads what lies in the trash. Three trips.
+/// Reads what lies in the trash: two records for each hour of it.
 pub(crate) fn trash(engine: &dyn Engine, meta: &Meta, interrupt: &Interrupt) -> FsResult<Trash> {
     let backlog = meta.trash_backlog(interrupt)?;
     let mut trash = Trash {
@@ -52,10 +55,12 @@ pub(crate) fn trash(engine: &dyn Engine, meta: &Meta, interrupt: &Interrupt) -> 
         Ok(())
     })?;
     let (mut entries, mut bytes) = (0, 0);
-    for found in engine.read(&reads).map_err(FsError::io)? {
-        if let Found::Row(Some(Row::DirStat(_, stat))) = found {
-            entries += stat.inodes;
-            bytes += stat.space;
+    for some in reads.chunks(BATCH) {
+        for found in engine.read(some).map_err(FsError::io)? {
+            if let Found::Row(Some(Row::DirStat(_, stat))) = found {
+                entries += stat.inodes;
+                bytes += stat.space;
+            }
         }
     }
     // Programs that keep none leave it at nothing.

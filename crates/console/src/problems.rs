@@ -43,7 +43,14 @@ const OLD_BACKUP: i64 = 26 * 3600;
 
 /// What is wrong, the worst first; `now` in Unix seconds.
 pub(crate) fn of(survey: &Survey, round: &Round, now: i64) -> Vec<Problem> {
-    let mut found = Vec::new();
+    let mut found: Vec<Problem> = survey
+        .unread
+        .iter()
+        .map(|what| {
+            let text = format!("A part of the metadata cannot be read: {what}.");
+            Problem::new(Severity::Error, text, "Look at the database; sluice fsck finds damaged records.")
+        })
+        .collect();
     space(survey, &mut found);
     sessions(survey, &mut found);
     removal(survey, &mut found);
@@ -80,7 +87,7 @@ fn space(survey: &Survey, found: &mut Vec<Problem>) {
 
 fn sessions(survey: &Survey, found: &mut Vec<Problem>) {
     let clients = &survey.clients.known;
-    let stale: Vec<_> = clients.iter().filter(|client| client.is_stale(survey.at)).collect();
+    let stale: Vec<_> = clients.iter().filter(|client| client.is_stale(survey.clients.at)).collect();
     if let Some(first) = stale.first() {
         let text = match stale.len() {
             1 => format!("A client no longer shows that it lives: {}.", first.name()),
@@ -217,10 +224,13 @@ mod tests {
         let texts = |survey: &Survey, round: &Round| {
             of(survey, round, 1_000_000).iter().map(|problem| problem.text.clone()).collect::<Vec<_>>()
         };
-        let mut survey = Survey { at: 1_000_000, ..well() };
+        let mut survey = well();
+        let clients = Clients { at: 1_000_000, ..survey.clients.as_ref().clone() };
+        survey.clients = Arc::new(clients);
         survey.space =
             Space { used_bytes: 95, max_bytes: Some(100), used_inodes: 100, max_inodes: Some(100) };
-        survey.trash = Trash { overdue_hours: 1, ..Trash::default() };
+        survey.trash = Arc::new(Trash { overdue_hours: 1, ..Trash::default() });
+        survey.unread = vec!["the trash: damaged".into()];
         let files = Tally { count: MANY, more: true, bytes: 1 };
         survey.deletions = Arc::new(Deletions { files, ..Deletions::default() });
         let quota = Limit {
@@ -253,6 +263,7 @@ mod tests {
             "95 % of the volume's space is used.",
             "The quota of user 7 is used to 100 %.",
             "A client no longer shows that it lives: a.",
+            "A part of the metadata cannot be read: the trash: damaged.",
             "1 hour of the trash should be gone.",
             "More than 10000 removed files wait for their objects to be deleted.",
             "Programs get input/output errors.",

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{clients::Client, exposition::Counts};
 
-/// How long a mount may take to answer.
+/// How long a mount may take to answer, all its addresses together.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Most bytes of an answer; a mount says some 60 KiB.
 const ANSWER: u64 = 1 << 20;
@@ -55,11 +55,13 @@ pub(crate) fn addresses(client: &Client, here: &str) -> Result<Vec<SocketAddr>, 
 /// Why there are none, for people.
 pub(crate) async fn ask(client: &Client, volume: &str, here: &str) -> Result<Counts, String> {
     let mut failed = String::new();
-    for address in addresses(client, here)? {
-        match timeout(DEADLINE, exchange(address)).await {
+    let all = addresses(client, here)?;
+    let part = DEADLINE / all.len().max(1) as u32;
+    for address in all {
+        match timeout(part, exchange(address)).await {
             Ok(Ok(text)) => return accept(&text, client, volume, address),
             Ok(Err(error)) => failed = format!("{address} does not answer: {error}"),
-            Err(_) => failed = format!("{address} does not answer within {} s", DEADLINE.as_secs()),
+            Err(_) => failed = format!("{address} does not answer within {part:?}"),
         }
     }
     Err(failed)

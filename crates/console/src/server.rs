@@ -149,7 +149,7 @@ impl Served {
         {
             return self.log_in(given, request);
         }
-        let known = self.access.has_cookie(request.headers()) && !is_from_elsewhere(request)
+        let known = !is_from_elsewhere(request) && self.access.has_cookie(request.headers())
             || api && self.access.has_bearer(request.headers());
         if !known {
             return stranger(api);
@@ -201,11 +201,12 @@ impl Served {
     }
 }
 
-/// Whether a page of another origin makes the browser ask. It could not read the answer; it does
-/// not get one either.
+/// Whether a page of another origin makes the browser ask, other than by a link that somebody
+/// follows. It could not read the answer; it does not get one either.
 fn is_from_elsewhere(request: &Request<Incoming>) -> bool {
-    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
-    matches!(site, Some(b"cross-site" | b"same-site"))
+    let says = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
+    matches!(says("sec-fetch-site"), Some(b"cross-site" | b"same-site"))
+        && says("sec-fetch-dest") != Some(b"document")
 }
 
 fn stranger(api: bool) -> Response<String> {

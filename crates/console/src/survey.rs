@@ -52,12 +52,14 @@ pub(crate) struct Survey {
     pub(crate) settings: Settings,
     pub(crate) space: Space,
     pub(crate) clients: Arc<Clients>,
-    pub(crate) trash: Trash,
+    pub(crate) trash: Arc<Trash>,
     pub(crate) deletions: Arc<Deletions>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) directories: Arc<Directories>,
     pub(crate) group: Group,
     pub(crate) reports: Reports,
+    /// What could not be read, and why; of that the last is kept.
+    pub(crate) unread: Vec<String>,
 }
 
 /// Something that is read from time to time.
@@ -73,22 +75,38 @@ impl Turn {
         Self { every, part, due: None }
     }
 
-    /// Reads if it is time to; else what was `known` before.
-    fn take<T>(&mut self, known: Option<&Arc<T>>, read: impl FnOnce() -> FsResult<T>) -> FsResult<Arc<T>> {
-        if let (Some(known), Some(due)) = (known, self.due)
+    /// Reads if it is time to; else what was `known` before. What cannot be read is noted in
+    /// `unread` by its name.
+    fn take<T: Default>(
+        &mut self,
+        known: Option<&Arc<T>>,
+        (name, unread): (&str, &mut Vec<String>),
+        read: impl FnOnce() -> FsResult<T>,
+    ) -> Arc<T> {
+        let known = known.cloned();
+        if let (Some(known), Some(due)) = (&known, self.due)
             && Instant::now() < due
         {
-            return Ok(Arc::clone(known));
+            return Arc::clone(known);
         }
         let begun = Instant::now();
-        let read = read()?;
-        self.due = Some(Instant::now() + self.every.max(begun.elapsed() * self.part));
-        Ok(Arc::new(read))
+        match read() {
+            Ok(read) => {
+                self.due = Some(Instant::now() + self.every.max(begun.elapsed() * self.part));
+                Arc::new(read)
+            }
+            Err(error) => {
+                unread.push(format!("{name}: {error}"));
+                known.unwrap_or_default()
+            }
+        }
     }
 }
 
 /// Reads a volume again and again.
 pub(crate) struct Surveyor {
+    clients: Turn,
+    trash: Turn,
     deletions: Turn,
     quotas: Turn,
     directories: Turn,
@@ -103,6 +121,8 @@ impl Surveyor {
     /// Counts what waits to be deleted, and quotas, each `every`, and directories more seldom.
     pub(crate) fn new(every: Duration) -> Self {
         Self {
+            clients: Turn::new(Duration::ZERO, 5),
+            trash: Turn::new(every, 20),
             deletions: Turn::new(every, 20),
             quotas: Turn::new(every, 20),
             directories: Turn::new(every * 5, 50),
@@ -128,7 +148,7 @@ impl Surveyor {
             Ok(Err(ended)) => return Err(ended.to_string()),
             Err(error) => return Err(error.to_string()),
         }
-        self.details(engine.as_ref(), meta, before, interrupt).map_err(|error| error.to_string())
+        Ok(self.details(engine.as_ref(), meta, before, interrupt))
     }
 
     fn details(
@@ -137,7 +157,7 @@ impl Surveyor {
         meta: &Meta,
         before: Option<&Survey>,
         interrupt: &Interrupt,
-    ) -> FsResult<Survey> {
+    ) -> Survey {
         if Instant::now() > self.forget_paths {
             self.paths.clear();
             self.forget_paths = Instant::now() + PATHS;
@@ -146,31 +166,43 @@ impl Surveyor {
         let format = meta.env().format();
         let (used_bytes, used_inodes) = meta.env().used();
         let limit = |limit: u64| (limit > 0).then_some(limit);
-        let deletions = self
-            .deletions
-            .take(before.map(|before| &before.deletions), || backlog::deletions(meta, interrupt))?;
-        let paths = &mut self.paths;
-        let quotas =
-            self.quotas.take(before.map(|before| &before.quotas), || quotas::read(meta, paths, interrupt))?;
-        let directories = self.directories.take(before.map(|before| &before.directories), || {
-            directories::read(engine, meta, at, interrupt)
-        })?;
-        Ok(Survey {
+        let space = Space {
+            used_bytes: used_bytes.max(0),
+            max_bytes: limit(format.capacity),
+            used_inodes: used_inodes.max(0),
+            max_inodes: limit(format.inodes),
+        };
+        let (mut unread, paths) = (Vec::new(), &mut self.paths);
+        Survey {
             at,
             settings: Settings::of(&format),
-            space: Space {
-                used_bytes: used_bytes.max(0),
-                max_bytes: limit(format.capacity),
-                used_inodes: used_inodes.max(0),
-                max_inodes: limit(format.inodes),
-            },
-            clients: Arc::new(clients::read(meta, CLIENTS, at, interrupt)?),
-            trash: backlog::trash(engine, meta, interrupt)?,
-            deletions,
-            quotas,
-            directories,
+            space,
+            clients: self.clients.take(
+                before.map(|before| &before.clients),
+                ("the sessions of clients", &mut unread),
+                || clients::read(meta, CLIENTS, at, interrupt),
+            ),
+            trash: self.trash.take(before.map(|before| &before.trash), ("the trash", &mut unread), || {
+                backlog::trash(engine, meta, interrupt)
+            }),
+            deletions: self.deletions.take(
+                before.map(|before| &before.deletions),
+                ("what waits to be deleted", &mut unread),
+                || backlog::deletions(meta, interrupt),
+            ),
+            quotas: self.quotas.take(
+                before.map(|before| &before.quotas),
+                ("the quotas", &mut unread),
+                || quotas::read(meta, paths, interrupt),
+            ),
+            directories: self.directories.take(
+                before.map(|before| &before.directories),
+                ("the statistics of directories", &mut unread),
+                || directories::read(engine, meta, at, interrupt),
+            ),
             group: Group::default(),
             reports: Reports::default(),
-        })
+            unread,
+        }
     }
 }

@@ -234,7 +234,11 @@ fn the_one_time_token_becomes_a_cookie() {
         }
         assert_eq!(running.get(path, &[&cookie, "Sec-Fetch-Site: same-origin"]).status, 200);
         for site in ["cross-site", "same-site"] {
-            assert_eq!(running.get(path, &[&cookie, &format!("Sec-Fetch-Site: {site}")]).status, 401);
+            let site = format!("Sec-Fetch-Site: {site}");
+            assert_eq!(running.get(path, &[&cookie, &site, "Sec-Fetch-Dest: empty"]).status, 401);
+            assert_eq!(running.get(path, &[&cookie, &site]).status, 401);
+            // Somebody followed a link.
+            assert_eq!(running.get(path, &[&cookie, &site, "Sec-Fetch-Dest: document"]).status, 200);
         }
     }
     // It was used; who has the cookie may reload the page.
@@ -505,7 +509,7 @@ fn rates_come_from_the_mounts_and_no_mount_holds_up_the_others() {
     for (sid, part) in [
         (2, "no mount"),
         (3, "another mount"),
-        (4, "within 3 s"),
+        (4, "within 3s"),
         (5, "its own machine only"),
         (6, "does not say"),
         (7, "no address"),

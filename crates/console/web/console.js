@@ -25,6 +25,9 @@ function milliseconds(value) {
   if (value >= 10) return `${value.toFixed(0)} ms`;
   return value >= 0.1 ? `${value.toFixed(1)} ms` : `${(1000 * value).toFixed(0)} µs`;
 }
+/** The time of the console, whose clock may be another one. */
+let ahead = 0;
+const now = () => Date.now() / 1000 + ahead;
 function age(seconds) {
   if (seconds == null) return "–";
   seconds = Math.max(0, Math.round(seconds));
@@ -119,6 +122,7 @@ function worst(volumes) {
     (SEVERITIES.indexOf(volume.state) < SEVERITIES.indexOf(worst.state) ? volume : worst), volumes[0]);
 }
 function showOverview(overview) {
+  ahead = overview.now - Date.now() / 1000;
   mark(byId("headline"), overview.state === "note" ? "ok" : overview.state);
   put(byId("headline"), overview.headline);
   put(byId("version"), `Version ${overview.version}.`);
@@ -147,7 +151,7 @@ function showOverview(overview) {
     put(button.querySelector("em"), WORDS[volume.state]);
     put(button.querySelector("small"), volume.space
       ? `${bytes(volume.space.used_bytes)}, ${count(volume.clients, "client", "clients")}, ${rate(volume.requests)} requests/s`
-      : volume.failing_since ? `not readable for ${age(overview.now - volume.failing_since)}` : "not read yet");
+      : volume.failing_since ? `not readable for ${age(now() - volume.failing_since)}` : "not read yet");
   });
 }
 
@@ -202,13 +206,13 @@ const CLIENTS = [
   { name: "Hits", explain: "Part of the bytes read that the cache had", className: "n", text: (client) => percent(client.activity?.cache_hit_part), order: (client) => client.activity?.cache_hit_part ?? 2 },
   { name: "Open", explain: "Open files", className: "n", text: (client) => (client.activity && !client.activity.silent ? number(client.activity.open_files) : "–"), order: (client) => -(client.activity?.open_files ?? -1) },
   { name: "Staged", explain: "Bytes on the local disk that wait for their upload", className: "n", text: (client) => (client.activity && !client.activity.silent ? bytes(client.activity.staged_bytes) : "–"), order: (client) => -(client.activity?.staged_bytes ?? -1) },
-  { name: "Age", explain: "How long it has been mounted", className: "n", text: (client) => (client.mounted ? age(Date.now() / 1000 - client.mounted) : "–"), order: (client) => client.mounted ?? 0 },
+  { name: "Age", explain: "How long it has been mounted", className: "n", text: (client) => (client.mounted ? age(now() - client.mounted) : "–"), order: (client) => client.mounted ?? 0 },
   { name: "Version", text: (client) => client.version || "–", order: (client) => client.version },
   { name: "Remarks", className: "reason", text: remarks, order: remarks },
 ];
 function remarks(client) {
   const parts = [];
-  if (client.stale) parts.push(client.expires > 0 ? `expired ${age(Date.now() / 1000 - client.expires)} ago` : "its locks are released");
+  if (client.stale) parts.push(client.expires > 0 ? `expired ${age(now() - client.expires)} ago` : "its locks are released");
   else if (!client.activity) parts.push("not asked");
   else if (client.activity.silent) parts.push(client.activity.silent);
   if (client.console_url) parts.push(`console: ${client.console_url}`);
@@ -277,7 +281,7 @@ function showDirectories(directories, space) {
     { className: "n", text: (one) => number(one.entries) },
   ]);
   put(byId("directories-caption"), directories.complete
-    ? `Directories of the root, with all below them, counted ${age(Date.now() / 1000 - directories.at)} ago`
+    ? `Directories of the root, with all below them, counted ${age(now() - directories.at)} ago`
     : `At least so much: only ${number(directories.counted)} directories of the volume were counted`);
   empty("directories", directories.shown.length === 0, directories.statistics
     ? "The root has no directories."
@@ -476,7 +480,7 @@ async function refresh() {
   }
 }
 function showAge() {
-  if (readAt) put(byId("age"), `read ${age(Date.now() / 1000 - readAt)} ago`);
+  if (readAt) put(byId("age"), `read ${age(now() - readAt)} ago`);
 }
 byId("pause").addEventListener("click", () => {
   paused = !paused;

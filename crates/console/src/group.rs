@@ -8,6 +8,7 @@ use serde::Serialize;
 /// The cache groups of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Group {
-    /// Always empty for now.
+    /// Each with `session`, `group`, `address`, `weight`, `encrypted` (whether it answers with TLS)
+    /// and `joined` (Unix seconds). Always empty for now.
     pub(crate) members: Vec<serde_json::Value>,
 }

@@ -336,10 +336,19 @@ function showSettings(settings, volume) {
     ["Versions of clients", `${settings.min_client_version ?? "any"} to ${settings.max_client_version ?? "any"}`],
   ]);
 }
-function showGroup(group) {
-  put(byId("group-empty"), group.members.length === 0
-    ? "The volume has no cache group."
-    : count(group.members.length, "member", "members"));
+function showGroup(group, clients) {
+  const of = (member) => clients.shown.find((client) => client.session === member.session);
+  table(byId("group-body"), group.members, (one) => one.session, [
+    { text: (one) => one.address },
+    { text: (one) => one.group },
+    { text: (one) => of(one)?.name ?? `session ${one.session}` },
+    { className: "n", text: (one) => (one.weight > 0 ? number(one.weight) : "0, drained") },
+    { text: (one) => yes(one.encrypted) },
+    { className: "n", text: (one) => bytes(of(one)?.activity?.cache_bytes) },
+    { className: "n", text: (one) => percent(of(one)?.activity?.cache_hit_part) },
+    { className: "n", text: (one) => `${age(now() - one.joined)} ago` },
+  ]);
+  empty("group", group.members.length === 0);
 }
 function showVolume(volume) {
   showState(volume);
@@ -351,7 +360,7 @@ function showVolume(volume) {
   showDirectories(volume.directories, volume.space);
   showQuotas(volume.quotas);
   showRemoval(volume.trash, volume.deletions);
-  showGroup(volume.group);
+  showGroup(volume.group, volume.clients);
   showChecks(volume.reports);
   showSettings(volume.settings, volume);
   const live = volume.live;

@@ -4,6 +4,7 @@
 //! I/O, and switches to no other thread. A block is never fetched twice at once.
 
 mod put;
+mod shared;
 
 use std::{
     ops::Range,
@@ -28,6 +29,7 @@ use crate::{
     flight::{Flights, Leader, Seat},
     gate::{Gate, until},
     layout::{BlockKey, Layout},
+    peers::Peers,
     staging::Staging,
     stats::Stats,
 };
@@ -67,6 +69,8 @@ pub(crate) struct BlockStore {
     memory: SecondChance<BlockKey, Bytes>,
     disk: Option<Arc<DiskCache>>,
     staging: Option<Arc<Staging>>,
+    peers: Option<Arc<dyn Peers>>,
+    store_reads: shared::StoreReads,
     flights: Arc<Flights>,
     uploads: Gate,
     downloads: Gate,
@@ -104,6 +108,8 @@ impl BlockStore {
             memory: SecondChance::new(),
             disk,
             staging,
+            peers: config.peers.clone(),
+            store_reads: shared::StoreReads::default(),
             flights: Arc::default(),
             uploads: Gate::new(config.max_uploads),
             downloads: Gate::new(config.max_downloads),
@@ -196,7 +202,12 @@ impl BlockStore {
         self.stats.cache_miss_bytes.add(u64::from(range.end - range.start));
         let little = (range.end - range.start) <= key.size / RANGED_SHARE;
         let ranged = self.store.ranged() && self.compression == Compression::None;
-        if little && ranged && self.flights.find(key).is_none() {
+        // The owner of a block reads all of it, since others will ask for it.
+        let little = little && self.flights.find(key).is_none() && !self.owns(key);
+        if little && let Some(bytes) = self.part_from_peers(key, &range, interrupt) {
+            return Ok(bytes);
+        }
+        if little && ranged {
             if self.prefetch {
                 self.prefetch_quietly(key);
             }
@@ -323,7 +334,7 @@ impl BlockStore {
         let fetched = if let Some(whole) = self.memory.get(&key) {
             Ok(whole)
         } else {
-            let fetched = self.fetch(key, None).await;
+            let fetched = self.fetch_whole(key).await;
             if let Ok(whole) = &fetched {
                 self.keep(key, whole, purpose);
             }

@@ -4,11 +4,13 @@
 //! is asynchronous, and only inside of this crate.
 
 use std::{
+    ops::Range,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use sluice_object::{ObjectError, ObjectStore};
 use sluice_types::{FsResult, Ino, Interrupt};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -248,6 +250,25 @@ impl DataStore {
     /// directories. A block that waits for its upload counts.
     pub fn location(&self, block: BlockKey) -> Option<&Path> {
         self.blocks.location(block)
+    }
+
+    /// Bytes `range` of `block` if they are cached here. Reads a local file at most.
+    pub fn cached(&self, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+        self.blocks.cached(block, range)
+    }
+
+    /// All of `block`, for another client: from the caches, or else from the object store, which is
+    /// read once for all that ask. It stays in the caches.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn read_for_peer(&self, block: BlockKey) -> Result<Bytes, WarmError> {
+        Ok(self.blocks.read_for_peer(block).await?)
+    }
+
+    /// Keeps `block`, which another client uploaded.
+    pub fn accept(&self, block: BlockKey, whole: &Bytes) {
+        self.blocks.accept(block, whole);
     }
 
     /// Drops `block` from the caches, unless it waits for its upload.

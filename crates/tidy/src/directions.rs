@@ -5,7 +5,7 @@ use crate::{Fault, Source, sources::DEV_CRATES};
 
 /// Each crate with the crates of the workspace that it may use. `cli` composes: it may use all that
 /// ship.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("types", &[]),
     ("meta", &["types"]),
     ("net", &["types"]),
@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("dump", &["types", "meta"]),
     ("object", &["types"]),
     ("data", &["types", "object"]),
+    ("peer", &["types", "data"]),
     ("vfs", &["types", "meta", "data"]),
     ("fuse", &["types", "vfs"]),
 ];

@@ -1,0 +1,102 @@
+//! Blocks in a cache group: those that other clients have, and those that others ask for.
+//!
+//! What must stay true: what another client asks for is never asked of a third one, so that two
+//! clients with different lists of members cannot wait for each other. The object store is read
+//! once for a block, whoever needs it.
+
+use std::{ops::Range, pin::pin, sync::Arc};
+
+use bytes::Bytes;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use sluice_object::ObjectError;
+use sluice_types::Interrupt;
+
+use super::{BlockStore, Purpose};
+use crate::{gate::until, layout::BlockKey};
+
+/// Reads of the object store that several may wait for.
+#[derive(Default)]
+pub(super) struct StoreReads(Mutex<FxHashMap<BlockKey, Shared<BoxFuture<'static, Fetched>>>>);
+
+type Fetched = Result<Bytes, ObjectError>;
+
+impl std::fmt::Debug for StoreReads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} reads", self.0.lock().len())
+    }
+}
+
+impl BlockStore {
+    /// A part of a block from the client that owns it; `None` if there is no group, if this client
+    /// owns the block, or if nobody gives it.
+    pub(super) fn part_from_peers(
+        &self,
+        key: BlockKey,
+        range: &Range<u32>,
+        interrupt: &Interrupt,
+    ) -> Option<Bytes> {
+        let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
+        let fetch = pin!(peers.fetch(key, range.clone()));
+        self.runtime.block_on(until(fetch, &mut || interrupt.is_set())).flatten()
+    }
+
+    /// Whether this client has to read the block for all others.
+    pub(super) fn owns(&self, key: BlockKey) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.owns(key))
+    }
+
+    /// A whole block from the client that owns it or from the object store.
+    pub(super) async fn fetch_whole(self: &Arc<Self>, key: BlockKey) -> Fetched {
+        let Some(peers) = &self.peers else { return self.fetch(key, None).await };
+        let _charge = self.budget.charge(u64::from(key.size));
+        match peers.fetch(key, 0..key.size).await {
+            Some(whole) => Ok(whole),
+            None => self.read_store_once(key).await,
+        }
+    }
+
+    /// A whole block from the object store, which is read once for all that wait.
+    async fn read_store_once(self: &Arc<Self>, key: BlockKey) -> Fetched {
+        let read = {
+            let mut reads = self.store_reads.0.lock();
+            let read = reads.entry(key).or_insert_with(|| {
+                let this = Arc::clone(self);
+                // It goes on if all that wait for it give up.
+                let read = self.runtime.spawn(async move {
+                    let fetched = this.fetch(key, None).await;
+                    this.store_reads.0.lock().remove(&key);
+                    fetched
+                });
+                let aborted = self.unavailable("read", key, "the client is shutting down");
+                read.map(|read| read.unwrap_or(Err(aborted))).boxed().shared()
+            });
+            read.clone()
+        };
+        read.await
+    }
+
+    /// A whole block for another client. It stays in the caches.
+    pub(crate) async fn read_for_peer(self: &Arc<Self>, key: BlockKey) -> Fetched {
+        if let Some(whole) = self.cached_whole(key).await {
+            return Ok(whole);
+        }
+        let whole = self.read_store_once(key).await?;
+        self.keep(key, &whole, Purpose::Part);
+        Ok(whole)
+    }
+
+    /// Keeps a block that another client uploaded.
+    pub(crate) fn accept(&self, key: BlockKey, whole: &Bytes) {
+        self.keep(key, whole, Purpose::Part);
+    }
+
+    async fn cached_whole(self: &Arc<Self>, key: BlockKey) -> Option<Bytes> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.cached(key, &(0..key.size))).await.ok().flatten()
+    }
+}

@@ -1,6 +1,6 @@
-//! One fetch per block, however many readers need it. Such a fetch is called a flight.
+//! Single-flight requests: one fetch per block, however many readers need it.
 //!
-//! What must stay true: each flight gets a result. The thread that fetches holds a [`Leader`]. If
+//! What must stay true: each fetch gets a result. The thread that fetches holds a [`Leader`]. If
 //! that is dropped early, the result is an error.
 
 use std::{
@@ -32,7 +32,7 @@ pub(crate) struct Flight {
     changed: Condvar,
 }
 
-/// The role of a reader in a flight: it fetches, or it waits for the one that fetches.
+/// The role of a reader: it fetches, or it waits for the one that fetches.
 #[derive(Debug)]
 pub(crate) enum Seat {
     Leader(Leader),
@@ -50,7 +50,7 @@ impl Flights {
         Seat::Leader(Leader { key, flight, flights: Arc::clone(self) })
     }
 
-    /// The flight that fetches `key`, if there is one.
+    /// The fetch of `key` that is under way, if there is one.
     pub(crate) fn find(&self, key: BlockKey) -> Option<Arc<Flight>> {
         self.0.lock().get(&key).cloned()
     }

@@ -1,19 +1,19 @@
-//! How many threads do the same thing at the same moment.
+//! Limits how many threads do the same thing at once.
 //!
-//! What must stay true: nobody waits here.
+//! What must stay true: no thread waits. Beyond the limit it gets no slot.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts those who are at it.
+/// The number of slots in use.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(AtomicUsize);
 
-/// One of them; it ends when this is dropped.
+/// A slot. It is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn<'t>(&'t Turns);
 
 impl Turns {
-    /// One more, unless there are `most` of them; 0 is no limit.
+    /// Takes a slot, unless `most` are in use; 0 is no limit.
     pub(crate) fn enter(&self, most: usize) -> Option<Turn<'_>> {
         let others = self.0.fetch_add(1, Ordering::Relaxed);
         let turn = Turn(self);

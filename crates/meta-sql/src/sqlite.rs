@@ -1,9 +1,9 @@
 //! The SQLite engine.
 //!
-//! One connection writes, under SQLite's own write lock, which is given back between commits so
-//! that other processes, JuiceFS among them, get their turn; others read snapshots. Everything runs
-//! on the calling thread. What must stay true: a commit compares what it rests on while it holds
-//! the write lock.
+//! One connection writes. It takes SQLite's own write lock for each commit and releases it between
+//! commits, so that other processes, such as JuiceFS, can write, too. Other connections read
+//! snapshots. Everything runs on the calling thread. What must stay true: a commit compares its
+//! expectations while it holds the write lock.
 
 mod asking;
 mod commit;
@@ -36,8 +36,8 @@ use options::Options;
 use read::Reader;
 use unchanged::Seen;
 
-/// Operations in one commit: about twenty milliseconds of work, after which others get their turn.
-/// Fewer write the same pages to the log more often.
+/// Operations in one commit: about twenty milliseconds of work, after which others can write. With
+/// fewer, the same pages are written to the log more often.
 const BATCH: usize = 1024;
 
 /// A volume's metadata in an SQLite database.

@@ -1,8 +1,8 @@
-//! A cache of the parents of directories. To charge the quotas above a file needs only this.
+//! A cache of the parents of directories, to find the quotas above a file.
 //!
-//! What must stay true: all of it is valid at one value of [`Counter::DirMoves`], which a commit
-//! that uses it compares. Other programs of the format move directories without a change of this
-//! counter, so nothing here is kept longer than a moment.
+//! What must stay true: all entries are valid at one value of [`Counter::DirMoves`]. A commit that
+//! uses an entry compares that value. Other programs of the format move directories without a
+//! change of this counter, so no entry is used for longer than a second.
 //!
 //! [`Counter::DirMoves`]: crate::schema::Counter::DirMoves
 
@@ -12,9 +12,9 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use sluice_types::{Ino, wait};
 
-/// How long it is believed.
+/// How long an entry is used.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Most directories that are remembered; some 3 MiB.
+/// Most directories in the cache; some 3 MiB.
 const MOST: usize = 1 << 16;
 
 /// Parents of directories.
@@ -23,13 +23,13 @@ pub(crate) struct Above(RwLock<Parents>);
 
 #[derive(Default)]
 struct Parents {
-    /// How many directories had moved when this was so; none if nothing is known.
+    /// The value of the counter at which the entries are valid; `None` if there are no entries.
     moves: Option<i64>,
     of: FxHashMap<Ino, (Ino, Instant)>,
 }
 
 impl Above {
-    /// The count at which [`Self::get`] is right.
+    /// The value of the counter at which [`Self::get`] is right.
     pub(crate) fn moves(&self) -> Option<i64> {
         self.0.read().moves
     }
@@ -41,7 +41,7 @@ impl Above {
         known.filter(|(_, seen)| wait::now().saturating_duration_since(*seen) < MOMENT).map(|(at, _)| *at)
     }
 
-    /// Directories, and where they lay at that count.
+    /// Adds directories and their parents at that value of the counter.
     pub(crate) fn learn(&self, moves: i64, dirs: impl Iterator<Item = (Ino, Ino)>) {
         let mut parents = self.0.write();
         match parents.moves {
@@ -55,7 +55,7 @@ impl Above {
         parents.add(dirs);
     }
 
-    /// This client moved directories to where they are now: the count rose from `from` to `to`.
+    /// This client moved directories to these parents, and the counter rose from `from` to `to`.
     pub(crate) fn moved(&self, (from, to): (i64, i64), dirs: impl Iterator<Item = (Ino, Ino)>) {
         let mut parents = self.0.write();
         if parents.moves == Some(from) {
@@ -64,7 +64,7 @@ impl Above {
         }
     }
 
-    /// Directories moved, nobody knows which.
+    /// Directories moved, and it is unknown which.
     pub(crate) fn forget(&self) {
         *self.0.write() = Parents::default();
     }

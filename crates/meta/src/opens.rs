@@ -1,8 +1,9 @@
-//! The files that this client has open, and those that it is about to delete because it has not.
+//! The files that this client has open, and the files that it is about to delete because it does
+//! not have them open.
 //!
-//! What must stay true: no thread opens a file between the moment in which a batch found that it is
-//! not open here, and the end of that batch. An open in between waits for the end, and then checks
-//! whether the file still exists.
+//! What must stay true: if a batch found that a file is not open here, no thread opens the file
+//! before the end of that batch. An open in between waits for the end, and then checks whether the
+//! file still exists.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -12,14 +13,14 @@ use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::batch::Interrupt;
 
-/// How soon who waits sees that he was interrupted.
+/// How often a waiting thread checks whether it was interrupted.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Files that are open here, or on their way to being so.
+/// Files that are open here, or being opened.
 #[derive(Default)]
 pub(crate) struct Opens {
     state: Mutex<State>,
-    /// Batches ended that files were doomed by.
+    /// Signals the end of batches that delete files.
     ended: Condvar,
 }
 
@@ -27,7 +28,7 @@ pub(crate) struct Opens {
 struct State {
     /// Handles of each file.
     handles: FxHashMap<Ino, u32>,
-    /// Files that running batches destroy, each with the number of these batches.
+    /// Files that running batches delete, each with the number of these batches.
     doomed: FxHashMap<Ino, u32>,
 }
 
@@ -38,7 +39,7 @@ impl Opens {
         *self.state.lock().handles.entry(ino).or_default() += 1;
     }
 
-    /// Unregisters a handle; whether it was the last.
+    /// Unregisters a handle. Returns whether it was the last.
     pub(crate) fn closed(&self, ino: Ino) -> bool {
         let mut state = self.state.lock();
         match state.handles.get_mut(&ino) {
@@ -76,12 +77,12 @@ impl Opens {
     }
 }
 
-/// Files that one batch destroys since they were not open; none of them is any more when this is
-/// dropped.
+/// Files that one batch deletes because they were not open. Threads may open them again when this
+/// is dropped.
 pub(crate) struct Doomed<'e> {
     opens: &'e Opens,
     inos: RefCell<FxHashSet<Ino>>,
-    /// Files that were open when they were asked for: the batch is told the same again.
+    /// Files that were open when the batch first checked. It gets the same answer again.
     open: RefCell<FxHashSet<Ino>>,
 }
 
@@ -90,12 +91,12 @@ impl<'e> Doomed<'e> {
         Self { opens, inos: RefCell::default(), open: RefCell::default() }
     }
 
-    /// What was doomed so far.
+    /// The files so far.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.opens))
     }
 
-    /// Dooms a file unless it is open; whether it is doomed.
+    /// Adds a file unless it is open. Returns whether it was added.
     pub(crate) fn add(&self, ino: Ino) -> bool {
         let mut state = self.opens.state.lock();
         if state.handles.contains_key(&ino) || self.open.borrow().contains(&ino) {

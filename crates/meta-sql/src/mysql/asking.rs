@@ -1,4 +1,4 @@
-//! The looks that all databases have in common, and the change log.
+//! The query runner of MySQL and MariaDB, and their change log.
 
 use mysql_async::Row as Columned;
 use sluice_meta::engine::EngineError;

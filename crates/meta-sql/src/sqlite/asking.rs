@@ -1,4 +1,4 @@
-//! The looks that all databases have in common, and the change log.
+//! The query runner of SQLite, and its change log.
 
 use sluice_meta::engine::EngineError;
 
@@ -14,7 +14,7 @@ use crate::{
 keep_log!(SqliteEngine);
 
 impl Db {
-    /// Has `work` done with what looks on one connection.
+    /// Runs `work` with a runner on one connection.
     pub(super) fn asking<T>(
         &self,
         work: impl FnOnce(&Reader<'_, '_>) -> Result<T, EngineError>,

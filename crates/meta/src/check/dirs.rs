@@ -1,4 +1,4 @@
-//! Compares what directories hold with what they say.
+//! Compares the entries of directories with the counts in their records.
 
 use sluice_types::{FsResult, Ino};
 
@@ -17,7 +17,7 @@ use crate::{
 /// Records about directories, by number of the directory.
 pub(super) struct Dirs {
     sorter: Sorter,
-    /// The directory whose entries came last, and what was added up of them.
+    /// The directory of the last entries, and their sum.
     last: Option<(Ino, Held, i64)>,
 }
 
@@ -37,15 +37,15 @@ impl Dirs {
         Self { sorter: Sorter::new(space), last: None }
     }
 
-    /// There is a directory.
+    /// Adds a directory.
     pub(super) fn dir(&mut self, dir: Ino, nlink: u32, named: bool, in_trash: bool) -> Result<(), SortError> {
         let flags = [u8::from(named), u8::from(in_trash)];
         self.sorter.add(&[&dir.0.to_be_bytes()[..], &[0], &nlink.to_be_bytes(), &flags].concat())
     }
 
-    /// `dir` has one more entry.
+    /// Adds an entry of `dir`.
     pub(super) fn hold(&mut self, dir: Ino, held: Held) -> Result<(), SortError> {
-        // Those of one directory often come one behind the other.
+        // Entries of one directory often come in a row.
         let add = |sum: Held| Held {
             subdirs: sum.subdirs + held.subdirs,
             length: sum.length.wrapping_add(held.length),
@@ -64,7 +64,7 @@ impl Dirs {
         }
     }
 
-    /// No more entries come.
+    /// All entries have been added.
     pub(super) fn complete(&mut self) -> Result<(), SortError> {
         let Some((dir, held, entries)) = self.last.take() else { return Ok(()) };
         self.numbers(dir, 1, &[held.subdirs, held.length, held.space, entries])
@@ -113,7 +113,7 @@ impl Dirs {
     }
 }
 
-/// What was seen of one directory.
+/// The records of one directory.
 #[derive(Default)]
 struct Seen {
     dir: Ino,
@@ -154,7 +154,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// All of a directory has been seen.
+    /// All records of a directory have been read.
     fn end(&self, of: &Seen, suspects: &mut Suspects) -> FsResult<()> {
         let (dir, counted) = (of.dir, of.counted);
         let Some((nlink, named, in_trash)) = of.node else {
@@ -175,7 +175,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Tells the entries of a directory that does not exist.
+    /// Reports the entries of a directory that does not exist.
     fn without_dir(&self, dir: Ino, suspects: &mut Suspects) -> FsResult<()> {
         if suspects.are_unreadable() {
             return Ok(());

@@ -1,7 +1,7 @@
-//! A survey: one scan of all records, sorted by what they are about.
+//! A survey: one pass over all records, sorted by inode or slice.
 //!
-//! What must stay true: what is made or removed between two scans looks wrong once, and is not
-//! found again by the second survey.
+//! What must stay true: a record that is made or removed during a survey may look wrong in it, but
+//! the second survey does not find it again.
 
 use sluice_types::{Attr, FileType, FsResult, Ino, Slice};
 
@@ -30,7 +30,7 @@ pub(super) enum Fact<'a> {
     Chunk(u32),
 }
 
-/// What is compared of a node.
+/// The compared fields of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     pub(super) kind: FileType,

@@ -9,8 +9,8 @@
 //! sluice_testkit::conformance_tests!(fresh);
 //! ```
 //!
-//! The cases demand no more than the contract: a transaction that conflicts with another one may
-//! wait or fail, but a result that the contract forbids must never happen.
+//! The cases demand no more than the contract: a commit that conflicts with another one may wait or
+//! fail, but a result that the contract forbids must never happen.
 
 pub mod anomalies;
 pub mod commuting;

@@ -14,7 +14,7 @@ use crate::{
 /// Removes the lines up to a number.
 pub(crate) const TRIM: &str = "DELETE FROM jfs_change_log WHERE id<=$1";
 
-/// The number that a look at the whole log answers; 0 if there is none.
+/// The number that a read of the whole log returns; 0 if there is none.
 pub(crate) fn number(asking: &impl Asking, what: Look) -> Result<u64, EngineError> {
     let mut number = 0;
     asking.rows(what, Record::Line, &[], |row| {
@@ -24,7 +24,7 @@ pub(crate) fn number(asking: &impl Asking, what: Look) -> Result<u64, EngineErro
     Ok(number)
 }
 
-/// The lines behind a number, at most so many.
+/// The lines after a number, at most so many.
 pub(crate) fn lines(asking: &impl Asking, after: u64, limit: usize) -> Result<Vec<LogLine>, EngineError> {
     let mut lines = Vec::new();
     asking.rows(Look::Page, Record::Line, &[id(after), id(limit.max(1) as u64)], |row| {

@@ -20,11 +20,11 @@ use crate::{
 /// What a statement reads.
 #[derive(Clone, Copy)]
 enum Ask<'c> {
-    /// The rows of a record behind a number. That of each comes first in the answer.
+    /// The rows of a record after a number. That of each comes first in the answer.
     Numbered(Record, i64),
-    /// The rows of a record behind a unique key of two columns.
+    /// The rows of a record after a unique key of two columns.
     Behind(Record, [i64; 2]),
-    /// The entries of a directory behind a name.
+    /// The entries of a directory after a name.
     Entries(Ino, &'c [u8]),
     /// As [`Ask::Entries`], each with its node.
     EntriesNodes(Ino, &'c [u8]),
@@ -151,7 +151,7 @@ impl<A: Asking> Filling<'_, A> {
     }
 }
 
-/// Where the page behind a row begins.
+/// Where the page after a row begins.
 fn cursor(ask: Ask<'_>, row: &impl Columns) -> Result<Cursor, String> {
     let numbers = match ask {
         // The number stands alone, but for that of quotas, among which these come first.

@@ -280,7 +280,7 @@ impl Batcher {
 }
 
 /// The groups for the next try: the innocent operations together, then each culprit alone. An
-/// operation stays behind those before it with which it shares a lane.
+/// operation runs after those before it with which it shares a lane.
 fn split(group: Vec<Arc<AnyQueuedOp>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyQueuedOp>>> {
     let mut innocent = Vec::new();
     let mut parts: Vec<Vec<Arc<AnyQueuedOp>>> = Vec::new();

@@ -151,7 +151,7 @@ impl<'e> Batch<'e> {
             self.rows.insert(key, (hold, row));
             return;
         };
-        // It came or went between two trips. What was read with it belongs to another moment: an
+        // It came or went between two trips. What was read with it may belong to another state: an
         // entry may be here whose node is gone.
         if before.is_some() != row.is_some() {
             self.unrepeatable.push(key);

@@ -2,7 +2,7 @@
 //!
 //! Nothing was held while reading, so all that must hold is compared here, under locks that last
 //! until COMMIT. What must stay true: a check that fails is an error, and the server runs no
-//! statement behind an error: COMMIT is never reached.
+//! statement after an error: COMMIT is never reached.
 
 mod changes;
 mod checks;

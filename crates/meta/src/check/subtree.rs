@@ -1,4 +1,4 @@
-//! A check of one directory, or of all below it, without a look at the rest of the volume.
+//! A check of one directory, or of all below it, without reading the rest of the volume.
 
 use sluice_types::{FsError, FsResult, Ino, Name};
 

@@ -43,7 +43,7 @@ impl Op for ReadChunk {
 /// Finds which chunks of files have records. One trip.
 #[derive(Clone, Debug)]
 pub struct FindChunks(
-    /// Files, each with the first chunk to look at and the one behind the last.
+    /// Files, each with the first chunk to read and the one after the last.
     pub Vec<(Ino, u32, u32)>,
 );
 
@@ -79,7 +79,7 @@ pub struct ReadChunks {
     pub ino: Ino,
     /// First chunk.
     pub from: u32,
-    /// Chunk behind the last.
+    /// Chunk after the last.
     pub to: u32,
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Replaces the first records of a chunk, if they are still those that were read, by one. Records
-/// appended meanwhile stay behind it. Neither length nor times change. Two trips.
+/// appended meanwhile stay after it. Neither length nor times change. Two trips.
 #[derive(Clone, Debug)]
 pub struct Compact {
     /// The file.
@@ -30,7 +30,7 @@ pub struct Compact {
 }
 
 impl Op for Compact {
-    /// Slices (id, size) that may be deleted at once because nothing shows them any more.
+    /// Slices (id, size) that may be deleted at once because nothing refers to them any more.
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "compact";
 
@@ -137,7 +137,7 @@ pub struct DropChunk {
 }
 
 impl Op for DropChunk {
-    /// Slices that nothing shows any more.
+    /// Slices to which nothing refers any more.
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "drop_chunk";
 
@@ -194,7 +194,7 @@ pub struct DropDelayed {
 }
 
 impl Op for DropDelayed {
-    /// Slices that nothing shows any more.
+    /// Slices to which nothing refers any more.
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "drop_delayed";
 

@@ -15,7 +15,7 @@ use super::{
     store::{Store, assert_conflict, name, names, node},
 };
 
-/// A commit that changes nothing that anybody looks at.
+/// A commit that changes nothing that anybody reads.
 fn mark() -> Vec<Write> {
     vec![Write::Put(file_row(777))]
 }

@@ -38,7 +38,7 @@ pub use sluice_types::Interrupt;
 use crate::{
     engine::{Engine, EngineError, Notices},
     env::Env,
-    op::{Lane, Op},
+    op::{ConflictKey, Op},
     schema::WriterId,
     stats::MetaStats,
 };
@@ -207,7 +207,7 @@ impl Batcher {
         let left = self.run(lane, &gathered.queued, own);
         let ended = wait::now();
         self.commit_delay.answered(&gathered.queued, ended.saturating_duration_since(begun));
-        self.sched.lock().release(lane, own, &gathered.lanes, &left);
+        self.sched.lock().release(lane, own, &gathered.conflict_keys, &left);
         for op in gathered.queued.iter().filter(|op| !is_among(op, &left)) {
             self.counts.batched(op.name, op.submitter.since, (begun, ended));
             op.finish();
@@ -280,19 +280,19 @@ impl Batcher {
 }
 
 /// The groups for the next try: the innocent operations together, then each culprit alone. An
-/// operation runs after those before it with which it shares a lane.
+/// operation runs after those before it with which it shares a conflict key.
 fn split(group: Vec<Arc<AnyQueuedOp>>, culprits: &FxHashSet<usize>) -> Vec<Vec<Arc<AnyQueuedOp>>> {
     let mut innocent = Vec::new();
     let mut parts: Vec<Vec<Arc<AnyQueuedOp>>> = Vec::new();
-    let mut behind: FxHashSet<Lane> = FxHashSet::default();
+    let mut behind: FxHashSet<ConflictKey> = FxHashSet::default();
     let mut open = false;
     for (at, op) in group.into_iter().enumerate() {
         if culprits.contains(&at) {
-            behind.extend(op.lanes.iter().copied());
+            behind.extend(op.conflict_keys.iter().copied());
             parts.push(vec![op]);
             open = false;
-        } else if op.lanes.iter().any(|lane| behind.contains(lane)) {
-            behind.extend(op.lanes.iter().copied());
+        } else if op.conflict_keys.iter().any(|key| behind.contains(key)) {
+            behind.extend(op.conflict_keys.iter().copied());
             match parts.last_mut() {
                 Some(part) if open => part.push(op),
                 _ => parts.push(vec![op]),

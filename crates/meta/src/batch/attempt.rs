@@ -21,7 +21,7 @@ use crate::{
     announce::announce,
     engine::{EngineError, Hold, Moment, Read, Write},
     fact::Fact,
-    op::Lane,
+    op::ConflictKey,
     outcome::Outcome,
     record_cache::RecordCache,
     schema::{Change, Counter, Key},
@@ -207,7 +207,7 @@ fn decide(
     // In the order of the operations, which suits the engine. If two reads have the same hash, the
     // second one goes on the next trip.
     let (mut wanted, mut asked) = (Vec::new(), FxHashSet::default());
-    let mut waiting: FxHashSet<Lane> = FxHashSet::default();
+    let mut waiting: FxHashSet<ConflictKey> = FxHashSet::default();
     open.retain(|&at| {
         let op = &group[at];
         let mut view = View::new(batch);
@@ -218,8 +218,8 @@ fn decide(
                 touched.wants(at, &wants);
                 wanted.extend(wants.into_iter().filter(|want| asked.insert(hash(want))));
             }
-            // Operations that share a lane with one still waiting keep their order.
-            _ if op.lanes.iter().any(|lane| waiting.contains(lane)) => {}
+            // Operations that share a conflict key with one still waiting keep their order.
+            _ if op.conflict_keys.iter().any(|key| waiting.contains(key)) => {}
             Ran::Done => {
                 touched.decided(at, &outcome);
                 batch.accept(outcome);
@@ -233,7 +233,7 @@ fn decide(
                 return false;
             }
         }
-        waiting.extend(op.lanes.iter().copied());
+        waiting.extend(op.conflict_keys.iter().copied());
         true
     });
     Round { wants: wanted, failed }

@@ -5,7 +5,7 @@ use sluice_types::{Ino, Slice};
 use super::rules;
 use crate::{
     engine::{Hold, List},
-    op::{Lanes, Op},
+    op::{ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
@@ -24,8 +24,8 @@ impl Op for ReadChunk {
     type Out = Vec<Slice>;
     const NAME: &'static str = "read";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Slice>, Stop> {
@@ -52,8 +52,8 @@ impl Op for FindChunks {
     type Out = Vec<Vec<u32>>;
     const NAME: &'static str = "find_chunks";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
@@ -87,8 +87,8 @@ impl Op for ReadChunks {
     type Out = Vec<(u32, Vec<Slice>)>;
     const NAME: &'static str = "read_chunks";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {

@@ -7,7 +7,7 @@ use super::{create::Made, rules};
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{At, Lane, Lanes, Op},
+    op::{At, ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Entry, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -53,11 +53,11 @@ impl Op for CloneNode {
     type Out = Attr;
     const NAME: &'static str = "clone";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         if self.naming == Naming::Visible {
-            smallvec![Lane::Dir(self.at.dir)]
+            smallvec![ConflictKey::Dir(self.at.dir)]
         } else {
-            smallvec![Lane::Node(self.ino)]
+            smallvec![ConflictKey::Node(self.ino)]
         }
     }
 
@@ -229,8 +229,8 @@ impl Op for Attach {
     type Out = Made;
     const NAME: &'static str = "attach";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Dir(self.at.dir), Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Dir(self.at.dir), ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Made, Stop> {

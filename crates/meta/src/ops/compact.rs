@@ -7,7 +7,7 @@ use super::rules;
 use crate::{
     change_log::Line,
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Key, Row},
     view::{Stop, View},
     want::Want,
@@ -34,8 +34,8 @@ impl Op for Compact {
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "compact";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
@@ -111,7 +111,7 @@ impl Op for ForgetSlice {
     type Out = ();
     const NAME: &'static str = "forget_slice";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         smallvec![]
     }
 
@@ -141,8 +141,8 @@ impl Op for DropChunk {
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "drop_chunk";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {
@@ -172,8 +172,8 @@ impl Op for ForgetFile {
     type Out = ();
     const NAME: &'static str = "forget_file";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
@@ -198,8 +198,8 @@ impl Op for DropDelayed {
     type Out = Vec<(u64, u32)>;
     const NAME: &'static str = "drop_delayed";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("delslices")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("delslices")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Self::Out, Stop> {

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     change_log::Line,
     engine::{Hold, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Key, Quota, QuotaKey, Row},
     view::{Stop, View},
     want::Want,
@@ -29,7 +29,7 @@ impl Op for GetQuota {
     type Out = Option<Quota>;
     const NAME: &'static str = "get_quota";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         smallvec![]
     }
 
@@ -55,8 +55,8 @@ impl Op for SetLimits {
     type Out = bool;
     const NAME: &'static str = "set_limits";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     /// # Errors
@@ -87,8 +87,8 @@ impl Op for DropLimits {
     type Out = bool;
     const NAME: &'static str = "drop_limits";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -129,7 +129,7 @@ impl Op for LookAtTree {
     type Out = TreeLook;
     const NAME: &'static str = "look_at_tree";
 
-    fn lanes(&self) -> Lanes {
+    fn conflict_keys(&self) -> ConflictKeys {
         smallvec![]
     }
 
@@ -159,8 +159,8 @@ impl Op for AddUsage {
     type Out = ();
     const NAME: &'static str = "add_usage";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<(), Stop> {
@@ -187,8 +187,8 @@ impl Op for SetUsage {
     type Out = bool;
     const NAME: &'static str = "set_usage";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("quota")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("quota")]
     }
 
     /// # Errors

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Change, EXPIRED, Key, Row, Session, SessionInfo},
     view::{Stop, View},
     want::Want,
@@ -29,8 +29,8 @@ impl Op for PutSession {
     type Out = bool;
     const NAME: &'static str = "put_session";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -64,8 +64,8 @@ impl Op for DropLocks {
     type Out = bool;
     const NAME: &'static str = "drop_locks";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -108,8 +108,8 @@ impl Op for ListSustained {
     type Out = Vec<Ino>;
     const NAME: &'static str = "list_sustained";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Ino>, Stop> {
@@ -138,8 +138,8 @@ impl Op for DropSession {
     type Out = bool;
     const NAME: &'static str = "drop_session";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {

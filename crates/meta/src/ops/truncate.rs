@@ -15,7 +15,7 @@ use crate::{
     change_log::Line,
     effect_log::{Effect, EffectKind},
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{DirStat, Key, Row},
     view::{Stop, View},
     want::Want,
@@ -41,8 +41,8 @@ impl Op for Truncate {
     type Out = Attr;
     const NAME: &'static str = "truncate";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _attr: &Attr) -> Option<Effect> {
@@ -118,8 +118,8 @@ impl Op for Fallocate {
     type Out = Attr;
     const NAME: &'static str = "fallocate";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Node(self.ino)]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Node(self.ino)]
     }
 
     fn effect(&self, _attr: &Attr) -> Option<Effect> {

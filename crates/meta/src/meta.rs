@@ -10,7 +10,6 @@ use sluice_types::{FsError, FsResult, Ino, wait};
 
 use crate::{
     batch::{Batcher, Interrupt},
-    beater::Beater,
     engine::{Engine, EngineError, Found, Read},
     env::Env,
     expiry::Expiry,
@@ -18,6 +17,7 @@ use crate::{
     id_pool::IdPool,
     op::Op,
     options::{OpenError, Options},
+    periodic_thread::PeriodicThread,
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
     schema::{Counter, Key, Row},
@@ -37,7 +37,7 @@ pub struct Meta {
     pub(crate) slices: IdPool,
     pub(crate) waiters: Waiters,
     pub(crate) grace: Mutex<Grace>,
-    pub(crate) beater: Mutex<Option<Beater>>,
+    pub(crate) beater: Mutex<Option<PeriodicThread>>,
     pub(crate) expiry: Expiry,
     read_only: bool,
     taken_up: Option<TakenUp>,

@@ -14,7 +14,7 @@ use sluice_types::{FsError, FsResult, Ino, wait};
 use crate::batch::Interrupt;
 
 /// How often a waiting thread checks whether it was interrupted.
-const GLANCE: Duration = Duration::from_millis(50);
+const INTERRUPT_POLL: Duration = Duration::from_millis(50);
 
 /// Files that are open here, or being opened.
 #[derive(Default)]
@@ -29,7 +29,7 @@ struct State {
     /// Handles of each file.
     handles: FxHashMap<Ino, u32>,
     /// Files that running batches delete, each with the number of these batches.
-    doomed: FxHashMap<Ino, u32>,
+    pending_deletes: FxHashMap<Ino, u32>,
 }
 
 impl Opens {
@@ -64,14 +64,14 @@ impl Opens {
     pub(crate) fn wait(&self, ino: Ino, patience: Duration, interrupt: &Interrupt) -> FsResult<()> {
         let mut state = self.state.lock();
         let until = wait::now() + patience;
-        while state.doomed.contains_key(&ino) {
+        while state.pending_deletes.contains_key(&ino) {
             if interrupt.is_set() {
                 return Err(FsError::Interrupted);
             }
             if wait::now() >= until {
                 return Err(FsError::io("whether the file was deleted could not be found out"));
             }
-            wait::wait_for(&self.ended, &mut state, GLANCE);
+            wait::wait_for(&self.ended, &mut state, INTERRUPT_POLL);
         }
         Ok(())
     }
@@ -79,14 +79,14 @@ impl Opens {
 
 /// Files that one batch deletes because they were not open. Threads may open them again when this
 /// is dropped.
-pub(crate) struct Doomed<'e> {
+pub(crate) struct PendingDeletes<'e> {
     opens: &'e Opens,
     inos: RefCell<FxHashSet<Ino>>,
     /// Files that were open when the batch first checked. It gets the same answer again.
     open: RefCell<FxHashSet<Ino>>,
 }
 
-impl<'e> Doomed<'e> {
+impl<'e> PendingDeletes<'e> {
     pub(crate) fn new(opens: &'e Opens) -> Self {
         Self { opens, inos: RefCell::default(), open: RefCell::default() }
     }
@@ -104,13 +104,13 @@ impl<'e> Doomed<'e> {
             return false;
         }
         if self.inos.borrow_mut().insert(ino) {
-            *state.doomed.entry(ino).or_default() += 1;
+            *state.pending_deletes.entry(ino).or_default() += 1;
         }
         true
     }
 }
 
-impl Drop for Doomed<'_> {
+impl Drop for PendingDeletes<'_> {
     fn drop(&mut self) {
         let inos = self.inos.get_mut();
         if inos.is_empty() {
@@ -118,9 +118,9 @@ impl Drop for Doomed<'_> {
         }
         let mut state = self.opens.state.lock();
         for ino in inos.drain() {
-            match state.doomed.get_mut(&ino) {
+            match state.pending_deletes.get_mut(&ino) {
                 Some(batches) if *batches > 1 => *batches -= 1,
-                _ => drop(state.doomed.remove(&ino)),
+                _ => drop(state.pending_deletes.remove(&ino)),
             }
         }
         drop(state);

@@ -19,7 +19,7 @@ use crate::{
     env::Env,
     fact::Fact,
     known::Known,
-    opens::Doomed,
+    opens::PendingDeletes,
     outcome::Outcome,
     overlay::Overlay,
     schema::{Entry, Key, QuotaKey, Row},
@@ -55,7 +55,7 @@ pub(crate) struct Batch<'e> {
     /// What the change log says of it.
     lines: Vec<Line>,
     /// Files that it destroys. Taken out before the commit, to be dropped after it.
-    pub(crate) doomed: Doomed<'e>,
+    pub(crate) pending_deletes: PendingDeletes<'e>,
 }
 
 impl<'e> Batch<'e> {
@@ -77,7 +77,7 @@ impl<'e> Batch<'e> {
             unrepeatable: Vec::new(),
             dangling: Vec::new(),
             lines: Vec::new(),
-            doomed: Doomed::new(&env.opens),
+            pending_deletes: PendingDeletes::new(&env.opens),
         }
     }
 
@@ -315,7 +315,7 @@ impl<'a> View<'a> {
     /// Whether a file may be destroyed, since this client has it not open. Nobody opens it before
     /// the batch has ended.
     pub(crate) fn destroys(&self, ino: Ino) -> bool {
-        self.batch.doomed.add(ino)
+        self.batch.pending_deletes.add(ino)
     }
 
     /// Asks for several things at once: one trip for all that are not here yet.

@@ -99,7 +99,7 @@ impl Batcher {
         self.env.learn(learned);
         let step = self.next_step(lane);
         // A thread that opens one of these files waits until this commit is over.
-        let _doomed = batch.doomed.take();
+        let _pending_deletes = batch.pending_deletes.take();
         let Some(mut commit) = batch.into_commit(step) else {
             // Without a commit, nothing would check the cached records.
             return if cached { Err(Failed::Again { culprits: FxHashSet::default() }) } else { Ok(()) };

@@ -15,7 +15,7 @@ use sluice_types::{FsError, FsResult, wait};
 use crate::{batch::Interrupt, schema::Counter};
 
 /// How often a waiting thread checks whether it was interrupted.
-const LOOK: Duration = Duration::from_millis(20);
+const INTERRUPT_POLL: Duration = Duration::from_millis(20);
 
 /// Allocates ids that are never reused.
 pub(crate) trait Allocates {
@@ -73,7 +73,7 @@ impl IdPool {
             if let Some(id) = self.stock.lock().next() {
                 return Ok(id);
             }
-            let Some(mut failed) = wait::try_lock_for(&self.fetching, LOOK) else {
+            let Some(mut failed) = wait::try_lock_for(&self.fetching, INTERRUPT_POLL) else {
                 if interrupt.is_set() {
                     return Err(FsError::Interrupted);
                 }

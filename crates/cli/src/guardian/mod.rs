@@ -59,7 +59,7 @@ const HAND_OVER: Duration = Duration::from_mins(1);
 const BEGIN: Duration = Duration::from_mins(6);
 
 /// Time between two checks whether a dead server cannot end.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a successor needs.
 struct Held {
@@ -168,7 +168,7 @@ impl Guardian<'_> {
     fn next(&self, events: &Receiver<Event>) -> Result<Event> {
         let deadlines = self.upgrade.iter().map(|upgrade| upgrade.until).chain(self.again).chain(self.begins);
         let now = Instant::now();
-        let deadline = deadlines.fold(now + LOOK, Instant::min);
+        let deadline = deadlines.fold(now + CHECK_INTERVAL, Instant::min);
         let event = events.recv_timeout(deadline.saturating_duration_since(now));
         match event {
             Err(RecvTimeoutError::Timeout) => Ok(Event::Late),

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 
 /// Shortest time between two searches for unused blocks.
-const LOOK: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Ends the wait for the next run.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Expiry {
 
     /// Time between two searches.
     pub(super) fn interval(&self) -> Duration {
-        self.after.min(LOOK)
+        self.after.min(CHECK_INTERVAL)
     }
 
     /// The index had `tick` at `now`. Returns the latest tick that is old enough, if there is one.
@@ -83,7 +83,7 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut expiry = Expiry::new(Duration::from_mins(5));
-        assert_eq!(expiry.interval(), LOOK);
+        assert_eq!(expiry.interval(), CHECK_INTERVAL);
         assert_eq!(expiry.look(at(0), 10), None);
         assert_eq!(expiry.look(at(60), 20), None);
         assert_eq!(expiry.look(at(299), 30), None);

@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Counts of one tree. The last one is used even if others changed something meanwhile.
 const TRIES: usize = 10;
 /// Reads that must find the same difference.
-const LOOKS: usize = 3;
+const SAME_READS: usize = 3;
 
 /// How usage is counted.
 pub struct Counting<'a> {
@@ -142,7 +142,7 @@ impl Meta {
         let mut usage: Usage = look()?;
         let mut same = 1;
         for _ in 0..TRIES {
-            if usage.difference() == (0, 0) || same == LOOKS {
+            if usage.difference() == (0, 0) || same == SAME_READS {
                 break;
             }
             let next = look()?;
@@ -157,7 +157,7 @@ impl Meta {
     /// Memory: some 100 bytes for each of them.
     pub fn compare_owners(&self, counting: &Counting<'_>) -> FsResult<Vec<Usage>> {
         let mut usage = self.look_at_owners(counting)?;
-        for _ in 1..LOOKS {
+        for _ in 1..SAME_READS {
             if usage.iter().all(|usage| usage.difference() == (0, 0)) {
                 break;
             }

@@ -11,7 +11,7 @@ use sluice_types::{FsResult, wait};
 use crate::{batch::Interrupt, engine::Scan, meta::Meta, schema::Row};
 
 /// Time between two checks.
-const LOOK: Duration = Duration::from_millis(300);
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 /// Longest wait: five heartbeats, after which our own clients count as dead.
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -49,7 +49,7 @@ impl Meta {
             if wait::now() >= until {
                 return Ok(false);
             }
-            interrupt.sleep(LOOK);
+            interrupt.sleep(CHECK_INTERVAL);
             let there = self.others(interrupt)?;
             others.retain_mut(|other| {
                 let Some(now) = there.iter().find(|now| now.sid == other.sid) else { return false };

@@ -6,12 +6,12 @@
 use sluice_types::{FileType, FsError, FsResult, Ino, Name, align4k};
 
 use super::{
+    cycles::CycleFinder,
     dirs::{Dirs, Held},
     finding::{Counted, Finding},
     lookups::Lookups,
     report::Suspects,
     survey::{Fact, Node, fact_of},
-    ways::Ways,
 };
 use crate::{
     batch::Interrupt,
@@ -36,7 +36,7 @@ pub(super) struct Totals {
 pub(super) struct Found {
     pub(super) totals: Totals,
     pub(super) dirs: Dirs,
-    pub(super) ways: Ways,
+    pub(super) cycles: CycleFinder,
 }
 
 /// Compares all facts of a survey, which come sorted by inode.
@@ -47,7 +47,7 @@ pub(super) fn compare(
     suspects: &mut Suspects,
     interrupt: &Interrupt,
 ) -> FsResult<Found> {
-    let found = Found { totals: Totals::default(), dirs: Dirs::new(space), ways: Ways::new(space) };
+    let found = Found { totals: Totals::default(), dirs: Dirs::new(space), cycles: CycleFinder::new(space) };
     let mut pass = Pass { found, lookups: Lookups::new(meta, interrupt), suspects };
     let mut facts = facts.records()?;
     let mut of = Seen::default();
@@ -160,7 +160,7 @@ impl Pass<'_> {
             return Ok(());
         }
         if is_dir {
-            self.found.ways.add(ino, named_in)?;
+            self.found.cycles.add(ino, named_in)?;
             if names > 1 {
                 self.suspects.add(&Finding::SeveralNames { ino, names })?;
             }

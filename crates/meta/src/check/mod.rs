@@ -7,6 +7,7 @@
 //! Memory: that of up to eight sorts ([`SortSpace`]), however large the volume is. What does not
 //! fit goes to the disk: some 100 bytes for each file with its entry and its slice.
 
+mod cycles;
 mod dirs;
 mod files;
 mod finding;
@@ -20,7 +21,6 @@ mod slices;
 mod subtree;
 mod survey;
 mod totals;
-mod ways;
 
 pub use files::SliceFiles;
 pub use finding::{Counted, Finding, Weight};
@@ -60,8 +60,8 @@ impl Meta {
         let facts = inodes.sorted()?;
         let found = inodes::compare(&facts, self, space, &mut suspects, interrupt)?;
         drop(facts);
-        let inodes::Found { totals, dirs, ways } = found;
-        ways.compare(space, &mut suspects)?;
+        let inodes::Found { totals, dirs, cycles } = found;
+        cycles.compare(space, &mut suspects)?;
         let (slices, last_slice) =
             slices::compare(slices, each_slice_stored, self, &mut suspects, interrupt)?;
         totals::compare(&totals, last_slice, self, &mut suspects, interrupt)?;

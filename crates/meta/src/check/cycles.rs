@@ -9,7 +9,7 @@ use super::{finding::Finding, report::Suspects};
 use crate::sort::{Fields, Records, SortError, SortSpace, Sorter};
 
 /// The parents of all directories that have a name.
-pub(super) struct Ways {
+pub(super) struct CycleFinder {
     /// Each directory, and one of its ancestors. An ancestor that is no first item here ends a
     /// path: the root, the trash, or a directory that another finding reports.
     by_dir: Sorter,
@@ -20,7 +20,7 @@ pub(super) struct Ways {
     rising: bool,
 }
 
-impl Ways {
+impl CycleFinder {
     pub(super) fn new(space: &SortSpace) -> Self {
         Self { by_dir: Sorter::new(space), by_above: Sorter::new(space), count: 0, rising: false }
     }
@@ -58,9 +58,9 @@ impl Ways {
     fn twice_as_far(self, space: &SortSpace) -> FsResult<Self> {
         let mut farther = Self::new(space);
         let (by_dir, by_above) = (self.by_dir.sorted()?, self.by_above.sorted()?);
-        let (mut table, mut ways) = (by_dir.records()?, by_above.records()?);
+        let (mut table, mut ancestors) = (by_dir.records()?, by_above.records()?);
         let mut at = next(&mut table)?;
-        while let Some((above, dir)) = next(&mut ways)? {
+        while let Some((above, dir)) = next(&mut ancestors)? {
             while at.is_some_and(|(dir, _)| dir < above) {
                 at = next(&mut table)?;
             }
@@ -89,11 +89,11 @@ mod tests {
 
     fn unreachable(places: &[(u64, u64)], bytes: usize) -> Vec<u64> {
         let space = SortSpace { bytes, ..SortSpace::default() };
-        let (mut ways, mut suspects) = (Ways::new(&space), Suspects::new(&space));
+        let (mut cycles, mut suspects) = (CycleFinder::new(&space), Suspects::new(&space));
         for (dir, above) in places {
-            ways.add(Ino(*dir), Ino(*above)).expect("added");
+            cycles.add(Ino(*dir), Ino(*above)).expect("added");
         }
-        ways.compare(&space, &mut suspects).expect("compared");
+        cycles.compare(&space, &mut suspects).expect("compared");
         let found = suspects.findings(&space).expect("sorted");
         let number = |finding| match finding {
             Ok(Finding::Unreachable { ino }) => ino.0,

@@ -5,7 +5,7 @@
 
 use sluice_types::{FsResult, Ino};
 
-use super::{finding::Finding, report::Suspects};
+use super::{finding::Finding, report::Candidates};
 use crate::sort::{Fields, Records, SortError, SortSpace, Sorter};
 
 /// The parents of all directories that have a name.
@@ -34,7 +34,7 @@ impl CycleFinder {
     }
 
     /// Finds the directories whose paths to the root never end.
-    pub(super) fn compare(mut self, space: &SortSpace, suspects: &mut Suspects) -> FsResult<()> {
+    pub(super) fn compare(mut self, space: &SortSpace, candidates: &mut Candidates) -> FsResult<()> {
         if !self.rising {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl CycleFinder {
         let left = self.by_dir.sorted()?;
         let mut left = left.records()?;
         while let Some((record, _)) = left.next()? {
-            suspects.add(&Finding::Unreachable { ino: Ino(Fields(record).u64()) })?;
+            candidates.add(&Finding::Unreachable { ino: Ino(Fields(record).u64()) })?;
         }
         Ok(())
     }
@@ -89,12 +89,12 @@ mod tests {
 
     fn unreachable(places: &[(u64, u64)], bytes: usize) -> Vec<u64> {
         let space = SortSpace { bytes, ..SortSpace::default() };
-        let (mut cycles, mut suspects) = (CycleFinder::new(&space), Suspects::new(&space));
+        let (mut cycles, mut candidates) = (CycleFinder::new(&space), Candidates::new(&space));
         for (dir, above) in places {
             cycles.add(Ino(*dir), Ino(*above)).expect("added");
         }
-        cycles.compare(&space, &mut suspects).expect("compared");
-        let found = suspects.findings(&space).expect("sorted");
+        cycles.compare(&space, &mut candidates).expect("compared");
+        let found = candidates.findings(&space).expect("sorted");
         let number = |finding| match finding {
             Ok(Finding::Unreachable { ino }) => ino.0,
             other => panic!("{other:?}"),

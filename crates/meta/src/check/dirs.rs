@@ -4,7 +4,7 @@ use sluice_types::{FsResult, Ino};
 
 use super::{
     finding::{Counted, Finding},
-    report::Suspects,
+    report::Candidates,
 };
 use crate::{
     batch::Interrupt,
@@ -80,14 +80,14 @@ impl Dirs {
     pub(super) fn compare(
         mut self,
         meta: &Meta,
-        suspects: &mut Suspects,
+        candidates: &mut Candidates,
         interrupt: &Interrupt,
     ) -> FsResult<()> {
         let has_stats = meta.env().format().dir_stats;
         if has_stats {
             meta.each_readable_page(Scan::DirStats, interrupt, |page| {
                 for damage in page.damaged {
-                    suspects.add(&Finding::unreadable(damage))?;
+                    candidates.add(&Finding::unreadable(damage))?;
                 }
                 for row in page.rows {
                     let Row::DirStat(dir, DirStat { length, space, inodes }) = row else { continue };
@@ -104,12 +104,12 @@ impl Dirs {
             let mut fields = Fields(record);
             let dir = Ino(fields.u64());
             if dir != of.dir {
-                pass.end(&of, suspects)?;
+                pass.end(&of, candidates)?;
                 of = Seen { dir, ..Seen::default() };
             }
             of.see(fields, times as i64);
         }
-        pass.end(&of, suspects)
+        pass.end(&of, candidates)
     }
 }
 
@@ -155,14 +155,14 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// All records of a directory have been read.
-    fn end(&self, of: &Seen, suspects: &mut Suspects) -> FsResult<()> {
+    fn end(&self, of: &Seen, candidates: &mut Candidates) -> FsResult<()> {
         let (dir, counted) = (of.dir, of.counted);
         let Some((nlink, named, in_trash)) = of.node else {
-            return if counted.inodes > 0 { self.without_dir(dir, suspects) } else { Ok(()) };
+            return if counted.inodes > 0 { self.without_dir(dir, candidates) } else { Ok(()) };
         };
         let links = Counted { stored: i64::from(nlink), counted: 2 + of.subdirs };
         if links.stored != links.counted && (dir == Ino::ROOT || named && !dir.is_trash()) {
-            suspects.add(&Finding::Links { ino: dir, links })?;
+            candidates.add(&Finding::Links { ino: dir, links })?;
         }
         // A directory in the trash has no record: it is removed with its name.
         if self.has_stats
@@ -170,20 +170,20 @@ impl Pass<'_> {
             && of.stored != Some(counted)
             && (of.stored.is_some() || !in_trash)
         {
-            suspects.add(&Finding::Usage { dir, stored: of.stored, counted })?;
+            candidates.add(&Finding::Usage { dir, stored: of.stored, counted })?;
         }
         Ok(())
     }
 
     /// Reports the entries of a directory that does not exist.
-    fn without_dir(&self, dir: Ino, suspects: &mut Suspects) -> FsResult<()> {
-        if suspects.are_unreadable() {
+    fn without_dir(&self, dir: Ino, candidates: &mut Candidates) -> FsResult<()> {
+        if candidates.are_unreadable() {
             return Ok(());
         }
         self.meta.each_page(Scan::Entries { dir, nodes: false }, self.interrupt, |rows| {
             rows.into_iter().try_for_each(|row| match row {
                 Row::Entry(dir, name, entry) => {
-                    suspects.add(&Finding::EntryWithoutDir { dir, name, ino: entry.ino })
+                    candidates.add(&Finding::EntryWithoutDir { dir, name, ino: entry.ino })
                 }
                 _ => Ok(()),
             })

@@ -11,12 +11,12 @@ use super::{
 use crate::sort::{Fields, Records, SortError, SortSpace, Sorted, Sorter};
 
 /// Takes findings.
-pub(super) struct Suspects {
+pub(super) struct Candidates {
     sorter: Sorter,
     unreadable: bool,
 }
 
-impl Suspects {
+impl Candidates {
     pub(super) fn new(space: &SortSpace) -> Self {
         Self { sorter: Sorter::new(space), unreadable: false }
     }

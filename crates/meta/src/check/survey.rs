@@ -5,7 +5,7 @@
 
 use sluice_types::{Attr, FileType, FsResult, Ino, Slice};
 
-use super::{finding::Finding, report::Suspects};
+use super::{finding::Finding, report::Candidates};
 use crate::{
     batch::Interrupt,
     engine::Scan,
@@ -52,7 +52,7 @@ impl Survey {
     pub(super) fn take(
         meta: &Meta,
         space: &SortSpace,
-        suspects: &mut Suspects,
+        candidates: &mut Candidates,
         interrupt: &Interrupt,
         progress: Progress<'_>,
     ) -> FsResult<Self> {
@@ -69,7 +69,7 @@ impl Survey {
             meta.each_readable_page(scan, interrupt, |page| {
                 progress((page.rows.len() + page.damaged.len()) as u64);
                 for damage in page.damaged {
-                    suspects.add(&Finding::unreadable(damage))?;
+                    candidates.add(&Finding::unreadable(damage))?;
                 }
                 page.rows.into_iter().try_for_each(|row| survey.see(row)).map_err(Into::into)
             })?;

@@ -23,7 +23,7 @@ mod survey;
 mod totals;
 
 pub use files::SliceFiles;
-pub use finding::{Counted, Finding, Weight};
+pub use finding::{Counted, Finding, Severity};
 pub use repair::Repair;
 pub use report::{Findings, Report, Slices};
 

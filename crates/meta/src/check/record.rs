@@ -47,7 +47,7 @@ pub(super) fn encode(finding: &Finding) -> Vec<u8> {
             (15, [&[dir.0], &held(counted)[..], &stored].concat(), none)
         }
     };
-    let mut record = vec![finding.weight() as u8, kind, numbers.len() as u8];
+    let mut record = vec![finding.severity() as u8, kind, numbers.len() as u8];
     record.extend(numbers.into_iter().flat_map(u64::to_be_bytes));
     record.extend(text);
     record

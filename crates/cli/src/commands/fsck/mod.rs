@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sluice_meta::{
     Interrupt, Meta, Options,
-    check::{Finding, Repair, Report, Weight},
+    check::{Finding, Repair, Report, Severity},
     sort::SortSpace,
 };
 use sluice_types::{Clock, SystemClock, Time};
@@ -116,10 +116,10 @@ impl Fsck {
             if !self.sync_dir_stat && matches!(finding, Finding::Usage { stored: None, .. }) {
                 continue;
             }
-            let (count, label) = match finding.weight() {
-                Weight::Error => (&mut wrong, "error"),
-                Weight::Leak => (&mut leaked, "leaked"),
-                Weight::Advisory => (&mut advisory, "advisory"),
+            let (count, label) = match finding.severity() {
+                Severity::Error => (&mut wrong, "error"),
+                Severity::Leak => (&mut leaked, "leaked"),
+                Severity::Advisory => (&mut advisory, "advisory"),
             };
             *count += 1;
             outln!("{label}: {finding}");
@@ -174,7 +174,7 @@ impl Fsck {
             for finding in report.findings.all()? {
                 let finding = finding?;
                 // Counts are repaired last, because they depend on all other repairs.
-                let is_count = finding.weight() == Weight::Advisory;
+                let is_count = finding.severity() == Severity::Advisory;
                 counts_too |= is_count && put_right == 0;
                 if is_count && !counts_too {
                     break;

@@ -65,5 +65,5 @@ pub use resume::TakenUp;
 pub use sluice_types::Asked;
 pub use stats::{MetaStats, Retries};
 pub use view::{Stop, View};
-pub use waiters::{LOOK, Registered, Waiter, Waiters};
+pub use waiters::{LOCK_POLL_INTERVAL, Registered, Waiter, Waiters};
 pub use want::Want;

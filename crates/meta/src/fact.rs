@@ -15,7 +15,7 @@ pub(crate) enum Fact {
     /// The hour directory of the trash of that name.
     TrashHour(String, Ino),
     /// A directory, and its parent.
-    Above(Ino, Ino),
+    Parent(Ino, Ino),
     /// A quota as it is stored.
     Quota(QuotaKey, Quota),
 }
@@ -24,7 +24,7 @@ impl Fact {
     /// The directory and its parent, if this is such a fact.
     pub(crate) fn place(&self) -> Option<(Ino, Ino)> {
         match self {
-            Self::Above(dir, parent) => Some((*dir, *parent)),
+            Self::Parent(dir, parent) => Some((*dir, *parent)),
             _ => None,
         }
     }

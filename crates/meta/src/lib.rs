@@ -4,7 +4,6 @@
 //! operation, [`batch`] the group commit that every operation goes through. This crate knows
 //! nothing of object storage, FUSE or any particular database.
 
-mod above;
 mod adding;
 mod announce;
 mod at;
@@ -34,6 +33,7 @@ mod options;
 mod outcome;
 mod overlay;
 mod pages;
+mod parent_cache;
 mod periodic_thread;
 pub mod quota;
 mod record_cache;

@@ -138,7 +138,7 @@ impl Batcher {
                         record_cache.forget(keys);
                     }
                     if keys.contains(&Key::Counter(Counter::DirMoves)) {
-                        self.env.above.forget();
+                        self.env.parents.forget();
                     }
                 }
                 return Err(touched.blame(error));

@@ -52,7 +52,7 @@ impl View<'_> {
         }
         let Some(attr) = self.node(dir, Hold::Guard)? else { return Ok(None) };
         if !moved {
-            self.learns(Fact::Above(dir, attr.parent));
+            self.learns(Fact::Parent(dir, attr.parent));
         }
         Ok(Some(attr.parent))
     }

@@ -19,7 +19,7 @@ const MOST: usize = 1 << 16;
 
 /// Parents of directories.
 #[derive(Default)]
-pub(crate) struct Above(RwLock<Parents>);
+pub(crate) struct ParentCache(RwLock<Parents>);
 
 #[derive(Default)]
 struct Parents {
@@ -28,7 +28,7 @@ struct Parents {
     of: FxHashMap<Ino, (Ino, Instant)>,
 }
 
-impl Above {
+impl ParentCache {
     /// The value of the counter at which [`Self::get`] is right.
     pub(crate) fn moves(&self) -> Option<i64> {
         self.0.read().moves
@@ -92,31 +92,31 @@ mod tests {
 
     #[test]
     fn what_was_seen_long_ago_is_not_believed() {
-        let above = Above::default();
-        above.learn(7, pairs(&[(5, 4)]));
-        assert_eq!((above.get(Ino(5)), above.get(Ino(4))), (Some(Ino(4)), None));
+        let cache = ParentCache::default();
+        cache.learn(7, pairs(&[(5, 4)]));
+        assert_eq!((cache.get(Ino(5)), cache.get(Ino(4))), (Some(Ino(4)), None));
         if let Some(before) = wait::now().checked_sub(MOMENT) {
-            above.0.write().of.insert(Ino(5), (Ino(4), before));
-            assert_eq!(above.get(Ino(5)), None);
+            cache.0.write().of.insert(Ino(5), (Ino(4), before));
+            assert_eq!(cache.get(Ino(5)), None);
         }
     }
 
     #[test]
     fn all_of_it_is_true_at_one_count() {
-        let above = Above::default();
-        above.learn(7, pairs(&[(5, 4), (6, 5)]));
-        above.learn(6, pairs(&[(6, 4)]));
-        assert_eq!((above.moves(), above.get(Ino(6))), (Some(7), Some(Ino(5))));
-        above.moved((7, 8), pairs(&[(5, 3)]));
+        let cache = ParentCache::default();
+        cache.learn(7, pairs(&[(5, 4), (6, 5)]));
+        cache.learn(6, pairs(&[(6, 4)]));
+        assert_eq!((cache.moves(), cache.get(Ino(6))), (Some(7), Some(Ino(5))));
+        cache.moved((7, 8), pairs(&[(5, 3)]));
         assert_eq!(
-            (above.moves(), above.get(Ino(5)), above.get(Ino(6))),
+            (cache.moves(), cache.get(Ino(5)), cache.get(Ino(6))),
             (Some(8), Some(Ino(3)), Some(Ino(5)))
         );
-        above.moved((9, 10), pairs(&[(5, 2)]));
-        assert_eq!((above.moves(), above.get(Ino(5))), (Some(8), Some(Ino(3))));
-        above.learn(9, pairs(&[(6, 4)]));
-        assert_eq!((above.moves(), above.get(Ino(5)), above.get(Ino(6))), (Some(9), None, Some(Ino(4))));
-        above.forget();
-        assert_eq!((above.moves(), above.get(Ino(6))), (None, None));
+        cache.moved((9, 10), pairs(&[(5, 2)]));
+        assert_eq!((cache.moves(), cache.get(Ino(5))), (Some(8), Some(Ino(3))));
+        cache.learn(9, pairs(&[(6, 4)]));
+        assert_eq!((cache.moves(), cache.get(Ino(5)), cache.get(Ino(6))), (Some(9), None, Some(Ino(4))));
+        cache.forget();
+        assert_eq!((cache.moves(), cache.get(Ino(6))), (None, None));
     }
 }

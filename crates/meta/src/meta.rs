@@ -314,7 +314,7 @@ impl Meta {
 
 /// In a simulation, other answers may be processed before this one.
 pub(crate) fn processed_late<T>(answer: T) -> T {
-    wait::give_way();
+    wait::yield_to_scheduler();
     answer
 }
 

@@ -106,7 +106,7 @@ pub fn yield_now() {
 }
 
 /// Lets other threads run if a scheduler decides about them. In a simulation, they may be faster.
-pub fn give_way() {
+pub fn yield_to_scheduler() {
     if let Some(scheduler) = scheduler() {
         scheduler.yield_now();
     }

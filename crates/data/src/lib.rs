@@ -24,7 +24,7 @@ mod staging;
 mod stats;
 mod store;
 mod streams;
-mod turns;
+mod try_limiter;
 mod write;
 
 use std::{fmt, ops::Deref, sync::Arc};

@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of slots in use.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(AtomicUsize);
+pub(crate) struct TryLimiter(AtomicUsize);
 
 /// A slot. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'t>(&'t Turns);
+pub(crate) struct Slot<'t>(&'t TryLimiter);
 
-impl Turns {
+impl TryLimiter {
     /// Takes a slot, unless `most` are in use; 0 is no limit.
-    pub(crate) fn enter(&self, most: usize) -> Option<Turn<'_>> {
+    pub(crate) fn enter(&self, most: usize) -> Option<Slot<'_>> {
         let others = self.0.fetch_add(1, Ordering::Relaxed);
-        let turn = Turn(self);
-        (most == 0 || others < most).then_some(turn)
+        let slot = Slot(self);
+        (most == 0 || others < most).then_some(slot)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -32,12 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_than_the_limit_are_at_it() {
-        let turns = Turns::default();
-        let first = turns.enter(2);
-        let second = turns.enter(2);
-        assert!(first.is_some() && second.is_some() && turns.enter(2).is_none());
+    fn no_more_slots_than_the_limit() {
+        let limiter = TryLimiter::default();
+        let first = limiter.enter(2);
+        let second = limiter.enter(2);
+        assert!(first.is_some() && second.is_some() && limiter.enter(2).is_none());
         drop(first);
-        assert!(turns.enter(2).is_some() && turns.enter(0).is_some());
+        assert!(limiter.enter(2).is_some() && limiter.enter(0).is_some());
     }
 }

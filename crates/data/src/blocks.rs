@@ -26,7 +26,7 @@ use crate::{
     budget::Budget,
     cache::{AWAITED, BEGUN, DiskCache, SecondChance},
     config::DataConfig,
-    flight::{Flights, Leader, Seat},
+    flight::{Flights, Leader, Role},
     gate::{Gate, until},
     layout::{BlockKey, Layout},
     peers::Peers,
@@ -228,7 +228,7 @@ impl BlockStore {
         interrupt: &Interrupt,
     ) -> Result<Bytes, ObjectError> {
         let fetched = match self.flights.join(key) {
-            Seat::Leader(leader) => {
+            Role::Leader(leader) => {
                 let mut flight = Box::pin(Arc::clone(self).lead(leader, purpose));
                 let fetched = self.runtime.block_on(until(flight.as_mut(), &mut || interrupt.is_set()));
                 if fetched.is_none() {
@@ -237,7 +237,7 @@ impl BlockStore {
                 }
                 fetched
             }
-            Seat::Passenger(flight) => flight.wait(self.give_up * 2, interrupt),
+            Role::Follower(flight) => flight.wait(self.give_up * 2, interrupt),
         };
         fetched.unwrap_or_else(|| Err(self.in_vain(key)))
     }
@@ -307,7 +307,7 @@ impl BlockStore {
         if crowded || self.is_near(key) {
             return;
         }
-        if let Seat::Leader(leader) = self.flights.join(key) {
+        if let Role::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
             self.runtime.spawn(Arc::clone(self).lead(leader, Purpose::Ahead));
         }
@@ -317,7 +317,7 @@ impl BlockStore {
     /// again.
     fn prefetch_quietly(self: &Arc<Self>, key: BlockKey) {
         let Ok(permit) = Arc::clone(&self.prefetches).try_acquire_owned() else { return };
-        if let Seat::Leader(leader) = self.flights.join(key) {
+        if let Role::Leader(leader) = self.flights.join(key) {
             self.stats.prefetches.add(1);
             let fetch = Arc::clone(self).lead(leader, Purpose::Part);
             self.runtime.spawn(async move {
@@ -340,7 +340,7 @@ impl BlockStore {
             }
             fetched
         };
-        leader.land(fetched.clone());
+        leader.complete(fetched.clone());
         fetched
     }
 

@@ -163,8 +163,8 @@ impl DataStore {
 
     /// Flushes `ino` for another caller than the writer. A failure is still reported to the writer
     /// later.
-    pub fn flush_untold(&self, ino: Ino) -> FsResult<()> {
-        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_untold())
+    pub fn flush_without_reporting(&self, ino: Ino) -> FsResult<()> {
+        self.find_writer(ino).map_or(Ok(()), |writer| writer.flush_without_reporting())
     }
 
     /// Makes flushed data of all files survive a power cut.

@@ -23,8 +23,8 @@ use crate::{
     engines,
     fixed::Fixed,
     flags::{
-        Atime, BackupFlags, CacheFlags, FuseFlags, Idle, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
-        TransferFlags,
+        Atime, BackupFlags, CacheFlags, FuseFlags, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
+        TransferFlags, UnusedFlags,
     },
     fstab::{self, Line},
     guardian::{self, GuardianSocket, Message},
@@ -91,7 +91,7 @@ impl Mount {
         }
         let child = background::is_child();
         if !child {
-            self.idle().check()?;
+            self.unused().check()?;
         }
         let mountpoint = std::path::absolute(&self.mountpoint)?;
         refuse_pseudo(&mountpoint)?;
@@ -189,19 +189,19 @@ impl Mount {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn idle(&self) -> Idle {
-        let mut idle = Idle::default();
+    fn unused(&self) -> UnusedFlags {
+        let mut unused = UnusedFlags::default();
         // The log of a mount goes to a file.
-        idle.always(&["--no-syslog"]);
-        self.meta.idle(&mut idle);
-        self.backup.idle(&mut idle);
-        self.cached.idle(&mut idle);
-        self.store.idle(&mut idle);
-        self.cache.idle(&mut idle);
+        unused.always(&["--no-syslog"]);
+        self.meta.unused(&mut unused);
+        self.backup.unused(&mut unused);
+        self.cached.unused(&mut unused);
+        self.store.unused(&mut unused);
+        self.cache.unused(&mut unused);
         let stages = self.transfers.limits_stages() && !self.cache.writeback;
-        idle.in_vain("--max-stage-write", stages, "--writeback");
-        self.fuse.idle(&mut idle);
-        idle
+        unused.ineffective("--max-stage-write", stages, "--writeback");
+        self.fuse.unused(&mut unused);
+        unused
     }
 
     fn start(&self, mountpoint: &Path, program: Program) -> Result<ExitCode> {
@@ -477,14 +477,14 @@ mod tests {
 
     #[test]
     fn every_flag_without_help_is_judged() {
-        let idle = mount(&[]).idle();
+        let unused = mount(&[]).unused();
         let command = Cli::command();
         let known = command.find_subcommand("mount").expect("there");
         for argument in known.get_arguments().filter(|argument| argument.is_hide_set()) {
             let flag = format!("--{}", argument.get_long().expect("a flag"));
             // These do what they say and are only for other programs.
             let works = matches!(flag.as_str(), "--foreground" | "--silent");
-            assert!(works || idle.has_judged(&flag), "{flag} is accepted and nothing becomes of it");
+            assert!(works || unused.has_checked(&flag), "{flag} is accepted and nothing becomes of it");
         }
     }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use sluice_data::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, WritebackConfig};
 
-use super::Idle;
+use super::UnusedFlags;
 use crate::sizes;
 
 /// Smallest buffer: below it writers wait for each other.
@@ -103,12 +103,12 @@ pub(crate) struct CacheFlags {
 
 impl CacheFlags {
     /// Reports flags that have no effect.
-    pub(crate) fn idle(&self, idle: &mut Idle) {
+    pub(crate) fn unused(&self, unused: &mut UnusedFlags) {
         let without = |given: bool| given && !self.writeback;
-        idle.in_vain("--upload-delay", without(!self.upload_delay.is_zero()), "--writeback");
-        idle.in_vain("--upload-hours", without(self.upload_hours.is_some()), "--writeback");
+        unused.ineffective("--upload-delay", without(!self.upload_delay.is_zero()), "--writeback");
+        unused.ineffective("--upload-hours", without(self.upload_hours.is_some()), "--writeback");
         let threshold = self.writeback_threshold_size > 0;
-        idle.in_vain("--writeback-threshold-size", without(threshold), "--writeback");
+        unused.ineffective("--writeback-threshold-size", without(threshold), "--writeback");
     }
 
     /// Applies the flags to the settings of the data path; `max_writes` is `--max-stage-write`.

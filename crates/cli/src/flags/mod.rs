@@ -1,8 +1,8 @@
 //! Flags that several commands share, and the settings that they become.
 //!
 //! What must stay true: names and defaults are those of `JuiceFS`. A flag that cannot work here is
-//! refused with the reason. A hidden flag either requests what always happens ([`Idle::always`]) or
-//! is refused.
+//! refused with the reason. A hidden flag either requests what always happens
+//! ([`UnusedFlags::always`]) or is refused.
 
 mod backup;
 mod cache;
@@ -24,24 +24,24 @@ pub(crate) use store::{StoreFlags, TransferFlags};
 
 /// Collects flags of JuiceFS that have no effect here.
 #[derive(Default)]
-pub(crate) struct Idle {
+pub(crate) struct UnusedFlags {
     /// Every flag that was checked.
-    judged: Vec<&'static str>,
+    checked: Vec<&'static str>,
     warned: Vec<String>,
     refused: Vec<String>,
 }
 
-impl Idle {
+impl UnusedFlags {
     /// Warns of a flag if it was given.
     pub(crate) fn note(&mut self, flag: &'static str, given: bool) {
-        self.judged.push(flag);
+        self.checked.push(flag);
         if given {
             self.warned.push(format!("{flag} has no effect in this version"));
         }
     }
 
     /// Warns of a flag if it was given and has no effect without another one.
-    pub(crate) fn in_vain(&mut self, flag: &str, given: bool, without: &str) {
+    pub(crate) fn ineffective(&mut self, flag: &str, given: bool, without: &str) {
         if given {
             self.warned.push(format!("{flag} has no effect without {without}"));
         }
@@ -49,7 +49,7 @@ impl Idle {
 
     /// Refuses a flag if it was given, and says why it cannot work.
     pub(crate) fn refuse(&mut self, flag: &'static str, given: bool, why: &str) {
-        self.judged.push(flag);
+        self.checked.push(flag);
         if given {
             self.refused.push(format!("{flag} is refused: {why}"));
         }
@@ -57,13 +57,13 @@ impl Idle {
 
     /// These flags request what always happens.
     pub(crate) fn always(&mut self, flags: &[&'static str]) {
-        self.judged.extend(flags);
+        self.checked.extend(flags);
     }
 
     /// Whether a flag was checked at all.
     #[cfg(test)]
-    pub(crate) fn has_judged(&self, flag: &str) -> bool {
-        self.judged.contains(&flag)
+    pub(crate) fn has_checked(&self, flag: &str) -> bool {
+        self.checked.contains(&flag)
     }
 
     /// Reports the flags to the user.

@@ -5,7 +5,6 @@
 //! stay true: a check reads a record after it was locked, so it sees what others committed during
 //! the wait for the lock. A check that fails rolls back the whole flight.
 
-mod asking;
 mod commit;
 mod conn;
 mod error;
@@ -14,6 +13,7 @@ mod handshake;
 mod options;
 mod pool;
 mod prepare;
+mod query_runner;
 mod read;
 mod snapshot;
 mod statement;

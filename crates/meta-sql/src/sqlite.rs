@@ -5,13 +5,13 @@
 //! snapshots. Everything runs on the calling thread. What must stay true: a commit compares its
 //! expectations while it holds the write lock.
 
-mod asking;
 mod commit;
 mod connect;
 mod durable;
 mod error;
 mod options;
 mod prepare;
+mod query_runner;
 mod read;
 mod snapshot;
 mod statements;
@@ -76,7 +76,7 @@ impl Engine for SqliteEngine {
             // The question whether this is a volume has an answer even where there is no database.
             return Ok(vec![Found::Row(None)]);
         }
-        self.0.asking(|reader| match reads {
+        self.0.with_runner(|reader| match reads {
             [read] => Ok(vec![reader.answer(read)?]),
             // One snapshot costs less than many.
             _ => in_snapshot(*reader, || reader.answers(reads)),
@@ -100,7 +100,7 @@ impl Engine for SqliteEngine {
     }
 
     fn scan(&self, scan: Scan, from: Option<&Cursor>, limit: usize) -> Result<Page, EngineError> {
-        self.0.asking(|reader| page(reader, scan, from, limit))
+        self.0.with_runner(|reader| page(reader, scan, from, limit))
     }
 
     fn snapshot(&self, readers: usize) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {

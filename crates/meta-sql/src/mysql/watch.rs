@@ -10,8 +10,8 @@ use sluice_meta::engine::{EngineError, Version};
 
 use super::store::Store;
 use crate::{
-    asking::Asking as _,
     codec::{Columns as _, Record},
+    query_runner::QueryRunner as _,
     questions::odd,
     text::Look,
     values::Value,

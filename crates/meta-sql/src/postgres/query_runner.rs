@@ -8,9 +8,9 @@ use super::{
     statement::Template,
 };
 use crate::{
-    asking::Asking,
     codec::{Damage, Record},
     log::keep_log,
+    query_runner::QueryRunner,
     text::Look,
     values::{Value, id},
 };
@@ -37,7 +37,7 @@ impl Store {
     }
 }
 
-impl Asking for Store {
+impl QueryRunner for Store {
     type Row<'r> = RawRow;
 
     fn rows(

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Can run queries on the tables of a volume.
-pub(crate) trait Asking {
+pub(crate) trait QueryRunner {
     /// A row of an answer.
     type Row<'r>: Columns;
 
@@ -23,7 +23,7 @@ pub(crate) trait Asking {
     ) -> Result<(), EngineError>;
 
     /// Runs `work` with a runner of queries.
-    fn asking<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+    fn with_runner<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         work(self)
     }
 

@@ -5,9 +5,9 @@ use sluice_meta::engine::EngineError;
 
 use super::{MysqlEngine, store::Store};
 use crate::{
-    asking::Asking,
     codec::{Damage, Record},
     log::{TRIM, keep_log},
+    query_runner::QueryRunner,
     text::Look,
     values::{Value, id},
 };
@@ -21,7 +21,7 @@ impl Store {
     }
 }
 
-impl Asking for Store {
+impl QueryRunner for Store {
     type Row<'r> = Columned;
 
     fn rows(

@@ -6,7 +6,7 @@ use sluice_meta::engine::{Commit, EngineError, LogLine, Write};
 use crate::{
     codec::{Columns as _, Record},
     query_runner::QueryRunner,
-    questions::odd,
+    questions::unexpected_answer,
     text::Look,
     values::id,
 };
@@ -18,7 +18,7 @@ pub(crate) const TRIM: &str = "DELETE FROM jfs_change_log WHERE id<=$1";
 pub(crate) fn number(runner: &impl QueryRunner, what: Look) -> Result<u64, EngineError> {
     let mut number = 0;
     runner.rows(what, Record::Line, &[], |row| {
-        number = row.int(0).map_err(odd)? as u64;
+        number = row.int(0).map_err(unexpected_answer)? as u64;
         Ok(())
     })?;
     Ok(number)
@@ -32,8 +32,8 @@ pub(crate) fn lines(
 ) -> Result<Vec<LogLine>, EngineError> {
     let mut lines = Vec::new();
     runner.rows(Look::Page, Record::Line, &[id(after), id(limit.max(1) as u64)], |row| {
-        let text = Bytes::copy_from_slice(row.bytes(2).map_err(odd)?);
-        lines.push(LogLine { number: row.int(0).map_err(odd)? as u64, text });
+        let text = Bytes::copy_from_slice(row.bytes(2).map_err(unexpected_answer)?);
+        lines.push(LogLine { number: row.int(0).map_err(unexpected_answer)? as u64, text });
         Ok(())
     })?;
     Ok(lines)

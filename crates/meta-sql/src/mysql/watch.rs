@@ -12,7 +12,7 @@ use super::store::Store;
 use crate::{
     codec::{Columns as _, Record},
     query_runner::QueryRunner as _,
-    questions::odd,
+    questions::unexpected_answer,
     text::Look,
     values::Value,
 };
@@ -29,7 +29,7 @@ impl Version for Store {
         let mut number = 0;
         let name = Value::Text(NOTICES.as_bytes().into());
         self.rows(Look::Get, Record::Counter, &[name], |row| {
-            number = row.int(1).map_err(odd)?;
+            number = row.int(1).map_err(unexpected_answer)?;
             Ok(())
         })?;
         Ok(Some(number))

@@ -44,7 +44,7 @@ pub(crate) fn search(keys: &Keys, cursor: &[u8], count: u64) -> Pipeline {
         // While keys move to another node, a cluster node lists only those that it still has. This
         // command names a key that does not exist, so that a node without all keys of the slot
         // refuses it.
-        pipeline.command("GET").push(&keys.nowhere());
+        pipeline.command("GET").push(&keys.missing_key());
     }
     pipeline
 }

@@ -53,7 +53,7 @@ enum End {
 }
 
 /// A mount that another server had.
-pub(crate) struct Taken {
+pub(crate) struct ResumedMount {
     pub(crate) connection: Connection,
     /// Of the kernel's device.
     pub(crate) devices: Vec<OwnedFd>,
@@ -86,7 +86,11 @@ pub(crate) struct Serving<'a> {
 
 /// Mounts, or takes up a mount, and serves until somebody unmounts, a signal comes or the volume is
 /// gone.
-pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Taken>) -> Result<ExitCode> {
+pub(crate) fn serve(
+    serving: &Serving<'_>,
+    mountpoint: &Path,
+    resumed: Option<ResumedMount>,
+) -> Result<ExitCode> {
     // First, since threads inherit it.
     steady();
     raise_priority();
@@ -102,7 +106,7 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
             let _ = sender.send(End::Volume);
         }
     }));
-    let fresh = taken.is_none();
+    let fresh = resumed.is_none();
     let vfs = match open_vfs(serving, vfs_config, fresh) {
         Ok(vfs) => vfs,
         Err(error) => {
@@ -113,7 +117,7 @@ pub(crate) fn serve(serving: &Serving<'_>, mountpoint: &Path, taken: Option<Take
             return Err(error);
         }
     };
-    let session = match mount(serving, &vfs, mountpoint, taken) {
+    let session = match mount(serving, &vfs, mountpoint, resumed) {
         Ok(session) => session,
         Err(error) => {
             if fresh {
@@ -229,7 +233,12 @@ fn check_store(store: &dyn ObjectStore, uuid: &str, thoroughly: bool) -> Result<
     })
 }
 
-fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path, taken: Option<Taken>) -> Result<Session> {
+fn mount(
+    serving: &Serving<'_>,
+    vfs: &Arc<Vfs>,
+    mountpoint: &Path,
+    resumed: Option<ResumedMount>,
+) -> Result<Session> {
     let fs = VolumeFs::new(Arc::clone(vfs));
     let name = vfs.meta().env().format().name.clone();
     let (mut options, config) = serving.fuse.mount_options(&name, fs.features())?;
@@ -237,7 +246,7 @@ fn mount(serving: &Serving<'_>, vfs: &Arc<Vfs>, mountpoint: &Path, taken: Option
         options.set_read_only(true);
     }
     let served = Arc::clone(&fs) as _;
-    let Some(Taken { connection, devices, past }) = taken else {
+    let Some(ResumedMount { connection, devices, past }) = resumed else {
         let session = Session::mount(served, mountpoint, &options, config)?;
         fs.notify(session.handle().notifier());
         keep_underway(&session, &serving.journal);

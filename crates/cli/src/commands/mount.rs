@@ -29,7 +29,7 @@ use crate::{
     fstab::{self, Line},
     guardian::{self, GuardianSocket, Message},
     program::Program,
-    serve::{self, Serving, Taken},
+    serve::{self, ResumedMount, Serving},
     tree, volume,
 };
 
@@ -229,7 +229,7 @@ impl Mount {
             other => (other, fds),
         };
         let mut fds = fds.into_iter();
-        let (mountpoint, taken, journal) = match message {
+        let (mountpoint, resumed, journal) = match message {
             Message::Mount => {
                 let mountpoint = std::fs::canonicalize(std::path::absolute(&self.mountpoint)?)?;
                 (mountpoint, None, Journal::create().context("no memory for the state of the mount")?)
@@ -237,7 +237,11 @@ impl Mount {
             Message::Resume(connection) => {
                 let file = fds.next().context("the guardian did not hand over the state of the mount")?;
                 let (journal, past) = Journal::open(file.into())?;
-                (connection.mountpoint(), Some(Taken { connection, devices: fds.collect(), past }), journal)
+                (
+                    connection.mountpoint(),
+                    Some(ResumedMount { connection, devices: fds.collect(), past }),
+                    journal,
+                )
             }
             other => bail!("the guardian is of another version, and says what is not understood: {other:?}"),
         };
@@ -248,15 +252,15 @@ impl Mount {
             heartbeat: self.meta.heartbeat,
             client_cache: engines::client_cache(&self.meta_url)?,
             effect_log: Some(Arc::clone(&journal) as _),
-            resume: taken.as_ref().and_then(|taken| taken.past.resumed()),
+            resume: resumed.as_ref().and_then(|resumed| resumed.past.resumed()),
             ..Options::default()
         };
         let meta = Meta::open(engine, options)?;
         match self.prepare(&meta, &mountpoint, socket, journal) {
-            Ok(serving) => serve::serve(&serving, &mountpoint, taken),
+            Ok(serving) => serve::serve(&serving, &mountpoint, resumed),
             Err(error) => {
                 // A session that was taken up is for the next one.
-                if taken.is_none() {
+                if resumed.is_none() {
                     let _ = meta.close();
                 }
                 Err(error)

@@ -50,7 +50,7 @@ mod locks;
 mod mix;
 mod mount;
 mod names;
-mod party;
+mod participant;
 mod plan;
 mod sched;
 mod seed;

@@ -97,7 +97,7 @@ impl Builder<'_> {
                     self.room(&Key::Quota(*key), [*space, *inodes], Mark::Expect(at));
                 }
                 Expect::Same(list, rows) => self.same(*list, rows, Mark::Expect(at)),
-                Expect::Vacant(dir) => {
+                Expect::Empty(dir) => {
                     let going = commit
                         .writes
                         .iter()

@@ -142,7 +142,7 @@ pub enum Expect {
     /// There is no such record.
     Absent(Key),
     /// The directory has no entry except those that this very commit deletes.
-    Vacant(Ino),
+    Empty(Ino),
     /// The quota, before this very commit charges it, allows so many more bytes and inodes, or has
     /// no record. Only in a commit that charges it.
     Room(QuotaKey, i64, i64),
@@ -157,7 +157,7 @@ impl Expect {
         match self {
             Self::Row(row, _) => row.key(),
             Self::Absent(key) => key.clone(),
-            Self::Vacant(dir) => Key::Node(*dir),
+            Self::Empty(dir) => Key::Node(*dir),
             Self::Room(key, ..) => Key::Quota(*key),
             Self::Same(List::Flocks(ino) | List::Plocks(ino), _) => Key::Node(*ino),
             Self::Same(..) => Key::Setting,

@@ -42,7 +42,7 @@ pub(crate) struct Batch<'e> {
     names: FxHashMap<Ino, (usize, Vec<Name>)>,
     overlay: Overlay,
     held: FxHashMap<Key, Hold>,
-    vacant: Vec<Ino>,
+    empty_dirs: Vec<Ino>,
     same: FxHashSet<List>,
     /// Bytes and inodes that quotas must admit: the most that any operation asked for, what those
     /// before it charge included.
@@ -71,7 +71,7 @@ impl<'e> Batch<'e> {
             names: FxHashMap::default(),
             overlay: Overlay::default(),
             held: FxHashMap::default(),
-            vacant: Vec::new(),
+            empty_dirs: Vec::new(),
             same: FxHashSet::default(),
             rooms: FxHashMap::default(),
             unrepeatable: Vec::new(),
@@ -233,7 +233,7 @@ impl<'e> Batch<'e> {
             self.rows.entry(key.clone()).or_insert((Hold::Lock, Some(row)));
             self.held.insert(key, Hold::Lock);
         }
-        self.vacant.extend(outcome.vacant);
+        self.empty_dirs.extend(outcome.empty_dirs);
         self.same.extend(outcome.same);
         for (key, (space, inodes)) in outcome.rooms {
             let most = self.rooms.entry(key).or_default();
@@ -253,14 +253,14 @@ impl<'e> Batch<'e> {
         if writes.is_empty() {
             return None;
         }
-        let mut expects = Vec::with_capacity(self.held.len() + self.vacant.len() + self.same.len());
+        let mut expects = Vec::with_capacity(self.held.len() + self.empty_dirs.len() + self.same.len());
         let held = self.held.into_iter().filter(|(_, hold)| *hold > Hold::None);
         expects.extend(held.filter_map(|(key, hold)| match self.rows.remove(&key) {
             Some((_, Some(row))) => Some(Expect::Row(row, hold)),
             Some((_, None)) => Some(Expect::Absent(key)),
             None => None,
         }));
-        expects.extend(self.vacant.into_iter().map(Expect::Vacant));
+        expects.extend(self.empty_dirs.into_iter().map(Expect::Empty));
         // What adds up to nothing needs no room.
         expects.extend(writes.iter().filter_map(|write| match write {
             Write::Charge(key, ..) => {
@@ -486,7 +486,7 @@ impl<'a> View<'a> {
         if names.iter().any(stays) {
             return Ok(false);
         }
-        self.outcome.vacant.push(dir);
+        self.outcome.empty_dirs.push(dir);
         Ok(true)
     }
 }

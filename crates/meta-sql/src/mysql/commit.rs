@@ -81,7 +81,7 @@ impl Builder<'_> {
             Work::Parents(rows) => rows.into_iter().for_each(|row| self.parents(row)),
             Work::LastAcl(last) => self.last_acl(last),
             Work::FileLocks(record, ino, rows) => self.locks(record, ino, rows),
-            Work::Vacant(dirs) => dirs.into_iter().for_each(|dir| self.vacant(dir)),
+            Work::Empty(dirs) => dirs.into_iter().for_each(|dir| self.empty_dirs(dir)),
         }
     }
 }

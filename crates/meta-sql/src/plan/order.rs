@@ -89,7 +89,7 @@ pub(crate) enum Work<'c> {
     /// Checks that a file has these locks and no others.
     FileLocks(Record, Ino, &'c [Row]),
     /// Checks that directories are empty without the entries that this commit deletes.
-    Vacant(Vec<Ino>),
+    Empty(Vec<Ino>),
 }
 
 /// The work of a commit.
@@ -120,7 +120,7 @@ pub(crate) fn plan<'c>(commit: &'c Commit, locking: &Locking) -> Result<Vec<Work
     for (record, table) in tables.into_iter().chain([(Record::Node, directories)]) {
         plan.table(record, table);
     }
-    plan.vacant(commit);
+    plan.empty_dirs(commit);
     for (record, table) in usage {
         plan.table(record, table);
     }
@@ -307,14 +307,14 @@ impl<'c> Plan<'_, 'c> {
         Ok(())
     }
 
-    fn vacant(&mut self, commit: &Commit) {
+    fn empty_dirs(&mut self, commit: &Commit) {
         let dirs = commit.expects.iter().filter_map(|expect| match expect {
-            Expect::Vacant(dir) => Some(*dir),
+            Expect::Empty(dir) => Some(*dir),
             _ => None,
         });
         let dirs: Vec<Ino> = dirs.collect();
         if !dirs.is_empty() {
-            self.work.push(Work::Vacant(dirs));
+            self.work.push(Work::Empty(dirs));
         }
     }
 }

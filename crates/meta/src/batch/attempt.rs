@@ -260,9 +260,9 @@ impl Touched {
     /// Adds what it wrote and what it holds, even if another operation read that.
     fn decided(&mut self, at: usize, outcome: &Outcome) {
         let held = outcome.held.iter().filter(|(_, hold)| *hold > Hold::None).map(|(key, _)| hash(key));
-        let vacant = outcome.vacant.iter().map(|dir| hash(&Key::Node(*dir)));
+        let empty_dirs = outcome.empty_dirs.iter().map(|dir| hash(&Key::Node(*dir)));
         let written = outcome.writes.iter().filter_map(Write::key).map(|key| hash(&key));
-        self.0.extend(held.chain(vacant).chain(written).map(|key| (at, key)));
+        self.0.extend(held.chain(empty_dirs).chain(written).map(|key| (at, key)));
     }
 
     /// Finds the operations that caused a failure.

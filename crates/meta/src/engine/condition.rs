@@ -47,7 +47,7 @@ impl<'c> Condition<'c> {
             Expect::Absent(_) => (Read::Get(key.clone()), Wanted::Absent),
             Expect::Room(_, space, inodes) => (Read::Get(key.clone()), Wanted::Room(*space, *inodes)),
             Expect::Same(list, rows) => (Read::All(*list), Wanted::Same(rows)),
-            Expect::Vacant(dir) => {
+            Expect::Empty(dir) => {
                 let leaving = commit.writes.iter().filter_map(|write| match write {
                     Write::Delete(Key::Entry(of, name)) if of == dir => Some(&name[..]),
                     _ => None,

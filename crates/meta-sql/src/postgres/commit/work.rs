@@ -88,9 +88,9 @@ impl<'c> Draft<'c> {
                 let args = known.into_iter().chain(rows).collect();
                 self.add(Template::SameLocks, record, args, Diagnosis::Named(vec![Key::Node(ino)]));
             }
-            Work::Vacant(dirs) => {
+            Work::Empty(dirs) => {
                 let rows = dirs.into_iter().map(|dir| (Key::Node(dir), vec![Value::Int(dir.0 as i64)]));
-                self.named(Template::Vacant, Record::Entry, rows.collect());
+                self.named(Template::Empty, Record::Entry, rows.collect());
             }
         }
     }

@@ -34,7 +34,7 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
                         OR n.max_inodes>0 AND n.used_inodes+k.inodes>n.max_inodes";
             (fail(&format!("{given} JOIN {table} n ON {} WHERE {full}", equal(key))), types)
         }
-        Template::Vacant => {
+        Template::Empty => {
             let exists = "EXISTS (SELECT FROM jfs_edge n WHERE n.parent=k.dir)";
             unless("at,dir", exists)
         }

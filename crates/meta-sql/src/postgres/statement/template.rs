@@ -92,7 +92,7 @@ pub(crate) enum Template {
     /// Checks that quotas admit so much more.
     Room,
     /// Checks that directories are empty.
-    Vacant,
+    Empty,
     /// Checks that what is counted from other rows is as it was.
     Counted,
     /// Checks that the locks on a file are as they were.

@@ -145,7 +145,7 @@ pub enum Expect {
     Empty(Ino),
     /// The quota, before this very commit charges it, allows so many more bytes and inodes, or has
     /// no record. Only in a commit that charges it.
-    Room(QuotaKey, i64, i64),
+    QuotaAllows(QuotaKey, i64, i64),
     /// The collection holds exactly these records, in any order. Only [`List::Flocks`] and
     /// [`List::Plocks`], and only in a commit that expects the node under [`Hold::Lock`].
     Same(List, Vec<Row>),
@@ -158,7 +158,7 @@ impl Expect {
             Self::Row(row, _) => row.key(),
             Self::Absent(key) => key.clone(),
             Self::Empty(dir) => Key::Node(*dir),
-            Self::Room(key, ..) => Key::Quota(*key),
+            Self::QuotaAllows(key, ..) => Key::Quota(*key),
             Self::Same(List::Flocks(ino) | List::Plocks(ino), _) => Key::Node(*ino),
             Self::Same(..) => Key::Setting,
         }
@@ -178,7 +178,7 @@ pub fn still_holds(hold: Hold, then: &Row, now: &Row) -> bool {
 }
 
 /// Whether `quota`, if it is the record of one, allows `space` more bytes and `inodes` more inodes.
-pub fn has_room(quota: Option<&Row>, space: i64, inodes: i64) -> bool {
+pub fn quota_allows(quota: Option<&Row>, space: i64, inodes: i64) -> bool {
     !matches!(quota, Some(Row::Quota(_, quota)) if !quota.admits(space, inodes))
 }
 

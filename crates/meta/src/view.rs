@@ -15,7 +15,7 @@ use sluice_types::{Attr, Ino, Name, Time};
 
 use crate::{
     change_log::Line,
-    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, has_room, still_holds},
+    engine::{Commit, Expect, Found, Hold, List, Read, Step, Write, quota_allows, still_holds},
     env::Env,
     fact::Fact,
     known::Known,
@@ -143,7 +143,7 @@ impl<'e> Batch<'e> {
     fn learn_row(&mut self, key: Key, hold: Hold, row: Option<Row>) {
         if let Key::Quota(quota) = &key
             && let Some((space, inodes)) = self.rooms.get(quota)
-            && !has_room(row.as_ref(), *space, *inodes)
+            && !quota_allows(row.as_ref(), *space, *inodes)
         {
             self.unrepeatable.push(key.clone());
         }
@@ -264,7 +264,7 @@ impl<'e> Batch<'e> {
         // What adds up to nothing needs no room.
         expects.extend(writes.iter().filter_map(|write| match write {
             Write::Charge(key, ..) => {
-                self.rooms.get(key).map(|(space, inodes)| Expect::Room(*key, *space, *inodes))
+                self.rooms.get(key).map(|(space, inodes)| Expect::QuotaAllows(*key, *space, *inodes))
             }
             _ => None,
         }));

@@ -77,7 +77,7 @@ impl Builder<'_> {
             Work::Write(record, action, changes) => self.write(record, action, &changes),
             Work::Clear(record, ids, span) => self.clear(record, &ids, &span),
             Work::Absent(record, absent) => self.absent(record, &absent),
-            Work::Room(record, rows) => self.room(record, &rows),
+            Work::QuotaAllows(record, rows) => self.room(record, &rows),
             Work::Parents(rows) => rows.into_iter().for_each(|row| self.parents(row)),
             Work::LastAcl(last) => self.last_acl(last),
             Work::FileLocks(record, ino, rows) => self.locks(record, ino, rows),

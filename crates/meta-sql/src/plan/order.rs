@@ -81,7 +81,7 @@ pub(crate) enum Work<'c> {
     Absent(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks that quotas, which are charged and locked by now, allow so many more bytes and
     /// inodes: key columns, bytes, inodes, the latter null if nothing is requested.
-    Room(Record, Vec<(Key, Vec<Value<'c>>)>),
+    QuotaAllows(Record, Vec<(Key, Vec<Value<'c>>)>),
     /// Checks how often inodes are in directories: inode, directory and count of each.
     Parents(Vec<[i64; 3]>),
     /// Checks the number of the last ACL rule; `None` if there is none.
@@ -210,7 +210,7 @@ impl<'c> Plan<'_, 'c> {
         }
         self.absent(record, table.absent);
         if !table.rooms.is_empty() {
-            self.work.push(Work::Room(record, table.rooms));
+            self.work.push(Work::QuotaAllows(record, table.rooms));
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
                 let ids = (0..ids.len()).map(|at| rows(vec![ids], at)).collect::<Vec<_>>().join(" ");
                 format!("{of:?} clear {ids} {}..{}", rows(after, 0), rows(before, 0))
             }
-            Work::Room(of, all) => {
+            Work::QuotaAllows(of, all) => {
                 format!("{of:?} room {}", rows(all.iter().map(|(_, row)| row).collect(), at(*of)))
             }
             Work::Absent(of, all) => {
@@ -466,8 +466,13 @@ mod tests {
     #[test]
     fn room_is_looked_for_when_the_quotas_are_charged() {
         let key = |ino| QuotaKey::Dir(Ino(ino));
-        let expects =
-            || vec![Expect::Room(key(7), 0, 3), Expect::Room(key(5), 8, 2), Expect::Room(key(9), 1, 1)];
+        let expects = || {
+            vec![
+                Expect::QuotaAllows(key(7), 0, 3),
+                Expect::QuotaAllows(key(5), 8, 2),
+                Expect::QuotaAllows(key(9), 1, 1),
+            ]
+        };
         let writes = || vec![Write::Charge(key(7), 4096, 1), Write::Charge(key(5), 4, 1)];
         for locking in [KEYS, ROWS] {
             // What is not charged is not locked, and so not compared.
@@ -475,7 +480,7 @@ mod tests {
         }
         let commit = Commit { step: None, expects: expects(), writes: writes() };
         let work = plan(&commit, &KEYS).expect("it can be");
-        let [_, Work::Room(_, rooms)] = &work[..] else { panic!("{work:?}") };
+        let [_, Work::QuotaAllows(_, rooms)] = &work[..] else { panic!("{work:?}") };
         let values: Vec<_> = rooms.iter().map(|(_, values)| &values[1..]).collect();
         assert_eq!(values, [[Value::Null, Value::Int(2)], [Value::Int(4), Value::Int(1)]]);
     }

@@ -18,7 +18,7 @@ impl View<'_> {
 
     /// Requires that a quota allows so many bytes and inodes, including what earlier operations of
     /// the batch charge. The commit checks that.
-    pub(crate) fn needs_room(&mut self, key: QuotaKey, space: i64, inodes: i64) {
+    pub(crate) fn expect_quota(&mut self, key: QuotaKey, space: i64, inodes: i64) {
         self.outcome.rooms.push((key, (space, inodes)));
     }
 

@@ -68,7 +68,7 @@ impl<'c> Draft<'c> {
             Work::Write(record, action, changes) => self.write(record, action, changes),
             Work::Clear(record, ids, span) => self.clear(record, ids, span),
             Work::Absent(record, rows) => self.named(Template::Absent, record, rows),
-            Work::Room(record, rows) => self.named(Template::Room, record, rows),
+            Work::QuotaAllows(record, rows) => self.named(Template::QuotaAllows, record, rows),
             Work::Parents(rows) => {
                 let rows = rows.into_iter().map(|row| {
                     let [ino, of, _] = row.map(|of| of as u64);

@@ -26,7 +26,7 @@ pub(super) fn text(what: Template, record: Record, columns: &[Column]) -> Option
             let exists = format!("EXISTS (SELECT FROM {table} n WHERE {})", equal(named));
             (fail(&format!("{from} WHERE {exists}")), types)
         }
-        Template::Room => {
+        Template::QuotaAllows => {
             let key = &columns[..shape.unique];
             let types = [&[Type::I4s], &many(key)[..], &[Type::I8s; 2]].concat();
             let given = format!("unnest({}) k(at,{},space,inodes)", params(&types, 1), names(key, ""));

@@ -90,7 +90,7 @@ pub(crate) enum Template {
     /// Checks that there are no such rows.
     Absent,
     /// Checks that quotas admit so much more.
-    Room,
+    QuotaAllows,
     /// Checks that directories are empty.
     Empty,
     /// Checks that what is counted from other rows is as it was.

@@ -3,8 +3,10 @@
 //! What must stay true: a read of a cached block runs on the calling thread, holds no lock over
 //! I/O, and switches to no other thread. A block is never fetched twice at once.
 
+mod keep;
 mod put;
 mod shared;
+mod store_reads;
 
 use std::{
     ops::Range,
@@ -24,7 +26,7 @@ use tokio::{
 
 use crate::{
     budget::Budget,
-    cache::{AWAITED, BEGUN, DiskCache, SecondChance},
+    cache::{DiskCache, SecondChance},
     config::DataConfig,
     flight::{Flights, Leader, Role},
     gate::{Gate, until},
@@ -70,7 +72,7 @@ pub(crate) struct BlockStore {
     disk: Option<Arc<DiskCache>>,
     staging: Option<Arc<Staging>>,
     peers: Option<Arc<dyn Peers>>,
-    store_reads: shared::StoreReads,
+    store_reads: store_reads::StoreReads,
     flights: Arc<Flights>,
     uploads: Gate,
     downloads: Gate,
@@ -109,7 +111,7 @@ impl BlockStore {
             disk,
             staging,
             peers: config.peers.clone(),
-            store_reads: shared::StoreReads::default(),
+            store_reads: store_reads::StoreReads::default(),
             flights: Arc::default(),
             uploads: Gate::new(config.max_uploads),
             downloads: Gate::new(config.max_downloads),
@@ -409,68 +411,6 @@ impl BlockStore {
             Err(_) => self.stats.object_errors.add(1),
         }
         deleted
-    }
-
-    /// Drops a block from the caches.
-    pub(crate) fn forget(&self, key: BlockKey) {
-        self.memory.remove(&key);
-        if let Some(disk) = &self.disk {
-            disk.remove(key);
-        }
-    }
-
-    /// [`Self::forget`] for the runtime's threads, which must not wait for the disk.
-    pub(crate) async fn forget_async(&self, key: BlockKey) {
-        self.memory.remove(&key);
-        if let Some(disk) = self.disk.clone() {
-            let _ = tokio::task::spawn_blocking(move || disk.remove(key)).await;
-        }
-    }
-
-    /// Keeps a block that was fetched.
-    fn keep(&self, key: BlockKey, whole: &Bytes, purpose: Purpose) {
-        if purpose == Purpose::Warm && self.disk.is_some() {
-            return;
-        }
-        self.remember(key, whole, if purpose == Purpose::Ahead { AWAITED } else { BEGUN });
-        if self.full_reads || key.size < self.layout.block_size || purpose == Purpose::Part {
-            self.offer(key, whole);
-        }
-    }
-
-    /// Keeps a block in memory for so many chances.
-    fn remember(&self, key: BlockKey, data: &Bytes, chances: u8) {
-        let capacity = self.memory_capacity();
-        let weight = u64::from(key.size) + 128;
-        if weight <= capacity {
-            let used = self.memory.insert(key, data.clone(), (weight, chances), capacity);
-            self.stats.memory_bytes.set(used);
-            self.budget.set_cached(used);
-        }
-    }
-
-    /// Shrinks the memory cache to what writers leave.
-    pub(crate) fn shrink_memory(&self) {
-        let cached = self.memory.shrink(self.memory_capacity());
-        self.stats.memory_bytes.set(cached);
-        self.budget.set_cached(cached);
-        self.stats.buffer_bytes.set(self.budget.used());
-    }
-
-    /// Bytes that cached blocks may take in memory now.
-    pub(crate) fn memory_capacity(&self) -> u64 {
-        let limit = self.budget.limit();
-        if self.disk.is_some() {
-            // Blocks in local files are in the kernel's page cache, too.
-            return limit / MEMORY_FLOOR;
-        }
-        limit.saturating_sub(self.budget.used()).clamp(limit / MEMORY_FLOOR, limit / MEMORY_CEILING)
-    }
-
-    fn offer(&self, key: BlockKey, data: &Bytes) {
-        if let Some(disk) = &self.disk {
-            disk.offer(key, data.clone());
-        }
     }
 
     /// Waits for a permit to send a request to the store.

@@ -16,6 +16,7 @@ mod members;
 mod node;
 mod placement;
 mod serve;
+mod serving;
 mod session;
 mod stats;
 mod tls;

@@ -26,6 +26,7 @@ use crate::{
     auth::{HANDSHAKE, admit},
     blocks::Blocks,
     group::Group,
+    serving::Serving,
     session::Session,
     tls::{self, Identity},
 };
@@ -52,24 +53,18 @@ impl Default for ServeConfig {
     }
 }
 
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) group: Arc<Group>,
-    pub(crate) blocks: Box<dyn Blocks>,
-    /// Permits of [`UNIT`] bytes each.
-    pub(crate) memory: Arc<Semaphore>,
+/// What all connections are let in by.
+struct Entrance {
+    serving: Arc<Serving>,
     identity: Option<Identity>,
     connections: AtomicUsize,
     proving: Semaphore,
     limit: usize,
 }
 
-/// Bytes of a permit for memory.
-pub(crate) const UNIT: usize = 4 << 10;
-
 /// A member that serves. It stops when this is dropped.
 pub struct Server {
-    shared: Arc<Shared>,
+    entrance: Arc<Entrance>,
     accepting: AbortHandle,
     port: u16,
 }
@@ -96,10 +91,8 @@ impl Server {
         let socket = std::net::TcpListener::bind(listen)?;
         socket.set_nonblocking(true)?;
         let port = socket.local_addr()?.port();
-        let shared = Arc::new(Shared {
-            group,
-            blocks: Box::new(blocks),
-            memory: Arc::new(Semaphore::new((config.memory / UNIT).max(1))),
+        let entrance = Arc::new(Entrance {
+            serving: Serving::new(group, blocks, config.memory),
             identity,
             connections: AtomicUsize::new(0),
             proving: Semaphore::new(PROVING),
@@ -108,8 +101,8 @@ impl Server {
         let entered = runtime.enter();
         let listener = TcpListener::from_std(socket)?;
         drop(entered);
-        let accepting = runtime.spawn(accept(listener, Arc::clone(&shared))).abort_handle();
-        Ok(Self { shared, accepting, port })
+        let accepting = runtime.spawn(accept(listener, Arc::clone(&entrance))).abort_handle();
+        Ok(Self { entrance, accepting, port })
     }
 
     /// The port that it listens on.
@@ -119,12 +112,12 @@ impl Server {
 
     /// SHA-256 of its certificate; `None` without encryption.
     pub fn fingerprint(&self) -> Option<tls::Fingerprint> {
-        self.shared.identity.as_ref().map(|identity| identity.fingerprint)
+        self.entrance.identity.as_ref().map(|identity| identity.fingerprint)
     }
 }
 
 /// Accepts connections, which end with this.
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, entrance: Arc<Entrance>) {
     let mut sessions = JoinSet::new();
     loop {
         while sessions.try_join_next().is_some() {}
@@ -136,16 +129,16 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                 continue;
             }
         };
-        let stats = Arc::clone(shared.group.stats());
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.limit {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+        let stats = Arc::clone(entrance.serving.group.stats());
+        if entrance.connections.fetch_add(1, Ordering::Relaxed) >= entrance.limit {
+            entrance.connections.fetch_sub(1, Ordering::Relaxed);
             stats.refused.add(1);
             continue;
         }
-        let shared = Arc::clone(&shared);
+        let entrance = Arc::clone(&entrance);
         sessions.spawn(async move {
-            let _counted = Counted(&shared.connections);
-            if let Err(error) = serve(stream, &shared).await {
+            let _counted = Counted(&entrance.connections);
+            if let Err(error) = serve(stream, &entrance).await {
                 if error.kind() == io::ErrorKind::PermissionDenied {
                     stats.refused.add(1);
                     tracing::warn!(%from, "a client without the key of the cache group was refused");
@@ -167,16 +160,16 @@ impl Drop for Counted<'_> {
 }
 
 /// Lets a client in, and serves it.
-async fn serve(mut stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
-    let Ok(Ok(proving)) = timeout(HANDSHAKE, shared.proving.acquire()).await else {
+async fn serve(mut stream: TcpStream, entrance: &Arc<Entrance>) -> io::Result<()> {
+    let Ok(Ok(proving)) = timeout(HANDSHAKE, entrance.proving.acquire()).await else {
         return Err(io::ErrorKind::TimedOut.into());
     };
     stream.set_nodelay(true)?;
-    let ring = shared.group.ring();
-    let Some(identity) = &shared.identity else {
+    let ring = entrance.serving.group.ring();
+    let Some(identity) = &entrance.identity else {
         admit(&mut stream, ring, b"").await?;
         drop(proving);
-        return Session::new(stream, shared).run().await;
+        return Session::new(stream, &entrance.serving).run().await;
     };
     let acceptor = TlsAcceptor::from(Arc::clone(&identity.config));
     let encrypted = timeout(HANDSHAKE, acceptor.accept(stream)).await;
@@ -184,5 +177,5 @@ async fn serve(mut stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     let binding = tls::binding(stream.get_ref().1)?;
     admit(&mut stream, ring, &binding).await?;
     drop(proving);
-    Session::new(stream, shared).run().await
+    Session::new(stream, &entrance.serving).run().await
 }

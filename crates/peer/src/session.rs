@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     frame::{Head, Kind, Request, Status, sums},
-    serve::{Shared, UNIT},
+    serving::{Serving, UNIT},
 };
 
 /// Bytes read at once.
@@ -35,7 +35,7 @@ type Late = (Head, Vec<u32>, Bytes, Option<OwnedSemaphorePermit>);
 
 pub(crate) struct Session<'s, S> {
     stream: S,
-    shared: &'s Arc<Shared>,
+    serving: &'s Arc<Serving>,
     arrived: BytesMut,
     out: Vec<u8>,
     late: (mpsc::Sender<Late>, mpsc::Receiver<Late>),
@@ -46,10 +46,10 @@ pub(crate) struct Session<'s, S> {
 }
 
 impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
-    pub(crate) fn new(stream: S, shared: &'s Arc<Shared>) -> Self {
+    pub(crate) fn new(stream: S, serving: &'s Arc<Serving>) -> Self {
         Self {
             stream,
-            shared,
+            serving,
             arrived: BytesMut::new(),
             out: Vec::new(),
             late: mpsc::channel(SLOW + 1),
@@ -60,7 +60,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
 
     /// Serves until the client goes, or breaks the protocol.
     pub(crate) async fn run(mut self) -> io::Result<()> {
-        let _counted = self.shared.group.stats().connections.one();
+        let _counted = self.serving.group.stats().connections.one();
         loop {
             while let Some((request, payload)) = self.next()? {
                 self.answer(&request, payload).await?;
@@ -91,7 +91,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
         let bytes = head.map_or(0, |request| request.payload());
         if bytes > 0 && self.held.is_none() {
             let units = (bytes / UNIT + 1) as u32;
-            let held = timeout(STALLED, Arc::clone(&self.shared.memory).acquire_many_owned(units)).await;
+            let held = timeout(STALLED, Arc::clone(&self.serving.memory).acquire_many_owned(units)).await;
             self.held = Some(held.map_err(|_| io::ErrorKind::TimedOut)?.map_err(io::Error::other)?);
             self.arrived.reserve(bytes);
         }
@@ -113,7 +113,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
     }
 
     async fn answer(&mut self, request: &Request, payload: Bytes) -> io::Result<()> {
-        let (blocks, key) = (&self.shared.blocks, request.key);
+        let (blocks, key) = (&self.serving.blocks, request.key);
         match request.kind {
             Kind::Get | Kind::GetCached => return self.get(request).await,
             Kind::Put => {
@@ -130,15 +130,15 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
             }
             Kind::Warm => self.wait(request).await,
             Kind::List => {
-                let list = serde_json::to_vec(&self.shared.group.members())?;
+                let list = serde_json::to_vec(&self.serving.group.members())?;
                 self.add(self.head(request, Status::Done), &[], &list).await
             }
         }
     }
 
     async fn get(&mut self, request: &Request) -> io::Result<()> {
-        let stats = self.shared.group.stats();
-        if let Some(bytes) = self.shared.blocks.cached(request.key, &request.range) {
+        let stats = self.serving.group.stats();
+        if let Some(bytes) = self.serving.blocks.cached(request.key, &request.range) {
             stats.served_cached.add(1);
             stats.served_bytes.add(bytes.len() as u64);
             let head = self.head(request, Status::Done);
@@ -154,21 +154,21 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
     /// Has a request wait for the object store, beside others.
     async fn wait(&mut self, request: &Request) -> io::Result<()> {
         if self.slow >= SLOW {
-            self.shared.group.stats().served_none.add(1);
+            self.serving.group.stats().served_none.add(1);
             return self.end(request, Status::Failed).await;
         }
         self.slow += 1;
         // So that the client knows that somebody is at work.
         self.end(request, Status::Wait).await?;
-        let (shared, sender) = (Arc::clone(self.shared), self.late.0.clone());
+        let (serving, sender) = (Arc::clone(self.serving), self.late.0.clone());
         let (request, mut head) = (request.clone(), self.head(request, Status::Done));
         tokio::spawn(async move {
             let units = (request.key.size as usize / UNIT + 1) as u32;
-            let memory = Arc::clone(&shared.memory).acquire_many_owned(units).await.ok();
+            let memory = Arc::clone(&serving.memory).acquire_many_owned(units).await.ok();
             let found = if request.kind == Kind::Warm {
-                warm(&shared, request.key).await.map(|()| Bytes::new())
+                warm(&serving, request.key).await.map(|()| Bytes::new())
             } else {
-                let whole = shared.blocks.read(request.key).await;
+                let whole = serving.blocks.read(request.key).await;
                 whole.map(|whole| whole.slice(request.range.start as usize..request.range.end as usize))
             };
             let bytes = found.unwrap_or_else(|reason| {
@@ -185,14 +185,14 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
 
     async fn add_late(&mut self, (head, sums, bytes, _memory): Late) -> io::Result<()> {
         self.slow -= 1;
-        let stats = self.shared.group.stats();
+        let stats = self.serving.group.stats();
         if head.status == Status::Done { &stats.served_read } else { &stats.served_none }.add(1);
         stats.served_bytes.add(bytes.len() as u64);
         self.add(head, &sums, &bytes).await
     }
 
     fn head(&self, request: &Request, status: Status) -> Head {
-        Head { id: request.id, status, sums: 0, length: 0, version: self.shared.group.version() }
+        Head { id: request.id, status, sums: 0, length: 0, version: self.serving.group.version() }
     }
 
     /// Answers without a payload.
@@ -230,9 +230,9 @@ async fn timed(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     timeout(STALLED, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn warm(shared: &Arc<Shared>, key: sluice_data::BlockKey) -> Result<(), String> {
-    let shared = Arc::clone(shared);
-    let warmed = tokio::task::spawn_blocking(move || shared.blocks.warm(key)).await;
+async fn warm(serving: &Arc<Serving>, key: sluice_data::BlockKey) -> Result<(), String> {
+    let serving = Arc::clone(serving);
+    let warmed = tokio::task::spawn_blocking(move || serving.blocks.warm(key)).await;
     match warmed {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err("there is no room in the cache".into()),

@@ -7,29 +7,11 @@
 use std::{ops::Range, pin::pin, sync::Arc};
 
 use bytes::Bytes;
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared},
-};
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
-use sluice_object::ObjectError;
+use futures::FutureExt as _;
 use sluice_types::Interrupt;
 
-use super::{BlockStore, Purpose};
+use super::{BlockStore, Purpose, store_reads::Fetched};
 use crate::{gate::until, layout::BlockKey};
-
-/// Reads of the object store that several may wait for.
-#[derive(Default)]
-pub(super) struct StoreReads(Mutex<FxHashMap<BlockKey, Shared<BoxFuture<'static, Fetched>>>>);
-
-type Fetched = Result<Bytes, ObjectError>;
-
-impl std::fmt::Debug for StoreReads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} reads", self.0.lock().len())
-    }
-}
 
 impl BlockStore {
     /// A part of a block from the client that owns it; `None` if there is no group, if this client
@@ -62,21 +44,17 @@ impl BlockStore {
 
     /// A whole block from the object store, which is read once for all that wait.
     async fn read_store_once(self: &Arc<Self>, key: BlockKey) -> Fetched {
-        let read = {
-            let mut reads = self.store_reads.0.lock();
-            let read = reads.entry(key).or_insert_with(|| {
-                let this = Arc::clone(self);
-                // It goes on if all that wait for it give up.
-                let read = self.runtime.spawn(async move {
-                    let fetched = this.fetch(key, None).await;
-                    this.store_reads.0.lock().remove(&key);
-                    fetched
-                });
-                let aborted = self.unavailable("read", key, "the client is shutting down");
-                read.map(|read| read.unwrap_or(Err(aborted))).boxed().shared()
+        let read = self.store_reads.join(key, || {
+            let this = Arc::clone(self);
+            // It goes on if all that wait for it give up.
+            let read = self.runtime.spawn(async move {
+                let fetched = this.fetch(key, None).await;
+                this.store_reads.end(key);
+                fetched
             });
-            read.clone()
-        };
+            let aborted = self.unavailable("read", key, "the client is shutting down");
+            read.map(|read| read.unwrap_or(Err(aborted))).boxed()
+        });
         read.await
     }
 

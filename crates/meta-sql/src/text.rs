@@ -120,6 +120,7 @@ pub(crate) const fn listed(list: List) -> (&'static [Record], Look, u64) {
         List::LocksOf(sid) => (&[Record::Flock, Record::Plock], Look::OfSession, sid),
         List::Lanes(writer) => (&[Record::Writer], Look::List, writer),
         List::Changes(writer) => (&[Record::Changes], Look::List, writer),
+        List::Extras(kind) => (&[Record::Extra], Look::List, kind.code() as u64),
     }
 }
 

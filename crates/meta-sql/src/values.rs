@@ -113,6 +113,7 @@ pub(crate) fn push_key<'k>(key: &'k Key, out: &mut impl Extend<Value<'k>>) -> Op
         Key::Detached(ino) => put(out, Record::Detached, [id(ino.0)]),
         Key::Writer(writer, lane) => put(out, Record::Writer, [id(*writer), int(*lane)]),
         Key::Changes(writer, lane, slot) => put(out, Record::Changes, [id(*writer), int(*lane), int(*slot)]),
+        Key::Extra(kind, n) => put(out, Record::Extra, [int(kind.code()), id(*n)]),
     })
 }
 
@@ -174,6 +175,7 @@ pub(crate) fn push_row<'r>(row: &'r Row, out: &mut impl Extend<Value<'r>>) -> Op
             let changes = owned(encode_changes(changes));
             put(out, Record::Changes, [id(*writer), int(*lane), int(*slot), id(*n), changes])
         }
+        Row::Extra(kind, n, value) => put(out, Record::Extra, [int(kind.code()), id(*n), bytes(&value.0)]),
     })
 }
 

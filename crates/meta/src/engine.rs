@@ -32,7 +32,7 @@ pub use error::{EngineError, Label};
 pub use polled::{Polled, Version};
 pub use scan::{Cursor, Page, Scan};
 
-use crate::schema::{Change, Counter, DirStat, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
+use crate::schema::{Change, Counter, DirStat, Extra, Key, LockOwner, Notice, QuotaKey, Row, WriterId};
 
 /// How much of a record must be unchanged at the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +87,8 @@ pub enum List {
     Lanes(WriterId),
     /// What the last commits of a process changed. Only cleared as a whole, never read as a whole.
     Changes(WriterId),
+    /// Sluice's own records of one kind.
+    Extras(Extra),
 }
 
 impl List {
@@ -105,6 +107,7 @@ impl List {
             )
             | (Self::Lanes(sid), Key::Writer(of, _))
             | (Self::Changes(sid), Key::Changes(of, ..)) => sid == of,
+            (Self::Extras(kind), Key::Extra(of, _)) => kind == of,
             _ => false,
         }
     }
@@ -194,7 +197,7 @@ pub enum Write {
     /// Removes the record if there is one.
     Discard(Key),
     /// Removes all records of a collection, however many there are. Not for [`List::LocksOf`],
-    /// [`List::Sustained`].
+    /// [`List::Sustained`], [`List::Extras`].
     Clear(List),
     /// Adds to a directory's or file's `nlink` and raises its mtime and ctime to at least `time`; a
     /// conflict if the node is gone.

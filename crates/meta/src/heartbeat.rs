@@ -10,7 +10,7 @@ use sluice_types::{FsError, FsResult, Ino};
 use crate::{
     batch::Interrupt,
     deletion::BlockSink,
-    engine::{EngineError, Found, Read, Scan},
+    engine::{EngineError, Found, List, Read, Scan},
     meta::Meta,
     ops::{
         allocate::TakeTurn,
@@ -18,7 +18,7 @@ use crate::{
         sustained::DropSustained,
     },
     pages::scan_all,
-    schema::{Counter, Key, Row},
+    schema::{Counter, Extra, Key, Row},
 };
 
 /// Why a client must end at once.
@@ -64,6 +64,7 @@ impl Meta {
         if self.sid() == 0 {
             return Ok(Ok(()));
         }
+        self.rejoin()?;
         for ino in self.env.left_over() {
             match self.run(DropSustained { sid: self.sid(), ino, dead_before: None }, &never) {
                 Ok(_) => self.env.sustains(ino, false),
@@ -132,11 +133,16 @@ impl Meta {
                 tracing::warn!(sid, %error, "what a dead session left could not be cleaned up");
             }
         }
-        // Sessions that a JuiceFS client cleaned leave our writer records behind.
-        for row in self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Writers))? {
-            if let Row::Writer(sid, 0, _) = row
+        // Sessions that a JuiceFS client cleaned leave our own records behind.
+        let mut left = self.patiently(&never, || scan_all(self.engine.as_ref(), Scan::Writers))?;
+        let members = [Read::All(List::Extras(Extra::Member))];
+        if let Some(Found::Rows(members)) = self.patiently(&never, || self.engine.read(&members))?.pop() {
+            left.extend(members);
+        }
+        for row in left {
+            if let Row::Writer(sid, 0, _) | Row::Extra(_, sid, _) = row
                 && sid != self.sid()
-                && !known.contains(&sid)
+                && known.insert(sid)
             {
                 self.run(DropSession { sid, dead_before: Some(now), keep_writer: false }, &never)?;
             }

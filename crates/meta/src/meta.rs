@@ -20,7 +20,7 @@ use crate::{
     periodic_thread::PeriodicThread,
     record_cache::RecordCache,
     resume::{Start, TakenUp, retry},
-    schema::{Counter, Key, Row},
+    schema::{Counter, Key, Member, Row},
     stats::MetaStats,
     view::{Batch, Stop, View},
     waiters::Waiters,
@@ -39,6 +39,8 @@ pub struct Meta {
     pub(crate) grace: Mutex<Grace>,
     pub(crate) beater: Mutex<Option<PeriodicThread>>,
     pub(crate) expiry: Expiry,
+    /// Its membership in a cache group, and how often it was taken for dead when it joined.
+    pub(crate) membership: Mutex<Option<(Member, i64)>>,
     read_only: bool,
     taken_up: Option<TakenUp>,
 }
@@ -91,6 +93,7 @@ impl Meta {
             grace,
             beater: Mutex::new(None),
             expiry: Expiry::default(),
+            membership: Mutex::default(),
             read_only,
             taken_up: start.taken_up,
         };

@@ -44,6 +44,8 @@ pub enum Step {
     Check,
     /// Takes or releases a lock.
     Lock,
+    /// Joins a cache group, or leaves it.
+    Group,
     /// Writes to an open file.
     Write,
     /// Lists a directory.
@@ -222,9 +224,9 @@ impl Theme {
     }
 
     fn steps(self, rng: &mut Rng) -> Mix<Step> {
-        use Step::{Act, Check, Close, List, Lock, Look, Open, Several, Write};
+        use Step::{Act, Check, Close, Group, List, Lock, Look, Open, Several, Write};
         match self {
-            Self::Any => Mix::drawn(&[Act, Several, Open, Close, Look, Check, Lock], Act, rng),
+            Self::Any => Mix::drawn(&[Act, Several, Open, Close, Look, Check, Lock, Group], Act, rng),
             Self::Moves => Mix::of(&[(Act, 3), (Several, 6), (Look, 1)]),
             Self::Mounts => {
                 let mut weight = || 1 + rng.below(4);
@@ -235,10 +237,16 @@ impl Theme {
                 Mix::of(&[(Act, 5), (Several, 1), (Open, 1), (Close, 1), (Look, 1), (Check, 1)])
             }
             Self::Opens => Mix::of(&[(Act, 4), (Several, 1), (Open, 2), (Close, 2), (Check, 1)]),
-            Self::Returns => {
-                Mix::of(&[(Act, 4), (Several, 2), (Open, 4), (Close, 1), (Check, 1), (Lock, rng.below(3))])
-            }
-            Self::Locks => Mix::of(&[(Act, 2), (Open, 1), (Close, 1), (Lock, 6)]),
+            Self::Returns => Mix::of(&[
+                (Act, 4),
+                (Several, 2),
+                (Open, 4),
+                (Close, 1),
+                (Check, 1),
+                (Lock, rng.below(3)),
+                (Group, 1),
+            ]),
+            Self::Locks => Mix::of(&[(Act, 2), (Open, 1), (Close, 1), (Lock, 6), (Group, 1)]),
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 use sluice_meta::{
     Interrupt, Meta, Options,
-    schema::{Key, VolumeFormat},
+    schema::{Extra, Key, VolumeFormat},
     sort::SortSpace,
 };
 use sluice_testkit::operations::{create, state::State};
@@ -180,6 +180,12 @@ fn check(world: &Arc<World>, clients: &[Arc<dyn Participant>], when: &str) {
         }
     }
     world.sched.atomically(|| {
+        let sessions: Vec<u64> = world.sessions().collect();
+        for key in world.mem.records().into_keys() {
+            if matches!(key, Key::Extra(Extra::Member, sid) if !sessions.contains(&sid)) {
+                world.fault(format!("{when}: {key:?} outlived its session"));
+            }
+        }
         let meta = observer(world, true);
         let checked = meta
             .check(false, &SortSpace::default(), &Interrupt::never(), &|_| {})
@@ -235,7 +241,8 @@ fn end(world: &Arc<World>, clients: &[Arc<dyn Participant>]) {
             drop(catch_unwind(AssertUnwindSafe(|| state.assert_tree("at the end"))));
             drop(catch_unwind(AssertUnwindSafe(|| state.assert_slices("at the end"))));
             for key in world.mem.records().into_keys() {
-                if matches!(key, Key::Session(_) | Key::Sustained(..) | Key::Flock(..) | Key::Plock(..)) {
+                let ends = matches!(key, Key::Session(_) | Key::Extra(Extra::Member, _));
+                if ends || matches!(key, Key::Sustained(..) | Key::Flock(..) | Key::Plock(..)) {
                     world.fault(format!("at the end there is {key:?}"));
                 }
             }

@@ -3,6 +3,7 @@
 use sluice_types::Ino;
 use smallvec::smallvec;
 
+use super::group;
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
@@ -123,7 +124,8 @@ impl Op for ListSustained {
 
 /// Removes the record of a session whose locks and sustained files are gone, and of one that died
 /// the locks that came since. Nothing is removed if it was refreshed meanwhile. Its writer records
-/// go in the same commit, so that whoever still commits under it learns of it. Two trips.
+/// go in the same commit, so that whoever still commits under it learns of it, and so does its
+/// membership in a cache group. Two trips.
 #[derive(Clone, Debug)]
 pub struct DropSession {
     /// The session.
@@ -145,8 +147,9 @@ impl Op for DropSession {
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let key = Key::Session(self.sid);
         let locks = self.dead_before.map(|_| Want::all(List::LocksOf(self.sid), Hold::None));
-        let wants: Vec<Want> = locks.into_iter().chain([Want::get(key.clone(), Hold::Lock)]).collect();
-        view.want(&wants)?;
+        let member = group::wants(self.sid).into_iter();
+        let wants = member.chain(locks).chain([Want::get(key.clone(), Hold::Lock)]);
+        view.want(&wants.collect::<Vec<_>>())?;
         let alive = match (view.get(&key, Hold::Lock)?, self.dead_before) {
             (Some(Row::Session(_, session)), Some(before)) => session.expire >= before,
             _ => false,
@@ -158,6 +161,7 @@ impl Op for DropSession {
         if self.dead_before.is_some() {
             drop_locks(view, self.sid)?;
         }
+        group::leave(view, self.sid)?;
         view.write(Write::Discard(key));
         view.log(|| Line::DropSession(self.sid));
         if !self.keep_writer {

@@ -5,7 +5,7 @@
 
 use sluice_meta::{
     engine::{Commit, Expect, Hold, List, Moment, Read, Write},
-    schema::{FlockKind, Key, LockOwner, PlockRange, Row},
+    schema::{Extra, FlockKind, Key, LockOwner, PlockRange, Row},
 };
 use sluice_types::{Attr, AttrFlags, Ino, Time};
 
@@ -155,21 +155,25 @@ pub fn bumps_pass_a_guard(factory: &Factory<'_>) {
 
 /// A record that was not there and then is, with and without inserting it oneself.
 pub fn absent_records_are_expected(factory: &Factory<'_>) {
-    let row = entry_row(2, &name("new"), 9);
-    let key = row.key();
-    let read = [Read::Get(key.clone())];
-    let absent = vec![Expect::Absent(key.clone())];
-    for insert in [true, false] {
-        let mut writes = mark();
-        writes.extend(insert.then(|| Write::Insert(row.clone())));
-        let ours = commit(absent.clone(), writes);
-        let store = Store::with(factory, vec![dir_row(2)]);
-        let theirs = commit(vec![], vec![Write::Insert(entry_row(2, &name("new"), 10))]);
-        excluded(&store, &read, &ours, &theirs, &key);
+    let member = |value: u8| Row::Extra(Extra::Member, 7, vec![value].into());
+    for (row, other) in
+        [(entry_row(2, &name("new"), 9), entry_row(2, &name("new"), 10)), (member(1), member(2))]
+    {
+        let key = row.key();
+        let read = [Read::Get(key.clone())];
+        let absent = vec![Expect::Absent(key.clone())];
+        for insert in [true, false] {
+            let mut writes = mark();
+            writes.extend(insert.then(|| Write::Insert(row.clone())));
+            let ours = commit(absent.clone(), writes);
+            let store = Store::with(factory, vec![dir_row(2)]);
+            let theirs = commit(vec![], vec![Write::Insert(other.clone())]);
+            excluded(&store, &read, &ours, &theirs, &key);
 
-        let store = Store::with(factory, vec![dir_row(2)]);
-        store.read_and_commit(&read, ours.expects, ours.writes).expect("nobody made it");
-        store.assert_row(&key, insert.then_some(&row));
+            let store = Store::with(factory, vec![dir_row(2)]);
+            store.read_and_commit(&read, ours.expects, ours.writes).expect("nobody made it");
+            store.assert_row(&key, insert.then_some(&row));
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use crate::{
     backup::Backups,
     fixed::Fixed,
     flags::FuseFlags,
+    group::CacheGroup,
     guardian::{GuardianSocket, Message},
     metrics::{self, Exporter},
     push::Pushes,
@@ -75,6 +76,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) pushes: Option<Pushes>,
     /// How the metadata are backed up, if they are.
     pub(crate) backups: Option<Backups>,
+    /// The clients with which the cache is shared, if it is.
+    pub(crate) group: Option<Arc<CacheGroup>>,
     pub(crate) read_only: bool,
     /// What a successor cannot change.
     pub(crate) fixed: Fixed,
@@ -150,6 +153,9 @@ pub(crate) fn serve(
         backups.start(&meta);
     }
     let served = session.run();
+    if let Some(group) = &serving.group {
+        group.leave();
+    }
     let closed = vfs.close(None);
     if let Some(why) = ended.get() {
         tracing::error!("the mount of {name} has ended: {why}");
@@ -190,9 +196,10 @@ fn obey(socket: &GuardianSocket, sender: &mpsc::Sender<End>) {
 fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result<Arc<Vfs>> {
     let tries = Arc::<sluice_object::layers::Stats>::default();
     let store = sluice_object::open_observed(&serving.store, Arc::clone(&tries))?;
-    let more = serving.backups.as_ref().map(Backups::metrics);
-    config.metrics =
-        Some(metrics::all([Some(metrics::of_tries(tries)), more].into_iter().flatten().collect()));
+    let more =
+        [serving.backups.as_ref().map(Backups::metrics), serving.group.as_deref().map(CacheGroup::metrics)];
+    let all = [Some(metrics::of_tries(tries))].into_iter().chain(more).flatten();
+    config.metrics = Some(metrics::all(all.collect()));
     // A mount that is taken up waits for it instead.
     if check {
         let uuid = serving.meta.env().format().uuid.clone();
@@ -200,7 +207,11 @@ fn open_vfs(serving: &Serving<'_>, mut config: VfsConfig, check: bool) -> Result
     }
     let index = MetaIndex::new(Arc::clone(&serving.meta));
     let data = DataStore::open(&serving.data, store, Arc::clone(&index) as _, None)?;
-    Ok(Vfs::new(index, data, config))
+    let vfs = Vfs::new(index, data, config);
+    if let Some(group) = &serving.group {
+        group.start(vfs.data())?;
+    }
+    Ok(vfs)
 }
 
 /// Refuses a store that cannot serve the volume.

@@ -31,7 +31,7 @@ use crate::{
     flight::{Flights, Leader, Role},
     gate::{Gate, until},
     layout::{BlockKey, Layout},
-    peers::Peers,
+    peers::{OwnerAction, Peers},
     staging::Staging,
     stats::Stats,
 };
@@ -273,6 +273,9 @@ impl BlockStore {
     pub(crate) fn warm(self: &Arc<Self>, key: BlockKey, interrupt: &Interrupt) -> Result<bool, ObjectError> {
         if self.location(key).is_some() {
             return Ok(true);
+        }
+        if let Some(warmed) = self.at_owner(key, OwnerAction::Warm, interrupt) {
+            return Ok(warmed);
         }
         // All that are warmed up hold no more memory than all that are read, and under a limit of
         // bandwidth they keep readers waiting no longer than a moment.

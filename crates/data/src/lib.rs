@@ -34,7 +34,7 @@ pub use config::{CacheConfig, DataConfig, Eviction, UploadHours, Verify, Writeba
 pub use error::{DataError, WarmError};
 pub use index::ChunkIndex;
 pub use layout::{BlockKey, Layout, Part, parse_name, visible};
-pub use peers::{Fetching, Peers};
+pub use peers::{Asked, OwnerAction, Peers};
 pub use read::FileReader;
 pub use stats::{Stats, Times};
 pub use store::DataStore;

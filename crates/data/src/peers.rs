@@ -6,8 +6,19 @@ use bytes::Bytes;
 
 use crate::layout::BlockKey;
 
-/// Bytes on their way from another client.
-pub type Fetching<'a> = Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>>;
+/// What another client was asked for.
+pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
+
+/// What the owner of a block does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerAction {
+    /// Reads it into its cache. Whether it is there then.
+    Warm,
+    /// Says whether it is in its cache.
+    Find,
+    /// Drops it from its cache. Always true.
+    Evict,
+}
 
 /// Other clients that have blocks for this one.
 pub trait Peers: fmt::Debug + Send + Sync {
@@ -16,7 +27,11 @@ pub trait Peers: fmt::Debug + Send + Sync {
 
     /// Bytes `range` of `block` from another client; `None` if none gives them, so that the object
     /// store is to be read. Ends in a time that does not depend on other clients.
-    fn fetch(&self, block: BlockKey, range: Range<u32>) -> Fetching<'_>;
+    fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes>;
+
+    /// Has the owner of `block` do something with it. The result is said there; `None` if nobody
+    /// answers, or if this client owns it.
+    fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool>;
 
     /// Offers a block that was just uploaded to its owner, who may take it. Does not wait.
     fn offer(&self, block: BlockKey, data: &Bytes);

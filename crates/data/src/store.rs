@@ -26,6 +26,7 @@ use crate::{
     index::ChunkIndex,
     layout::{BlockKey, Layout},
     pace::Pace,
+    peers::OwnerAction,
     pool::Pool,
     read::{FileReader, ReadContext},
     staging::Staging,
@@ -33,6 +34,8 @@ use crate::{
     write::{FileWriter, Flusher, OpenWriter, SliceIds, WriteContext},
 };
 
+/// Where a block is that another client has.
+const GROUP: &str = "cache group";
 /// Threads of the runtime that talks to the object store.
 const RUNTIME_THREADS: usize = 2;
 /// Threads for background commits.
@@ -271,9 +274,21 @@ impl DataStore {
         self.blocks.accept(block, whole);
     }
 
+    /// As [`Self::location`], or `cache group` if the client that owns `block` has it.
+    pub fn find(&self, block: BlockKey, interrupt: &Interrupt) -> Option<&Path> {
+        let group = || self.blocks.at_owner(block, OwnerAction::Find, interrupt);
+        self.location(block).or_else(|| group().filter(|found| *found).map(|_| Path::new(GROUP)))
+    }
+
     /// Drops `block` from the caches, unless it waits for its upload.
     pub fn evict(&self, block: BlockKey) {
         self.blocks.forget(block);
+    }
+
+    /// As [`Self::evict`], also from the cache of the client that owns `block`.
+    pub fn evict_everywhere(&self, block: BlockKey, interrupt: &Interrupt) {
+        self.evict(block);
+        self.blocks.at_owner(block, OwnerAction::Evict, interrupt);
     }
 
     /// The counters since the volume was opened.

@@ -19,7 +19,7 @@ use rustls::{
 use crate::node::{LARGE, SMALL};
 
 /// Bytes of a request of the protocol.
-pub(crate) const REQUEST: usize = 36;
+pub(crate) const REQUEST: usize = 44;
 /// Bytes of an answer before its payload.
 const HEAD: usize = 24 + 4;
 

@@ -50,17 +50,20 @@ pub(crate) struct Request {
     /// The client's number for it, which the answer repeats.
     pub(crate) id: u32,
     pub(crate) kind: Kind,
+    /// Version of the list of members that the client has.
+    pub(crate) version: u64,
     pub(crate) key: BlockKey,
     /// Bytes of the block that are wanted; for `Put`, all.
     pub(crate) range: Range<u32>,
 }
 
 impl Request {
-    pub(crate) const BYTES: usize = 36;
+    pub(crate) const BYTES: usize = 44;
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.to_le_bytes());
         out.extend_from_slice(&[self.kind as u8, 0, 0, 0]);
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.key.id.to_le_bytes());
         for number in [self.key.index, self.key.size, self.range.start, self.range.end - self.range.start] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -75,12 +78,11 @@ impl Request {
         if u32_at(Self::BYTES - 4) != crc32c::crc32c(&bytes[..Self::BYTES - 4]) {
             return None;
         }
-        let mut id = [0; 8];
-        id.copy_from_slice(&bytes[8..16]);
-        let key = BlockKey { id: u64::from_le_bytes(id), index: u32_at(16), size: u32_at(20) };
-        let (start, length) = (u32_at(24), u32_at(28));
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let key = BlockKey { id: u64_at(16), index: u32_at(24), size: u32_at(28) };
+        let (start, length) = (u32_at(32), u32_at(36));
         let end = start.checked_add(length).filter(|end| *end <= key.size && key.size <= MAX_BLOCK)?;
-        Some(Self { id: u32_at(0), kind: Kind::parse(bytes[4])?, key, range: start..end })
+        Some(Self { id: u32_at(0), kind: Kind::parse(bytes[4])?, version: u64_at(8), key, range: start..end })
     }
 
     /// Bytes that follow the head.
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_refused() {
         let key = BlockKey { id: 7, index: 1, size: 100 };
-        let request = Request { id: 9, kind: Kind::Get, key, range: 10..100 };
+        let request = Request { id: 9, kind: Kind::Get, version: 1 << 40, key, range: 10..100 };
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         let bytes: [u8; Request::BYTES] = bytes.try_into().expect("its length");

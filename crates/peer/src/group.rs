@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use sluice_data::{BlockKey, Fetching, Peers};
+use sluice_data::{Asked, BlockKey, OwnerAction, Peers};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -32,6 +32,11 @@ use crate::{
 const TRIES: usize = 2;
 /// Shortest time between two questions to the metadata engine.
 const DIRECTORY_PAUSE: Duration = Duration::from_secs(5);
+
+/// As [`DIRECTORY_PAUSE`], for a member whose clients know a newer list.
+const NEWER_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for a member to read a block into its cache.
+const WARMING: Duration = Duration::from_mins(2);
 
 /// Settings of a client.
 #[derive(Clone, Debug)]
@@ -179,7 +184,7 @@ impl Group {
             }
         }
         if !roster.members.is_empty() {
-            self.ask_directory();
+            self.ask_directory(DIRECTORY_PAUSE);
         }
         None
     }
@@ -192,7 +197,7 @@ impl Group {
         range: Range<u32>,
     ) -> Result<Option<Bytes>, Unanswered> {
         let started = Instant::now();
-        let request = Request { id: 0, kind, key, range };
+        let request = self.request(kind, key, range);
         let answer = match node.ask(&self.ring, request, None, self.config.remote_timeout).await {
             Ok(answer) => answer,
             Err(unanswered) => {
@@ -213,6 +218,17 @@ impl Group {
         Ok(Some(answer.payload))
     }
 
+    fn request(&self, kind: Kind, key: BlockKey, range: Range<u32>) -> Request {
+        Request { id: 0, kind, version: self.version(), key, range }
+    }
+
+    /// A client has a list of this version.
+    pub(crate) fn heard_of(&self, version: u64) {
+        if version > self.version() {
+            self.ask_directory(NEWER_PAUSE);
+        }
+    }
+
     /// What takes the newer list, or its failure; `None` while another one is being fetched.
     fn begin_update(&self) -> Option<impl FnOnce(Option<Members>) + Send + 'static> {
         let this = self.this.upgrade()?;
@@ -230,8 +246,7 @@ impl Group {
     fn update_from(&self, node: Arc<Node>) {
         let Some(end) = self.begin_update() else { return };
         let (ring, limit) = (Arc::clone(&self.ring), self.config.remote_timeout);
-        let request =
-            Request { id: 0, kind: Kind::List, key: BlockKey { id: 0, index: 0, size: 0 }, range: 0..0 };
+        let request = self.request(Kind::List, BlockKey { id: 0, index: 0, size: 0 }, 0..0);
         drop(self.runtime.spawn(async move {
             let answer = node.ask(&ring, request, None, limit).await;
             let list = answer.ok().and_then(|answer| serde_json::from_slice(&answer.payload).ok());
@@ -239,11 +254,11 @@ impl Group {
         }));
     }
 
-    /// Asks the metadata engine for the list, since nobody answers; not again and again.
-    fn ask_directory(&self) {
+    /// Asks the metadata engine for the list, at most once in `pause`.
+    fn ask_directory(&self, pause: Duration) {
         {
             let mut asked = self.asked.lock();
-            if asked.is_some_and(|asked| asked.elapsed() < DIRECTORY_PAUSE) {
+            if asked.is_some_and(|asked| asked.elapsed() < pause) {
                 return;
             }
             *asked = Some(Instant::now());
@@ -268,8 +283,27 @@ impl Peers for Group {
         owners(&roster.shares, block, 1, usable).first() == Some(&own) && !roster.members[own].backup
     }
 
-    fn fetch(&self, block: BlockKey, range: Range<u32>) -> Fetching<'_> {
+    fn fetch(&self, block: BlockKey, range: Range<u32>) -> Asked<'_, Bytes> {
         Box::pin(self.fetch_block(block, range))
+    }
+
+    fn at_owner(&self, block: BlockKey, action: OwnerAction) -> Asked<'_, bool> {
+        Box::pin(async move {
+            let roster = Arc::clone(&self.roster.read());
+            let usable = |at: usize| Some(at) == roster.own || !roster.nodes[at].is_suspended();
+            let at = owners(&roster.shares, block, 1, usable).first().copied()?;
+            if Some(at) == roster.own {
+                return None;
+            }
+            let kind = match action {
+                OwnerAction::Warm => Kind::Warm,
+                OwnerAction::Find => Kind::Has,
+                OwnerAction::Evict => Kind::Evict,
+            };
+            let request = self.request(kind, block, 0..0);
+            let answer = roster.nodes[at].ask(&self.ring, request, None, WARMING).await.ok()?;
+            Some(answer.status == Status::Done)
+        })
     }
 
     fn offer(&self, block: BlockKey, data: &Bytes) {
@@ -284,8 +318,8 @@ impl Peers for Group {
             return;
         }
         let (ring, data, limit) = (Arc::clone(&self.ring), data.clone(), self.config.remote_timeout);
+        let request = self.request(Kind::Put, block, 0..block.size);
         drop(self.runtime.spawn(async move {
-            let request = Request { id: 0, kind: Kind::Put, key: block, range: 0..block.size };
             // It is a help, no duty.
             let _ = node.ask(&ring, request, Some(data), limit).await;
         }));

@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn request() -> Request {
-        Request { id: 0, kind: Kind::Get, key: KEY, range: 0..KEY.size }
+        Request { id: 0, kind: Kind::Get, version: 0, key: KEY, range: 0..KEY.size }
     }
 
     /// A member that knows the key and says `said` to the first request; then it says nothing.

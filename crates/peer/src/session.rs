@@ -114,6 +114,7 @@ impl<'s, S: AsyncRead + AsyncWrite + Unpin> Session<'s, S> {
 
     async fn answer(&mut self, request: &Request, payload: Bytes) -> io::Result<()> {
         let (blocks, key) = (&self.serving.blocks, request.key);
+        self.serving.group.heard_of(request.version);
         match request.kind {
             Kind::Get | Kind::GetCached => return self.get(request).await,
             Kind::Put => {

@@ -23,10 +23,11 @@ use crate::{
     engines,
     fixed::Fixed,
     flags::{
-        Atime, BackupFlags, CacheFlags, FuseFlags, MetaCacheFlags, MetaFlags, MetricsFlags, StoreFlags,
-        TransferFlags, UnusedFlags,
+        Atime, BackupFlags, CacheFlags, FuseFlags, GroupFlags, MetaCacheFlags, MetaFlags, MetricsFlags,
+        StoreFlags, TransferFlags, UnusedFlags,
     },
     fstab::{self, Line},
+    group::CacheGroup,
     guardian::{self, GuardianSocket, Message},
     program::Program,
     serve::{self, ResumedMount, Serving},
@@ -78,6 +79,8 @@ pub(crate) struct Mount {
     transfers: TransferFlags,
     #[command(flatten)]
     cache: CacheFlags,
+    #[command(flatten)]
+    group: GroupFlags,
     #[command(flatten)]
     fuse: FuseFlags,
     #[command(flatten)]
@@ -198,6 +201,7 @@ impl Mount {
         self.cached.unused(&mut unused);
         self.store.unused(&mut unused);
         self.cache.unused(&mut unused);
+        self.group.unused(&mut unused);
         let stages = self.transfers.limits_stages() && !self.cache.writeback;
         unused.ineffective("--max-stage-write", stages, "--writeback");
         self.fuse.unused(&mut unused);
@@ -343,6 +347,8 @@ impl Mount {
         let mut data = self.data_config(&format)?;
         store.sync |= DataStore::has_staged(&data);
         data.auto_compact = !meta.is_read_only();
+        let group = CacheGroup::new(&self.group, meta, &mountpoint.display().to_string())?;
+        data.peers = group.as_ref().map(|group| group.peers() as _);
         let mut vfs = self.cached.vfs_config(&self.meta);
         self.fuse.apply(&mut vfs);
         vfs.atime = self.atime().into();
@@ -371,6 +377,7 @@ impl Mount {
             metrics,
             pushes,
             backups,
+            group,
             read_only: meta.is_read_only(),
             fixed,
             socket,

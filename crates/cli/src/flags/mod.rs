@@ -7,6 +7,7 @@
 mod backup;
 mod cache;
 mod fuse;
+mod group;
 mod meta;
 mod metrics;
 mod sort;
@@ -17,6 +18,7 @@ use anyhow::{Result, ensure};
 pub(crate) use backup::{BackupFlags, BackupFormat};
 pub(crate) use cache::CacheFlags;
 pub(crate) use fuse::FuseFlags;
+pub(crate) use group::GroupFlags;
 pub(crate) use meta::{Atime, MetaCacheFlags, MetaFlags};
 pub(crate) use metrics::MetricsFlags;
 pub(crate) use sort::SortFlags;

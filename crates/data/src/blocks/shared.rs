@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use sluice_types::Interrupt;
 
 use super::{BlockStore, Purpose, store_reads::Fetched};
-use crate::{gate::until, layout::BlockKey};
+use crate::{gate::until, layout::BlockKey, peers::OwnerAction};
 
 impl BlockStore {
     /// A part of a block from the client that owns it; `None` if there is no group, if this client
@@ -25,6 +25,13 @@ impl BlockStore {
         let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
         let fetch = pin!(peers.fetch(key, range.clone()));
         self.runtime.block_on(until(fetch, &mut || interrupt.is_set())).flatten()
+    }
+
+    /// Has the client that owns a block do something with it; `None` as
+    /// [`Self::part_from_peers`].
+    pub(crate) fn at_owner(&self, key: BlockKey, action: OwnerAction, interrupt: &Interrupt) -> Option<bool> {
+        let peers = self.peers.as_ref().filter(|peers| !peers.owns(key))?;
+        self.runtime.block_on(until(peers.at_owner(key, action), &mut || interrupt.is_set())).flatten()
     }
 
     /// Whether this client has to read the block for all others.

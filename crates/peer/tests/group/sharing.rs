@@ -34,8 +34,10 @@ async fn many_clients_read_the_store_once(plaintext: bool) {
         let held = node.cache.held.lock().len();
         assert!(held > 5, "{} has {held} of 60 blocks", node.name);
     }
-    // Three members and ten clients asked for the list when they started.
-    assert_eq!(cluster.engine.asked.load(Ordering::SeqCst), 13);
+    // Three members and ten clients asked for the list when they started, and the two members that
+    // came first when they heard of the third.
+    let asked = cluster.engine.asked.load(Ordering::SeqCst);
+    assert!((13..=15).contains(&asked), "the engine was asked {asked} times");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

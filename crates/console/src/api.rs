@@ -94,7 +94,7 @@ impl<'a> State<'a> {
             problems.push(Problem::new(
                 Severity::Error,
                 format!("The volume cannot be read: {}.", failure.text.trim_end_matches('.')),
-                "It is tried again all the time. Look at the database; what is shown here is old.",
+                "It is retried all the time. Check the database; what is shown here is old.",
             ));
         }
         if let Some(survey) = &known.survey {
@@ -151,7 +151,7 @@ impl<'a> State<'a> {
                 "trash": *survey.trash,
                 "deletions": *survey.deletions,
                 "clients": self.clients(survey),
-                "group": survey.group,
+                "group": *survey.group,
                 "quotas": *survey.quotas,
                 "directories": *survey.directories,
                 "reports": survey.reports,
@@ -226,15 +226,19 @@ fn headline(states: &[State<'_>], starting: usize) -> String {
         states.iter().flat_map(|state| &state.problems).filter(|one| one.severity == severity).count()
     };
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let things = |count: usize| if count == 1 { "1 thing".to_owned() } else { format!("{count} things") };
-    let verb = |count: usize| if count == 1 { "is" } else { "are" };
-    match (errors, warnings) {
-        (0, 0) => "All is well.".into(),
-        (0, warnings) => format!("{} should be looked at.", things(warnings)),
-        (errors, 0) => format!("{} {} wrong.", things(errors), verb(errors)),
-        (errors, warnings) => {
-            format!("{} {} wrong, {warnings} more should be looked at.", things(errors), verb(errors))
-        }
+    match (plural(errors, "error"), plural(warnings, "warning")) {
+        (None, None) => "All is well.".into(),
+        (Some(some), None) | (None, Some(some)) => format!("{some}."),
+        (Some(errors), Some(warnings)) => format!("{errors} and {warnings}."),
+    }
+}
+
+/// So many; `None` for none.
+fn plural(count: usize, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        many => Some(format!("{many} {what}s")),
     }
 }
 

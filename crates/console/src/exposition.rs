@@ -31,6 +31,13 @@ pub(crate) enum Number {
     ObjectPutBytes,
     ObjectErrors,
     StagingErrors,
+    /// Bytes that other clients of the cache group gave.
+    GroupBytes,
+    /// Requests of other clients that the cache answered.
+    ServedCached,
+    /// Requests of other clients for which the object store was read.
+    ServedRead,
+    ServedBytes,
     // From here on states: what they are now counts, not by how much they rose.
     StagedBytes,
     CacheBytes,
@@ -189,6 +196,10 @@ fn plain(name: &str) -> Option<Number> {
         "sluice_blockcache_damaged_total" => Number::CacheDamaged,
         "juicefs_object_request_errors" => Number::ObjectErrors,
         "juicefs_staging_block_errors" => Number::StagingErrors,
+        "juicefs_remotecache_bytes" => Number::GroupBytes,
+        "sluice_group_served_cached_total" => Number::ServedCached,
+        "sluice_group_served_read_total" => Number::ServedRead,
+        "sluice_group_served_bytes_total" => Number::ServedBytes,
         "juicefs_staging_block_bytes" => Number::StagedBytes,
         "juicefs_blockcache_bytes" => Number::CacheBytes,
         "sluice_open_files" => Number::OpenFiles,

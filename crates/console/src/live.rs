@@ -32,7 +32,7 @@ const POINTS: usize = 720;
 const WINDOW: Duration = Duration::from_mins(1);
 
 /// What the points of the graphs hold, behind the time in Unix milliseconds.
-pub(crate) const SERIES: [&str; 11] = [
+pub(crate) const SERIES: [&str; 12] = [
     "requests",
     "meta_operations",
     "read_bytes",
@@ -42,6 +42,7 @@ pub(crate) const SERIES: [&str; 11] = [
     "meta_ms",
     "object_get_bytes",
     "object_put_bytes",
+    "group_bytes",
     "cache_hit_part",
     "clients",
 ];
@@ -59,6 +60,7 @@ pub(crate) struct Activity {
     pub(crate) rates: Option<Rates>,
     pub(crate) request_ms: Option<f64>,
     pub(crate) cache_hit_part: Option<f64>,
+    pub(crate) served_hit_part: Option<f64>,
     pub(crate) open_files: f64,
     pub(crate) cache_bytes: f64,
     pub(crate) staged_bytes: f64,
@@ -205,6 +207,7 @@ impl State {
             sum.meta_ms(),
             some(sum.object_get_bytes),
             some(sum.object_put_bytes),
+            some(sum.group_bytes),
             sum.hit_part(),
             Some(f64::from(measured)),
         ];
@@ -241,6 +244,7 @@ impl Readings {
             rates: self.rates,
             request_ms: self.rates.and_then(|rates| rates.request_ms()),
             cache_hit_part: self.rates.and_then(|rates| rates.hit_part()),
+            served_hit_part: self.rates.and_then(|rates| rates.served_hit_part()),
             open_files: state(Number::OpenFiles),
             cache_bytes: state(Number::CacheBytes),
             staged_bytes: state(Number::StagedBytes),

@@ -48,7 +48,7 @@ pub(crate) fn of(survey: &Survey, round: &Round, now: i64) -> Vec<Problem> {
         .iter()
         .map(|what| {
             let text = format!("A part of the metadata cannot be read: {what}.");
-            Problem::new(Severity::Error, text, "Look at the database; sluice fsck finds damaged records.")
+            Problem::new(Severity::Error, text, "Check the database; sluice fsck finds damaged records.")
         })
         .collect();
     space(survey, &mut found);
@@ -90,15 +90,15 @@ fn sessions(survey: &Survey, found: &mut Vec<Problem>) {
     let stale: Vec<_> = clients.iter().filter(|client| client.is_stale(survey.clients.at)).collect();
     if let Some(first) = stale.first() {
         let text = match stale.len() {
-            1 => format!("A client no longer shows that it lives: {}.", first.name()),
-            many => format!("{many} clients no longer show that they live, among them {}.", first.name()),
+            1 => format!("A client has stopped sending heartbeats: {}.", first.name()),
+            many => format!("{many} clients have stopped sending heartbeats, among them {}.", first.name()),
         };
-        let advice = "Look at its machine. Another client releases its locks; until then they are held.";
+        let advice = "Check its machine. Its locks stay until another client cleans the session up.";
         found.push(Problem::new(Severity::Warning, text, advice));
     }
     if stale.len() == clients.len() {
-        let text = "No client that writes has the volume mounted.";
-        found.push(Problem::new(Severity::Note, text, "Nobody empties the trash meanwhile."));
+        let text = "No read-write client has the volume mounted.";
+        found.push(Problem::new(Severity::Note, text, "The trash is not emptied meanwhile."));
     }
 }
 
@@ -107,7 +107,7 @@ fn removal(survey: &Survey, found: &mut Vec<Problem>) {
     if overdue > 0 {
         found.push(Problem::new(
             Severity::Warning,
-            format!("{} of the trash should be gone.", plural(overdue, "hour", "hours")),
+            format!("{} overdue in the trash.", plural(overdue, "hour is", "hours are")),
             "A mount without --no-bgjob empties it; its log says if that fails.",
         ));
     }
@@ -116,7 +116,7 @@ fn removal(survey: &Survey, found: &mut Vec<Problem>) {
         let more = if files.more { "More than " } else { "" };
         found.push(Problem::new(
             Severity::Warning,
-            format!("{more}{} removed files wait for their objects to be deleted.", files.count),
+            format!("{more}{} deleted files still have objects in the object store.", files.count),
             "Deleting may be too slow: raise --max-deletes of the mounts, or run sluice gc --delete.",
         ));
     }
@@ -129,25 +129,25 @@ fn activity(round: &Round, now: i64, found: &mut Vec<Problem>) {
             rates.io_errors,
             Severity::Error,
             "Programs get input/output errors.",
-            "Look at the database and the object store, and at the log of the mounts.",
+            "Check the database and the object store, and at the log of the mounts.",
         ),
         (
             rates.staging_errors,
             Severity::Error,
             "Blocks cannot be staged or uploaded.",
-            "Look at the cache disks and the object store.",
+            "Check the cache disks and the object store.",
         ),
         (
             rates.object_errors,
             Severity::Warning,
             "Requests to the object store fail.",
-            "They are tried again. Look at the store, and at the way to it.",
+            "They are tried again. Check the store, and at the way to it.",
         ),
         (
             rates.database_retries,
             Severity::Warning,
             "The database does not always answer.",
-            "Requests are tried again. Look at the database, and at the way to it.",
+            "Requests are tried again. Check the database, and at the way to it.",
         ),
     ] {
         if rate > 0.0 {
@@ -157,7 +157,7 @@ fn activity(round: &Round, now: i64, found: &mut Vec<Problem>) {
     if round.damaged_blocks > 0.0 {
         found.push(Problem::new(
             Severity::Warning,
-            format!("{} cached blocks were damaged, and read anew.", round.damaged_blocks),
+            format!("{} cached blocks were damaged and read again.", round.damaged_blocks),
             "The disk of a cache may fail.",
         ));
     }
@@ -172,16 +172,16 @@ fn activity(round: &Round, now: i64, found: &mut Vec<Problem>) {
         found.push(Problem::new(
             Severity::Note,
             match round.silent {
-                1 => "1 client does not show what it does.".to_owned(),
-                many => format!("{many} clients do not show what they do."),
+                1 => "1 client shows no metrics.".to_owned(),
+                many => format!("{many} clients show no metrics."),
             },
-            "The list of clients says why.",
+            "The table of clients says why.",
         ));
     }
     if round.left_out > 0 {
         found.push(Problem::new(
             Severity::Note,
-            format!("Rates are those of {} clients; {} more are not asked.", round.clients, round.left_out),
+            format!("The rates cover {} clients; {} more are not scraped.", round.clients, round.left_out),
             "For all of them use Prometheus.",
         ));
     }
@@ -262,14 +262,14 @@ mod tests {
             "100 % of the volume's inodes is used.",
             "95 % of the volume's space is used.",
             "The quota of user 7 is used to 100 %.",
-            "A client no longer shows that it lives: a.",
+            "A client has stopped sending heartbeats: a.",
             "A part of the metadata cannot be read: the trash: damaged.",
-            "1 hour of the trash should be gone.",
-            "More than 10000 removed files wait for their objects to be deleted.",
+            "1 hour is overdue in the trash.",
+            "More than 10000 deleted files still have objects in the object store.",
             "Programs get input/output errors.",
-            "2 cached blocks were damaged, and read anew.",
+            "2 cached blocks were damaged and read again.",
             "The newest backup of the metadata is 277 hours old.",
-            "1 client does not show what it does.",
+            "1 client shows no metrics.",
         ] {
             assert!(found.iter().any(|text| text == wanted), "{wanted}: {found:?}");
         }

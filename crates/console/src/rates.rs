@@ -22,6 +22,13 @@ pub(crate) struct Rates {
     pub(crate) staging_errors: f64,
     pub(crate) cache_hit_bytes: f64,
     pub(crate) cache_miss_bytes: f64,
+    /// Bytes that other clients of the cache group gave.
+    pub(crate) group_bytes: f64,
+    /// Requests of other clients that the cache answered.
+    pub(crate) served_cached: f64,
+    /// Requests of other clients for which the object store was read.
+    pub(crate) served_read: f64,
+    pub(crate) served_bytes: f64,
     /// Seconds spent in requests of the kernel, by the second.
     #[serde(skip)]
     pub(crate) request_seconds: f64,
@@ -49,6 +56,10 @@ impl Rates {
             staging_errors: rate(Number::StagingErrors),
             cache_hit_bytes: rate(Number::CacheHitBytes),
             cache_miss_bytes: rate(Number::CacheMissBytes),
+            group_bytes: rate(Number::GroupBytes),
+            served_cached: rate(Number::ServedCached),
+            served_read: rate(Number::ServedRead),
+            served_bytes: rate(Number::ServedBytes),
             request_seconds: rate(Number::RequestSeconds),
             meta_seconds: rate(Number::MetaSeconds),
         }
@@ -68,6 +79,10 @@ impl Rates {
         self.staging_errors += other.staging_errors;
         self.cache_hit_bytes += other.cache_hit_bytes;
         self.cache_miss_bytes += other.cache_miss_bytes;
+        self.group_bytes += other.group_bytes;
+        self.served_cached += other.served_cached;
+        self.served_read += other.served_read;
+        self.served_bytes += other.served_bytes;
         self.request_seconds += other.request_seconds;
         self.meta_seconds += other.meta_seconds;
     }
@@ -86,6 +101,12 @@ impl Rates {
     pub(crate) fn hit_part(&self) -> Option<f64> {
         let all = self.cache_hit_bytes + self.cache_miss_bytes;
         (all > 0.0).then(|| self.cache_hit_bytes / all)
+    }
+
+    /// The part of the requests of other clients that the cache answered; `None` without requests.
+    pub(crate) fn served_hit_part(&self) -> Option<f64> {
+        let all = self.served_cached + self.served_read;
+        (all > 0.0).then(|| self.served_cached / all)
     }
 }
 

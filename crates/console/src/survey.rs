@@ -16,7 +16,7 @@ use crate::{
     backlog::{self, Deletions, Trash},
     clients::{self, Clients},
     directories::{self, Directories},
-    group::Group,
+    group::{self, Group},
     quotas::{self, Paths, Quotas},
     reports::Reports,
     settings::Settings,
@@ -56,7 +56,7 @@ pub(crate) struct Survey {
     pub(crate) deletions: Arc<Deletions>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) directories: Arc<Directories>,
-    pub(crate) group: Group,
+    pub(crate) group: Arc<Group>,
     pub(crate) reports: Reports,
     /// What could not be read, and why; of that the last is kept.
     pub(crate) unread: Vec<String>,
@@ -106,6 +106,7 @@ impl Turn {
 /// Reads a volume again and again.
 pub(crate) struct Surveyor {
     clients: Turn,
+    group: Turn,
     trash: Turn,
     deletions: Turn,
     quotas: Turn,
@@ -122,6 +123,7 @@ impl Surveyor {
     pub(crate) fn new(every: Duration) -> Self {
         Self {
             clients: Turn::new(Duration::ZERO, 5),
+            group: Turn::new(Duration::ZERO, 5),
             trash: Turn::new(every, 20),
             deletions: Turn::new(every, 20),
             quotas: Turn::new(every, 20),
@@ -200,7 +202,11 @@ impl Surveyor {
                 ("the statistics of directories", &mut unread),
                 || directories::read(engine, meta, at, interrupt),
             ),
-            group: Group::default(),
+            group: self.group.take(
+                before.map(|before| &before.group),
+                ("the members of cache groups", &mut unread),
+                || group::read(meta, interrupt),
+            ),
             reports: Reports::default(),
             unread,
         }

@@ -38,7 +38,7 @@ function age(seconds) {
 }
 const count = (value, one, many) => `${number(value)} ${value === 1 ? one : many}`;
 const yes = (value) => (value ? "yes" : "no");
-const WORDS = { ok: "well", note: "note", warning: "look at it", error: "wrong", starting: "reading" };
+const WORDS = { ok: "OK", note: "note", warning: "warning", error: "error", starting: "reading" };
 
 // Small pieces of the page.
 
@@ -303,12 +303,12 @@ function showQuotas(quotas) {
 function showRemoval(trash, deletions) {
   const tally = (one) => `${one.more ? "more than " : ""}${number(one.count)} (${bytes(one.bytes)})`;
   facts(byId("removal-facts"), [
-    ["Removed files stay", trash.days > 0 ? count(trash.days, "day", "days") : "not at all"],
+    ["Deleted files are kept", trash.days > 0 ? count(trash.days, "day", "days") : "not at all"],
     ["In the trash", trash.entries == null ? "not known" : `${count(trash.entries, "entry", "entries")}, ${bytes(trash.bytes)}`],
     ["Oldest", trash.hours > 0 ? `${age(trash.oldest_seconds)} ago` : "–"],
     ["Overdue", trash.overdue_hours > 0 ? count(trash.overdue_hours, "hour", "hours") : "nothing"],
-    ["Removed files to delete", tally(deletions.files)],
-    ["Replaced slices kept", tally(deletions.replaced_slices)],
+    ["Deleted files with objects left", tally(deletions.files)],
+    ["Replaced slices", tally(deletions.replaced_slices)],
   ]);
 }
 function showChecks(reports) {
@@ -345,7 +345,8 @@ function showGroup(group, clients) {
     { className: "n", text: (one) => (one.weight > 0 ? number(one.weight) : "0, drained") },
     { text: (one) => yes(one.encrypted) },
     { className: "n", text: (one) => bytes(of(one)?.activity?.cache_bytes) },
-    { className: "n", text: (one) => percent(of(one)?.activity?.cache_hit_part) },
+    { className: "n", text: (one) => byteRate(of(one)?.activity?.rates?.served_bytes) },
+    { className: "n", text: (one) => percent(of(one)?.activity?.served_hit_part) },
     { className: "n", text: (one) => `${age(now() - one.joined)} ago` },
   ]);
   empty("group", group.members.length === 0);
@@ -365,17 +366,17 @@ function showVolume(volume) {
   showSettings(volume.settings, volume);
   const live = volume.live;
   put(byId("rates-note"), live.clients > 0
-    ? `Of ${count(live.clients, "client", "clients")}${live.silent ? `; ${live.silent} more do not show what they do` : ""}.`
-    : "No client shows what it does.");
+    ? `Sums over ${count(live.clients, "client", "clients")}${live.silent ? `; ${live.silent} more show no metrics` : ""}.`
+    : "No client shows metrics.");
 }
 
 // Graphs.
 
 const GRAPHS = [
-  { title: "Requests by the second", series: [["requests", "file system"], ["meta_operations", "metadata"]], write: rate },
-  { title: "Bytes by the second", series: [["read_bytes", "read"], ["written_bytes", "written"]], write: byteRate },
+  { title: "Requests per second", series: [["requests", "file system"], ["meta_operations", "metadata"]], write: rate },
+  { title: "Throughput", series: [["read_bytes", "read"], ["written_bytes", "written"]], write: byteRate },
   { title: "Time of a request", series: [["request_ms", "mean"], ["request_p99_ms", "99 %"], ["meta_ms", "metadata"]], write: milliseconds },
-  { title: "Object store, bytes by the second", series: [["object_get_bytes", "got"], ["object_put_bytes", "put"]], write: byteRate },
+  { title: "Object store and cache group", series: [["object_get_bytes", "got"], ["object_put_bytes", "put"], ["group_bytes", "from the group"]], write: byteRate },
 ];
 let plots = [];
 let points = { volume: null, names: [], rows: [] };

@@ -115,6 +115,7 @@ impl Keys {
         // Sluice's own keys: under the letter that the format reserves for extensions.
         [Key::Writer(writer, lane)] [b"XSW" writer lane];
         [Key::Changes(writer, lane, slot)] [b"XSN" writer lane slot];
+        [Key::Extra(kind, number)] [b"XSE" kind number];
     }
 
     /// Keys of the volume with this prefix of the URL.
@@ -188,6 +189,7 @@ impl Keys {
             List::Sustained(sid) => under(spell!(self, b"SS" sid)),
             List::Lanes(writer) => self.lanes(writer),
             List::Changes(writer) => under(spell!(self, b"XSN" writer)),
+            List::Extras(kind) => under(spell!(self, b"XSE" kind)),
             // No key lists the locks of a session. The locks of all files are scanned, as in
             // JuiceFS.
             List::LocksOf(_) => return vec![self.word(b"F"), self.word(b"P")],
@@ -267,7 +269,7 @@ pub(crate) fn after(key: &[u8]) -> Raw {
 
 #[cfg(test)]
 mod tests {
-    use sluice_meta::schema::{Counter, LockOwner};
+    use sluice_meta::schema::{Counter, Extra, LockOwner};
     use sluice_types::Name;
 
     use super::*;
@@ -298,6 +300,7 @@ mod tests {
             Key::Detached(Ino(18)),
             Key::Writer(19, 20),
             Key::Changes(19, 20, 21),
+            Key::Extra(Extra::Report, 22),
         ];
         for key in all {
             assert_eq!(keys.place(&keys.raw(&key)), Some(Place::Record(key)));

@@ -1,6 +1,6 @@
 //! Encodes and decodes parts of keys and values.
 
-use sluice_meta::schema::Counter;
+use sluice_meta::schema::{Counter, Extra};
 use sluice_types::{Ino, Name};
 
 use crate::stored::{Damage, Raw};
@@ -60,6 +60,16 @@ impl Part for Counter {
     fn read(raw: &mut &[u8]) -> Option<Self> {
         let name = std::mem::take(raw);
         Self::ALL.into_iter().find(|counter| counter.name().as_bytes() == name)
+    }
+}
+
+impl Part for Extra {
+    fn write(&self, raw: &mut Raw) {
+        self.code().write(raw);
+    }
+
+    fn read(raw: &mut &[u8]) -> Option<Self> {
+        u8::read(raw).and_then(Self::from_code)
     }
 }
 

@@ -6,14 +6,15 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    Counter, DirStat, Entry, FlockKind, Key, Quota, QuotaKey, Row, Session, decode_plocks, encode_plocks,
+    Counter, DirStat, Entry, Extra, FlockKind, Key, Quota, QuotaKey, Row, Session, decode_plocks,
+    encode_plocks,
 };
 use sluice_types::{Ino, Name};
 use smallvec::{SmallVec, smallvec};
 
 use crate::keys::{
-    CHANGES_PREFIX, Keys, Text, WRITERS, number, owner_field, pair, parse, parse_owner, parse_pair,
-    slice_field,
+    CHANGES_PREFIX, EXTRA_PREFIX, Keys, Text, WRITERS, number, owner_field, pair, parse, parse_owner,
+    parse_pair, slice_field,
 };
 
 /// How a value is stored. The letter is that of the script's operations on it.
@@ -111,6 +112,7 @@ impl Keys {
             Key::Changes(writer, lane, slot) => {
                 (Shape::Field, self.of(CHANGES_PREFIX, *writer), pair(u64::from(*lane), b':', *slot))
             }
+            Key::Extra(kind, n) => (Shape::Field, self.extras(*kind), number(*n)),
             Key::DelFile(ino, length) => (Shape::Score, self.word("delfiles"), pair(ino.0, b':', *length)),
             Key::Detached(ino) => (Shape::Score, self.word("detachedNodes"), number(ino.0)),
             Key::Sustained(sid, ino) => (Shape::Member, self.of("session", *sid), number(ino.0)),
@@ -163,7 +165,7 @@ impl Keys {
                 let (lane, slot) = parse_pair(field, b':')?;
                 Key::Changes(parse(digits)?, lane, slot)
             }
-            _ => return None,
+            _ => Key::Extra(Extra::from_word(word.strip_prefix(EXTRA_PREFIX.as_bytes())?)?, parse(field)?),
         })
     }
 }
@@ -327,6 +329,7 @@ mod tests {
                 Key::Detached(last),
                 Key::Writer(u64::MAX, u16::MAX),
                 Key::Changes(u64::MAX, u16::MAX, u16::MAX),
+                Key::Extra(Extra::GroupKeys, u64::MAX),
             ] {
                 let cell = &keys.cells(&key)[0];
                 assert_eq!(keys.record(&cell.key, &cell.field), Some(key));
@@ -342,6 +345,8 @@ mod tests {
                 ("acl", "4294967296"),
                 ("lockf5", "9_x"),
                 ("sluice:writers", "7:65536"),
+                ("sluice:members", "x"),
+                ("sluice:other", "1"),
                 ("setting", ""),
                 ("other", "1"),
             ] {

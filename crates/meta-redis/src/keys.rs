@@ -6,7 +6,10 @@
 use std::str::FromStr;
 
 use itoa::Integer;
-use sluice_meta::{engine::List, schema::LockOwner};
+use sluice_meta::{
+    engine::List,
+    schema::{Extra, LockOwner},
+};
 use sluice_types::Ino;
 use smallvec::SmallVec;
 
@@ -17,6 +20,8 @@ pub(crate) type Text = SmallVec<[u8; 40]>;
 pub(crate) const WRITERS: &str = "sluice:writers";
 /// Prefix of the hash with the last changes of a client, by its session id.
 pub(crate) const CHANGES_PREFIX: &str = "sluice:news:";
+/// Prefix of the hash of another kind of Sluice's own records, by its word.
+pub(crate) const EXTRA_PREFIX: &str = "sluice:";
 
 /// Builds keys with a prefix.
 #[derive(Clone, Debug)]
@@ -44,7 +49,7 @@ impl Keys {
     }
 
     /// A key that never exists, in the slot of all others.
-    pub(crate) fn nowhere(&self) -> Text {
+    pub(crate) fn missing_key(&self) -> Text {
         self.word("sluice:nothing")
     }
 
@@ -75,6 +80,13 @@ impl Keys {
         self.of("locked", sid)
     }
 
+    /// The hash of Sluice's own records of one kind.
+    pub(crate) fn extras(&self, kind: Extra) -> Text {
+        let mut key = self.word(EXTRA_PREFIX);
+        key.extend_from_slice(kind.word().as_bytes());
+        key
+    }
+
     /// The key that holds a whole collection, if there is one.
     pub(crate) fn list(&self, list: List) -> Option<Text> {
         Some(match list {
@@ -85,6 +97,7 @@ impl Keys {
             List::Sustained(sid) => self.of("session", sid),
             List::Lanes(_) => self.word(WRITERS),
             List::Changes(writer) => self.of(CHANGES_PREFIX, writer),
+            List::Extras(kind) => self.extras(kind),
             List::Chunks(..) | List::LocksOf(_) => return None,
         })
     }

@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclRule, Counter, DirStat, Entry, FlockKind, LockOwner, Quota, QuotaKey, Row, Session, decode_changes,
-    decode_plocks, decode_replaced, decode_slices,
+    AclRule, Counter, DirStat, Entry, Extra, FlockKind, LockOwner, Opaque, Quota, QuotaKey, Row, Session,
+    decode_changes, decode_plocks, decode_replaced, decode_slices,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Time};
 
@@ -103,6 +103,7 @@ records! {
     Detached: "jfs_detached_node", 1, 1, "inode,added";
     Writer: "sluice_writer", 2, 2, "writer,lane,n";
     Changes: "sluice_changes", 3, 3, "writer,lane,slot,n,changes";
+    Extra: "sluice_extra", 2, 2, "kind,id,value";
     Line: "jfs_change_log", 1, 1, "id,entry";
 }
 
@@ -132,7 +133,7 @@ impl Record {
         }
     }
 
-    /// Its columns, each behind `of`.
+    /// Its columns, each after `of`.
     pub(crate) fn columns_of(self, of: &str) -> String {
         let columns = self.shape().columns.split(',');
         columns.map(|column| format!("{of}{column}")).collect::<Vec<_>>().join(",")
@@ -277,6 +278,11 @@ fn read<C: Columns>(record: Record, row: &Shifted<'_, C>) -> Result<Row, String>
             row.id(3)?,
             decode_changes(row.bytes(4)?),
         ),
+        Record::Extra => {
+            let kind = u8::try_from(row.int(0)?).ok().and_then(Extra::from_code);
+            let value = Opaque(Bytes::copy_from_slice(row.bytes(2)?));
+            Row::Extra(kind.ok_or("no kind of record has that number")?, row.id(1)?, value)
+        }
         Record::Line => return Err("a line of the change log is no record".into()),
     })
 }

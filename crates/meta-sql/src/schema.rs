@@ -216,13 +216,14 @@ pub(crate) const TABLES: [Table; 21] = [
 pub(crate) const WRITER: Table = keyed("writer", &["writer", "lane"], &[i8("writer"), i4("lane"), i8("n")]);
 
 /// Our own tables.
-pub(crate) const OWN: [Table; 2] = [
+pub(crate) const OWN: [Table; 3] = [
     WRITER,
     keyed(
         "changes",
         &["writer", "lane", "slot"],
         &[i8("writer"), i4("lane"), i4("slot"), i8("n"), bytes("changes")],
     ),
+    keyed("extra", &["kind", "id"], &[i4("kind"), i8("id"), bytes("value")]),
 ];
 
 impl Table {

@@ -7,10 +7,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use sluice_meta::{
-    ClientCache, Interrupt, Meta, OpenError, Options,
+    ClientCache, Interrupt, Members, Meta, OpenError, Options,
     op::At,
     ops::{getattr::GetAttr, lookup::Lookup, removal::RemovedNode, sustained::DropSustained},
-    schema::{LockOwner, Row},
+    schema::{LockOwner, Member, Row},
 };
 use sluice_types::{FsError, FsResult, Ino};
 
@@ -98,6 +98,7 @@ impl Client {
                 Step::Look => self.look_at_some(&interrupt),
                 Step::Check => self.check_some(&interrupt),
                 Step::Lock => self.lock_some(thread as u64, &interrupt),
+                Step::Group => self.join_or_leave(&interrupt),
                 // Only mounts do.
                 Step::Write | Step::List => {}
             }
@@ -181,6 +182,23 @@ impl Client {
         self.world.log(|| format!("client {} is told {answer:?} of {marked:?}", self.at));
         self.check_answer(&marked, &answer);
         self.locks.lock().heard(&wish, &answer, fences);
+    }
+
+    /// Joins a cache group, or leaves it.
+    fn join_or_leave(&self, interrupt: &Interrupt) {
+        let sid = self.meta.sid();
+        if self.world.sched.below(3) == 0 {
+            let left = self.meta.leave_group(sid, interrupt);
+            self.world.log(|| format!("client {} leaves its group: {left:?}", self.at));
+            return;
+        }
+        let member = Member { group: "g".into(), address: "host:1".into(), ..Member::default() };
+        let joined = self.meta.join_group(member, interrupt);
+        self.world.log(|| format!("client {} joins a group: {joined:?}", self.at));
+        let Ok(Members { version, members }) = joined else { return };
+        if version == 0 || !members.is_sorted_by_key(|member| member.sid) {
+            self.world.fault(format!("client {} is told version {version} of {members:?}", self.at));
+        }
     }
 
     /// Whether its locks are on record as its threads were told.

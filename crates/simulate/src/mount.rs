@@ -208,7 +208,7 @@ impl Mount {
                 Step::Write => self.write_some(),
                 Step::Check => self.read_some(),
                 Step::List => self.list_some(),
-                Step::Look | Step::Several | Step::Lock => self.look_at_some(),
+                Step::Look | Step::Several | Step::Lock | Step::Group => self.look_at_some(),
             }
         }
     }

@@ -72,7 +72,7 @@ impl ConsoleCommand {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
         let listens = listener.local_addr()?;
         let on_token = Box::new(move |token: &str| {
-            outln!("{} (the address above was used; this one lets another browser in)", page(listens, token));
+            outln!("{} (for another browser; the address above has been used)", page(listens, token));
         });
         let config = Config {
             hosts: self.host.clone(),

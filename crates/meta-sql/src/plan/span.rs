@@ -21,7 +21,7 @@ pub(crate) const fn cleared(list: List) -> Option<(Record, u64, Range)> {
         List::Chunks(ino, from, to) => (Record::Chunk, ino.0, Some((from, to))),
         List::Lanes(writer) => (Record::Writer, writer, None),
         List::Changes(writer) => (Record::Changes, writer, None),
-        List::Parents(_) | List::Sustained(_) | List::LocksOf(_) => return None,
+        List::Parents(_) | List::Sustained(_) | List::LocksOf(_) | List::Extras(_) => return None,
     })
 }
 

@@ -3,10 +3,11 @@
 use sluice_types::Ino;
 use smallvec::smallvec;
 
+use super::group;
 use crate::{
     change_log::Line,
     engine::{Hold, List, Write},
-    op::{Lane, Lanes, Op},
+    op::{ConflictKey, ConflictKeys, Op},
     schema::{Change, EXPIRED, Key, Row, Session, SessionInfo},
     view::{Stop, View},
     want::Want,
@@ -29,8 +30,8 @@ impl Op for PutSession {
     type Out = bool;
     const NAME: &'static str = "put_session";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -64,8 +65,8 @@ impl Op for DropLocks {
     type Out = bool;
     const NAME: &'static str = "drop_locks";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
@@ -108,8 +109,8 @@ impl Op for ListSustained {
     type Out = Vec<Ino>;
     const NAME: &'static str = "list_sustained";
 
-    fn lanes(&self) -> Lanes {
-        Lanes::new()
+    fn conflict_keys(&self) -> ConflictKeys {
+        ConflictKeys::new()
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<Vec<Ino>, Stop> {
@@ -123,7 +124,8 @@ impl Op for ListSustained {
 
 /// Removes the record of a session whose locks and sustained files are gone, and of one that died
 /// the locks that came since. Nothing is removed if it was refreshed meanwhile. Its writer records
-/// go in the same commit, so that whoever still commits under it learns of it. Two trips.
+/// go in the same commit, so that whoever still commits under it learns of it, and so does its
+/// membership in a cache group. Two trips.
 #[derive(Clone, Debug)]
 pub struct DropSession {
     /// The session.
@@ -138,15 +140,16 @@ impl Op for DropSession {
     type Out = bool;
     const NAME: &'static str = "drop_session";
 
-    fn lanes(&self) -> Lanes {
-        smallvec![Lane::Volume("session")]
+    fn conflict_keys(&self) -> ConflictKeys {
+        smallvec![ConflictKey::Volume("session")]
     }
 
     fn run(&self, view: &mut View<'_>) -> Result<bool, Stop> {
         let key = Key::Session(self.sid);
         let locks = self.dead_before.map(|_| Want::all(List::LocksOf(self.sid), Hold::None));
-        let wants: Vec<Want> = locks.into_iter().chain([Want::get(key.clone(), Hold::Lock)]).collect();
-        view.want(&wants)?;
+        let member = group::wants(self.sid).into_iter();
+        let wants = member.chain(locks).chain([Want::get(key.clone(), Hold::Lock)]);
+        view.want(&wants.collect::<Vec<_>>())?;
         let alive = match (view.get(&key, Hold::Lock)?, self.dead_before) {
             (Some(Row::Session(_, session)), Some(before)) => session.expire >= before,
             _ => false,
@@ -158,6 +161,7 @@ impl Op for DropSession {
         if self.dead_before.is_some() {
             drop_locks(view, self.sid)?;
         }
+        group::leave(view, self.sid)?;
         view.write(Write::Discard(key));
         view.log(|| Line::DropSession(self.sid));
         if !self.keep_writer {

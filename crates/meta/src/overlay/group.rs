@@ -5,7 +5,7 @@ use sluice_types::Ino;
 
 use crate::{
     engine::List,
-    schema::{Key, WriterId},
+    schema::{Extra, Key, WriterId},
 };
 
 /// A collection that a record lies in.
@@ -20,6 +20,7 @@ pub(super) enum Group {
     Sustained(u64),
     Lanes(WriterId),
     Changes(WriterId),
+    Extras(Extra),
 }
 
 impl Group {
@@ -34,6 +35,7 @@ impl Group {
             Key::Sustained(sid, _) => Self::Sustained(sid),
             Key::Writer(writer, _) => Self::Lanes(writer),
             Key::Changes(writer, ..) => Self::Changes(writer),
+            Key::Extra(kind, _) => Self::Extras(kind),
             _ => return None,
         })
     }
@@ -49,6 +51,7 @@ impl Group {
             List::Sustained(sid) => Self::Sustained(sid),
             List::Lanes(writer) => Self::Lanes(writer),
             List::Changes(writer) => Self::Changes(writer),
+            List::Extras(kind) => Self::Extras(kind),
             List::LocksOf(_) => return None,
         })
     }

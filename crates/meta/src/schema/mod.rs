@@ -9,8 +9,11 @@ mod acl;
 mod chunk;
 mod counter;
 mod entry;
+mod extra;
 mod format;
+mod group_keys;
 mod lock;
+mod member;
 mod node;
 mod notice;
 mod plain;
@@ -25,8 +28,11 @@ pub use acl::{AclEntry, AclRule, UNSET};
 pub use chunk::{decode_replaced, decode_slices, encode_replaced, encode_slices};
 pub use counter::Counter;
 pub use entry::Entry;
+pub use extra::{Extra, Opaque};
 pub use format::{FormatError, Tier, TrashDays, VolumeFormat};
+pub use group_keys::{GroupKey, GroupKeys, Secret};
 pub use lock::{FlockKind, LockOwner, PlockRange, decode_plocks, encode_plocks};
+pub use member::Member;
 pub use node::{decode_attr, encode_attr};
 pub use notice::{Change, Notice, decode_changes, encode_changes};
 pub(crate) use session::EXPIRED;
@@ -53,7 +59,7 @@ pub enum Key {
     Xattr(Ino, Name),
     /// The slice records of one chunk of a file.
     Chunk(Ino, u32),
-    /// How many records show a slice, by id and size.
+    /// How many records refer to a slice, by id and size.
     SliceRef(u64, u32),
     /// A deleted file whose chunks are still to be removed, by inode and length.
     DelFile(Ino, u64),
@@ -81,6 +87,8 @@ pub enum Key {
     /// Sluice's own: what one of the last [`RING`] commits of a lane of a process changed, by its
     /// number modulo that. Written where the engine has no messages.
     Changes(WriterId, u16, u16),
+    /// Sluice's own: one of a kind, by its number.
+    Extra(Extra, u64),
 }
 
 /// A record: its key and its value.
@@ -97,7 +105,7 @@ pub enum Row {
     Xattr(Ino, Name, Bytes),
     /// Oldest record first.
     Chunk(Ino, u32, Vec<Slice>),
-    /// References, 1 for a slice shown by one record. A slice without a stored row has one.
+    /// References, 1 for a slice to which one record refers. A slice without a stored row has one.
     SliceRef(u64, u32, i64),
     /// Unix seconds of the deletion.
     DelFile(Ino, u64, i64),
@@ -117,6 +125,7 @@ pub enum Row {
     Writer(WriterId, u16, u64),
     /// Number of the commit, and what it changed.
     Changes(WriterId, u16, u16, u64, Vec<Change>),
+    Extra(Extra, u64, Opaque),
 }
 
 impl Row {
@@ -149,6 +158,7 @@ impl Row {
             Self::Detached(ino, _) => Key::Detached(*ino),
             Self::Writer(id, lane, _) => Key::Writer(*id, *lane),
             Self::Changes(id, lane, slot, ..) => Key::Changes(*id, *lane, *slot),
+            Self::Extra(kind, number, _) => Key::Extra(*kind, *number),
         }
     }
 }

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    AclRule, Entry, Key, Row, decode_attr, decode_changes, decode_replaced, decode_slices, encode_attr,
-    encode_changes, encode_replaced, encode_slices,
+    AclRule, Entry, Key, Opaque, Row, decode_attr, decode_changes, decode_replaced, decode_slices,
+    encode_attr, encode_changes, encode_replaced, encode_slices,
 };
 
 impl Row {
@@ -25,6 +25,7 @@ impl Row {
             Self::Changes(_, _, _, n, changes) => {
                 Some([&n.to_be_bytes()[..], &encode_changes(changes)].concat())
             }
+            Self::Extra(_, _, value) => Some(value.0.to_vec()),
             _ => None,
         }
     }
@@ -57,6 +58,7 @@ impl Row {
                 let (n, changes) = value.split_first_chunk().ok_or("no number of a commit")?;
                 Self::Changes(*writer, *lane, *slot, u64::from_be_bytes(*n), decode_changes(changes))
             }
+            Key::Extra(kind, number) => Self::Extra(*kind, *number, Opaque(own(value))),
             _ => return Ok(None),
         }))
     }

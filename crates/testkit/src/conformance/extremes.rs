@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sluice_meta::{
     engine::{EngineError, Expect, Found, Hold, Read, Scan, Write},
-    schema::{Counter, DirStat, Key, LockOwner, PlockRange, Quota, QuotaKey, Row},
+    schema::{Counter, DirStat, Extra, Key, LockOwner, PlockRange, Quota, QuotaKey, Row},
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, MAX_FILE_SIZE, MAX_NAME, Name, Slice, Time};
 
@@ -65,6 +65,7 @@ pub fn large_values(factory: &Factory<'_>) {
     let rows = vec![
         Row::Xattr(Ino(5), name("user.large"), noise(LARGE)),
         Row::Xattr(Ino(5), name(&format!("user.{}", "n".repeat(250))), noise(1)),
+        Row::Extra(Extra::Report, 1, noise(LARGE).to_vec().into()),
         Row::Symlink(Ino(6), noise(4095)),
         Row::Chunk(Ino(7), 0, slices.clone()),
         Row::Plock(Ino(7), owner, ranges),
@@ -83,7 +84,7 @@ pub fn large_values(factory: &Factory<'_>) {
     let twice = Row::Chunk(Ino(7), 0, [slices.clone(), slices.clone()].concat());
     let larger = Row::Xattr(Ino(5), name("user.larger"), noise(LARGE + 1));
     for (write, before, after) in [
-        (Write::Append(Ino(7), 0, slices), Some(&rows[3]), &twice),
+        (Write::Append(Ino(7), 0, slices), Some(&rows[4]), &twice),
         (Write::Insert(larger.clone()), None, &larger),
     ] {
         match store.commit(vec![write]) {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use sluice_meta::{
     engine::{Expect, Found, Hold, List, Read, Write},
-    schema::{FlockKind, Key, LockOwner, PlockRange, Row},
+    schema::{Extra, FlockKind, Key, LockOwner, PlockRange, Row},
 };
 use sluice_types::{Attr, Ino, Slice};
 
@@ -106,6 +106,7 @@ pub fn collections_are_read_and_cleared(factory: &Factory<'_>) {
     let plock = |ino, sid| Row::Plock(Ino(ino), owner(sid, sid + 1), vec![range]);
     let chunk = |ino, index| Row::Chunk(Ino(ino), index, vec![Slice::whole(0, 5, 6)]);
     let sustained = |sid, ino| Row::Sustained(sid, Ino(ino));
+    let extra = |kind, number: u64| Row::Extra(kind, number, number.to_string().into_bytes().into());
     let cases: Vec<(List, Vec<Row>, Vec<Row>)> = vec![
         (
             List::Xattrs(Ino(12)),
@@ -144,6 +145,12 @@ pub fn collections_are_read_and_cleared(factory: &Factory<'_>) {
             vec![flock(50, 12), flock(51, 12), plock(50, 12), plock(52, 12)],
             vec![flock(50, 1), plock(50, 121)],
         ),
+        (
+            List::Extras(Extra::Member),
+            [0, 1, 12, (1 << 53) + 1, u64::MAX].map(|number| extra(Extra::Member, number)).to_vec(),
+            [Extra::GroupVersion, Extra::GroupKeys, Extra::Report].map(|kind| extra(kind, 12)).to_vec(),
+        ),
+        (List::Extras(Extra::Report), vec![extra(Extra::Report, 2)], vec![extra(Extra::Member, 2)]),
     ];
     for (list, members, neighbours) in &cases {
         let store = Store::new(factory);

@@ -5,13 +5,13 @@
 
 use bytes::Bytes;
 use sluice_meta::schema::{
-    AclEntry, AclRule, Change, Counter, DirStat, Entry, FlockKind, Key, LockOwner, PlockRange, Quota,
+    AclEntry, AclRule, Change, Counter, DirStat, Entry, Extra, FlockKind, Key, LockOwner, PlockRange, Quota,
     QuotaKey, Row, Session, SessionInfo, Tier, UNSET, VolumeFormat,
 };
 use sluice_types::{Attr, AttrFlags, FileType, Ino, Name, Slice, Time};
 
 /// How many kinds of records there are.
-pub const KINDS: usize = 21;
+pub const KINDS: usize = 22;
 
 /// The place of a record's kind in the order of the schema.
 pub fn ordinal(row: &Row) -> usize {
@@ -37,6 +37,7 @@ pub fn ordinal(row: &Row) -> usize {
         Row::Detached(..) => 18,
         Row::Writer(..) => 19,
         Row::Changes(..) => 20,
+        Row::Extra(..) => 21,
     }
 }
 
@@ -225,6 +226,12 @@ fn bookkeeping() -> Vec<Sample> {
             Row::Changes(40, 3, 9, u64::from(u32::MAX) + 7, vec![Change::Node(Ino(1)), Change::Any]),
         ),
     ];
+    for kind in Extra::ALL {
+        for number in [0, 40, (1 << 53) + 1, u64::MAX] {
+            let row = |value: &[u8]| Row::Extra(kind, number, value.to_vec().into());
+            all.push(pair(row(&[0, kind.code(), 0xFE]), row(b"{\"a\":'\\\xff'}\n\0 ")));
+        }
+    }
     for key in [QuotaKey::Dir(Ino(6)), QuotaKey::User(6), QuotaKey::Group(6)] {
         all.push(pair(Row::Quota(key, quota(1)), Row::Quota(key, quota(2))));
     }

@@ -17,6 +17,7 @@ mod clients;
 pub mod dir_quotas;
 pub mod files;
 pub mod following;
+pub mod groups;
 pub mod locks;
 pub mod owners;
 mod play;
@@ -53,6 +54,11 @@ macro_rules! for_each_operations_case {
             following::what_others_change_is_seen,
             following::who_comes_and_goes_is_noticed,
             following::own_changes_and_questions_are_never_stale,
+            groups::clients_that_join_at_once_are_all_counted,
+            groups::a_member_lives_as_long_as_its_session,
+            groups::one_client_makes_the_first_key,
+            groups::a_lost_answer_raises_nothing_twice,
+            groups::a_report_is_kept,
             locks::two_clients_never_hold_a_flock_both,
             locks::two_clients_never_hold_a_record_lock_both,
             trees::a_clone_is_what_its_source_once_was,

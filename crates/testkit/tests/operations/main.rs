@@ -6,6 +6,7 @@ mod deep;
 mod leftovers;
 mod listings;
 mod liveness;
+mod members;
 mod moves;
 mod settings;
 mod trips;

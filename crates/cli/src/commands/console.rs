@@ -2,6 +2,7 @@
 
 use std::{
     env, fmt,
+    io::{self, Write as _},
     net::{SocketAddr, TcpListener},
     process::ExitCode,
     time::Duration,
@@ -72,7 +73,9 @@ impl ConsoleCommand {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to signals")?;
         let listens = listener.local_addr()?;
         let on_token = Box::new(move |token: &str| {
-            outln!("{} (for another browser; the address above has been used)", page(listens, token));
+            let page = page(listens, token);
+            // The console goes on if nobody reads what it prints any more.
+            let _ = writeln!(io::stdout(), "{page} (for another browser; the address above has been used)");
         });
         let config = Config {
             hosts: self.host.clone(),

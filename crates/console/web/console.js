@@ -197,7 +197,7 @@ function showTiles({ space, clients, live }) {
 
 const activity = (client, name) => client.activity?.rates?.[name];
 const CLIENTS = [
-  { name: "Client", text: (client) => client.name, order: (client) => client.name, title: (client) => `Session ${client.session}, process ${client.process}\n${client.addresses.join(" ")}` },
+  { name: "Client", className: "name", text: (client) => client.name, order: (client) => client.name, title: (client) => `Session ${client.session}, process ${client.process}\n${client.addresses.join(" ")}` },
   { name: "State", className: "badge", text: (client) => (client.stale ? "stale" : "alive"), state: (client) => (client.stale ? "warning" : "ok"), order: (client) => (client.stale ? 0 : 1) },
   { name: "Requests/s", className: "n", text: (client) => rate(activity(client, "requests")), order: (client) => -(activity(client, "requests") ?? -1) },
   { name: "Read", className: "n", text: (client) => byteRate(activity(client, "read_bytes")), order: (client) => -(activity(client, "read_bytes") ?? -1) },
@@ -366,17 +366,19 @@ function showVolume(volume) {
   showSettings(volume.settings, volume);
   const live = volume.live;
   put(byId("rates-note"), live.clients > 0
-    ? `Sums over ${count(live.clients, "client", "clients")}${live.silent ? `; ${live.silent} more show no metrics` : ""}.`
+    ? `Sums over ${count(live.clients, "client", "clients")}${live.silent ? `; ${live.silent} without metrics` : ""}.`
     : "No client shows metrics.");
 }
 
 // Graphs.
 
+// Steps of an axis of bytes: round in units of 1024.
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const GRAPHS = [
   { title: "Requests per second", series: [["requests", "file system"], ["meta_operations", "metadata"]], write: rate },
-  { title: "Throughput", series: [["read_bytes", "read"], ["written_bytes", "written"]], write: byteRate },
+  { title: "Throughput", series: [["read_bytes", "read"], ["written_bytes", "written"]], write: byteRate, steps: BINARY },
   { title: "Time of a request", series: [["request_ms", "mean"], ["request_p99_ms", "99 %"], ["meta_ms", "metadata"]], write: milliseconds },
-  { title: "Object store and cache group", series: [["object_get_bytes", "got"], ["object_put_bytes", "put"], ["group_bytes", "from the group"]], write: byteRate },
+  { title: "Object store and cache group", series: [["object_get_bytes", "got"], ["object_put_bytes", "put"], ["group_bytes", "from the group"]], write: byteRate, steps: BINARY },
 ];
 let plots = [];
 let points = { volume: null, names: [], rows: [] };
@@ -413,7 +415,7 @@ function makeGraphs() {
       scales: { y: { range: (_, __, most) => [0, most > 0 ? 1.1 * most : 1] } },
       axes: [
         { ...axis, space: 70, size: 30, values: clock },
-        { ...axis, size: 78, space: 36, values: (_, splits) => splits.map(graph.write) },
+        { ...axis, size: 78, space: 36, ...(graph.steps && { incrs: graph.steps }), values: (_, splits) => splits.map(graph.write) },
       ],
       series: [{}, ...graph.series.map((_, at) => ({ stroke: colour(`--series-${at + 1}`), width: 1.5, points: { show: false }, spanGaps: false }))],
       hooks: { setCursor: [(chart) => say(chart.cursor.idx ?? last())] },
